@@ -1,0 +1,51 @@
+# Two commands matter: `make serve` and `make test`. Both set everything up by themselves, in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help serve test lint types fuzz bench format clean
+.DEFAULT_GOAL := help
+
+help:  ## Say what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+# A stamp per kind of install: the second run of any target installs nothing.
+.venv/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "callboard needs Python 3.11 or newer; name one with: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/.installed: .venv/.created pyproject.toml constraints.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+.venv/.installed-dev: .venv/.created pyproject.toml constraints.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@ .venv/.installed
+
+serve: .venv/.installed  ## Install, and run callboard
+	@$(BIN)/callboard serve
+
+test: lint types  ## Install the development extras; lint, types and every test
+	$(BIN)/pytest -n 2 --dist worksteal
+
+lint: .venv/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/.installed-dev
+	$(BIN)/mypy
+
+fuzz: .venv/.installed-dev  ## A million mutated frames for each codec
+	CALLBOARD_FUZZ=1000000 $(BIN)/pytest -n 2 tests/fuzz
+
+bench: .venv/.installed-dev  ## Every benchmark, as ratios
+	$(BIN)/python benchmarks/codec.py
+	$(BIN)/python benchmarks/actors.py
+
+format: .venv/.installed-dev  ## Let ruff format and fix
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## Remove .venv and caches
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Bytes <-> messages <-> decisions. Pure functions and values: no Trio, no I/O, no clock."""

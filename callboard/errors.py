@@ -1,0 +1,93 @@
+"""Every exception, named for whose fault it is.
+
+Three questions decide the class. Did the peer break the protocol? Answer it (`PeerError`). Did a request end
+without a result? Tell whoever asked (`RequestFailed`). Did something here break? Let it crash: the supervisor
+decides (`ActorError` says what it decided).
+
+Facts are keyword attributes; the message is built from them once. `code` is what stands on the wire.
+"""
+
+from typing import ClassVar, Final
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+RESOURCE_NOT_FOUND: Final = -32002
+HEADER_MISMATCH: Final = -32020
+MISSING_CLIENT_CAPABILITY: Final = -32021
+UNSUPPORTED_PROTOCOL_VERSION: Final = -32022
+URL_ELICITATION_REQUIRED: Final = -32042
+
+# callboard's own codes lie outside -32768..-32000, which belongs to JSON-RPC and to the specification.
+BACKEND_GONE: Final = -31001
+TIMED_OUT: Final = -31002
+OVERLOADED: Final = -31003
+DRAINING: Final = -31004
+DEFINITION_CHANGED: Final = -31005
+
+
+class CallboardError(Exception):
+    """Root of everything callboard raises on purpose."""
+
+
+class PeerError(CallboardError):
+    """The peer broke the protocol. It is answered; nothing here restarts."""
+
+    code: ClassVar[int] = INVALID_REQUEST
+
+
+class ParseError(PeerError):
+    """The bytes are not the JSON that the protocol allows."""
+
+    code = PARSE_ERROR
+
+
+class InvalidRequest(PeerError):
+    """JSON, but not a JSON-RPC message that may stand here."""
+
+    code = INVALID_REQUEST
+
+
+class FrameTooLarge(InvalidRequest):
+    """A frame passed one of the limits on its size. HTTP says 413, WebSocket 1009."""
+
+    def __init__(self, what: str, *, limit: int) -> None:
+        super().__init__(f"{what} exceeds {limit}")
+        self.limit = limit
+
+
+class MethodNotFound(PeerError):
+    """No such method in this revision, or its capability is off."""
+
+    code = METHOD_NOT_FOUND
+
+
+class InvalidParams(PeerError):
+    """The method is known, its params are wrong."""
+
+    code = INVALID_PARAMS
+
+
+class InvalidState(InvalidParams):
+    """A `requestState` that we did not seal for this request. One text for every cause: no oracle."""
+
+    def __init__(self) -> None:
+        super().__init__("Invalid or expired requestState")
+
+
+class HeaderMismatch(PeerError):
+    """A mirrored HTTP header is missing, malformed, or differs from the body."""
+
+    code = HEADER_MISMATCH
+
+
+class RequestFailed(CallboardError):
+    """A request ended without a result. Whoever asked gets an error response."""
+
+    code: ClassVar[int] = INTERNAL_ERROR
+
+
+class ActorError(CallboardError):
+    """What the supervision tree has to say about one of its actors."""

@@ -1,0 +1,1 @@
+"""Scripted peers and faulty streams, for callboard's tests and for yours."""

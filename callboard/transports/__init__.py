@@ -1,0 +1,1 @@
+"""The edges: the only rooms that touch the outside."""
