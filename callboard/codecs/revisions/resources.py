@@ -1,0 +1,86 @@
+"""Resources: what can be listed, read, linked and embedded."""
+
+# ruff: noqa: RUF009 - the calls make attrs fields
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal, TypeAlias
+
+import attrs
+
+from callboard.codecs.revisions.base import (
+    Annotations,
+    CacheablePage,
+    NamedWithIcons,
+)
+from callboard.codecs.revisions.model import UNSET, JSONObject, Model, UnsetType, since
+from callboard.codecs.revisions.revision import R3, Revisions, span
+
+
+@attrs.frozen(kw_only=True)
+class Resource(NamedWithIcons):
+    """Something a server can read out, by URI."""
+
+    uri: str
+    description: str | UnsetType = UNSET
+    mime_type: str | UnsetType = UNSET
+    size: int | UnsetType = UNSET
+    annotations: Annotations | UnsetType = UNSET
+    meta: JSONObject | UnsetType = since(R3)
+
+
+@attrs.frozen(kw_only=True)
+class ResourceLink(Resource):
+    """A content block that points at a resource instead of carrying it."""
+
+    known: ClassVar[Revisions] = span(R3)
+
+    type: Literal["resource_link"] = "resource_link"
+
+
+@attrs.frozen(kw_only=True)
+class ResourceTemplate(NamedWithIcons):
+    """A family of resources, by URI template."""
+
+    uri_template: str
+    description: str | UnsetType = UNSET
+    mime_type: str | UnsetType = UNSET
+    annotations: Annotations | UnsetType = UNSET
+    meta: JSONObject | UnsetType = since(R3)
+
+
+@attrs.frozen(kw_only=True)
+class ResourceContents(Model):
+    """What the two forms of contents share."""
+
+    uri: str
+    mime_type: str | UnsetType = UNSET
+    meta: JSONObject | UnsetType = since(R3)
+
+
+@attrs.frozen(kw_only=True)
+class TextResourceContents(ResourceContents):
+    marks: ClassVar[tuple[str, ...]] = ("text",)
+
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class BlobResourceContents(ResourceContents):
+    """Bytes, in Base64."""
+
+    marks: ClassVar[tuple[str, ...]] = ("blob",)
+
+    blob: str
+
+
+AnyResourceContents: TypeAlias = TextResourceContents | BlobResourceContents
+
+
+@attrs.frozen(kw_only=True)
+class ListResourcesResult(CacheablePage):
+    resources: Sequence[Resource]
+
+
+@attrs.frozen(kw_only=True)
+class ListResourceTemplatesResult(CacheablePage):
+    resource_templates: Sequence[ResourceTemplate]

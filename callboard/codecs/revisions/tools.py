@@ -1,0 +1,89 @@
+"""Tools as they are listed. How they are called is in `calls`: sampling needs this half alone."""
+
+# ruff: noqa: RUF009 - the calls make attrs fields
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+import attrs
+
+from callboard.codecs.revisions.base import CacheablePage, NamedWithIcons
+from callboard.codecs.revisions.checks import shaped
+from callboard.codecs.revisions.model import (
+    UNSET,
+    JSONObject,
+    JSONValue,
+    Model,
+    UnsetType,
+    member,
+    only,
+    since,
+    varying,
+)
+from callboard.codecs.revisions.revision import ALL, LEGACY, R2, R3, R4, R5, Revisions, span
+
+
+@attrs.frozen(kw_only=True)
+class AnySchema(Model):
+    """What an output schema is held to from 2026-07-28 on: any JSON Schema."""
+
+    dialect: str | UnsetType = since(R4)
+
+
+@attrs.frozen(kw_only=True)
+class ObjectSchema(AnySchema):
+    """What the schema of a tool is held to: its root describes an object. Tools keep the JSON itself."""
+
+    type: Literal["object"] = "object"
+    properties: Mapping[str, JSONObject] | UnsetType = member(types={R5: JSONValue})
+    required: Sequence[str] | UnsetType = member(types={R5: JSONValue})
+
+
+@attrs.frozen(kw_only=True)
+class ToolAnnotations(Model):
+    """Hints about what a tool does. Untrusted."""
+
+    known: ClassVar[Revisions] = span(R2)
+
+    title: str | UnsetType = UNSET
+    read_only_hint: bool | UnsetType = UNSET
+    destructive_hint: bool | UnsetType = UNSET
+    idempotent_hint: bool | UnsetType = UNSET
+    open_world_hint: bool | UnsetType = UNSET
+
+
+@attrs.frozen(kw_only=True)
+class ToolExecution(Model):
+    """Whether a call may or must run as a task (2025-11-25)."""
+
+    known: ClassVar[Revisions] = frozenset({R4})
+
+    task_support: Literal["forbidden", "optional", "required"] | UnsetType = UNSET
+
+
+@attrs.frozen(kw_only=True)
+class Tool(NamedWithIcons):
+    """Something a server can do, with the schema of its arguments."""
+
+    input_schema: JSONObject = attrs.field(metadata=varying(types=dict.fromkeys(ALL, shaped(ObjectSchema))))
+    description: str | UnsetType = UNSET
+    annotations: ToolAnnotations | UnsetType = since(R2)
+    output_schema: JSONObject | UnsetType = member(
+        known=span(R3), types=dict.fromkeys(LEGACY, shaped(ObjectSchema)) | {R5: shaped(AnySchema)}
+    )
+    execution: ToolExecution | UnsetType = only(R4)
+    meta: JSONObject | UnsetType = since(R3)
+
+
+@attrs.frozen(kw_only=True)
+class ListToolsResult(CacheablePage):
+    tools: Sequence[Tool]
+
+
+@attrs.frozen(kw_only=True)
+class ToolChoice(Model):
+    """How freely the model may use the tools it is given in sampling."""
+
+    known: ClassVar[Revisions] = span(R4)
+
+    mode: Literal["auto", "none", "required"] | UnsetType = UNSET
