@@ -36,6 +36,8 @@ class PeerError(CallboardError):
     """The peer broke the protocol. It is answered; nothing here restarts."""
 
     code: ClassVar[int] = INVALID_REQUEST
+    request_id: int | str | None = None
+    """Whose answer this is, where the message was whole enough to tell."""
 
 
 class ParseError(PeerError):
@@ -83,6 +85,10 @@ class HeaderMismatch(PeerError):
     code = HEADER_MISMATCH
 
 
+class InvalidDefinition(PeerError):
+    """A tool or template is defined in a way the specification forbids. It is left out, and the reason logged."""
+
+
 class RequestFailed(CallboardError):
     """A request ended without a result. Whoever asked gets an error response."""
 
@@ -91,3 +97,75 @@ class RequestFailed(CallboardError):
 
 class ActorError(CallboardError):
     """What the supervision tree has to say about one of its actors."""
+
+
+class AskFailed(ActorError):
+    """A question to an actor ended without an answer."""
+
+
+class AskTimedOut(AskFailed):
+    """The actor did not answer in time."""
+
+    def __init__(self, path: str, *, within: float) -> None:
+        super().__init__(f"{path} did not answer within {within:g} s")
+        self.path = path
+        self.within = within
+
+
+class ActorGone(AskFailed):
+    """Nobody is left who could answer: the actor ended, or crashed over the question."""
+
+    def __init__(self, path: str, *, why: str) -> None:
+        super().__init__(f"{path} is gone: {why}")
+        self.path = path
+        self.why = why
+
+
+class AskDropped(ActorGone):
+    """A full mailbox gave the question up."""
+
+
+class NameTaken(ActorError):
+    """A living sibling has this name."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"there is already a {path}")
+        self.path = path
+
+
+class SupervisorClosed(ActorError):
+    """The supervisor takes no children: it has not started, is stopping, or has ended."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} takes no children now")
+        self.path = path
+
+
+class StartFailed(ActorError):
+    """A child could not be started, so its supervisor could not start either. The cause is chained."""
+
+    def __init__(self, path: str, *, why: str) -> None:
+        super().__init__(f"{path} did not start: {why}")
+        self.path = path
+        self.why = why
+
+
+class TooManyRestarts(ActorError):
+    """A supervisor passed its intensity and gave up. Its own supervisor decides what that means."""
+
+    def __init__(self, path: str, *, restarts: int, per: float, child: str, why: str) -> None:
+        super().__init__(f"{path} passed {restarts} restarts in {per:g} s; last was {child}: {why}")
+        self.path = path
+        self.restarts = restarts
+        self.per = per
+        self.child = child
+        self.why = why
+
+
+class MessageTooHeavy(ActorError):
+    """A message that would not fit into an empty mailbox."""
+
+    def __init__(self, *, weight: int, limit: int) -> None:
+        super().__init__(f"a message of {weight} exceeds the mailbox's {limit}")
+        self.weight = weight
+        self.limit = limit

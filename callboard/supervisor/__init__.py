@@ -1,1 +1,45 @@
 """What an actor is: mailbox, address, life cycle, supervision tree. Knows nothing of MCP."""
+
+from callboard.supervisor._node import Monitor, State
+from callboard.supervisor.actor import Actor
+from callboard.supervisor.address import Address
+from callboard.supervisor.adopted import Adopted
+from callboard.supervisor.ask import Ask
+from callboard.supervisor.dead_letters import DeadLetter, DeadLetters
+from callboard.supervisor.ended import Down, Ended, How
+from callboard.supervisor.mailbox import Lost, Mailbox, MailboxSpec, Overflow
+from callboard.supervisor.snapshot import Fact, Snapshot, render
+from callboard.supervisor.spec import ChildSpec, Restart, Strategy, SupervisorSpec
+from callboard.supervisor.supervisor import Supervisor
+from callboard.supervisor.tree import live_trees, open_tree
+from callboard.supervisor.window import Backoff, Intensity
+
+__all__ = [
+    "Actor",
+    "Address",
+    "Adopted",
+    "Ask",
+    "Backoff",
+    "ChildSpec",
+    "DeadLetter",
+    "DeadLetters",
+    "Down",
+    "Ended",
+    "Fact",
+    "How",
+    "Intensity",
+    "Lost",
+    "Mailbox",
+    "MailboxSpec",
+    "Monitor",
+    "Overflow",
+    "Restart",
+    "Snapshot",
+    "State",
+    "Strategy",
+    "Supervisor",
+    "SupervisorSpec",
+    "live_trees",
+    "open_tree",
+    "render",
+]

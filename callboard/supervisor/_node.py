@@ -1,0 +1,292 @@
+"""The record of one actor in the tree: what outlives its incarnations, and what its end sets off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+from trio.lowlevel import ParkingLot
+
+from callboard.errors import ActorGone, AskDropped
+from callboard.supervisor.ask import Reply, reply_of
+from callboard.supervisor.dead_letters import DeadLetters
+from callboard.supervisor.ended import WHY_KILLED, WHY_OVERFLOW, Down, Ended
+from callboard.supervisor.mailbox import Lost, Mailbox
+from callboard.supervisor.snapshot import Fact, Snapshot
+from callboard.supervisor.spec import START_TIME, Restart
+
+if TYPE_CHECKING:
+    from callboard.supervisor.actor import Actor
+    from callboard.supervisor.supervisor import Supervisor
+
+
+class State(Enum):
+    """Where an actor stands. Actors may show finer ones of their own through `facts()["state"]`."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    BACKING_OFF = "backing_off"
+    ENDED = "ended"
+
+
+class Stop(Enum):
+    """What an actor was asked to stop for."""
+
+    NO = "no"
+    RESTART = "restart"
+    GOOD = "good"
+
+
+NO_FACTS: Final[Mapping[str, Fact]] = {}
+
+
+class Monitor:
+    """One watcher of one actor. Both ends know it, so that neither outlives the other in it."""
+
+    __slots__ = ("_node", "_watcher")
+
+    def __init__(self, node: Node, watcher: Node) -> None:
+        self._node = node
+        self._watcher = watcher
+
+    def cancel(self) -> None:
+        """Stop watching. Harmless afterwards, and twice; a Down already delivered stays delivered."""
+        self._node.monitors.discard(self)
+        self._watcher.watching.discard(self)
+
+    def fire(self, down: Down) -> None:
+        self._watcher.watching.discard(self)
+        self._watcher.deliver(down)
+
+
+_NO_MONITORS: Final[set[Monitor]] = frozenset()  # type: ignore[assignment]  # stands in until the first
+
+
+class Node:
+    """One actor: its name and mailbox for as long as it is in the tree, its scope for each incarnation."""
+
+    __slots__ = (
+        "_changed",
+        "actor",
+        "asks",
+        "dead_letters",
+        "declared",
+        "ended",
+        "last_failure",
+        "mailbox",
+        "monitors",
+        "name",
+        "over",
+        "parent",
+        "restart",
+        "restarts",
+        "scope",
+        "shutdown",
+        "start_within",
+        "started_at",
+        "state",
+        "stop",
+        "streak",
+        "watching",
+        "why_killed",
+    )
+
+    def __init__(
+        self, name: str, parent: Supervisor | None, dead_letters: DeadLetters, *, restart: Restart, shutdown: float
+    ) -> None:
+        self.name = name
+        self.parent = parent
+        self.dead_letters = dead_letters
+        self.declared = False
+        self.restart = restart
+        self.shutdown = shutdown
+        self.start_within = START_TIME
+        self.actor: Actor[Any] | None = None
+        self.mailbox: Mailbox[Any] | None = None
+        self.state = State.STARTING
+        self.stop = Stop.NO
+        self.scope = trio.CancelScope()
+        self.over: Ended | None = None  # how the latest incarnation ended
+        self.ended: Ended | None = None  # how all of it did
+        self.started_at = trio.current_time()
+        self.restarts = 0
+        self.streak = 0
+        self.last_failure: str | None = None
+        self.why_killed = WHY_KILLED
+        self.asks: set[Reply] | None = None
+        self.monitors: set[Monitor] = _NO_MONITORS
+        self.watching: set[Monitor] = _NO_MONITORS
+        self._changed: ParkingLot | None = None
+
+    @property
+    def path(self) -> str:
+        return self.name if self.parent is None else f"{self.parent.path}/{self.name}"
+
+    # An incarnation.
+
+    def embody(self, actor: Actor[Any]) -> None:
+        """Give the node its first actor, or the next: the mailbox is made once."""
+        self.actor = actor
+        if self.mailbox is None and actor.mailbox is not None:
+            self.mailbox = Mailbox(actor.mailbox, self)
+        actor.bind(self)
+
+    def reset(self) -> None:
+        """Make ready for the next incarnation."""
+        self.state = State.STARTING
+        self.stop = Stop.NO
+        self.scope = trio.CancelScope()
+        self.over = None
+        self.restarts += 1
+        self.started_at = trio.current_time()
+        self.why_killed = WHY_KILLED
+        if self.mailbox is not None:
+            self.mailbox.resume()
+
+    def mark_started(self) -> None:
+        if self.state is State.STARTING:
+            self.state = State.RUNNING
+            self.change()
+            if self.declared and self.parent is not None:
+                self.parent.notice()
+
+    def end_incarnation(self, over: Ended) -> None:
+        """The actor is gone, its node is not: questions it had taken fail, those in the mailbox are kept."""
+        self.over = over
+        if over.abnormal:
+            self.last_failure = over.why
+        if self.asks:
+            self._fail_asks(over.why)
+        self.change()
+
+    def _fail_asks(self, why: str) -> None:
+        kept: set[Reply | None] = set()
+        if self.mailbox is not None:
+            kept = {reply_of(m) for m in (*self.mailbox.messages(), *self.mailbox.waiting())}
+        for reply in tuple(self.asks or ()):
+            if reply not in kept:
+                reply.fail(ActorGone(self.path, why=why))
+
+    # The end.
+
+    def finish(self, ended: Ended) -> None:
+        """The end for good: everybody who waits for something hears of it, and what is queued is a dead letter."""
+        if self.ended is not None:
+            return
+        self.ended = ended
+        self.state = State.ENDED
+        if self.parent is not None:
+            self.parent.forget(self)
+        if self.mailbox is not None:
+            self.mailbox.close()
+            if self.mailbox.depth:
+                for message in self.mailbox.drain():
+                    self.lose(message, Lost.ENDED)
+        if self.asks:
+            self._fail_asks(ended.why)
+        if self.monitors:
+            self._tell_watchers(ended)
+        for monitor in tuple(self.watching):
+            monitor.cancel()
+        self.change()
+
+    def _tell_watchers(self, ended: Ended) -> None:
+        monitors, self.monitors = self.monitors, _NO_MONITORS
+        down = Down(self.path, ended)
+        for monitor in monitors:
+            monitor.fire(down)
+
+    def begin_stop(self, why: Stop) -> None:
+        """Ask the actor to come to its end; after its drain time it is cancelled."""
+        if self.ended is not None or (self.stop is Stop.GOOD):
+            return
+        self.stop = why
+        if self.over is not None:  # between two incarnations there is nothing to wait for
+            if why is Stop.GOOD:
+                self.finish(self.over)
+            return
+        self.state = State.STOPPING
+        if self.mailbox is not None:
+            if why is Stop.GOOD:
+                self.mailbox.close()
+            else:
+                self.mailbox.pause()
+        drain = self.actor.drain_time() if self.actor is not None else self.shutdown
+        self.scope.deadline = min(self.scope.deadline, trio.current_time() + drain)
+        self.change()
+        if self.actor is not None:
+            self.actor.on_stop()
+
+    def kill(self, why: str) -> None:
+        """Cancel the actor. Counts as ending badly: its supervisor may restart it."""
+        if self.over is None and self.ended is None:
+            self.why_killed = why
+            self.scope.cancel()
+
+    # Messages.
+
+    def lose(self, message: object, reason: Lost) -> None:
+        """Count a message that reaches no one; whoever asked it hears at once."""
+        self.dead_letters.add(self.path, message, reason, at=trio.current_time())
+        if reason is Lost.OVERFLOWED:
+            self.kill(WHY_OVERFLOW)
+        if reason in (Lost.LATE_REPLY, Lost.ANSWERED_TWICE):
+            return
+        reply = reply_of(message)
+        if reply is not None:
+            gone = ActorGone if reason is Lost.ENDED else AskDropped
+            reply.fail(gone(self.path, why=reason.value))
+
+    def deliver(self, down: Down) -> None:
+        """Put news into the mailbox, past its bound."""
+        if self.mailbox is None or self.ended is not None:
+            self.lose(down, Lost.ENDED)
+        else:
+            self.mailbox.deliver(down)
+
+    def watch(self, watcher: Node) -> Monitor:
+        monitor = Monitor(self, watcher)
+        if self.ended is not None:
+            watcher.deliver(Down(self.path, self.ended))
+            return monitor
+        if not self.monitors:
+            self.monitors = set()
+        self.monitors.add(monitor)
+        if not watcher.watching:
+            watcher.watching = set()
+        watcher.watching.add(monitor)
+        return monitor
+
+    # Waiting for a change of state.
+
+    def change(self) -> None:
+        if self._changed is not None:
+            self._changed.unpark_all()
+
+    async def wait_change(self) -> None:
+        if self._changed is None:
+            self._changed = ParkingLot()
+        await self._changed.park()
+
+    # What the tree shows.
+
+    def snapshot(self, now: float) -> Snapshot:
+        facts = dict(self.actor.safe_facts()) if self.actor is not None else {}
+        state = str(facts.pop("state", self.state.value)) if self.state is State.RUNNING else self.state.value
+        return Snapshot(
+            name=self.name,
+            path=self.path,
+            kind=type(self.actor).__name__ if self.actor is not None else "",
+            state=state,
+            age=now - self.started_at,
+            mailbox_depth=self.mailbox.depth if self.mailbox is not None else 0,
+            mailbox_size=self.mailbox.spec.size if self.mailbox is not None else 0,
+            handled=self.mailbox.taken if self.mailbox is not None else 0,
+            restarts=self.restarts,
+            last_failure=self.last_failure,
+            facts=facts,
+            children=self.actor.snapshots(now) if self.actor is not None else (),
+        )

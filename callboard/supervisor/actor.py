@@ -1,0 +1,124 @@
+"""What an actor is: a class with a mailbox and a `run`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import trio
+
+from callboard.supervisor._node import NO_FACTS, Node, Stop
+from callboard.supervisor.address import Address
+from callboard.supervisor.mailbox import Mailbox, MailboxSpec
+from callboard.supervisor.snapshot import Fact, Snapshot
+
+if TYPE_CHECKING:
+    from callboard.supervisor.supervisor import Supervisor
+
+M = TypeVar("M")
+
+DEFAULT_MAILBOX: MailboxSpec[Any] = MailboxSpec()
+
+
+class Actor(Generic[M]):
+    """Base of actors; M is the union of the messages it understands.
+
+    ```python
+    @attrs.define(eq=False)
+    class Counter(Actor[Add | Get]):
+        total: int = 0
+
+        async def run(self) -> None:
+            async for message in self.inbox:
+                match message:
+                    case Add(n):
+                        self.total += n
+                    case Get():
+                        message.reply(self.total)
+    ```
+
+    An actor is asked to stop by closing its inbox: the loop above handles what is left, and `run` returns.
+    """
+
+    __slots__ = ("_node",)
+
+    mailbox: ClassVar[MailboxSpec[Any] | None] = DEFAULT_MAILBOX
+    """Size and overflow of the mailbox; None for an actor that is never spoken to."""
+
+    starts_itself: ClassVar[bool] = False
+    """Whether `run`, and not the return of `start`, says that the actor has started."""
+
+    async def start(self) -> None:
+        """Get ready, before siblings that follow are started. A failure here is a *start failure*."""
+
+    async def run(self) -> None:
+        """The only task body. Returning is ending."""
+        raise NotImplementedError
+
+    def facts(self) -> Mapping[str, Fact]:
+        """What the tree shows beside the usual. A "state" replaces the word "running"."""
+        return NO_FACTS
+
+    @property
+    def inbox(self) -> Mailbox[M]:
+        """Messages, in order. Raises LookupError for an actor that declares no mailbox."""
+        inbox = self._bound().mailbox
+        if inbox is None:
+            raise LookupError(f"{type(self).__name__} has no mailbox")
+        return inbox
+
+    @property
+    def address(self) -> Address[M]:
+        """Its own address, for others to hold."""
+        return Address(self._bound())
+
+    @property
+    def supervisor(self) -> Supervisor:
+        """The supervisor it lives under. Raises LookupError at the root."""
+        parent = self._bound().parent
+        if parent is None:
+            raise LookupError(f"{self.path} is the root")
+        return parent
+
+    @property
+    def path(self) -> str:
+        return self._bound().path
+
+    async def wait_stopping(self) -> None:
+        """Wait until the actor is asked to stop: for those that do not loop over their inbox."""
+        node = self._bound()
+        await trio.lowlevel.checkpoint()
+        while node.stop is Stop.NO:
+            await node.wait_change()
+
+    def _bound(self) -> Node:
+        try:
+            return self._node
+        except AttributeError:
+            raise LookupError(f"this {type(self).__name__} is not in a tree yet") from None
+
+    # What the supervisor calls.
+
+    def bind(self, node: Node) -> None:
+        """Give the actor its place in the tree. Raises ValueError if it has another one."""
+        if getattr(self, "_node", node) is not node:
+            raise ValueError(f"this {type(self).__name__} is already in a tree, as {self.path}")
+        self._node: Node = node
+
+    def on_stop(self) -> None:
+        """The actor was asked to stop. `wait_stopping` and the inbox tell it; a supervisor needs to know more."""
+
+    def drain_time(self) -> float:
+        """Seconds it gets to finish."""
+        return self._bound().shutdown
+
+    def safe_facts(self) -> Mapping[str, Fact]:
+        """`facts()`, or that they failed: looking at a tree never breaks it."""
+        try:
+            return self.facts()
+        except Exception as error:
+            return {"facts_failed": type(error).__name__}
+
+    def snapshots(self, now: float) -> tuple[Snapshot, ...]:
+        """Those below it."""
+        return ()

@@ -1,0 +1,117 @@
+"""A supervision tree as data, and the table of who is restarted when somebody ends. No Trio."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import attrs
+
+from callboard.supervisor.ended import How
+from callboard.supervisor.window import Backoff, Intensity
+
+if TYPE_CHECKING:
+    from callboard.supervisor.actor import Actor
+
+DRAIN_TIME: Final = 5.0
+"""Seconds a child has to finish when it is asked to stop, as in OTP; then it is cancelled."""
+
+START_TIME: Final = 30.0
+"""Seconds a child has to start. A start blocks those that follow, so it may not take for ever."""
+
+M = TypeVar("M")
+
+
+class Restart(Enum):
+    """Which ends of a child are answered with a restart."""
+
+    PERMANENT = "permanent"
+    TRANSIENT = "transient"
+    TEMPORARY = "temporary"
+
+
+class Strategy(Enum):
+    """Who else is restarted with a child."""
+
+    ONE_FOR_ONE = "one_for_one"
+    ONE_FOR_ALL = "one_for_all"
+    REST_FOR_ONE = "rest_for_one"
+
+
+def _name(_: object, attribute: object, value: str) -> None:
+    if not value or "/" in value:
+        raise ValueError(f"not a name: {value!r}")
+
+
+@attrs.frozen
+class ChildSpec(Generic[M]):
+    """One declared child. `actor` makes a fresh one for every incarnation; the mailbox is kept."""
+
+    name: str = attrs.field(validator=_name)
+    actor: Callable[[], Actor[M]]
+    restart: Restart = attrs.field(default=Restart.PERMANENT, kw_only=True)
+    shutdown: float = attrs.field(default=DRAIN_TIME, kw_only=True)
+    start_within: float = attrs.field(default=START_TIME, kw_only=True)
+    significant: bool = attrs.field(default=False, kw_only=True)
+    """When it has ended for good, its supervisor stops the others and returns (OTP: `any_significant`)."""
+
+
+@attrs.frozen
+class SupervisorSpec:
+    """A supervisor and its children. Order is meaning: started top to bottom, stopped bottom to top."""
+
+    name: str = attrs.field(validator=_name)
+    children: tuple[ChildSpec[Any] | SupervisorSpec, ...] = attrs.field(default=(), kw_only=True)
+    strategy: Strategy = attrs.field(default=Strategy.ONE_FOR_ONE, kw_only=True)
+    intensity: Intensity = attrs.field(factory=Intensity, kw_only=True)
+    backoff: Backoff = attrs.field(factory=Backoff, kw_only=True)
+    restart: Restart = attrs.field(default=Restart.PERMANENT, kw_only=True)
+    significant: bool = attrs.field(default=False, kw_only=True)
+    drain: float = attrs.field(default=DRAIN_TIME, kw_only=True)
+    """Seconds its spawned and adopted children share when it stops; they are asked all at once."""
+
+    def __attrs_post_init__(self) -> None:
+        names = [child.name for child in self.children]
+        if len(set(names)) != len(names):
+            raise ValueError(f"{self.name} has two children of one name")
+
+
+def needs_restart(restart: Restart, how: How) -> bool:
+    """The OTP rule: always, only if it ended badly, or never."""
+    return RESTARTED_AFTER[restart] >= {how}
+
+
+RESTARTED_AFTER: Final = {
+    Restart.PERMANENT: frozenset(How),
+    Restart.TRANSIENT: frozenset(How) - {How.RETURNED},
+    Restart.TEMPORARY: frozenset[How](),
+}
+
+
+@attrs.frozen
+class Plan:
+    """What a death leads to: first *stop* these, in this order; then, after the back-off, *start* these."""
+
+    stop: tuple[str, ...] = ()
+    start: tuple[str, ...] = ()
+
+
+def plan(strategy: Strategy, children: Sequence[tuple[str, Restart]], died: str, how: How) -> Plan:
+    """Decide what follows when *died*, one of *children* (in start order), ended like so.
+
+    An empty plan means that nothing follows. Temporary children of a group are stopped and not started again.
+    """
+    names = [name for name, _ in children]
+    index = names.index(died)
+    if not needs_restart(children[index][1], how):
+        return Plan()
+    group = {
+        Strategy.ONE_FOR_ONE: children[index : index + 1],
+        Strategy.REST_FOR_ONE: children[index:],
+        Strategy.ONE_FOR_ALL: children,
+    }[strategy]
+    return Plan(
+        stop=tuple(name for name, _ in reversed(group) if name != died),
+        start=tuple(name for name, restart in group if restart is not Restart.TEMPORARY),
+    )

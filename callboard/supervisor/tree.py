@@ -1,0 +1,63 @@
+"""The root: where a tree begins, and where what nobody below could handle comes out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+
+from callboard.supervisor._node import Node
+from callboard.supervisor.dead_letters import DeadLetters
+from callboard.supervisor.ended import STOPPED, WHY_SUPERVISOR, Ended, How, failure_text
+from callboard.supervisor.spec import Restart, SupervisorSpec
+from callboard.supervisor.supervisor import Supervisor
+
+_LIVE: Final[set[Supervisor]] = set()
+
+
+def live_trees() -> frozenset[Supervisor]:
+    """The roots that are open now. After a test there should be none."""
+    return frozenset(_LIVE)
+
+
+@asynccontextmanager
+async def open_tree(spec: SupervisorSpec) -> AsyncIterator[Supervisor]:
+    """Start a tree, and stop it in order on leaving the block. If the block is cancelled or raises, so is the tree.
+
+    Raises:
+        StartFailed: a child did not start; those before it were stopped.
+        TooManyRestarts: the root itself gave up. The block is cancelled.
+    """
+    root = Supervisor(spec, DeadLetters())
+    node = Node(spec.name, None, root.dead_letters, restart=Restart.TEMPORARY, shutdown=spec.drain)
+    node.embody(root)
+    _LIVE.add(root)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_live, root, node, name=spec.name)
+            await root.address.wait_started()
+            yield root
+            await root.address.stop()
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) > 1:
+            raise
+        # The nursery is ours and not the caller's: one exception comes out as it is.
+        raise group.exceptions[0] from group.exceptions[0].__cause__
+    finally:
+        _LIVE.discard(root)
+
+
+async def _live(root: Supervisor, node: Node) -> None:
+    over = Ended(How.CANCELLED, WHY_SUPERVISOR)
+    try:
+        with node.scope:
+            await root.run()
+        over = STOPPED
+    except Exception as error:
+        over = Ended(How.RAISED, failure_text(error), error)
+        raise
+    finally:
+        node.end_incarnation(over)
+        node.finish(over)
