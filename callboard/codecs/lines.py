@@ -1,0 +1,90 @@
+"""Newline framing. Bytes in, frames out: no I/O, no clock, no tasks.
+
+One frame per line, as stdio and plain sockets carry them. What a frame means is decided elsewhere.
+"""
+
+from typing import Final, TypeAlias
+
+import attrs
+
+from callboard.errors import FrameTooLarge
+
+MAX_FRAME: Final = 4 * 1024 * 1024
+"""Largest accepted frame, in bytes. Same as the reference SDK's HTTP body limit."""
+
+Line: TypeAlias = bytes | FrameTooLarge
+"""A frame, or the notice that stands in its place because it passed the limit."""
+
+_BLANK: Final = b" \t\r"
+
+
+@attrs.define(eq=False)
+class LineDecoder:
+    """Cut a byte stream into frames, never holding more than one frame's limit.
+
+    A frame over the limit is not kept: a `FrameTooLarge` takes its place in the sequence as soon as the limit
+    is passed, the rest of the line is skipped, and the next line is decoded as if nothing had happened.
+    """
+
+    limit: int = MAX_FRAME
+    _partial: bytearray = attrs.field(factory=bytearray, init=False)
+    _skipping: bool = attrs.field(default=False, init=False)
+
+    @property
+    def buffered(self) -> int:
+        """Bytes held back until their newline arrives: at most `limit` and one carriage return."""
+        return len(self._partial)
+
+    def feed(self, data: bytes) -> list[Line]:
+        """Return the frames that *data* completes, in order."""
+        # bytes.split, not splitlines: \r, \x0b, \x85 and U+2028 may sit inside a frame.
+        *ended, rest = data.split(b"\n")
+        found: list[Line] = []
+        for piece in ended:
+            self._hold(piece, found)
+            self._end(found)
+        self._hold(rest, found)
+        return found
+
+    def finish(self) -> list[Line]:
+        """Return the unfinished last line, if any, as a frame: its sender wrote no newline before the end.
+
+        Nothing is guessed: a JSON object ends with its brace, so a torn one cannot pass for a whole one.
+        """
+        found: list[Line] = []
+        self._end(found)
+        return found
+
+    def _hold(self, piece: bytes, found: list[Line]) -> None:
+        if self._skipping:
+            return
+        size = len(self._partial) + len(piece)
+        # One byte more may be the carriage return of a frame that just fits.
+        if size <= self.limit or (size == self.limit + 1 and piece.endswith(b"\r")):
+            self._partial += piece
+            return
+        self._partial.clear()
+        self._skipping = True
+        found.append(FrameTooLarge("frame", limit=self.limit))
+
+    def _end(self, found: list[Line]) -> None:
+        frame = bytes(self._partial.removesuffix(b"\r"))
+        self._partial.clear()
+        self._skipping = False
+        if frame.strip(_BLANK):
+            found.append(frame)
+
+
+def encode_line(frame: bytes) -> bytes:
+    """End *frame* with its newline. Raises ValueError if it holds one already: that would be two frames."""
+    if b"\n" in frame:
+        raise ValueError("a frame with a newline inside cannot be sent as one line")
+    return frame + b"\n"
+
+
+def flatten(json: bytes) -> bytes:
+    """Return valid *json* on one line, so that a pretty-printed HTTP body can be passed on over stdio.
+
+    JSON forbids raw control characters in strings, so every raw newline is white space between tokens.
+    """
+    return json.replace(b"\n", b" ").replace(b"\r", b" ") if b"\n" in json else json
