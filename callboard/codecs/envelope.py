@@ -1,0 +1,201 @@
+"""JSON-RPC envelopes: who speaks to whom about what, with the payload left as the bytes it came in.
+
+A `Request`, `Notification`, `Result` or `Error` is decoded once, on the way in, in one pass over its bytes. Params and
+result are opened one level deep, because whoever routes a message needs a name or a token from there; each member stays
+a `msgspec.Raw` until somebody needs it, and goes out again untouched. A `Raw` is a view that keeps the whole frame
+alive: whoever keeps one past its request keeps `raw.copy()`.
+"""
+
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from callboard.codecs import json_scan
+from callboard.codecs.members import Members, compact_size, read_members, write_members
+from callboard.errors import InvalidParams, InvalidRequest, ParseError, PeerError
+
+RequestId: TypeAlias = int | str
+"""As the peer wrote it. `1` and `"1"` are two ids; `true`, `1.0` and `null` are none."""
+
+MAX_SAFE_INTEGER: Final = 2**53 - 1
+"""Largest integer that every JSON parser reads exactly. An id beyond it would come back as another."""
+
+
+@attrs.frozen
+class Request:
+    """A peer asks, and waits for exactly one answer with the same id."""
+
+    id: RequestId
+    method: str
+    params: Members | UnsetType = UNSET
+
+
+@attrs.frozen
+class Notification:
+    """A peer tells; nobody answers."""
+
+    method: str
+    params: Members | UnsetType = UNSET
+
+
+@attrs.frozen
+class Result:
+    """The answer to a request that worked."""
+
+    id: RequestId
+    result: Members
+
+
+@attrs.frozen
+class Error:
+    """The answer to a request that did not. Without an id: the request could not be read."""
+
+    id: RequestId | None
+    code: int
+    message: str
+    data: Raw | UnsetType = UNSET
+
+
+Envelope: TypeAlias = Request | Notification | Result | Error
+
+
+class _ErrorObject(msgspec.Struct, omit_defaults=True):
+    code: int
+    message: str
+    data: Raw | UnsetType = UNSET
+
+
+class _Wire(msgspec.Struct, omit_defaults=True):
+    """Any envelope. What kind it is shows in which members are there."""
+
+    jsonrpc: Literal["2.0"]
+    id: int | str | UnsetType | None = UNSET
+    method: str | UnsetType = UNSET
+    params: dict[str, Raw] | UnsetType = UNSET
+    result: dict[str, Raw] | UnsetType = UNSET
+    error: _ErrorObject | UnsetType = UNSET
+
+
+_read = msgspec.json.Decoder(_Wire).decode
+_QUOTE: Final = ord('"')
+_DEPTH: Final = json_scan.MAX_DEPTH - 2  # what a member of params has left
+
+# The smallest frame of each kind, less its id, method and payload.
+_REQUEST: Final = len(b'{"jsonrpc":"2.0","id":,"method":"","params":}')
+_NOTIFICATION: Final = len(b'{"jsonrpc":"2.0","method":"","params":}')
+_RESULT: Final = len(b'{"jsonrpc":"2.0","id":,"result":}')
+
+
+def decode(frame: bytes) -> Envelope:
+    """Read one message, refusing everything that two careful parsers could read differently.
+
+    Raises `ParseError` (not the JSON we allow), `InvalidRequest` (JSON, but no JSON-RPC message) or `InvalidParams` (an
+    id that would not survive the way back), each with the id of the request where that could be read.
+    """
+    json_scan.check_frame(frame)
+    try:
+        envelope = _sort(_read(frame))
+        if _compact_size(envelope) != len(frame):
+            _refuse_repeated_keys(frame)
+        _check_payload(envelope)
+    except msgspec.ValidationError as error:
+        raise _with_id(InvalidRequest(f"not a JSON-RPC message: {error}"), frame) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ParseError(f"not JSON: {error}") from None
+    except PeerError as error:
+        raise _with_id(error, frame) from None
+    return envelope
+
+
+def encode(envelope: Envelope) -> bytes:
+    """Write a message. What was raw is copied byte for byte."""
+    match envelope:
+        case Request(id=request_id, method=method, params=params):
+            wire: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
+            if params is not UNSET:
+                wire["params"] = params
+        case Notification(method=method, params=params):
+            wire = {"jsonrpc": "2.0", "method": method}
+            if params is not UNSET:
+                wire["params"] = params
+        case Result(id=request_id, result=result):
+            wire = {"jsonrpc": "2.0", "id": request_id, "result": result}
+        case Error(id=request_id, code=code, message=message, data=data):
+            wire = {"jsonrpc": "2.0"} if request_id is None else {"jsonrpc": "2.0", "id": request_id}
+            wire["error"] = _ErrorObject(code, message, data)
+    return write_members(wire)
+
+
+def _sort(wire: _Wire) -> Envelope:
+    """Tell what kind of message this is."""
+    if wire.method is not UNSET:
+        if wire.result is not UNSET or wire.error is not UNSET:
+            raise InvalidRequest("a message cannot both ask and answer")
+        if wire.id is UNSET:
+            return Notification(wire.method, wire.params)
+        return Request(_checked(wire.id), wire.method, wire.params)
+    if wire.error is not UNSET:
+        if wire.result is not UNSET:
+            raise InvalidRequest("an answer is a result or an error, not both")
+        # JSON-RPC writes null where the request could not be read; MCP leaves the member out.
+        request_id = None if wire.id is UNSET or wire.id is None else _checked(wire.id)
+        return Error(request_id, wire.error.code, wire.error.message, wire.error.data)
+    if wire.result is not UNSET and wire.id is not UNSET:
+        return Result(_checked(wire.id), wire.result)
+    raise InvalidRequest("neither a request, nor a notification, nor an answer")
+
+
+def _checked(request_id: RequestId | None) -> RequestId:
+    if request_id is None:
+        raise InvalidRequest('"id" must be a string or an integer')
+    if isinstance(request_id, int) and abs(request_id) > MAX_SAFE_INTEGER:
+        raise InvalidParams('"id" is beyond 2^53 - 1')
+    return request_id
+
+
+def _check_payload(envelope: Envelope) -> None:
+    match envelope:
+        case Request(params=members) | Notification(params=members) | Result(result=members) if members is not UNSET:
+            for member in members.values():
+                if memoryview(member)[0] != _QUOTE:
+                    json_scan.check_value(member, _DEPTH)
+        case Error(data=data) if data is not UNSET:
+            json_scan.check_value(data, _DEPTH)
+
+
+def _compact_size(envelope: Envelope) -> int:
+    """The fewest bytes that this message takes, where that is cheap to say; else 0."""
+    match envelope:
+        case Request(id=request_id, method=method, params=params) if params is not UNSET:
+            return _REQUEST + _id_size(request_id) + len(method) + compact_size(params)
+        case Notification(method=method, params=params) if params is not UNSET:
+            return _NOTIFICATION + len(method) + compact_size(params)
+        case Result(id=request_id, result=result):
+            return _RESULT + _id_size(request_id) + compact_size(result)
+    return 0
+
+
+def _id_size(request_id: RequestId) -> int:
+    return len(request_id) + 2 if isinstance(request_id, str) else len(str(request_id))
+
+
+def _refuse_repeated_keys(frame: bytes) -> None:
+    members = read_members(frame)
+    for name in ("params", "result", "error"):
+        if name in members:
+            read_members(members[name])
+
+
+class _OnlyId(msgspec.Struct):
+    id: int | str
+
+
+def _with_id(error: PeerError, frame: bytes) -> PeerError:
+    """Add the id, if it can be read: its sender shall not wait for an answer that never comes."""
+    try:
+        error.request_id = _checked(msgspec.json.decode(frame, type=_OnlyId).id)
+    except (msgspec.DecodeError, PeerError):
+        error.request_id = None
+    return error

@@ -1,0 +1,68 @@
+"""An object as its members, each left as the bytes it came in.
+
+The one primitive under envelopes, routing and rewriting: read an object one level deep, look at a member or put another
+in its place, write the rest back untouched.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from callboard.errors import InvalidRequest, ParseError
+
+Members: TypeAlias = Mapping[str, Raw]
+
+_decode = msgspec.json.Decoder(dict[str, Raw]).decode
+_encode = msgspec.json.Encoder().encode
+_read_key = msgspec.json.Decoder(str).decode
+_MEMBER: Final = re.compile(rb'[ \t\r\n]*,?[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
+
+
+def read_members(data: bytes | Raw) -> dict[str, Raw]:
+    """Split an object into its members; the values are views into *data*, not copies.
+
+    A key that stands twice is refused: which one counts differs from parser to parser, so a proxy and the server behind
+    it could be made to see two messages in one.
+
+    Raises `ParseError` if it is not JSON, `InvalidRequest` if it is not an object or repeats a key.
+    """
+    try:
+        members = _decode(data)
+    except msgspec.ValidationError:
+        raise InvalidRequest("expected an object") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ParseError(f"not JSON: {error}") from None
+    if len(data) != compact_size(members) and _repeats_a_key(bytes(data), members):
+        raise InvalidRequest("a key stands twice in one object")
+    return members
+
+
+def write_members(members: Mapping[str, object]) -> bytes:
+    """Join members into an object: raw values are copied byte for byte, any other is encoded."""
+    return _encode(members)
+
+
+def compact_size(members: Members) -> int:
+    """The fewest bytes that an object with these members takes.
+
+    An object of just this size has no byte to spare, and so no room for a second member of any name. Every key takes at
+    least a byte for a character and two quotes, every member a colon, all but one a comma.
+    """
+    if not members:
+        return 2
+    return 1 + 4 * len(members) + sum(map(len, members)) + sum(map(len, members.values()))
+
+
+def _repeats_a_key(data: bytes, members: Members) -> bool:
+    """Walk the members of an object in order; each must be the one that the decoder kept."""
+    at, seen = data.index(b"{") + 1, 0
+    while match := _MEMBER.match(data, at):
+        kept = bytes(members[_read_key(match[1])])
+        at = match.end()
+        if data[at : at + len(kept)] != kept:
+            return True
+        at, seen = at + len(kept), seen + 1
+    return seen != len(members)

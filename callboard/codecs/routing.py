@@ -1,0 +1,81 @@
+"""Where a message goes and under which terms: the few members of its params that decide it, and nothing else.
+
+Reads `name`, `uri`, `requestState` and the reserved keys of `_meta`. Arguments, inputs and whatever else is there stay
+the bytes they are.
+"""
+
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+import attrs
+import msgspec
+from msgspec import UNSET
+
+from callboard.codecs.envelope import MAX_SAFE_INTEGER, Notification, Request, RequestId
+from callboard.codecs.members import Members, read_members
+from callboard.codecs.revisions.meta import PROGRESS_TOKEN, PROTOCOL_VERSION
+from callboard.errors import InvalidParams, PeerError
+
+_NOTHING: Final[Members] = MappingProxyType({})
+_STRING: Final = msgspec.json.Decoder(str)
+_TOKEN: Final = msgspec.json.Decoder[int | str](int | str)
+_T = TypeVar("_T")
+
+
+@attrs.frozen
+class Route:
+    """What of a message its router needs. `None` is absent; `meta` holds every member of `_meta`, raw."""
+
+    name: str | None = None
+    uri: str | None = None
+    request_state: str | None = None
+    progress_token: RequestId | None = None
+    protocol_version: str | None = None
+    meta: Members = _NOTHING
+
+
+def read_route(message: Request | Notification) -> Route:
+    """Read where *message* goes.
+
+    Raises `InvalidParams` for a member of the wrong type, `InvalidRequest` for a repeated key in `_meta`.
+    """
+    if message.params is UNSET:
+        return Route()
+    try:
+        return _route(message.params)
+    except PeerError as error:
+        error.request_id = message.id if isinstance(message, Request) else None
+        raise
+
+
+def _route(params: Members) -> Route:
+    meta = _NOTHING
+    if "_meta" in params:
+        if not bytes(params["_meta"]).startswith(b"{"):
+            raise InvalidParams('"_meta" must be an object')
+        meta = read_members(params["_meta"])
+    return Route(
+        name=_member(params, "name", _STRING),
+        uri=_member(params, "uri", _STRING),
+        request_state=_member(params, "requestState", _STRING),
+        progress_token=_progress_token(meta),
+        protocol_version=_member(meta, PROTOCOL_VERSION, _STRING),
+        meta=meta,
+    )
+
+
+def _progress_token(meta: Members) -> RequestId | None:
+    token = _member(meta, PROGRESS_TOKEN, _TOKEN)
+    if isinstance(token, int) and abs(token) > MAX_SAFE_INTEGER:
+        raise InvalidParams(f'"{PROGRESS_TOKEN}" is beyond 2^53 - 1')
+    return token
+
+
+def _member(members: Members, key: str, reader: msgspec.json.Decoder[_T]) -> _T | None:
+    raw = members.get(key)
+    if raw is None:
+        return None
+    try:
+        return reader.decode(raw)
+    except msgspec.ValidationError as error:
+        raise InvalidParams(f'"{key}": {error}') from None

@@ -1,0 +1,116 @@
+"""The quick proofs are proofs: whatever they let through, a slow and plain reading lets through too."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from callboard.codecs.json_scan import (
+    MAX_DEPTH,
+    MAX_DIGITS,
+    MAX_SEPARATORS,
+    check_frame,
+    check_value,
+    outside_strings,
+)
+from callboard.errors import FrameTooLarge, ParseError
+from tests.codecs.strategies import spell, spellings, values
+
+
+def depth(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(depth, inner), default=0)
+
+
+def refuses(value: bytes, limit: int) -> bool:
+    try:
+        check_value(Raw(value), limit)
+    except ParseError:
+        return True
+    return False
+
+
+brackets_in_text = st.text('[]{}",:\\e019 ', max_size=12)
+bracketed: st.SearchStrategy[Any] = st.recursive(
+    st.integers(0, 9) | brackets_in_text,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(brackets_in_text, inner, max_size=4),
+    max_leaves=40,
+)
+
+
+@given(bracketed, st.integers(1, 5), spellings)
+def test_depth_is_judged_exactly_whatever_the_strings_hold(value: Any, limit: int, spelling: dict[str, Any]) -> None:
+    assert refuses(spell(value, **spelling), limit) == (depth(value) > limit)
+
+
+@pytest.mark.parametrize("shape", ["[%s]", '{"a":%s}', '["]}",%s,"[{"]', '{"\\"[":%s,"b":"}\\\\"}'])
+def test_the_deepest_allowed_level_passes_and_the_next_does_not(shape: str) -> None:
+    def nested(levels: int) -> bytes:
+        text = "1"
+        for _ in range(levels):
+            text = shape % text
+        return text.encode()
+
+    assert not refuses(nested(MAX_DEPTH), MAX_DEPTH)
+    assert refuses(nested(MAX_DEPTH + 1), MAX_DEPTH)
+    assert refuses(nested(900), MAX_DEPTH)
+
+
+def test_many_shallow_values_are_not_deep() -> None:
+    assert not refuses(spell([[{"a": []}]] * 5000), 4)
+    assert refuses(spell([[{"a": []}]] * 5000), 3)
+
+
+mantissas = st.from_regex(r"-?(0|[1-9][0-9]{0,4}|[1-9][0-9]{190,320})(\.[0-9]{1,4})?", fullmatch=True)
+exponents = st.just("") | st.from_regex(r"[eE][-+]?[0-9]{1,4}", fullmatch=True)
+
+
+@given(st.lists(st.tuples(mantissas, exponents).map("".join), min_size=1, max_size=3), brackets_in_text)
+def test_numbers_are_judged_exactly(texts: list[str], beside: str) -> None:
+    frame = f"[{','.join(texts)},{json.dumps(beside)}]"
+    out_of_range = any(math.isinf(float(text)) for text in texts if set(text) & set(".eE"))
+    assert refuses(frame.encode(), MAX_DEPTH) == out_of_range
+
+
+def test_an_integer_may_be_as_long_as_python_reads() -> None:
+    assert not refuses(b"9" * MAX_DIGITS, MAX_DEPTH)
+    assert not refuses(b"-" + b"9" * MAX_DIGITS, MAX_DEPTH)
+    assert refuses(b"9" * (MAX_DIGITS + 1), MAX_DEPTH)
+
+
+@pytest.mark.parametrize("text", ["1e400", "9e999", "x 1e400", "e000", "1" * 5000, "NaN"])
+def test_what_stands_in_a_string_is_only_text(text: str) -> None:
+    check_value(Raw(spell({"a": text, text: [text]})))
+
+
+@given(values, spellings)
+def test_ordinary_values_pass(value: Any, spelling: dict[str, Any]) -> None:
+    frame = spell(value, **spelling)
+    check_frame(frame)
+    check_value(Raw(frame))
+
+
+@given(values)
+def test_no_character_of_a_string_is_left_outside(value: Any) -> None:
+    left = outside_strings(spell(value))
+    assert set(left) <= set(b"[]{},:-+.0123456789eE" + b"truefalsenull")
+
+
+def test_too_many_values_are_too_large_but_commas_in_text_are_not() -> None:
+    check_frame(spell(list(range(MAX_SEPARATORS + 1))))
+    check_frame(spell("," * (MAX_SEPARATORS + 1)))
+    with pytest.raises(FrameTooLarge) as refused:
+        check_frame(spell(list(range(MAX_SEPARATORS + 2))))
+    assert refused.value.limit == MAX_SEPARATORS
+
+
+@pytest.mark.parametrize(
+    "bad", [b"\xff", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80", '{"a":1}'.encode("utf-16")]
+)
+def test_what_is_not_utf8_is_refused(bad: bytes) -> None:
+    with pytest.raises(ParseError, match="UTF-8"):
+        check_frame(bad + b"\xff")
