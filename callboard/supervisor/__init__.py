@@ -7,7 +7,8 @@ from callboard.supervisor.adopted import Adopted
 from callboard.supervisor.ask import Ask
 from callboard.supervisor.dead_letters import DeadLetter, DeadLetters
 from callboard.supervisor.ended import Down, Ended, How
-from callboard.supervisor.mailbox import Lost, Mailbox, MailboxSpec, Overflow
+from callboard.supervisor.mailbox import Mailbox
+from callboard.supervisor.overflow import Lost, MailboxSpec, Overflow
 from callboard.supervisor.snapshot import Fact, Snapshot, render
 from callboard.supervisor.spec import ChildSpec, Restart, Strategy, SupervisorSpec
 from callboard.supervisor.supervisor import Supervisor

@@ -12,8 +12,9 @@ from trio.lowlevel import ParkingLot
 from callboard.errors import ActorGone, AskDropped
 from callboard.supervisor.ask import Reply, reply_of
 from callboard.supervisor.dead_letters import DeadLetters
-from callboard.supervisor.ended import WHY_KILLED, WHY_OVERFLOW, Down, Ended
-from callboard.supervisor.mailbox import Lost, Mailbox
+from callboard.supervisor.ended import WHY_OVERFLOW, Down, Ended
+from callboard.supervisor.mailbox import Mailbox
+from callboard.supervisor.overflow import Lost
 from callboard.supervisor.snapshot import Fact, Snapshot
 from callboard.supervisor.spec import START_TIME, Restart
 
@@ -115,7 +116,7 @@ class Node:
         self.restarts = 0
         self.streak = 0
         self.last_failure: str | None = None
-        self.why_killed = WHY_KILLED
+        self.why_killed: str | None = None
         self.asks: set[Reply] | None = None
         self.monitors: set[Monitor] = _NO_MONITORS
         self.watching: set[Monitor] = _NO_MONITORS
@@ -142,7 +143,7 @@ class Node:
         self.over = None
         self.restarts += 1
         self.started_at = trio.current_time()
-        self.why_killed = WHY_KILLED
+        self.why_killed = None
         if self.mailbox is not None:
             self.mailbox.resume()
 

@@ -9,7 +9,8 @@ import trio
 
 from callboard.supervisor._node import NO_FACTS, Node, Stop
 from callboard.supervisor.address import Address
-from callboard.supervisor.mailbox import Mailbox, MailboxSpec
+from callboard.supervisor.mailbox import Mailbox
+from callboard.supervisor.overflow import MailboxSpec
 from callboard.supervisor.snapshot import Fact, Snapshot
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from callboard.errors import ActorGone, AskTimedOut
 from callboard.supervisor._node import Monitor, Node, State, Stop
 from callboard.supervisor.ask import Asks, open_reply
 from callboard.supervisor.ended import WHY_KILLED, Down, Ended
-from callboard.supervisor.mailbox import Lost, Mailbox
+from callboard.supervisor.mailbox import Mailbox
+from callboard.supervisor.overflow import Lost
 
 M_contra = TypeVar("M_contra", contravariant=True)
 R = TypeVar("R")

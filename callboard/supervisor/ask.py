@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import trio
 from trio.lowlevel import Abort, RaiseCancelT, Task, enable_ki_protection
 
-from callboard.supervisor.mailbox import Lost, Owner
+from callboard.supervisor.overflow import Lost, Owner
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)

@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from callboard.supervisor.mailbox import Lost
+from callboard.supervisor.overflow import Lost
 
 REMEMBERED: Final = 1000
 """Dead letters kept for a look back. Older ones stay in the counts."""

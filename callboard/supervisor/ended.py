@@ -1,12 +1,18 @@
 """How actors end, as values."""
 
+import traceback
 from enum import Enum
+from pathlib import Path
 from typing import Final
 
 import attrs
 
 FAILURE_TEXT: Final = 200
 """Longest text of a failure, in characters. It goes into the tree and the log, and is no place for a payload."""
+
+
+FRAMES: Final = 5
+"""Frames of a crash that go into the log: enough to find the line, and one line long."""
 
 
 class How(Enum):
@@ -50,11 +56,19 @@ WHY_SUPERVISOR: Final = "its supervisor was cancelled"
 
 def failure_text(error: BaseException) -> str:
     """One short line for *error*; of a group, its first leaf and how many there are. Never a traceback."""
-    leaves = [error]
-    while isinstance(leaves[0], BaseExceptionGroup):
-        leaves = [*leaves[0].exceptions, *leaves[1:]]
-    more = sum(len(e.exceptions) if isinstance(e, BaseExceptionGroup) else 1 for e in leaves) - 1
-    first = leaves[0]
-    line = " ".join(f"{type(first).__name__}: {first}".split()).rstrip(":")
-    text = f"{line} (and {more} more)" if more else line
+    leaves = _leaves(error)
+    line = " ".join(f"{type(leaves[0]).__name__}: {leaves[0]}".split()).rstrip(":")
+    text = f"{line} (and {len(leaves) - 1} more)" if len(leaves) > 1 else line
     return text if len(text) <= FAILURE_TEXT else text[: FAILURE_TEXT - 1] + "…"
+
+
+def where(error: BaseException) -> str:
+    """The innermost frames in which *error* arose, for the log: places, and no values."""
+    frames = traceback.extract_tb(_leaves(error)[0].__traceback__)[-FRAMES:]
+    return " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for part in error.exceptions for leaf in _leaves(part)]

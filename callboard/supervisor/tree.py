@@ -38,6 +38,7 @@ async def open_tree(spec: SupervisorSpec) -> AsyncIterator[Supervisor]:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_live, root, node, name=spec.name)
             await root.address.wait_started()
+            await trio.lowlevel.checkpoint()  # if it has failed, the nursery cancels us here
             yield root
             await root.address.stop()
     except BaseExceptionGroup as group:
