@@ -31,7 +31,7 @@ def split_batch(frame: bytes, *, limit: int = MAX_BATCH) -> list[bytes]:
     Raises ParseError if *frame* is not a JSON array, InvalidRequest if it is empty, FrameTooLarge past the
     *limit*.
     """
-    json_scan.check(frame)  # also bounds the members, which must all be cut out before they can be counted
+    json_scan.check_frame(frame)  # also bounds the members, which must all be cut out before they can be counted
     try:
         members = _MEMBERS.decode(frame)
     except (msgspec.MsgspecError, RecursionError):

@@ -56,7 +56,7 @@ class LineDecoder:
         return found
 
     def _hold(self, piece: bytes, found: list[Line]) -> None:
-        if self._skipping:
+        if self._skipping or not piece:
             return
         size = len(self._partial) + len(piece)
         # One byte more may be the carriage return of a frame that just fits.
