@@ -1,0 +1,221 @@
+"""Messages as linked data: JSON <-> JSON-LD <-> RDF, in the vocabulary of the OGC's annotated schema.
+
+A member `k` is the predicate `mcp:k`, an object is a blank node, a scalar is a typed literal. RDF knows no order, no
+null and no empty array, so the rule is: **a value is written plainly if it would be read back as it was**, and
+otherwise it is kept whole as an `rdf:JSON` literal. What fits neither is refused; nothing is changed silently.
+
+Needs the extra `rdf`. The context is carried here and never fetched.
+"""
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from callboard.codecs.json_scan import check_frame, check_value
+from callboard.errors import InvalidRequest, ParseError
+
+if TYPE_CHECKING:
+    from rdflib import Graph
+    from rdflib.term import Node
+
+VOCABULARY: Final = "http://modelcontextprotocol.io/ontology#"
+CONTEXT_URL: Final = "https://ogcincubator.github.io/modelcontextprotocol/build/annotated/mcp/context.jsonld"
+CONTEXT: Final = {
+    "@vocab": VOCABULARY,
+    "mcp": VOCABULARY,
+    "xsd": "http://www.w3.org/2001/XMLSchema#",
+    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+    "@version": 1.1,
+}
+"""What `CONTEXT_URL` stands for."""
+
+ALWAYS_ARRAYS: Final = frozenset(
+    {
+        *("anyOf", "audience", "contents", "elicitations", "enum", "enumNames", "hints", "icons", "messages", "oneOf"),
+        *("resourceSubscriptions", "resourceTemplates", "sizes", "stopSequences", "supported", "supportedVersions"),
+        "values",
+    }
+)
+"""Members that are an array wherever a revision has them: one value is read as an array of one."""
+
+# A name with a colon would be an IRI of its own, with an @ a keyword; other signs cannot stand in an IRI at all.
+_NAME: Final = re.compile(r"[A-Za-z0-9_$][A-Za-z0-9_$./-]*")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
+
+
+def to_jsonld(message: dict[str, Any]) -> dict[str, Any]:
+    """Return *message* as a JSON-LD document: the same members in the same order after `@context`.
+
+    Raises `InvalidRequest` if the message itself has a member whose name no predicate can have.
+    """
+    if not all(map(_NAME.fullmatch, message)):
+        raise InvalidRequest("a member's name cannot be written as a predicate")
+    return {"@context": CONTEXT_URL, **_marked_members(message)}
+
+
+def from_jsonld(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the message that *document* was made of.
+
+    Raises `InvalidRequest` for a document of another context, or with keywords that we do not write.
+    """
+    members = dict(document)
+    if members.pop("@context", None) not in (CONTEXT_URL, CONTEXT):
+        raise InvalidRequest("a document of another context")
+    message: dict[str, Any] = _unmarked(members)
+    return message
+
+
+def to_graph(message: dict[str, Any]) -> "Graph":
+    """Return the graph that the JSON-LD form of *message* denotes."""
+    from rdflib import BNode, Graph
+
+    graph, root = Graph(), BNode()
+    graph.bind("mcp", VOCABULARY)
+    document = to_jsonld(message)
+    del document["@context"]
+    _describe(graph, root, document)
+    return graph
+
+
+def from_graph(graph: "Graph") -> dict[str, Any]:
+    """Return the message that *graph* describes.
+
+    Raises `InvalidRequest` if it is not one tree of our vocabulary, or if order was lost in it.
+    """
+    roots = set(graph.subjects()) - set(graph.objects())
+    if len(roots) != 1:
+        raise InvalidRequest(f"a graph with one root is a message; this one has {len(roots)}")
+    (root,) = roots
+    seen: set[Node] = set()
+    message = _read_node(graph, root, seen)
+    if set(graph.subjects()) - seen:
+        raise InvalidRequest("a graph with parts that the root does not reach")
+    return message
+
+
+def to_turtle(message: dict[str, Any]) -> str:
+    """Return *message* in Turtle."""
+    return to_graph(message).serialize(format="turtle")
+
+
+def from_turtle(text: str) -> dict[str, Any]:
+    """Return the message that *text* describes. Raises `ParseError` or `InvalidRequest`."""
+    from rdflib import Graph
+
+    graph = Graph()
+    try:
+        graph.parse(data=text, format="turtle")
+    except Exception as error:  # rdflib's parser lets through whatever it stumbled over
+        raise ParseError(f"not Turtle: {type(error).__name__}") from None
+    return from_graph(graph)
+
+
+def _marked_members(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: _marked(name, value) for name, value in members.items()}
+
+
+def _marked(name: str, value: Any) -> Any:
+    """The JSON-LD form of a member: as it is, if it is read back so; else marked as JSON."""
+    if name in ALWAYS_ARRAYS:
+        if isinstance(value, list) and len(value) == 1 and _is_plain(value[0]):
+            return [_plain(value[0])]
+    elif _is_plain(value):
+        return _plain(value)
+    return {"@type": "@json", "@value": value}
+
+
+def _is_plain(value: Any) -> bool:
+    match value:
+        case dict():
+            return all(map(_NAME.fullmatch, value))
+        case str():
+            return not _CONTROL.search(value)
+    return isinstance(value, bool | int | float)
+
+
+def _plain(value: Any) -> Any:
+    return _marked_members(value) if isinstance(value, dict) else value
+
+
+def _unmarked(value: Any) -> Any:
+    match value:
+        case {"@type": "@json", "@value": inner, **rest} if not rest:
+            return inner
+        case dict():
+            if any(name.startswith("@") for name in value):
+                raise InvalidRequest("a keyword of JSON-LD that we do not write")
+            return {name: _unmarked(inner) for name, inner in value.items()}
+        case list():
+            return [_unmarked(inner) for inner in value]
+    return value
+
+
+def _describe(graph: "Graph", node: "Node", members: dict[str, Any]) -> None:
+    from rdflib import RDF, BNode, Literal, URIRef
+
+    for name, value in members.items():
+        (inner,) = value if isinstance(value, list) else (value,)
+        match inner:
+            case {"@type": "@json", "@value": whole}:
+                # JSON-LD asks for sorted keys, so that equal values are equal literals.
+                text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+                object_: Node = Literal(text, datatype=RDF.JSON, normalize=False)
+            case dict():
+                object_ = BNode()
+                _describe(graph, object_, inner)
+            case _:
+                object_ = Literal(inner)
+        graph.add((node, URIRef(VOCABULARY + name), object_))
+
+
+def _read_node(graph: "Graph", node: "Node", seen: "set[Node]") -> dict[str, Any]:
+    from rdflib import BNode
+
+    if node in seen or not isinstance(node, BNode):
+        raise InvalidRequest("an object of a message is one blank node, of one place")
+    seen.add(node)
+    members: dict[str, Any] = {}
+    for predicate, object_ in graph.predicate_objects(node):
+        name = str(predicate).removeprefix(VOCABULARY)
+        if name == str(predicate):
+            raise InvalidRequest("a predicate of another vocabulary")
+        if name in members:
+            raise InvalidRequest(f"{name}: the order of several values was lost")
+        members[name] = _read_member(graph, name, object_, seen)
+    return members
+
+
+def _read_member(graph: "Graph", name: str, object_: "Node", seen: "set[Node]") -> Any:
+    from rdflib import RDF, Literal
+
+    if isinstance(object_, Literal) and object_.datatype == RDF.JSON:
+        return _read_json(str(object_))
+    value = _read_literal(object_) if isinstance(object_, Literal) else _read_node(graph, object_, seen)
+    return [value] if name in ALWAYS_ARRAYS else value
+
+
+def _read_literal(literal: Any) -> Any:
+    from rdflib import XSD
+
+    kind = _KINDS.get(str(literal.datatype or XSD.string).removeprefix(str(XSD)))
+    value = str(literal) if kind is str else literal.value
+    if literal.language or type(value) is not kind or (isinstance(value, float) and not math.isfinite(value)):
+        raise InvalidRequest("a literal that JSON does not have")
+    return value
+
+
+def _read_json(text: str) -> Any:
+    data = text.encode("utf-8", "replace")
+    check_frame(data)
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ParseError(f"not JSON: {error}") from None
+    check_value(msgspec.Raw(data))
+    return value
+
+
+_KINDS: Final[dict[str, type]] = {"string": str, "integer": int, "double": float, "boolean": bool}
