@@ -1,0 +1,91 @@
+"""Sealing `requestState`: what an input round leaves with the client and must get back unchanged.
+
+The specification calls it attacker-controlled. So it is sealed, and bound to whose request it was, for whom,
+which method with which arguments, and for how long. Every failure has one text, and none says why.
+"""
+
+import hashlib
+import os
+import struct
+from typing import Final
+
+import attrs
+from msgspec import UNSET, UnsetType
+
+from callboard.codecs.canonical import canonical
+from callboard.codecs.members import Members
+from callboard.codecs.seal import KeyRing, Nonce, Seal, joined
+from callboard.errors import InvalidState
+
+STATE_TTL: Final = 600.0
+"""How long a client may take for one round, in seconds: as long as a parked request waits for it."""
+
+PURPOSE: Final = "requestState"
+_ROUND: Final = struct.Struct(">I")
+_SALIENT: Final = ("name", "uri", "arguments")  # never _meta, inputResponses, requestState: a retry's differ
+
+
+@attrs.frozen
+class Binding:
+    """What a retry must share with the request that was answered with `input_required`."""
+
+    principal: str
+    audience: str
+    method: str
+    digest: bytes
+
+    def context(self) -> tuple[bytes, ...]:
+        """The parts as the seal authenticates them; they are not carried in it."""
+        return (*map(_encoded, (self.principal, self.audience, self.method)), self.digest)
+
+
+@attrs.frozen
+class State:
+    """An opened `requestState`. `serial` is unique to its sealing: where once-only matters, it is spent."""
+
+    round: int
+    payload: bytes = attrs.field(repr=False)
+    expires: float
+    serial: bytes
+
+
+def seal(
+    ring: KeyRing,
+    binding: Binding,
+    payload: bytes,
+    *,
+    round_number: int,
+    now: float,
+    ttl: float = STATE_TTL,
+    nonce: Nonce = os.urandom,
+) -> str:
+    """Return the `requestState` of one round. The payload is confidential; *now* is wall-clock seconds.
+
+    Raises FrameTooLarge for a payload that could not come back.
+    """
+    plain = _ROUND.pack(round_number) + payload
+    return Seal(ring, PURPOSE).close(plain, binding.context(), expires=now + ttl, nonce=nonce)
+
+
+def open_(ring: KeyRing, text: str, binding: Binding, *, now: float) -> State:
+    """Return the state that was sealed for exactly this binding. Raises InvalidState for everything else."""
+    opened = Seal(ring, PURPOSE).open(text, binding.context(), now=now)
+    if opened is None:
+        raise InvalidState
+    (number,) = _ROUND.unpack_from(opened.payload)
+    return State(number, opened.payload[_ROUND.size :], opened.expires, opened.serial)
+
+
+def salient_digest(method: str, params: Members | UnsetType = UNSET) -> bytes:
+    """Digest what makes two requests the same one: the method, `name` or `uri`, and `arguments`, by value.
+
+    Raises ParseError if one of them has no one meaning: not JSON, or a key stands twice in an object.
+    """
+    members = {} if isinstance(params, UnsetType) else params
+    salient = {key: canonical(members[key]) for key in _SALIENT if key in members}
+    parts = (_encoded(method), *(part for key, value in salient.items() for part in (key.encode(), value)))
+    return hashlib.sha256(joined(parts)).digest()
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")  # what is no valid text must still bind, not crash
