@@ -41,6 +41,8 @@ _METHOD: Final = b"mcp-method"
 _NAME: Final = b"mcp-name"
 _PARAM: Final = b"mcp-param-"
 _FIXED: Final = frozenset((_VERSION, _METHOD, _NAME))
+_read_name = msgspec.json.Decoder[str | None](str | None).decode
+_read_any = msgspec.json.Decoder().decode
 
 
 def mirror(
@@ -121,9 +123,9 @@ def _mirrored(method: str, params: Members | UnsetType, header_map: HeaderMap) -
     if isinstance(params, UnsetType) or not (key or header_map.paths):
         return None, None
     try:
-        name = msgspec.json.decode(params[key], type=str | None) if key in params else None
+        name = _read_name(params[key]) if key in params else None
         wanted = header_map.paths and "arguments" in params
-        return name, msgspec.json.decode(params["arguments"]) if wanted else None
+        return name, _read_any(params["arguments"]) if wanted else None
     except msgspec.ValidationError:
         raise InvalidParams(f"{key} must be a string") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -82,7 +82,7 @@ class Query:
         """Return the variables of *text*, or None if it holds another name, or one twice."""
         if not text:
             return {}
-        if text.count("&") >= len(self.names) or "#" in text:
+        if "#" in text:
             return None
         found: Found = {}
         for pair in text.split("&"):
@@ -126,8 +126,6 @@ class Plan:
         begin, end = left[0], len(text) - right[0]
         if self.middle is None:
             return {} if begin == len(text) else None
-        if begin > end:
-            return None
         raw = [*left[1], (self.middle, text[begin:end]), *((hole, part[::-1]) for hole, part in right[1][::-1])]
         values = {hole.name: hole.read(part) for hole, part in raw}
         found = {name: value for name, value in values.items() if value is not None}

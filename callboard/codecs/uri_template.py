@@ -18,7 +18,7 @@ MAX_TEMPLATE: Final = 8 * 1024
 """Longest template, in characters. Real ones are one line."""
 
 _PIECE: Final = re.compile(r"[^{}]+|\{[^{}]*\}|[{}]")
-_NOT_IN_A_URI: Final = re.compile(r"[\x00-\x20\"<>\\^`|\x7f]|%(?![0-9A-Fa-f]{2})")
+_NOT_IN_A_URI: Final = re.compile(r"[\x00-\x20\"<>\\^`|\x7f\ud800-\udfff]|%(?![0-9A-Fa-f]{2})")
 
 
 @attrs.frozen
