@@ -122,14 +122,17 @@ def _mirrored(method: str, params: Members | UnsetType, header_map: HeaderMap) -
     key = MIRRORED_NAME.get(method, "")
     if isinstance(params, UnsetType) or not (key or header_map.paths):
         return None, None
+    wanted = header_map.paths and "arguments" in params
     try:
         name = _read_name(params[key]) if key in params else None
-        wanted = header_map.paths and "arguments" in params
-        return name, _read_any(params["arguments"]) if wanted else None
     except msgspec.ValidationError:
         raise InvalidParams(f"{key} must be a string") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise ParseError("params are not JSON") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise ParseError(f"{key} is not JSON") from None
+    try:
+        return name, _read_any(params["arguments"]) if wanted else None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise ParseError("arguments are not JSON, or hold a number out of range") from None
 
 
 def _literal(text: str) -> bytes:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from callboard.codecs.envelope import MAX_SAFE_INTEGER
 from callboard.codecs.header_map import MAX_MIRRORED, MAX_SCHEMA_DEPTH, NO_HEADERS, HeaderMap
@@ -21,7 +21,7 @@ from callboard.codecs.mirror import (
     mirror,
     read_mirror,
 )
-from callboard.errors import HeaderMismatch, InvalidDefinition, InvalidParams, InvalidRequest, PeerError
+from callboard.errors import HeaderMismatch, InvalidDefinition, InvalidParams, InvalidRequest, ParseError, PeerError
 
 VERSION = "2026-07-28"
 REGION = HeaderMap.compile(
@@ -451,6 +451,14 @@ def test_the_checks_can_be_made_one_by_one() -> None:
 def test_a_name_that_is_no_string_is_the_params_fault() -> None:
     with pytest.raises(InvalidParams):
         check(HONEST, members({"name": 5}))
+
+
+@pytest.mark.parametrize("value", [b"1e400", b"1" * 5000, b'"\xff"', b"[" * 3000 + b"]" * 3000])
+def test_arguments_that_cannot_be_read_are_a_parse_error(value: bytes) -> None:
+    with pytest.raises(ParseError, match="arguments"):
+        check(HONEST, {"name": Raw(b'"t"'), "arguments": Raw(b'{"limit":%b}' % value)})
+    with pytest.raises(ParseError, match="name"):
+        check(HONEST, {"name": Raw(b'"\xff"')})
 
 
 PAIRS = st.tuples(st.sampled_from([name for name, _ in HONEST] + [b"mcp-param-limit", b"mcp_name"]), st.binary())

@@ -106,8 +106,8 @@ def test_values_become_text_as_the_rfc_says(template: str, values: dict[str, Any
     [
         *("{", "}", "{a", "a}", "{}", "{{a}}", "{a}}", "{+}", "{?}", "{a,}", "{,a}", "{a b}", "{a-b}", "{ä}", "{a:0}"),
         *("{a:10000}", "{a:x}", "{a:}", "{a**}", "{a:3*}", "{*a}", "{=a}", "{,}", "{!a}", "{@a}", "{|a}", "{a..b}"),
-        *("{.a.}", "{%4}", "{%zz}", "a b", "a\nb", "a<b", 'a"b', "a\\b", "a^b", "a`b", "a|b", "100%", "%4", "\x7f", "\ud800"),
-        "x" * (MAX_TEMPLATE + 1),
+        *("{.a.}", "{%4}", "{%zz}", "a b", "a\nb", "a<b", 'a"b', "a\\b", "a^b", "a`b", "a|b", "100%", "%4", "\x7f"),
+        *("\ud800", "x" * (MAX_TEMPLATE + 1)),
     ],
 )  # fmt: skip
 def test_what_is_no_template_is_refused(text: str) -> None:
