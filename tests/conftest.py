@@ -1,14 +1,21 @@
 """What every test of the project is held to: leaving it leaves nothing behind."""
 
+import functools
 import gc
+import inspect
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+import trio
+import trio.testing
 from hypothesis import HealthCheck, settings
+
+from callboard.supervisor import live_trees
 
 # No deadline per example: the machine is shared, and a slow example is not a wrong one.
 settings.register_profile("callboard", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -30,6 +37,7 @@ def _leftovers() -> dict[str, set[str]]:
     return {
         "child processes": {str(child.pid) for child in psutil.Process(os.getpid()).children()},
         "descriptors": _descriptors() if Path("/proc/self/fd").is_dir() else set(),
+        "supervision trees": {root.path for root in live_trees()},
         "threads": {thread.name for thread in threading.enumerate() if not thread.daemon},
     }
 
@@ -44,3 +52,32 @@ def nothing_is_left_over() -> Iterator[None]:
         gc.collect()  # a descriptor owned by garbage is not a leak
         after = _leftovers()
     assert {kind: after[kind] - before[kind] for kind in after if after[kind] - before[kind]} == {}
+
+
+def _system_tasks() -> set[trio.lowlevel.Task]:
+    """Tasks that no block of the test's own waits for; all others end with the nursery they are in."""
+    root = trio.lowlevel.current_root_task()
+    assert root is not None
+    return {task for nursery in root.child_nurseries for task in nursery.child_tasks}
+
+
+def leaving_no_task(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """Have *test* fail if a task is left over that would only end with the whole run."""
+
+    @functools.wraps(test)
+    async def watched(*args: Any, **kwargs: Any) -> None:
+        before = _system_tasks()
+        await test(*args, **kwargs)
+        if _system_tasks() - before:
+            await trio.testing.wait_all_tasks_blocked()  # it may be on its way out
+        assert {task.name for task in _system_tasks() - before} == set()
+
+    return watched
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Look at the tasks from inside the run, before pytest-trio wraps the test into one."""
+    if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+        item.obj = leaving_no_task(item.obj)
+    return (yield)

@@ -276,7 +276,8 @@ class Node:
 
     def snapshot(self, now: float) -> Snapshot:
         facts = dict(self.actor.safe_facts()) if self.actor is not None else {}
-        state = str(facts.pop("state", self.state.value)) if self.state is State.RUNNING else self.state.value
+        shown = facts.pop("state", None)
+        state = self.state.value if shown is None or self.state is not State.RUNNING else str(shown)
         return Snapshot(
             name=self.name,
             path=self.path,

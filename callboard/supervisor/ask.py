@@ -107,6 +107,7 @@ class Reply:
 
     def _abort(self, _: RaiseCancelT) -> Abort:
         self._task = None
+        self.state = State.ABANDONED  # here and not when the asker runs: an answer in between is late already
         return Abort.SUCCEEDED
 
     def _wake(self) -> None:

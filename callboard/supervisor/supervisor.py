@@ -160,15 +160,16 @@ class Supervisor(Actor[Never]):
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                failure = await self._declared.start([self._as_child(spec) for spec in self.spec.children])
-                if failure is None:
-                    self._bound().mark_started()
-                    failure = await self._declared.supervise()
-                self._nursery = None
+                try:
+                    failure = await self._declared.start([self._as_child(spec) for spec in self.spec.children])
+                    if failure is None:
+                        self._bound().mark_started()
+                        failure = await self._declared.supervise()
+                finally:
+                    self._nursery = None  # here, not after the nursery: it is closed before its children have ended
                 await self._stop_others()
                 await self._declared.stop()
         finally:
-            self._nursery = None
             self._leave_nothing()
         if failure is not None:
             raise failure

@@ -1,0 +1,377 @@
+"""Mailboxes alone: each policy, closing and pausing, and a model that chooses the interleavings."""
+
+from collections import deque
+from typing import Any, TypeAlias
+
+import attrs
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callboard.errors import MessageTooHeavy
+from callboard.supervisor import Lost, Mailbox, MailboxSpec, Overflow
+
+Item: TypeAlias = tuple[str, int]
+
+
+@attrs.define
+class Losses:
+    """An owner that remembers."""
+
+    lost: list[tuple[Any, Lost]] = attrs.field(factory=list)
+
+    def lose(self, message: object, reason: Lost) -> None:
+        self.lost.append((message, reason))
+
+
+def box(owner: Losses | None = None, **spec: Any) -> Mailbox[Any]:
+    return Mailbox(MailboxSpec(**spec), owner or Losses())
+
+
+def taken(mailbox: Mailbox[Any]) -> list[Any]:
+    items = []
+    while True:
+        try:
+            items.append(mailbox.receive_nowait())
+        except (trio.WouldBlock, trio.EndOfChannel):
+            return items
+
+
+def test_a_mailbox_holds_at_least_one_message() -> None:
+    with pytest.raises(ValueError, match="size"):
+        MailboxSpec(size=0)
+
+
+def test_a_weight_needs_its_scales() -> None:
+    with pytest.raises(ValueError, match="go together"):
+        MailboxSpec(most_weight=10)
+
+
+async def test_a_full_mailbox_makes_senders_wait_in_line() -> None:
+    mailbox = box(size=2)
+    mailbox.put_nowait(1)
+    mailbox.put_nowait(2)
+    with pytest.raises(trio.WouldBlock):
+        mailbox.put_nowait(3)
+    async with trio.open_nursery() as nursery:
+        for n in (3, 4):
+            nursery.start_soon(mailbox.put, n)
+            await trio.testing.wait_all_tasks_blocked()
+        assert mailbox.statistics().senders_waiting == 2
+        assert await mailbox.receive() == 1
+        with pytest.raises(trio.WouldBlock):
+            mailbox.put_nowait(5)  # nobody overtakes those in line
+        assert [await mailbox.receive() for _ in range(3)] == [2, 3, 4]
+    statistics = mailbox.statistics()
+    assert (statistics.depth, statistics.taken, statistics.senders_waiting) == (0, 4, 0)
+
+
+async def test_a_cancelled_sender_has_sent_nothing_and_holds_nobody_up() -> None:
+    mailbox = box(size=1)
+    mailbox.put_nowait(1)
+    async with trio.open_nursery() as nursery:
+        with trio.CancelScope() as scope:
+            nursery.start_soon(mailbox.put, 3)
+            scope.cancel()
+            await mailbox.put(2)
+        await trio.testing.wait_all_tasks_blocked()
+        assert await mailbox.receive() == 1
+    assert taken(mailbox) == [3]
+
+
+async def test_a_cancelled_reader_has_taken_nothing() -> None:
+    mailbox = box()
+    mailbox.put_nowait(1)
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await mailbox.receive()
+    assert scope.cancelled_caught
+    assert taken(mailbox) == [1]
+    with trio.move_on_after(0) as scope:
+        await mailbox.receive()
+    assert scope.cancelled_caught
+    mailbox.put_nowait(2)
+    assert await mailbox.receive() == 2
+
+
+async def test_a_message_for_a_reader_that_is_cancelled_in_the_same_moment_is_kept() -> None:
+    mailbox = box()
+    got = []
+    scope = trio.CancelScope()
+
+    async def read() -> None:
+        with scope:
+            got.append(await mailbox.receive())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read)
+        await trio.testing.wait_all_tasks_blocked()
+        mailbox.put_nowait(1)
+        scope.cancel()
+    assert [*got, *taken(mailbox)] == [1]
+
+
+async def test_a_mailbox_has_one_reader() -> None:
+    mailbox = box()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(mailbox.receive)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(trio.BusyResourceError):
+            await mailbox.receive()
+        mailbox.put_nowait(1)
+
+
+async def test_closing_lets_the_reader_finish_and_refuses_senders() -> None:
+    mailbox = box(size=1)
+    mailbox.put_nowait(1)
+    async with trio.open_nursery() as nursery:
+
+        async def refused() -> None:
+            with pytest.raises(trio.ClosedResourceError):
+                await mailbox.put(2)
+
+        nursery.start_soon(refused)
+        await trio.testing.wait_all_tasks_blocked()
+        mailbox.close()
+        mailbox.close()
+    with pytest.raises(trio.ClosedResourceError):
+        mailbox.put_nowait(3)
+    assert [message async for message in mailbox] == [1]
+    with pytest.raises(trio.EndOfChannel):
+        mailbox.receive_nowait()
+
+
+async def test_closing_wakes_a_reader_that_waits() -> None:
+    mailbox = box()
+    got: list[object] = []
+
+    async def read() -> None:
+        got.extend([message async for message in mailbox])
+        got.append("end")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read)
+        await trio.testing.wait_all_tasks_blocked()
+        mailbox.close()
+    assert got == ["end"]
+
+
+async def test_pausing_ends_one_reader_and_keeps_everything_for_the_next() -> None:
+    mailbox = box()
+    mailbox.put_nowait(1)
+    mailbox.pause()
+    assert [message async for message in mailbox] == []
+    mailbox.put_nowait(2)
+    mailbox.resume()
+    assert taken(mailbox) == [1, 2]
+
+
+async def test_waiting_is_a_checkpoint_on_every_path() -> None:
+    mailbox = box(size=2)
+    with trio.testing.assert_checkpoints():
+        await mailbox.put(1)
+    with trio.testing.assert_checkpoints():
+        await mailbox.receive()
+
+
+def test_drop_oldest_keeps_the_newest() -> None:
+    losses = Losses()
+    mailbox = box(losses, size=2, overflow=Overflow.DROP_OLDEST)
+    for n in range(5):
+        mailbox.put_nowait(n)
+    assert taken(mailbox) == [3, 4]
+    assert losses.lost == [(0, Lost.DROPPED), (1, Lost.DROPPED), (2, Lost.DROPPED)]
+
+
+def test_coalesce_keeps_the_latest_value_in_the_first_ones_place() -> None:
+    losses = Losses()
+    mailbox = box(losses, size=3, overflow=Overflow.COALESCE, key=lambda item: item[0])
+    for item in [("a", 1), ("b", 1), ("a", 2), ("c", 1), ("b", 2), ("b", 3)]:
+        mailbox.put_nowait(item)
+    with pytest.raises(trio.WouldBlock):
+        mailbox.put_nowait(("d", 1))
+    assert taken(mailbox) == [("a", 2), ("b", 3), ("c", 1)]
+    assert losses.lost == [(("a", 1), Lost.COALESCED), (("b", 1), Lost.COALESCED), (("b", 2), Lost.COALESCED)]
+    mailbox.put_nowait(("a", 4))
+    assert taken(mailbox) == [("a", 4)]
+
+
+async def test_a_newer_value_never_loses_to_an_older_one_that_stood_in_line() -> None:
+    mailbox = box(size=1, overflow=Overflow.COALESCE, key=lambda item: item[0])
+    mailbox.put_nowait(("x", 0))
+    async with trio.open_nursery() as nursery:
+        for item in [("a", 1), ("b", 1), ("a", 2)]:
+            nursery.start_soon(mailbox.put, item)
+            await trio.testing.wait_all_tasks_blocked()
+        got = [await mailbox.receive()]
+        with pytest.raises(trio.WouldBlock):
+            mailbox.put_nowait(("a", 3))
+        nursery.start_soon(mailbox.put, ("a", 3))
+        got += [await mailbox.receive() for _ in range(3)]
+    got += taken(mailbox)
+    assert [item for item in got if item[0] == "a"][-1] == ("a", 3)
+    assert [n for key, n in got if key == "a"] == sorted(n for key, n in got if key == "a")
+
+
+def test_end_hands_the_overflow_to_the_owner() -> None:
+    losses = Losses()
+    mailbox = box(losses, size=1, overflow=Overflow.END)
+    mailbox.put_nowait(1)
+    mailbox.put_nowait(2)
+    assert losses.lost == [(2, Lost.OVERFLOWED)]
+    assert taken(mailbox) == [1]
+
+
+def test_the_policy_may_depend_on_the_kind_of_message() -> None:
+    """Progress gives way, a response never does: it waits."""
+    losses = Losses()
+    mailbox = box(
+        losses, size=2, overflow=lambda m: Overflow.DROP_OLDEST if m.startswith("progress") else Overflow.WAIT
+    )
+    mailbox.put_nowait("response 1")
+    mailbox.put_nowait("progress 1")
+    mailbox.put_nowait("progress 2")
+    mailbox.put_nowait("response 2")
+    with pytest.raises(trio.WouldBlock):
+        mailbox.put_nowait("response 3")
+    mailbox.put_nowait("progress 3")
+    assert taken(mailbox) == ["response 1", "response 2"]
+    assert losses.lost == [(f"progress {n}", Lost.DROPPED) for n in (1, 2, 3)]
+
+
+def test_weight_is_a_second_bound() -> None:
+    losses = Losses()
+    mailbox = box(losses, size=9, overflow=Overflow.DROP_OLDEST, most_weight=10, weigh=len)
+    for message in ("aaaa", "bbbb", "cccc"):
+        mailbox.put_nowait(message)
+    assert mailbox.statistics().weight == 8
+    assert losses.lost == [("aaaa", Lost.DROPPED)]
+    with pytest.raises(MessageTooHeavy) as caught:
+        mailbox.put_nowait("x" * 11)
+    assert (caught.value.weight, caught.value.limit) == (11, 10)
+    assert taken(mailbox) == ["bbbb", "cccc"]
+    assert mailbox.statistics().weight == 0
+
+
+async def test_a_light_message_does_not_overtake_a_heavy_one_in_line() -> None:
+    mailbox = box(size=9, most_weight=10, weigh=len)
+    mailbox.put_nowait("aaaaaa")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(mailbox.put, "bbbbbbbb")
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(trio.WouldBlock):
+            mailbox.put_nowait("c")
+        assert await mailbox.receive() == "aaaaaa"
+    assert taken(mailbox) == ["bbbbbbbb"]
+
+
+def test_news_stands_beside_the_bound_and_in_the_order_it_came() -> None:
+    mailbox = box(size=1)
+    mailbox.put_nowait(1)
+    mailbox.deliver("news")
+    with pytest.raises(trio.WouldBlock):
+        mailbox.put_nowait(2)
+    assert mailbox.receive_nowait() == 1
+    mailbox.put_nowait(2)
+    assert taken(mailbox) == ["news", 2]
+
+
+def test_news_is_never_dropped() -> None:
+    mailbox = box(size=1, overflow=Overflow.DROP_OLDEST)
+    mailbox.deliver("news")
+    mailbox.put_nowait(1)
+    mailbox.put_nowait(2)
+    assert taken(mailbox) == ["news", 2]
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.tuples(st.sampled_from("abc"), st.integers(0, 9))),
+        st.tuples(st.just("receive"), st.none()),
+        st.tuples(st.just("cancel"), st.integers(0, 3)),
+    ),
+    max_size=40,
+)
+
+
+@given(steps=STEPS, size=st.integers(1, 4))
+def test_under_wait_nothing_is_lost_doubled_or_reordered_whoever_is_cancelled(
+    steps: list[tuple[str, Any]], size: int
+) -> None:
+    """A model of plain lists: the accepted, in order, and those in line."""
+
+    async def play() -> None:
+        losses = Losses()
+        mailbox = box(losses, size=size)
+        model: deque[Item] = deque()
+        line: list[tuple[Item, trio.CancelScope]] = []
+        got: list[Item] = []
+        expected: list[Item] = []
+
+        async def send(item: Item, scope: trio.CancelScope) -> None:
+            with scope:
+                await mailbox.put(item)
+
+        async with trio.open_nursery() as nursery:
+            for step, argument in steps:
+                if step == "put":
+                    scope = trio.CancelScope()
+                    nursery.start_soon(send, argument, scope)
+                    if len(model) < size and not line:
+                        model.append(argument)
+                    else:
+                        line.append((argument, scope))
+                elif step == "receive":
+                    if model:
+                        expected.append(model.popleft())
+                        if line:
+                            model.append(line.pop(0)[0])
+                    with trio.move_on_after(1):
+                        got.append(await mailbox.receive())
+                elif argument < len(line):
+                    line.pop(argument)[1].cancel()
+                await trio.testing.wait_all_tasks_blocked()
+                assert mailbox.depth == len(model) <= size
+                assert list(mailbox.waiting()) == [item for item, _ in line]
+            nursery.cancel_scope.cancel()
+        assert got == expected
+        assert taken(mailbox) == list(model)
+        assert losses.lost == []
+
+    trio.run(play, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+@given(
+    items=st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 99))),
+    reads=st.sets(st.integers(0, 60)),
+    overflow=st.sampled_from([Overflow.DROP_OLDEST, Overflow.COALESCE]),
+    size=st.integers(1, 8),
+)
+def test_every_message_is_either_read_in_order_or_reported_lost(
+    items: list[Item], reads: set[int], overflow: Overflow, size: int
+) -> None:
+    losses = Losses()
+    mailbox = box(losses, size=size, overflow=overflow, key=lambda item: item[0])
+    read: list[Item] = []
+    refused = 0
+    latest: dict[str, Item] = {}
+    for index, item in enumerate(items):
+        try:
+            mailbox.put_nowait(item)
+            latest[item[0]] = item
+        except trio.WouldBlock:
+            assert overflow is Overflow.COALESCE
+            refused += 1
+        assert mailbox.depth <= size
+        if index in reads:
+            read.append(mailbox.receive_nowait())
+    read += taken(mailbox)
+    assert len(read) + len(losses.lost) + refused == len(items)
+    if overflow is Overflow.COALESCE:
+        last_read = {key: (key, n) for key, n in read}
+        assert last_read == latest
+    else:
+        rest = iter(items)
+        assert all(item in rest for item in read)

@@ -1,0 +1,52 @@
+"""The table of who is restarted, without Trio."""
+
+import pytest
+
+from callboard.supervisor import How, Restart, Strategy, SupervisorSpec
+from callboard.supervisor.spec import Plan, needs_restart, plan
+from tests.supervisor.players import History, player
+
+ONE, ALL, REST = Strategy.ONE_FOR_ONE, Strategy.ONE_FOR_ALL, Strategy.REST_FOR_ONE
+P, T, X = Restart.PERMANENT, Restart.TRANSIENT, Restart.TEMPORARY
+
+
+@pytest.mark.parametrize(
+    ("restart", "after"),
+    [
+        (P, {How.RETURNED, How.RAISED, How.CANCELLED, How.START_FAILED}),
+        (T, {How.RAISED, How.CANCELLED, How.START_FAILED}),
+        (X, set[How]()),
+    ],
+)
+def test_which_ends_are_answered_with_a_restart(restart: Restart, after: set[How]) -> None:
+    assert {how for how in How if needs_restart(restart, how)} == after
+
+
+CHILDREN = [("a", P), ("b", T), ("x", X), ("c", P)]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "died", "how", "expected"),
+    [
+        (ONE, "b", How.RAISED, Plan(stop=(), start=("b",))),
+        (ONE, "b", How.RETURNED, Plan()),
+        (ALL, "b", How.RAISED, Plan(stop=("c", "x", "a"), start=("a", "b", "c"))),
+        (ALL, "a", How.RETURNED, Plan(stop=("c", "x", "b"), start=("a", "b", "c"))),
+        (ALL, "x", How.RAISED, Plan()),
+        (REST, "b", How.CANCELLED, Plan(stop=("c", "x"), start=("b", "c"))),
+        (REST, "a", How.START_FAILED, Plan(stop=("c", "x", "b"), start=("a", "b", "c"))),
+        (REST, "c", How.RAISED, Plan(stop=(), start=("c",))),
+        (REST, "b", How.RETURNED, Plan()),
+    ],
+)
+def test_who_is_stopped_and_started_in_which_order(strategy: Strategy, died: str, how: How, expected: Plan) -> None:
+    assert plan(strategy, CHILDREN, died, how) == expected
+
+
+def test_names_are_single_steps_of_a_path_and_unique() -> None:
+    with pytest.raises(ValueError, match="not a name"):
+        player("a/b", History())
+    with pytest.raises(ValueError, match="not a name"):
+        SupervisorSpec("")
+    with pytest.raises(ValueError, match="two children of one name"):
+        SupervisorSpec("top", children=(player("a", History()), SupervisorSpec("a")))

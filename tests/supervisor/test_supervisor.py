@@ -1,0 +1,352 @@
+"""Children that come while it runs: spawned, added, adopted; and how everything stops."""
+
+import gc
+
+import attrs
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from callboard.errors import NameTaken, StartFailed, SupervisorClosed
+from callboard.supervisor import (
+    Actor,
+    ChildSpec,
+    Ended,
+    How,
+    Intensity,
+    Mailbox,
+    Restart,
+    Snapshot,
+    Strategy,
+    Supervisor,
+    SupervisorSpec,
+    open_tree,
+)
+from tests.supervisor.players import STEADY, Add, Boom, Crash, Get, Hang, History, Player, fails_on, player
+
+TOP = SupervisorSpec("top")
+
+
+def names(tree: Snapshot) -> list[str]:
+    return [child.name for child in tree.children]
+
+
+async def test_the_crash_of_a_spawned_child_is_nobody_elses_affair(autojump_clock: MockClock) -> None:
+    history = History()
+    spec = SupervisorSpec(
+        "top", children=(player("a", history),), strategy=Strategy.ONE_FOR_ALL, intensity=Intensity(0, per=1)
+    )
+    async with open_tree(spec) as root:
+        for n in range(20):
+            address = root.spawn(Player(), name=f"p{n}")
+            await address.tell(Crash())
+            assert (await address.wait_ended()).how is How.RAISED
+        assert history.take() == ["a+ 0"]
+        assert names(root.tree()) == ["a"]
+
+
+async def test_a_spawned_child_that_fails_to_start_is_news() -> None:
+    async with open_tree(TOP) as root:
+        address = root.spawn(Player(fail_start=fails_on(1)), name="p")
+        assert await address.wait_ended() == Ended(How.START_FAILED, "Boom: start")
+
+
+async def test_a_name_is_taken_only_once_and_is_free_again_afterwards() -> None:
+    async with open_tree(SupervisorSpec("top", children=(player("a", History()),))) as root:
+        p = root.spawn(Player(), name="p")
+        with pytest.raises(NameTaken, match="there is already a top/p"):
+            root.spawn(Player(), name="p")
+        with pytest.raises(NameTaken), root.adopt("p", kind="request"):
+            pass
+        with pytest.raises(NameTaken):
+            root.spawn(Player(), name="a")
+        with pytest.raises(NameTaken):
+            await root.add(player("a", History()))
+        await p.stop()
+        root.spawn(Player(), name="p")
+
+
+async def test_an_actor_has_one_place_in_one_tree() -> None:
+    async with open_tree(TOP) as root:
+        actor = Player()
+        root.spawn(actor, name="p")
+        with pytest.raises(ValueError, match=r"already in a tree, as top/p"):
+            root.spawn(actor, name="q")
+        assert names(root.tree()) == ["p"]
+    with pytest.raises(LookupError, match="not in a tree yet"):
+        _ = Player().address
+
+
+async def test_an_actor_knows_where_it_is() -> None:
+    async with open_tree(TOP) as root:
+        actor = Player()
+        address = root.spawn(actor, name="p")
+        assert (actor.path, actor.address, actor.supervisor) == ("top/p", address, root)
+        with pytest.raises(LookupError, match="is the root"):
+            _ = root.supervisor
+        with pytest.raises(LookupError, match="no mailbox"):
+            _ = root.inbox
+
+
+async def test_a_closed_supervisor_takes_nobody() -> None:
+    async with open_tree(TOP) as root:
+        pass
+    with pytest.raises(SupervisorClosed, match="top takes no children now"):
+        root.spawn(Player(), name="p")
+    with pytest.raises(SupervisorClosed), root.adopt("x", kind="y"):
+        pass
+    with pytest.raises(SupervisorClosed):
+        await root.add(player("a", History()))
+
+
+async def test_an_added_child_is_started_restarted_and_stopped_in_its_place(autojump_clock: MockClock) -> None:
+    history = History()
+    async with open_tree(SupervisorSpec("top", children=(player("a", history),), backoff=STEADY)) as root:
+        address = await root.add(player("b", history))
+        assert history.take() == ["a+ 0", "b+ 0"]
+        address.kill()
+        await trio.sleep(1)
+    assert history.take() == ["b- 0", "b+ 0.1", "b- 1", "a- 1"]
+
+
+async def test_an_added_child_that_does_not_start_is_not_declared(autojump_clock: MockClock) -> None:
+    history = History()
+    async with open_tree(SupervisorSpec("top", intensity=Intensity(0, per=1))) as root:
+        with pytest.raises(StartFailed, match="top/b did not start: Boom: start"):
+            await root.add(player("b", history, fail_start=fails_on(1)))
+        await trio.sleep(5)
+        assert history.take() == ["b! 0"]
+        assert names(root.tree()) == []
+
+
+async def test_a_start_that_takes_too_long_has_failed(autojump_clock: MockClock) -> None:
+    class Sleeper(Player):
+        async def start(self) -> None:
+            await trio.sleep_forever()
+
+    with pytest.raises(StartFailed, match="TooSlowError"):
+        async with open_tree(SupervisorSpec("top", children=(ChildSpec("s", Sleeper, start_within=7),))):
+            pass
+    assert trio.current_time() == 7
+
+
+async def test_a_factory_that_raises_is_a_failed_start() -> None:
+    def make() -> Player:
+        raise Boom("factory")
+
+    with pytest.raises(StartFailed, match="Boom: factory"):
+        async with open_tree(SupervisorSpec("top", children=(ChildSpec("s", make),))):
+            pass
+
+
+async def test_a_session_is_an_added_supervisor_that_ends_with_its_main_child() -> None:
+    async with open_tree(SupervisorSpec("top", children=(SupervisorSpec("sessions"),))) as root:
+        sessions = root.supervisor_of("sessions")
+        main = player("main", History(), restart=Restart.TEMPORARY, significant=True)
+        session = await sessions.add(SupervisorSpec("s-12", children=(main,), restart=Restart.TEMPORARY))
+        request = session.spawn(Player(), name="r-1")
+        assert request.path == "top/sessions/s-12/r-1"
+        assert root.supervisor_of("sessions/s-12") is session
+        await session.address_of(main).stop()
+        assert (await session.address.wait_ended()).why == "returned"
+        assert (await request.wait_ended()).why == "stopped"
+        assert names(sessions.tree()) == []
+        with pytest.raises(LookupError):
+            root.supervisor_of("sessions/s-12")
+
+
+async def test_a_supervisor_is_the_same_after_its_restart_and_its_children_are_new(
+    autojump_clock: MockClock,
+) -> None:
+    leaf = player("leaf", History())
+    spec = SupervisorSpec("top", children=(SupervisorSpec("inner", children=(leaf,)),), backoff=STEADY)
+    async with open_tree(spec) as root:
+        inner = root.supervisor_of("inner")
+        first, spawned = inner.address_of(leaf), inner.spawn(Player(), name="p")
+        inner.address.kill()
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(SupervisorClosed):
+            inner.spawn(Player(), name="q")
+        assert spawned.ended == first.ended == Ended(How.CANCELLED, "its supervisor was cancelled")
+        await inner.address.wait_started()
+        assert root.supervisor_of("inner") is inner
+        assert inner.address_of(leaf) != first
+        assert names(inner.tree()) == ["leaf"]
+
+
+async def test_a_tree_stops_in_the_reverse_of_its_order_level_by_level(autojump_clock: MockClock) -> None:
+    history = History()
+
+    def p(name: str) -> ChildSpec[object]:
+        return player(name, history, linger=1)  # type: ignore[return-value]  # which messages is of no interest
+
+    spec = SupervisorSpec(
+        "top",
+        children=(
+            p("a"),
+            SupervisorSpec("x", children=(p("b"), p("c"))),
+            p("d"),
+            SupervisorSpec("y", children=(p("e"),)),
+        ),
+    )
+    async with open_tree(spec) as root:
+        for n in (1, 2):
+            root.supervisor_of("x").spawn(Player(f"s{n}", history, linger=1), name=f"s{n}")
+        await trio.testing.wait_all_tasks_blocked()
+        starts = history.take()
+        assert starts[:5] == ["a+ 0", "b+ 0", "c+ 0", "d+ 0", "e+ 0"]
+        assert sorted(starts[5:]) == ["s1+ 0", "s2+ 0"]  # Trio starts tasks of one moment in no order
+    ends = history.take()
+    assert sorted(ends[2:4]) == ["s1- 3", "s2- 3"]  # spawned ones end together
+    assert ends[:2] + ends[4:] == ["e- 1", "d- 2", "c- 4", "b- 5", "a- 6"]
+
+
+async def test_nobody_waits_longer_for_a_tree_than_its_drain_times(autojump_clock: MockClock) -> None:
+    class Stubborn(Player):
+        async def run(self) -> None:
+            with self.history.of(self.name):
+                await trio.sleep_forever()
+
+    history = History()
+    children = tuple(
+        ChildSpec(name, lambda name=name: Stubborn(name, history), shutdown=shutdown)  # type: ignore[misc]
+        for name, shutdown in (("a", 2.0), ("b", 30.0))
+    )
+    async with open_tree(SupervisorSpec("top", children=(SupervisorSpec("in", children=children),))) as root:
+        root.supervisor_of("in").spawn(Stubborn("s", history), name="s")
+        await trio.testing.wait_all_tasks_blocked()
+        history.take()
+    assert history.take() == ["s- 5", "b- 35", "a- 37"]
+
+
+async def test_cancelling_the_block_while_it_drains_ends_everything_at_once(autojump_clock: MockClock) -> None:
+    history = History()
+    a, b = player("a", history, linger=9, shutdown=60), player("b", history, linger=9, shutdown=60)
+    with trio.move_on_after(3) as scope:
+        async with open_tree(SupervisorSpec("top", children=(a, b))) as root:
+            address = root.spawn(Player("s", history, linger=1), name="s")
+    assert scope.cancelled_caught
+    ends = history.take()[3:]
+    assert (ends[0], sorted(ends[1:])) == ("s- 1", ["a- 3", "b- 3"])  # cancelled together, in no order
+    assert address.ended is not None
+    assert trio.current_time() == 3
+
+
+async def test_a_stop_during_a_start_does_not_wait_for_it(autojump_clock: MockClock) -> None:
+    class Sleeper(Player):
+        async def start(self) -> None:
+            await trio.sleep_forever()
+
+    async with open_tree(TOP) as root:
+        async with trio.open_nursery() as nursery:
+            inner = SupervisorSpec("in", children=(ChildSpec("s", Sleeper, shutdown=2),), restart=Restart.TEMPORARY)
+
+            async def add() -> None:
+                with pytest.raises(StartFailed):
+                    await root.add(inner)
+
+            nursery.start_soon(add)
+            await trio.testing.wait_all_tasks_blocked(0)
+            root.child("in").kill()
+        assert trio.current_time() == 0
+
+
+async def test_adopted_blocks_are_in_the_tree_and_can_be_cancelled(autojump_clock: MockClock) -> None:
+    async with open_tree(TOP) as root:
+        with root.adopt("r-1", kind="Request", facts=lambda: {"method": "tools/call"}) as adopted:
+            await trio.sleep(2)
+            [node] = root.tree().children
+            assert attrs.asdict(node, recurse=False) == {
+                **attrs.asdict(
+                    Snapshot(name="r-1", path="top/r-1", kind="Request", state="running", age=2.0), recurse=False
+                ),
+                "facts": {"method": "tools/call"},
+            }
+            adopted.state = "parked"
+            assert root.tree().children[0].state == "parked"
+            adopted.cancel()
+            await trio.sleep_forever()
+        assert adopted.scope.cancelled_caught
+        assert root.tree().children == ()
+
+
+async def test_what_an_adopted_block_raises_is_its_adopters() -> None:
+    async with open_tree(TOP) as root:
+        with pytest.raises(Boom), root.adopt("r-1", kind="Request"):
+            raise Boom
+        assert root.tree().children == ()
+
+
+async def test_adopted_blocks_get_the_drain_time_when_their_supervisor_stops(autojump_clock: MockClock) -> None:
+    ends: list[float] = []
+
+    async def block(supervisor: Supervisor, name: str, takes: float) -> None:
+        with supervisor.adopt(name, kind="Request") as adopted:
+            await trio.sleep(takes)
+        ends.append(trio.current_time())
+        assert adopted.scope.cancelled_caught == (takes > 4)
+
+    async with trio.open_nursery() as nursery, open_tree(SupervisorSpec("top", drain=4)) as root:
+        nursery.start_soon(block, root, "short", 1)
+        nursery.start_soon(block, root, "long", 99)
+        await trio.testing.wait_all_tasks_blocked(0)
+    assert sorted(ends) == [1, 4]
+    assert trio.current_time() == 4
+
+
+async def test_facts_that_fail_do_not_break_the_tree() -> None:
+    class Shy(Player):
+        def facts(self) -> dict[str, str]:
+            raise Boom
+
+    def shy() -> dict[str, str]:
+        raise Boom
+
+    async with open_tree(TOP) as root:
+        root.spawn(Shy(), name="p")
+        with root.adopt("x", kind="y", facts=shy):
+            assert [child.facts for child in root.tree().children] == [{"facts_failed": "Boom"}] * 2
+
+
+async def test_keyboard_interrupt_is_nobodys_to_catch() -> None:
+    class Interrupted(Actor[Add]):
+        async def run(self) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(BaseExceptionGroup) as caught:  # noqa: PT012
+        async with open_tree(TOP) as root:
+            root.spawn(Interrupted(), name="p")
+            await trio.sleep_forever()
+    assert caught.group_contains(KeyboardInterrupt)
+
+
+async def test_ten_thousand_actors_leave_nothing() -> None:
+    async with open_tree(TOP) as root:
+        before = root.tree()
+        addresses = [root.spawn(Player(), name=f"p{n}") for n in range(10_000)]
+        assert await addresses[-1].ask(Get(), within=60) == 0
+        assert len(root.tree().children) == 10_000
+        for address in addresses:
+            address.begin_stop()
+        for address in addresses:
+            await address.wait_ended()
+        assert attrs.evolve(root.tree(), age=0.0) == attrs.evolve(before, age=0.0)
+        del addresses, address
+        gc.collect()
+        living = [thing for thing in gc.get_objects() if isinstance(thing, Player | Mailbox)]
+        assert living == []
+
+
+async def test_a_cancel_storm_ends_all_and_nobody_else() -> None:
+    async with open_tree(TOP) as root:
+        neighbour = root.spawn(Player(), name="neighbour")
+        addresses = [root.spawn(Player(), name=f"p{n}") for n in range(10_000)]
+        for address in addresses:
+            address.tell_nowait(Hang())
+        await trio.testing.wait_all_tasks_blocked()
+        for address in addresses:
+            address.kill()
+        assert await neighbour.ask(Get(), within=60) == 0
+        assert [(await address.wait_ended()).how for address in addresses] == [How.CANCELLED] * 10_000
+        assert names(root.tree()) == ["neighbour"]
