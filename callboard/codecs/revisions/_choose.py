@@ -73,7 +73,7 @@ def model_chooser(revision: Revision, models: Sequence[type[Model]], converter: 
     tags = "expected " + one_of(frozenset(value for value in table if isinstance(value, str)) or frozenset({tag}))
 
     def read(value: Any, _: Any) -> Any:
-        found = value.get(tag, UNSET)
+        found = value.get(tag, UNSET) if tag else UNSET  # "" is a member like any other, and no tag
         branches = table.get(found) if type(found) is str or found is UNSET else None
         if branches is None:
             misfit = Misfit(tags, found)

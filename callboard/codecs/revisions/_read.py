@@ -121,7 +121,7 @@ def sequence_reader(form: Any, converter: Converter) -> Reader:
         except Misfit as misfit:
             misfit.steps.append(len(items))
             raise
-        return tuple(items)
+        return items
 
     return read
 
@@ -164,6 +164,8 @@ def annotated_reader(form: Any, converter: Converter) -> Reader:
 
 def model_reader(revision: Revision, model: type[Model], converter: Converter) -> Reader:
     """Walk the members that are there: what the revision knows is typed, everything else goes to `extra`."""
+    if revision not in model.known:
+        return _refuser(f"{model.__name__} does not exist in {revision}")
     fields = members(model, revision)
     hooks = [converter.get_structure_hook(wire_type(field, revision)) for field in fields.values()]
     plan = {wire: (field.name, hook) for (wire, field), hook in zip(fields.items(), hooks, strict=True)}
@@ -187,6 +189,13 @@ def model_reader(revision: Revision, model: type[Model], converter: Converter) -
                 misfit.steps.append(key)
                 raise
         return model(extra=extra, **typed)
+
+    return read
+
+
+def _refuser(reason: str) -> Reader:
+    def read(_value: Any, _: Any) -> Any:
+        raise Misfit(reason)
 
     return read
 

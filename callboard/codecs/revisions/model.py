@@ -4,7 +4,7 @@ A model holds the union of the members of all revisions. A member that is absent
 value on the wire. Members that a revision does not know wait in `extra`, untouched, and are written back.
 
 Models are frozen: one result may be on its way to many subscribers, and nobody may change it under way. The price
-is about half a microsecond per object.
+is about half a microsecond per object. Arrays are read as lists, so that a model equals what a user would write.
 """
 
 import re

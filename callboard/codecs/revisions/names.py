@@ -1,6 +1,6 @@
 """From the names of the official schemas to the types here."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from callboard.codecs.revisions import (
@@ -41,6 +41,7 @@ _OTHER_NAMES: Final[Mapping[str, Any]] = {
     "InputRequests": inputs.InputRequests,
     "InputResponse": inputs.InputResponse,
     "InputResponses": inputs.InputResponses,
+    "JSONArray": Sequence[JSONValue],
     "JSONObject": JSONObject,
     "JSONValue": JSONValue,
     "LoggingLevel": base.LoggingLevel,
