@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
-from trio.lowlevel import ParkingLot
+from trio.lowlevel import Abort, RaiseCancelT, Task, enable_ki_protection
 
 from callboard.errors import ActorGone, AskDropped
 from callboard.supervisor.ask import Reply, reply_of
@@ -70,7 +70,7 @@ class Node:
     """One actor: its name and mailbox for as long as it is in the tree, its scope for each incarnation."""
 
     __slots__ = (
-        "_changed",
+        "_waiters",
         "actor",
         "asks",
         "dead_letters",
@@ -120,7 +120,7 @@ class Node:
         self.asks: set[Reply] | None = None
         self.monitors: set[Monitor] = _NO_MONITORS
         self.watching: set[Monitor] = _NO_MONITORS
-        self._changed: ParkingLot | None = None
+        self._waiters: dict[Task, None] | None = None
 
     @property
     def path(self) -> str:
@@ -263,14 +263,28 @@ class Node:
 
     # Waiting for a change of state.
 
+    @enable_ki_protection
     def change(self) -> None:
-        if self._changed is not None:
-            self._changed.unpark_all()
+        """The state has changed: wake those who wait for it."""
+        if self._waiters:
+            waiters, self._waiters = self._waiters, None
+            for task in waiters:
+                trio.lowlevel.reschedule(task)
 
+    @enable_ki_protection
     async def wait_change(self) -> None:
-        if self._changed is None:
-            self._changed = ParkingLot()
-        await self._changed.park()
+        """Wait for the next change. Not a `ParkingLot`: that one costs as much as the wait."""
+        task = trio.lowlevel.current_task()
+        if self._waiters is None:
+            self._waiters = {}
+        waiters = self._waiters
+        waiters[task] = None
+
+        def abort(_: RaiseCancelT) -> Abort:
+            del waiters[task]
+            return Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
 
     # What the tree shows.
 

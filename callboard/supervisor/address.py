@@ -10,7 +10,7 @@ from callboard.errors import ActorGone, AskTimedOut
 from callboard.supervisor._node import Monitor, Node, State, Stop
 from callboard.supervisor.ask import Asks, open_reply
 from callboard.supervisor.ended import WHY_KILLED, Down, Ended
-from callboard.supervisor.mailbox import Mailbox
+from callboard.supervisor.mailbox import Mailbox, MailboxClosed
 from callboard.supervisor.overflow import Lost
 
 M_contra = TypeVar("M_contra", contravariant=True)
@@ -49,7 +49,7 @@ class Address(Generic[M_contra]):
             return
         try:
             await mailbox.put(message)
-        except trio.ClosedResourceError:
+        except MailboxClosed:
             self.node.lose(message, Lost.ENDED)
 
     def tell_nowait(self, message: M_contra) -> None:
@@ -60,7 +60,7 @@ class Address(Generic[M_contra]):
             return
         try:
             mailbox.put_nowait(message)
-        except trio.ClosedResourceError:
+        except MailboxClosed:
             self.node.lose(message, Lost.ENDED)
 
     async def ask(self, message: Asks[M_contra, R], *, within: float) -> R:
@@ -89,7 +89,7 @@ class Address(Generic[M_contra]):
                 except trio.WouldBlock:
                     await mailbox.wait_put(message)
                 return cast("R", await reply.wait())
-        except trio.ClosedResourceError:
+        except MailboxClosed:
             node.lose(message, Lost.ENDED)
             raise ActorGone(node.path, why="it is stopping") from None
         finally:

@@ -62,8 +62,10 @@ def failure_text(error: BaseException) -> str:
     return text if len(text) <= FAILURE_TEXT else text[: FAILURE_TEXT - 1] + "…"
 
 
-def where(error: BaseException) -> str:
+def where(error: BaseException | None) -> str:
     """The innermost frames in which *error* arose, for the log: places, and no values."""
+    if error is None:
+        return ""
     frames = traceback.extract_tb(_leaves(error)[0].__traceback__)[-FRAMES:]
     return " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))
 

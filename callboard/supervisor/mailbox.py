@@ -22,6 +22,10 @@ from callboard.supervisor.overflow import Lost, MailboxSpec, Overflow, Owner
 M = TypeVar("M")
 
 
+class MailboxClosed(trio.ClosedResourceError):
+    """Nobody will read it. A class of its own: an actor may refuse a question with Trio's."""
+
+
 @attrs.frozen
 class MailboxStatistics:
     """What a mailbox says about itself."""
@@ -85,11 +89,11 @@ class Mailbox(Generic[M]):
 
         Raises:
             trio.WouldBlock: the policy is to wait.
-            trio.ClosedResourceError: nobody will read it.
+            MailboxClosed: nobody will read it.
             MessageTooHeavy: it would not fit into an empty mailbox.
         """
         if self._closed:
-            raise trio.ClosedResourceError
+            raise MailboxClosed
         if not self._admit(message, overtakes=bool(self._senders)):
             raise trio.WouldBlock
 
@@ -119,7 +123,7 @@ class Mailbox(Generic[M]):
 
         await trio.lowlevel.wait_task_rescheduled(abort)
         if task in senders:  # `_admit_waiting` takes out whom it lets in, `close` does not
-            raise trio.ClosedResourceError
+            raise MailboxClosed
 
     @enable_ki_protection
     def deliver(self, news: object) -> None:

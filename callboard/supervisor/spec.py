@@ -39,9 +39,14 @@ class Strategy(Enum):
     REST_FOR_ONE = "rest_for_one"
 
 
+def check_name(name: str) -> None:
+    """Refuse what is not one step of a path. Raises ValueError."""
+    if not name or "/" in name:
+        raise ValueError(f"not a name: {name!r}")
+
+
 def _name(_: object, attribute: object, value: str) -> None:
-    if not value or "/" in value:
-        raise ValueError(f"not a name: {value!r}")
+    check_name(value)
 
 
 @attrs.frozen

@@ -31,7 +31,7 @@ from callboard.supervisor.ended import (
     where,
 )
 from callboard.supervisor.snapshot import Fact, Snapshot
-from callboard.supervisor.spec import ChildSpec, Restart, SupervisorSpec
+from callboard.supervisor.spec import ChildSpec, Restart, SupervisorSpec, check_name
 
 M = TypeVar("M")
 log = structlog.get_logger("callboard.supervisor")
@@ -230,13 +230,17 @@ class Supervisor(Actor[Never]):
         return node
 
     def _node_for(self, name: str, restart: Restart, shutdown: float, *, declared: bool = False) -> Node:
+        self._check_place(name, declared=declared)
+        node = Node(name, self, self.dead_letters, restart=restart, shutdown=shutdown)
+        node.declared = declared
+        return node
+
+    def _check_place(self, name: str, *, declared: bool) -> None:
         if self._nursery is None:
             raise SupervisorClosed(self.path)
         if name in self._children or (name in self._declared.specs and not declared):
             raise NameTaken(f"{self.path}/{name}")
-        node = Node(name, self, self.dead_letters, restart=restart, shutdown=shutdown)
-        node.declared = declared
-        return node
+        check_name(name)
 
     def launch(self, node: Node, make: Callable[[], Actor[Any]] | None) -> None:
         """Start the task of one incarnation."""
@@ -262,11 +266,22 @@ class Supervisor(Actor[Never]):
         except Exception as error:
             how = How.START_FAILED if node.state is State.STARTING else How.RAISED
             over = Ended(how, failure_text(error), error)
-            # No exc_info: a pretty traceback prints local variables, and those hold what peers confided.
-            log.error("actor_crashed", path=node.path, how=how.value, failure=over.why, where=where(error))  # noqa: TRY400
+            self._log_crash(node, over)
             error.__traceback__ = None  # kept longer it would keep every frame's objects alive
         finally:
             self._ended(node, over)
+
+    def _log_crash(self, node: Node, over: Ended) -> None:
+        """One line. No `exc_info`: a pretty traceback prints local variables, and those hold what peers confided."""
+        log.error(
+            "actor_crashed",
+            path=node.path,
+            kind=type(node.actor).__name__,
+            how=over.how.value,
+            failure=over.why,
+            where=where(over.error),
+            facts=dict(node.actor.safe_facts()) if node.actor is not None else {},
+        )
 
     def _ended(self, node: Node, over: Ended) -> None:
         node.end_incarnation(over)
@@ -296,10 +311,7 @@ class Supervisor(Actor[Never]):
             self._declared.notice()
 
     def take_in(self, adopted: Adopted) -> None:
-        if self._nursery is None:
-            raise SupervisorClosed(self.path)
-        if adopted.name in self._children or adopted.name in self._declared.specs:
-            raise NameTaken(adopted.path)
+        self._check_place(adopted.name, declared=False)
         self._children[adopted.name] = adopted
 
     def let_go(self, adopted: Adopted) -> None:

@@ -269,8 +269,10 @@ async def test_a_crash_is_logged_once_without_values() -> None:
         "event": "actor_crashed",
         "log_level": "error",
         "path": "top/p",
+        "kind": "Player",
         "how": "raised",
         "failure": "Boom: player",
+        "facts": {},
     }
 
 

@@ -31,7 +31,7 @@ class Slow(Ask[str]):
 
 @attrs.frozen
 class Bad(Ask[str]):
-    pass
+    error: Exception
 
 
 @attrs.frozen
@@ -49,8 +49,8 @@ class Clerk(Actor[Slow | Bad | Twice]):
                 case Slow(takes):
                     await trio.sleep(takes)
                     message.reply("done")
-                case Bad():
-                    message.refuse(KeyError("no"))
+                case Bad(error):
+                    message.refuse(error)
                 case Twice():
                     message.reply("once")
                     message.reply("twice")
@@ -98,10 +98,12 @@ async def test_an_answer_comes_back() -> None:
         assert await address.ask(Get(), within=1) == 3
 
 
-async def test_a_refusal_is_raised() -> None:
+@pytest.mark.parametrize("error", [KeyError("no"), trio.ClosedResourceError("no"), trio.WouldBlock("no")])
+async def test_a_refusal_is_raised_whatever_it_is(error: Exception) -> None:
     async with open_tree(TOP) as root:
-        with pytest.raises(KeyError, match="no"):
-            await root.spawn(Clerk(), name="c").ask(Bad(), within=1)
+        with pytest.raises(type(error), match="no") as caught:
+            await root.spawn(Clerk(), name="c").ask(Bad(error), within=1)
+        assert caught.value is error
 
 
 async def test_silence_costs_exactly_the_deadline_and_the_late_answer_is_counted(

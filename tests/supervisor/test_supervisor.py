@@ -1,6 +1,7 @@
 """Children that come while it runs: spawned, added, adopted; and how everything stops."""
 
 import gc
+import weakref
 
 import attrs
 import pytest
@@ -15,7 +16,6 @@ from callboard.supervisor import (
     Ended,
     How,
     Intensity,
-    Mailbox,
     Restart,
     Snapshot,
     Strategy,
@@ -65,6 +65,8 @@ async def test_a_name_is_taken_only_once_and_is_free_again_afterwards() -> None:
             await root.add(player("a", History()))
         await p.stop()
         root.spawn(Player(), name="p")
+        with pytest.raises(ValueError, match="not a name"):
+            root.spawn(Player(), name="a/b")
 
 
 async def test_an_actor_has_one_place_in_one_tree() -> None:
@@ -324,7 +326,8 @@ async def test_keyboard_interrupt_is_nobodys_to_catch() -> None:
 async def test_ten_thousand_actors_leave_nothing() -> None:
     async with open_tree(TOP) as root:
         before = root.tree()
-        addresses = [root.spawn(Player(), name=f"p{n}") for n in range(10_000)]
+        actors = [Player() for _ in range(10_000)]
+        addresses = [root.spawn(actor, name=f"p{n}") for n, actor in enumerate(actors)]
         assert await addresses[-1].ask(Get(), within=60) == 0
         assert len(root.tree().children) == 10_000
         for address in addresses:
@@ -332,10 +335,10 @@ async def test_ten_thousand_actors_leave_nothing() -> None:
         for address in addresses:
             await address.wait_ended()
         assert attrs.evolve(root.tree(), age=0.0) == attrs.evolve(before, age=0.0)
-        del addresses, address
+        remembered = [weakref.ref(actor) for actor in actors]
+        del actors, addresses, address
         gc.collect()
-        living = [thing for thing in gc.get_objects() if isinstance(thing, Player | Mailbox)]
-        assert living == []
+        assert [actor for actor in remembered if actor() is not None] == []
 
 
 async def test_a_cancel_storm_ends_all_and_nobody_else() -> None:
