@@ -1,16 +1,12 @@
 """What many objects share: icons, names, annotations, the three kinds of `_meta`, bases of params and results."""
 
-# ruff: noqa: RUF009 - the calls make attrs fields
-
 from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeAlias
-
-import attrs
 
 from callboard.codecs.revisions import meta
 from callboard.codecs.revisions.capabilities import ClientCapabilities
 from callboard.codecs.revisions.checks import Priority
-from callboard.codecs.revisions.model import UNSET, Model, UnsetType, member, since, stated_since
+from callboard.codecs.revisions.model import UNSET, Model, UnsetType, member, model, since, stated_since
 from callboard.codecs.revisions.revision import MODERN, R3, R4, R5, Revisions, span
 
 RequestId: TypeAlias = str | int
@@ -21,7 +17,7 @@ CacheScope: TypeAlias = Literal["private", "public"]
 LoggingLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class Icon(Model):
     """A picture for a user interface. Passed through, never fetched here."""
 
@@ -33,7 +29,7 @@ class Icon(Model):
     theme: Literal["dark", "light"] | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class BaseMetadata(Model):
     """A name for programs and, from 2025-06-18 on, a title for people."""
 
@@ -41,12 +37,12 @@ class BaseMetadata(Model):
     title: str | UnsetType = since(R3)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class NamedWithIcons(BaseMetadata):
     icons: Sequence[Icon] | UnsetType = since(R4)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class Implementation(NamedWithIcons):
     """Who a peer says it is. Hearsay: for display and logs, never for behaviour."""
 
@@ -55,7 +51,7 @@ class Implementation(NamedWithIcons):
     website_url: str | UnsetType = since(R4)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class Annotations(Model):
     """Hints about who content is for and how much it matters."""
 
@@ -64,7 +60,7 @@ class Annotations(Model):
     last_modified: str | UnsetType = since(R3)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class RequestMetaObject(Model):
     """`_meta` of a request. A modern one carries what a legacy session agreed on in `initialize`."""
 
@@ -75,42 +71,42 @@ class RequestMetaObject(Model):
     log_level: LoggingLevel | UnsetType = since(R5, wire=meta.LOG_LEVEL)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class NotificationMetaObject(Model):
     """`_meta` of a notification; a modern one on a listen stream names its subscription."""
 
     subscription_id: RequestId | UnsetType = since(R5, wire=meta.SUBSCRIPTION_ID)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ResultMetaObject(Model):
     """`_meta` of a result; a modern one should say who answered."""
 
     server_info: Implementation | UnsetType = since(R5, wire=meta.SERVER_INFO)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class RequestParams(Model):
     """Params of every request that a client may send; those of `ping` and `server/discover` are nothing more."""
 
     meta: RequestMetaObject | UnsetType = member(required=MODERN)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class PaginatedRequestParams(RequestParams):
     """Params of the list requests. An empty cursor is a cursor."""
 
     cursor: Cursor | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class NotificationParams(Model):
     """Params of every notification; those of the `list_changed` ones are nothing more."""
 
     meta: NotificationMetaObject | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class Result(Model):
     """Base of the results; the empty result itself. An absent `resultType` is read as `complete`."""
 
@@ -118,7 +114,7 @@ class Result(Model):
     result_type: str = stated_since(R5, "complete")
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class CacheableResult(Result):
     """A result with a life time: stale at once and private if nobody says otherwise.
 
@@ -129,14 +125,14 @@ class CacheableResult(Result):
     cache_scope: CacheScope | UnsetType = stated_since(R5, "private", stays_absent=True)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class PaginatedResult(Result):
     """One page. No `nextCursor` is the end."""
 
     next_cursor: Cursor | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class CacheablePage(CacheableResult):
     """One page of the lists that may be cached."""
 

@@ -1,7 +1,5 @@
 """The requests that do something: calling a tool, reading a resource, getting a prompt, completing an argument."""
 
-# ruff: noqa: RUF009 - the calls make attrs fields
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, TypeAlias
 
@@ -18,6 +16,7 @@ from callboard.codecs.revisions.model import (
     Model,
     UnsetType,
     member,
+    model,
     only,
     since,
     varying,
@@ -28,14 +27,14 @@ from callboard.codecs.revisions.revision import R3, R4, R5, span
 from callboard.codecs.revisions.tasks import TaskMetadata
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class CallToolRequestParams(InputResponseRequestParams):
     name: str
     arguments: JSONObject | UnsetType = UNSET
     task: TaskMetadata | UnsetType = only(R4)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class CallToolResult(Result):
     """What the tool said. Its own failures are results too, with `is_error`."""
 
@@ -44,36 +43,36 @@ class CallToolResult(Result):
     is_error: bool | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ResourceRequestParams(RequestParams):
     """Params of `resources/subscribe` and `resources/unsubscribe`."""
 
     uri: str
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ReadResourceRequestParams(InputResponseRequestParams):
     uri: str
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ReadResourceResult(CacheableResult):
     contents: Sequence[AnyResourceContents]
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class GetPromptRequestParams(InputResponseRequestParams):
     name: str
     arguments: Mapping[str, str] | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class GetPromptResult(Result):
     messages: Sequence[PromptMessage]
     description: str | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class PromptReference(Model):
     """Completes an argument of a prompt."""
 
@@ -82,7 +81,7 @@ class PromptReference(Model):
     title: str | UnsetType = since(R3)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ResourceTemplateReference(Model):
     """Completes a variable of a resource template. Called `ResourceReference` before 2025-06-18."""
 
@@ -93,33 +92,33 @@ class ResourceTemplateReference(Model):
 CompletionReference: TypeAlias = PromptReference | ResourceTemplateReference
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class CompletionArgument(Model):
     name: str
     value: str
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class CompletionContext(Model):
     """Arguments that are settled already."""
 
     arguments: Mapping[str, str] | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class CompleteRequestParams(RequestParams):
     ref: CompletionReference
     argument: CompletionArgument
     context: CompletionContext | UnsetType = since(R3)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class Completion(Model):
     values: Sequence[str] = attrs.field(metadata=varying(types={R5: Annotated[Sequence[str], AtMost(MAX_COMPLETIONS)]}))
     total: int | UnsetType = UNSET
     has_more: bool | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class CompleteResult(Result):
     completion: Completion

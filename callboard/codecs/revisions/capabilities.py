@@ -1,17 +1,14 @@
 """Capabilities of either side. Open sets in every revision: what is not known here waits in `extra`."""
 
-# ruff: noqa: RUF009 - the calls make attrs fields
-
 from collections.abc import Mapping
 from typing import ClassVar
-
-import attrs
 
 from callboard.codecs.revisions.model import (
     UNSET,
     JSONObject,
     Model,
     UnsetType,
+    model,
     only,
     since,
     until,
@@ -19,14 +16,14 @@ from callboard.codecs.revisions.model import (
 from callboard.codecs.revisions.revision import R2, R3, R4, R5, Revisions
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class RootsCapability(Model):
     """The client has roots. From 2026-07-28 on it cannot signal that they changed."""
 
     list_changed: bool | UnsetType = until(R4)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class SamplingCapability(Model):
     """The client can ask a model."""
 
@@ -34,7 +31,7 @@ class SamplingCapability(Model):
     tools: JSONObject | UnsetType = since(R4)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ElicitationCapability(Model):
     """The client can ask its user. Empty means forms, in every revision."""
 
@@ -42,42 +39,42 @@ class ElicitationCapability(Model):
     url: JSONObject | UnsetType = since(R4)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ListChangedCapability(Model):
     """A list that exists, and whether its changes are announced."""
 
     list_changed: bool | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ResourcesCapability(ListChangedCapability):
     """The server has resources. `subscribe` names the filter of a listen request from 2026-07-28 on."""
 
     subscribe: bool | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class SamplingTaskRequests(Model):
     known: ClassVar[Revisions] = frozenset({R4})
 
     create_message: JSONObject | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ElicitationTaskRequests(Model):
     known: ClassVar[Revisions] = frozenset({R4})
 
     create: JSONObject | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ToolTaskRequests(Model):
     known: ClassVar[Revisions] = frozenset({R4})
 
     call: JSONObject | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ClientTaskRequests(Model):
     """Requests to the client that may run as tasks."""
 
@@ -87,7 +84,7 @@ class ClientTaskRequests(Model):
     elicitation: ElicitationTaskRequests | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ServerTaskRequests(Model):
     """Requests to the server that may run as tasks."""
 
@@ -96,7 +93,7 @@ class ServerTaskRequests(Model):
     tools: ToolTaskRequests | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class TasksCapability(Model):
     """What both sides may declare about the experimental tasks of 2025-11-25."""
 
@@ -106,17 +103,17 @@ class TasksCapability(Model):
     list: JSONObject | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ClientTasksCapability(TasksCapability):
     requests: ClientTaskRequests | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ServerTasksCapability(TasksCapability):
     requests: ServerTaskRequests | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ClientCapabilities(Model):
     """What a client can do: exchanged once in `initialize`, or with every modern request."""
 
@@ -128,7 +125,7 @@ class ClientCapabilities(Model):
     extensions: Mapping[str, JSONObject] | UnsetType = since(R5)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ServerCapabilities(Model):
     """What a server offers: in the answer to `initialize`, or to `server/discover`."""
 

@@ -1,19 +1,15 @@
 """Content blocks: tagged by `type`. Which blocks a revision has is their `known`; a union keeps those alone."""
 
-# ruff: noqa: RUF009 - the calls make attrs fields
-
 from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeAlias
 
-import attrs
-
 from callboard.codecs.revisions.base import Annotations
-from callboard.codecs.revisions.model import UNSET, JSONObject, JSONValue, Model, UnsetType, member, since
+from callboard.codecs.revisions.model import UNSET, JSONObject, JSONValue, Model, UnsetType, member, model, since
 from callboard.codecs.revisions.resources import AnyResourceContents, ResourceLink
 from callboard.codecs.revisions.revision import R2, R3, R4, Revisions, span
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class TextContent(Model):
     type: Literal["text"] = "text"
     text: str
@@ -21,7 +17,7 @@ class TextContent(Model):
     meta: JSONObject | UnsetType = since(R3)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ImageContent(Model):
     """A picture, in Base64."""
 
@@ -32,7 +28,7 @@ class ImageContent(Model):
     meta: JSONObject | UnsetType = since(R3)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class AudioContent(Model):
     """Sound, in Base64."""
 
@@ -45,7 +41,7 @@ class AudioContent(Model):
     meta: JSONObject | UnsetType = since(R3)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class EmbeddedResource(Model):
     """The contents of a resource, carried along."""
 
@@ -61,7 +57,7 @@ ContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLi
 OBJECT_AT_FIRST = {R3: JSONObject, R4: JSONObject}
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ToolUseContent(Model):
     """The model wants a tool to be called. In sampling only."""
 
@@ -74,7 +70,7 @@ class ToolUseContent(Model):
     meta: JSONObject | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ToolResultContent(Model):
     """What the called tool said. In sampling only."""
 

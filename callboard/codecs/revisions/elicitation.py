@@ -15,12 +15,8 @@ marks of each class, the most specific first.
 | `boolean` | | `BooleanSchema` |
 """
 
-# ruff: noqa: RUF009 - the calls make attrs fields
-
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal, TypeAlias
-
-import attrs
 
 from callboard.codecs.revisions.base import NotificationParams, RequestMetaObject
 from callboard.codecs.revisions.model import (
@@ -29,6 +25,7 @@ from callboard.codecs.revisions.model import (
     Model,
     UnsetType,
     member,
+    model,
     only,
     since,
     until,
@@ -40,7 +37,7 @@ ElicitScalar: TypeAlias = str | float | bool
 ElicitValue: TypeAlias = ElicitScalar | Sequence[str]
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class PropertySchema(Model):
     """What every property of a form may say about itself."""
 
@@ -50,7 +47,7 @@ class PropertySchema(Model):
     description: str | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class StringSchema(PropertySchema):
     type: Literal["string"] = "string"
     min_length: int | UnsetType = UNSET
@@ -59,7 +56,7 @@ class StringSchema(PropertySchema):
     default: str | UnsetType = since(R4)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class NumberSchema(PropertySchema):
     type: Literal["integer", "number"]
     minimum: float | UnsetType = UNSET
@@ -67,13 +64,13 @@ class NumberSchema(PropertySchema):
     default: float | UnsetType = since(R4)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class BooleanSchema(PropertySchema):
     type: Literal["boolean"] = "boolean"
     default: bool | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class UntitledSingleSelectEnumSchema(PropertySchema):
     """One of several values that are their own names."""
 
@@ -84,7 +81,7 @@ class UntitledSingleSelectEnumSchema(PropertySchema):
     default: str | UnsetType = since(R4)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class LegacyTitledEnumSchema(UntitledSingleSelectEnumSchema):
     """One of several values, with their titles in a second array."""
 
@@ -93,7 +90,7 @@ class LegacyTitledEnumSchema(UntitledSingleSelectEnumSchema):
     enum_names: Sequence[str] | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class TitledValue(Model):
     """A value and what the user sees for it."""
 
@@ -101,7 +98,7 @@ class TitledValue(Model):
     title: str
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class TitledSingleSelectEnumSchema(PropertySchema):
     known: ClassVar[Revisions] = span(R4)
     marks: ClassVar[tuple[str, ...]] = ("oneOf",)
@@ -111,18 +108,18 @@ class TitledSingleSelectEnumSchema(PropertySchema):
     default: str | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class UntitledItems(Model):
     type: Literal["string"] = "string"
     enum: Sequence[str]
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class TitledItems(Model):
     any_of: Sequence[TitledValue]
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class MultiSelectSchema(PropertySchema):
     """Any number of values out of several."""
 
@@ -134,14 +131,14 @@ class MultiSelectSchema(PropertySchema):
     default: Sequence[str] | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class UntitledMultiSelectEnumSchema(MultiSelectSchema):
     marks: ClassVar[tuple[str, ...]] = ("items.enum",)
 
     items: UntitledItems
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class TitledMultiSelectEnumSchema(MultiSelectSchema):
     marks: ClassVar[tuple[str, ...]] = ("items.anyOf",)
 
@@ -154,7 +151,7 @@ EnumSchema: TypeAlias = SingleSelectEnumSchema | MultiSelectEnumSchema | LegacyT
 PrimitiveSchemaDefinition: TypeAlias = StringSchema | NumberSchema | BooleanSchema | EnumSchema
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class RequestedSchema(Model):
     """The form: a flat object of primitive properties."""
 
@@ -166,7 +163,7 @@ class RequestedSchema(Model):
     dialect: str | UnsetType = since(R4)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ElicitRequestFormParams(Model):
     """Ask by a form. An absent `mode` means this."""
 
@@ -179,7 +176,7 @@ class ElicitRequestFormParams(Model):
     meta: RequestMetaObject | UnsetType = until(R4)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ElicitRequestURLParams(Model):
     """Ask at a URL, where neither client nor model can look inside."""
 
@@ -196,7 +193,7 @@ class ElicitRequestURLParams(Model):
 ElicitRequestParams: TypeAlias = ElicitRequestFormParams | ElicitRequestURLParams
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ElicitResult(Model):
     """What the user did. For a URL, `accept` is consent and not completion."""
 
@@ -208,7 +205,7 @@ class ElicitResult(Model):
     meta: JSONObject | UnsetType = until(R4)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ElicitationCompleteNotificationParams(NotificationParams):
     """The user finished at the URL (2025-11-25)."""
 
@@ -217,7 +214,7 @@ class ElicitationCompleteNotificationParams(NotificationParams):
     elicitation_id: str
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class URLElicitationRequiredData(Model):
     """`data` of the error that says: visit these first (2025-11-25)."""
 

@@ -1,7 +1,5 @@
 """Error codes: who may emit which, what it means, and the typed `data` that some carry."""
 
-# ruff: noqa: RUF009 - the calls make attrs fields
-
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
@@ -11,12 +9,12 @@ from callboard import errors
 from callboard.codecs.revisions.capabilities import ClientCapabilities
 from callboard.codecs.revisions.convert import read
 from callboard.codecs.revisions.elicitation import URLElicitationRequiredData
-from callboard.codecs.revisions.model import UNSET, JSONValue, Model, UnsetType, member
+from callboard.codecs.revisions.model import UNSET, JSONValue, Model, UnsetType, member, model
 from callboard.codecs.revisions.revision import ALL, LEGACY, MODERN, R4, Revision, Revisions
 from callboard.errors import InvalidParams
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class UnsupportedProtocolVersionData(Model):
     """The versions the server speaks, and the one it was asked for."""
 
@@ -26,7 +24,7 @@ class UnsupportedProtocolVersionData(Model):
     requested: str
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class MissingRequiredClientCapabilityData(Model):
     """What the client would have to declare."""
 
@@ -35,7 +33,7 @@ class MissingRequiredClientCapabilityData(Model):
     required_capabilities: ClientCapabilities
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class Error(Model):
     """The `error` member of a response. `data` is typed where the code says how, and free JSON elsewhere."""
 

@@ -1,21 +1,17 @@
 """Multi round-trip requests of 2026-07-28: a result that asks, and the retry that answers."""
 
-# ruff: noqa: RUF009 - the calls make attrs fields
-
 from collections.abc import Mapping
 from typing import ClassVar, Literal, TypeAlias
 
-import attrs
-
 from callboard.codecs.revisions.base import RequestParams, Result
 from callboard.codecs.revisions.elicitation import ElicitRequestParams, ElicitResult
-from callboard.codecs.revisions.model import UNSET, Model, UnsetType, since, stated_since
+from callboard.codecs.revisions.model import UNSET, Model, UnsetType, model, since, stated_since
 from callboard.codecs.revisions.revision import MODERN, R5, Revisions
 from callboard.codecs.revisions.roots import ListRootsRequestParams, ListRootsResult
 from callboard.codecs.revisions.sampling import CreateMessageRequestParams, CreateMessageResult
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class CreateMessageRequest(Model):
     """Asks the client's model: bare, without `jsonrpc` and `id`."""
 
@@ -25,7 +21,7 @@ class CreateMessageRequest(Model):
     params: CreateMessageRequestParams
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ListRootsRequest(Model):
     """Asks for the client's roots: bare, without `jsonrpc` and `id`."""
 
@@ -35,7 +31,7 @@ class ListRootsRequest(Model):
     params: ListRootsRequestParams | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ElicitRequest(Model):
     """Asks the client's user: bare, without `jsonrpc` and `id`."""
 
@@ -53,7 +49,7 @@ InputResponse: TypeAlias = CreateMessageResult | ListRootsResult | ElicitResult
 InputResponses: TypeAlias = Mapping[str, InputResponse]
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class InputRequiredResult(Result):
     """Not finished: answer these and send the request again. One of the two members at least is there."""
 
@@ -64,7 +60,7 @@ class InputRequiredResult(Result):
     request_state: str | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class InputResponseRequestParams(RequestParams):
     """Params of the three requests that may be answered by a question."""
 

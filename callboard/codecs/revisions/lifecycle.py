@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-import attrs
-
 from callboard.codecs.revisions.base import CacheableResult, Implementation, RequestParams, Result
 from callboard.codecs.revisions.capabilities import ClientCapabilities, ServerCapabilities
-from callboard.codecs.revisions.model import UNSET, UnsetType
+from callboard.codecs.revisions.model import UNSET, UnsetType, model
 from callboard.codecs.revisions.revision import LEGACY, MODERN, Revisions
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class InitializeRequestParams(RequestParams):
     known: ClassVar[Revisions] = LEGACY
 
@@ -20,7 +18,7 @@ class InitializeRequestParams(RequestParams):
     client_info: Implementation
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class InitializeResult(Result):
     known: ClassVar[Revisions] = LEGACY
 
@@ -30,7 +28,7 @@ class InitializeResult(Result):
     instructions: str | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class DiscoverResult(CacheableResult):
     known: ClassVar[Revisions] = MODERN
 

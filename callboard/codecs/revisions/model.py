@@ -8,7 +8,7 @@ is about half a microsecond per object. Arrays are read as lists, so that a mode
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import attrs
@@ -24,21 +24,32 @@ __all__ = [
     "Model",
     "UnsetType",
     "member",
+    "members",
+    "model",
     "only",
+    "required_members",
+    "rule_of",
     "since",
+    "stated_since",
     "until",
     "varying",
 ]
 
 if TYPE_CHECKING:
+    from attrs import frozen as model  # type checkers know attrs by this name, and so see every field
+
     JSONValue: TypeAlias = bool | int | float | str | Sequence["JSONValue"] | Mapping[str, "JSONValue"] | None
     JSONObject: TypeAlias = Mapping[str, JSONValue]
 else:  # cattrs reads annotations at run time, where a recursive alias has no value; any JSON is let through as it is
     JSONValue = Any
     JSONObject = Mapping[str, Any]
 
+    def model(*, kw_only: bool) -> Callable[[type], type]:
+        """Make a frozen attrs class. `Model` compares and prints for all: attrs would compile both for each class."""
+        return attrs.frozen(kw_only=kw_only, eq=False, repr=False)
 
-@attrs.frozen(kw_only=True)
+
+@model(kw_only=True)
 class Model:
     """Base of every protocol object.
 
@@ -50,6 +61,17 @@ class Model:
     marks: ClassVar[tuple[str, ...]] = ()
 
     extra: JSONObject = attrs.field(factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(getattr(self, field.name) == getattr(other, field.name) for field in attrs.fields(type(self)))
+
+    def __repr__(self) -> str:
+        """Only what is set: most members of most objects are not."""
+        values = ((field.name, getattr(self, field.name)) for field in attrs.fields(type(self)))
+        shown = (f"{name}={value!r}" for name, value in values if value is not UNSET and (value or name != "extra"))
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 @attrs.frozen

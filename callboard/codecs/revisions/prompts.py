@@ -1,24 +1,20 @@
 """Prompts as they are listed, and the messages they give."""
 
-# ruff: noqa: RUF009 - the calls make attrs fields
-
 from collections.abc import Sequence
-
-import attrs
 
 from callboard.codecs.revisions.base import BaseMetadata, CacheablePage, NamedWithIcons, Role
 from callboard.codecs.revisions.content import ContentBlock
-from callboard.codecs.revisions.model import UNSET, JSONObject, Model, UnsetType, since
+from callboard.codecs.revisions.model import UNSET, JSONObject, Model, UnsetType, model, since
 from callboard.codecs.revisions.revision import R3
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class PromptArgument(BaseMetadata):
     description: str | UnsetType = UNSET
     required: bool | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class Prompt(NamedWithIcons):
     """A template for messages, with the arguments it takes."""
 
@@ -27,12 +23,12 @@ class Prompt(NamedWithIcons):
     meta: JSONObject | UnsetType = since(R3)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class PromptMessage(Model):
     role: Role
     content: ContentBlock
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ListPromptsResult(CacheablePage):
     prompts: Sequence[Prompt]

@@ -1,22 +1,18 @@
 """Resources: what can be listed, read, linked and embedded."""
 
-# ruff: noqa: RUF009 - the calls make attrs fields
-
 from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeAlias
-
-import attrs
 
 from callboard.codecs.revisions.base import (
     Annotations,
     CacheablePage,
     NamedWithIcons,
 )
-from callboard.codecs.revisions.model import UNSET, JSONObject, Model, UnsetType, since
+from callboard.codecs.revisions.model import UNSET, JSONObject, Model, UnsetType, model, since
 from callboard.codecs.revisions.revision import R3, Revisions, span
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class Resource(NamedWithIcons):
     """Something a server can read out, by URI."""
 
@@ -28,7 +24,7 @@ class Resource(NamedWithIcons):
     meta: JSONObject | UnsetType = since(R3)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ResourceLink(Resource):
     """A content block that points at a resource instead of carrying it."""
 
@@ -37,7 +33,7 @@ class ResourceLink(Resource):
     type: Literal["resource_link"] = "resource_link"
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ResourceTemplate(NamedWithIcons):
     """A family of resources, by URI template."""
 
@@ -48,7 +44,7 @@ class ResourceTemplate(NamedWithIcons):
     meta: JSONObject | UnsetType = since(R3)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ResourceContents(Model):
     """What the two forms of contents share."""
 
@@ -57,14 +53,14 @@ class ResourceContents(Model):
     meta: JSONObject | UnsetType = since(R3)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class TextResourceContents(ResourceContents):
     marks: ClassVar[tuple[str, ...]] = ("text",)
 
     text: str
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class BlobResourceContents(ResourceContents):
     """Bytes, in Base64."""
 
@@ -76,11 +72,11 @@ class BlobResourceContents(ResourceContents):
 AnyResourceContents: TypeAlias = TextResourceContents | BlobResourceContents
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ListResourcesResult(CacheablePage):
     resources: Sequence[Resource]
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ListResourceTemplatesResult(CacheablePage):
     resource_templates: Sequence[ResourceTemplate]

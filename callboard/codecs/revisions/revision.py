@@ -21,6 +21,8 @@ class Revision(enum.StrEnum):
     V2025_11_25 = "2025-11-25"
     V2026_07_28 = "2026-07-28"
 
+    __hash__ = str.__hash__  # the enum's own is Python code, and every table is looked up by revision
+
     @property
     def era(self) -> Era:
         return Era.MODERN if self >= Revision.V2026_07_28 else Era.LEGACY

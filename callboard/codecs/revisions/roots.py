@@ -1,18 +1,14 @@
 """Roots: the folders a client is willing to name."""
 
-# ruff: noqa: RUF009 - the calls make attrs fields
-
 from collections.abc import Sequence
 from typing import ClassVar
 
-import attrs
-
 from callboard.codecs.revisions.base import RequestMetaObject
-from callboard.codecs.revisions.model import UNSET, JSONObject, Model, UnsetType, member, since, until
+from callboard.codecs.revisions.model import UNSET, JSONObject, Model, UnsetType, member, model, since, until
 from callboard.codecs.revisions.revision import LEGACY, R3, R4, R5
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class Root(Model):
     """A folder, by `file://` URI."""
 
@@ -21,7 +17,7 @@ class Root(Model):
     meta: JSONObject | UnsetType = since(R3)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ListRootsRequestParams(Model):
     """A request at first, so with the `_meta` of one; an input request with free `_meta` from 2026-07-28 on."""
 
@@ -30,7 +26,7 @@ class ListRootsRequestParams(Model):
     )
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ListRootsResult(Model):
     """A bare object in every revision: no `resultType`."""
 

@@ -1,7 +1,5 @@
 """Sampling: a server asks the client's model. In 2026-07-28 only inside an `input_required` result."""
 
-# ruff: noqa: RUF009 - the calls make attrs fields
-
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
@@ -15,6 +13,7 @@ from callboard.codecs.revisions.model import (
     JSONObject,
     Model,
     UnsetType,
+    model,
     only,
     since,
     until,
@@ -28,12 +27,12 @@ from callboard.codecs.revisions.tools import Tool, ToolChoice
 ONE_BLOCK_AT_FIRST = dict.fromkeys(span(last=R3), SamplingContent)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ModelHint(Model):
     name: str | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ModelPreferences(Model):
     """What the server would like of the model. Advice."""
 
@@ -43,14 +42,14 @@ class ModelPreferences(Model):
     intelligence_priority: Priority | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class SamplingMessage(Model):
     role: Role
     content: SamplingContent | Sequence[SamplingContent] = attrs.field(metadata=varying(types=ONE_BLOCK_AT_FIRST))
     meta: JSONObject | UnsetType = since(R4)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class CreateMessageRequestParams(Model):
     messages: Sequence[SamplingMessage]
     max_tokens: int
@@ -66,7 +65,7 @@ class CreateMessageRequestParams(Model):
     meta: RequestMetaObject | UnsetType = until(R4)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class CreateMessageResult(Model):
     """The model's answer. A bare object in every revision: no `resultType`."""
 

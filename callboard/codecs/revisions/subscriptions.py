@@ -1,7 +1,5 @@
 """What a peer hears without asking again: the modern listen request, and the notifications of both eras."""
 
-# ruff: noqa: RUF009 - the calls make attrs fields
-
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -17,11 +15,11 @@ from callboard.codecs.revisions.base import (
     Result,
     ResultMetaObject,
 )
-from callboard.codecs.revisions.model import UNSET, JSONValue, Model, UnsetType, member, since, varying
+from callboard.codecs.revisions.model import UNSET, JSONValue, Model, UnsetType, member, model, since, varying
 from callboard.codecs.revisions.revision import ALL, LEGACY, MODERN, R2, R4, Revisions
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class SubscriptionFilter(Model):
     """What a listen request wants to hear, and in the acknowledgement what it will."""
 
@@ -33,28 +31,28 @@ class SubscriptionFilter(Model):
     resource_subscriptions: Sequence[str] | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class SubscriptionsListenRequestParams(RequestParams):
     known: ClassVar[Revisions] = MODERN
 
     notifications: SubscriptionFilter
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class SubscriptionsAcknowledgedNotificationParams(NotificationParams):
     known: ClassVar[Revisions] = MODERN
 
     notifications: SubscriptionFilter
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class SubscriptionsListenResultMetaObject(ResultMetaObject):
     known: ClassVar[Revisions] = MODERN
 
     subscription_id: RequestId = attrs.field(metadata=varying(wire=keys.SUBSCRIPTION_ID))
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class SubscriptionsListenResult(Result):
     """Closes a subscription, by the server's will."""
 
@@ -63,14 +61,14 @@ class SubscriptionsListenResult(Result):
     meta: SubscriptionsListenResultMetaObject
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ResourceUpdatedNotificationParams(NotificationParams):
     """A resource changed: the one that was subscribed to, or one below it."""
 
     uri: str
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class CancelledNotificationParams(NotificationParams):
     """A request is no longer wanted. In 2025-11-25 a task may be meant, and then no request is named."""
 
@@ -78,7 +76,7 @@ class CancelledNotificationParams(NotificationParams):
     reason: str | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ProgressNotificationParams(NotificationParams):
     progress_token: ProgressToken
     progress: float
@@ -86,7 +84,7 @@ class ProgressNotificationParams(NotificationParams):
     message: str | UnsetType = since(R2)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class SetLevelRequestParams(RequestParams):
     """The level of log messages for the whole session. A modern request sets its own in `_meta`."""
 
@@ -95,7 +93,7 @@ class SetLevelRequestParams(RequestParams):
     level: LoggingLevel
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class LoggingMessageNotificationParams(NotificationParams):
     level: LoggingLevel
     data: JSONValue

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeAlias
 
-import attrs
-
 from callboard.codecs.revisions.base import (
     NotificationMetaObject,
     PaginatedResult,
@@ -12,13 +10,13 @@ from callboard.codecs.revisions.base import (
     Result,
     ResultMetaObject,
 )
-from callboard.codecs.revisions.model import UNSET, Model, UnsetType
+from callboard.codecs.revisions.model import UNSET, Model, UnsetType, model
 from callboard.codecs.revisions.revision import R4, Revisions
 
 TaskStatus: TypeAlias = Literal["cancelled", "completed", "failed", "input_required", "working"]
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class TaskMetadata(Model):
     """A wish that a request be run as a task, and for how long it shall be kept, in milliseconds."""
 
@@ -27,7 +25,7 @@ class TaskMetadata(Model):
     ttl: int | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class RelatedTaskMetadata(Model):
     """Value of the `related-task` key of `_meta`."""
 
@@ -36,7 +34,7 @@ class RelatedTaskMetadata(Model):
     task_id: str
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class Task(Model):
     """A task and where it stands. A `ttl` of null means without limit."""
 
@@ -51,19 +49,19 @@ class Task(Model):
     poll_interval: int | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class TaskResult(Task):
     """The task as the answer to `tasks/get` and `tasks/cancel`."""
 
     meta: ResultMetaObject | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class TaskStatusNotificationParams(Task):
     meta: NotificationMetaObject | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class TaskRequestParams(RequestParams):
     """Params of `tasks/get`, `tasks/result` and `tasks/cancel`."""
 
@@ -72,7 +70,7 @@ class TaskRequestParams(RequestParams):
     task_id: str
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class CreateTaskResult(Result):
     """The answer to a request that became a task."""
 
@@ -82,7 +80,7 @@ class CreateTaskResult(Result):
     task: Task
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ListTasksResult(PaginatedResult):
     known: ClassVar[Revisions] = frozenset({R4})
 

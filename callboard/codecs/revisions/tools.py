@@ -1,7 +1,5 @@
 """Tools as they are listed. How they are called is in `calls`: sampling needs this half alone."""
 
-# ruff: noqa: RUF009 - the calls make attrs fields
-
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
@@ -16,6 +14,7 @@ from callboard.codecs.revisions.model import (
     Model,
     UnsetType,
     member,
+    model,
     only,
     since,
     varying,
@@ -23,14 +22,14 @@ from callboard.codecs.revisions.model import (
 from callboard.codecs.revisions.revision import ALL, LEGACY, R2, R3, R4, R5, Revisions, span
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class AnySchema(Model):
     """What an output schema is held to from 2026-07-28 on: any JSON Schema."""
 
     dialect: str | UnsetType = since(R4)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ObjectSchema(AnySchema):
     """What the schema of a tool is held to: its root describes an object. Tools keep the JSON itself."""
 
@@ -39,7 +38,7 @@ class ObjectSchema(AnySchema):
     required: Sequence[str] | UnsetType = member(types={R5: JSONValue})
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ToolAnnotations(Model):
     """Hints about what a tool does. Untrusted."""
 
@@ -52,7 +51,7 @@ class ToolAnnotations(Model):
     open_world_hint: bool | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ToolExecution(Model):
     """Whether a call may or must run as a task (2025-11-25)."""
 
@@ -61,7 +60,7 @@ class ToolExecution(Model):
     task_support: Literal["forbidden", "optional", "required"] | UnsetType = UNSET
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class Tool(NamedWithIcons):
     """Something a server can do, with the schema of its arguments."""
 
@@ -75,12 +74,12 @@ class Tool(NamedWithIcons):
     meta: JSONObject | UnsetType = since(R3)
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ListToolsResult(CacheablePage):
     tools: Sequence[Tool]
 
 
-@attrs.frozen(kw_only=True)
+@model(kw_only=True)
 class ToolChoice(Model):
     """How freely the model may use the tools it is given in sampling."""
 

@@ -19,7 +19,7 @@ from callboard.codecs.revisions.convert import read, write
 from callboard.codecs.revisions.elicitation import ElicitRequestURLParams, ElicitResult
 from callboard.codecs.revisions.inputs import InputRequiredResult
 from callboard.codecs.revisions.messages import read_params, read_result, write_params, write_result
-from callboard.codecs.revisions.model import UNSET, Model, UnsetType
+from callboard.codecs.revisions.model import UNSET, Model
 from callboard.codecs.revisions.names import model_named
 from callboard.codecs.revisions.prompts import Prompt, PromptArgument
 from callboard.codecs.revisions.resources import Resource, ResourceLink, ResourceTemplate, TextResourceContents
@@ -144,6 +144,11 @@ def test_unknown_members_survive_at_every_level(revision: Revision) -> None:
     assert write(R1, result)["content"] == [block]
 
 
+def test_a_member_without_a_name_is_no_tag() -> None:
+    value = {"contents": [{"uri": "u", "text": "t", **UNKNOWN}], "resultType": "complete"}
+    assert write(R5, read_result(R5, "resources/read", value)) == value
+
+
 def test_members_of_a_later_revision_wait_in_extra_untouched() -> None:
     value = {"name": "n", "inputSchema": SCHEMA, "icons": "not icons at all", "title": 5}
     tool = read(R1, Tool, value)
@@ -230,6 +235,14 @@ def test_params_that_are_absent_are_empty() -> None:
     assert write_params(R4, "tools/list", read_params(R4, "tools/list")) == {}
 
 
+def test_models_compare_by_value_and_print_what_is_set() -> None:
+    assert TextContent(text="x") == TEXT
+    assert TextContent(text="y") != TEXT
+    assert TextContent(text="x", extra={"a": 1}) != TEXT
+    assert Result() != ListToolsResult(tools=[])
+    assert repr(TEXT) == "TextContent(type='text', text='x')"
+
+
 def test_models_are_frozen() -> None:
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         TEXT.text = "y"  # type: ignore[misc]  # the test is that it cannot be done
@@ -240,4 +253,3 @@ def test_every_model_can_be_found_by_its_official_name() -> None:
     assert model_named("ResourceReference") is model_named("ResourceTemplateReference")
     with pytest.raises(KeyError):
         model_named("NoSuchThing")
-    assert UnsetType is not None
