@@ -26,7 +26,7 @@ near_json = st.recursive(
     lambda inner: st.dictionaries(st.sampled_from(WORDS), inner, max_size=4) | st.lists(inner, max_size=2),
     max_leaves=8,
 )
-thrown = settings(max_examples=25, suppress_health_check=list(HealthCheck), database=None)
+thrown = settings(max_examples=15, suppress_health_check=list(HealthCheck), database=None)
 
 
 @pytest.mark.parametrize("name", sorted(_MODELS))

@@ -231,6 +231,12 @@ def test_a_tool_call_may_become_a_task_in_2025_11_25_alone() -> None:
     assert isinstance(both, CallToolResult)
 
 
+def test_whatever_a_task_ends_with_may_answer_for_it() -> None:
+    chosen = ElicitResult(action="decline")
+    assert write_result(R4, "tasks/result", chosen) == {"action": "decline"}
+    assert read_result(R4, "tasks/result", {"action": "decline"}).extra == {"action": "decline"}
+
+
 def test_params_that_are_absent_are_empty() -> None:
     assert write_params(R4, "tools/list", read_params(R4, "tools/list")) == {}
 
