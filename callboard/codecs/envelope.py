@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from callboard.codecs import json_scan
-from callboard.codecs.members import Members, compact_size, read_members, write_members
+from callboard.codecs.members import Members, check_count, compact_size, read_members, write_members
 from callboard.errors import InvalidParams, InvalidRequest, ParseError, PeerError
 
 RequestId: TypeAlias = int | str
@@ -97,11 +97,11 @@ def decode(frame: bytes) -> Envelope:
     json_scan.check_frame(frame)
     try:
         envelope = _sort(_read(frame))
+        _check_payload(envelope)
         if _compact_size(envelope) != len(frame):
             _refuse_repeated_keys(frame)
-        _check_payload(envelope)
     except msgspec.ValidationError as error:
-        raise _with_id(InvalidRequest(f"not a JSON-RPC message: {error}"), frame) from None
+        raise _misshapen(error, frame) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ParseError(f"not JSON: {error}") from None
     except PeerError as error:
@@ -158,6 +158,7 @@ def _checked(request_id: RequestId | None) -> RequestId:
 def _check_payload(envelope: Envelope) -> None:
     match envelope:
         case Request(params=members) | Notification(params=members) | Result(result=members) if members is not UNSET:
+            check_count(members)
             for member in members.values():
                 if memoryview(member)[0] != _QUOTE:
                     json_scan.check_value(member, _DEPTH)
@@ -186,6 +187,15 @@ def _refuse_repeated_keys(frame: bytes) -> None:
     for name in ("params", "result", "error"):
         if name in members:
             read_members(members[name])
+
+
+def _misshapen(error: msgspec.ValidationError, frame: bytes) -> PeerError:
+    """The decoder stopped at the first member of a wrong type; what follows may not even be JSON."""
+    try:
+        msgspec.json.decode(frame, type=Raw)
+    except (msgspec.DecodeError, RecursionError) as worse:
+        return ParseError(f"not JSON: {worse}")
+    return _with_id(InvalidRequest(f"not a JSON-RPC message: {error}"), frame)
 
 
 class _OnlyId(msgspec.Struct):

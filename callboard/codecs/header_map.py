@@ -6,35 +6,21 @@ has a sentence of its own that can be logged.
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self
 
 import attrs
 
+from callboard.codecs.json_schema import Path, subschemas
 from callboard.errors import InvalidDefinition
 
 MAX_MIRRORED: Final = 64
 """Most mirrored arguments of one tool. HTTP servers commonly refuse a request of more than 100 header lines."""
 
-MAX_SCHEMA_DEPTH: Final = 32
-"""Deepest nesting of subschemas that is looked through."""
-
-MAX_SUBSCHEMAS: Final = 10_000
-"""Most subschemas of one tool that are looked through."""
-
 ANNOTATION: Final = "x-mcp-header"
 PREFIX: Final = "Mcp-Param-"
 
-Path: TypeAlias = tuple[str, ...]
-_Step: TypeAlias = tuple[Any, Path | None, int]  # a schema, its path if only `properties` led here, its depth
-
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # tchar of RFC 9110
 _TYPES: Final = ("string", "integer", "boolean")
-_SCHEMA_KEYS: Final = (
-    *("items", "additionalItems", "unevaluatedItems", "contains", "additionalProperties"),
-    *("unevaluatedProperties", "propertyNames", "contentSchema", "not", "if", "then", "else"),
-)
-_LIST_KEYS: Final = ("items", "prefixItems", "allOf", "anyOf", "oneOf")
-_MAP_KEYS: Final = ("patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions")
 
 
 @attrs.frozen
@@ -53,12 +39,14 @@ class HeaderMap:
         """Read the annotations of an `inputSchema`. Raises InvalidDefinition with the rule that one breaks."""
         paths: dict[bytes, Path] = {}
         names: dict[bytes, bytes] = {}
-        for schema, path in _annotated(input_schema):
-            name = _checked(schema, path)
+        for inner in subschemas(input_schema):
+            if ANNOTATION not in inner.schema:
+                continue
+            name, path = _checked(inner.schema, inner.path)
             key = (PREFIX + name).lower().encode()
             if key in paths:
                 raise InvalidDefinition(f"{ANNOTATION} {name!r} stands twice (names differ in more than case)")
-            paths[key], names[key] = path or (), (PREFIX + name).encode()
+            paths[key], names[key] = path, (PREFIX + name).encode()
         if len(paths) > MAX_MIRRORED:
             raise InvalidDefinition(f"more than {MAX_MIRRORED} arguments with {ANNOTATION}")
         return cls(paths, names)
@@ -84,40 +72,8 @@ NO_HEADERS: Final = HeaderMap()
 """The table of a tool that mirrors nothing."""
 
 
-def _annotated(schema: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Path | None]]:
-    """Find every annotated subschema, wherever it hides; values (`default`, `enum`, ...) are not schemas."""
-    stack: list[_Step] = [(schema, (), 0)]
-    seen = 0
-    while stack:
-        here, path, depth = stack.pop()
-        if not isinstance(here, dict):
-            continue
-        seen += 1
-        if depth > MAX_SCHEMA_DEPTH or seen > MAX_SUBSCHEMAS:
-            raise InvalidDefinition("the input schema is too deep or too large to be looked through")
-        if ANNOTATION in here:
-            yield here, path
-        stack.extend(_below(here, path, depth + 1))
-
-
-def _below(schema: Mapping[str, Any], path: Path | None, depth: int) -> Iterator[_Step]:
-    for name, child in _items(schema.get("properties")):
-        yield child, None if path is None else (*path, name), depth
-    for key in _SCHEMA_KEYS:
-        yield schema.get(key), None, depth
-    for key in _LIST_KEYS:
-        children = schema.get(key)
-        yield from ((child, None, depth) for child in (children if isinstance(children, list) else ()))
-    for key in _MAP_KEYS:
-        yield from ((child, None, depth) for _, child in _items(schema.get(key)))
-
-
-def _items(value: Any) -> Iterator[tuple[str, Any]]:
-    return iter(value.items() if isinstance(value, dict) else ())
-
-
-def _checked(schema: Mapping[str, Any], path: Path | None) -> str:
-    """Return the name of an annotation that keeps all the rules which it can keep or break alone."""
+def _checked(schema: Mapping[str, Any], path: Path | None) -> tuple[str, Path]:
+    """Return name and path of an annotation that keeps all the rules which it can keep or break alone."""
     name = schema[ANNOTATION]
     if not isinstance(name, str) or not name:
         raise InvalidDefinition(f"{ANNOTATION} must be a string that is not empty")
@@ -129,4 +85,4 @@ def _checked(schema: Mapping[str, Any], path: Path | None) -> str:
         raise InvalidDefinition(f"{ANNOTATION} {name[:64]!r} is on the whole schema, not on a property")
     if schema.get("type") not in _TYPES:
         raise InvalidDefinition(f"{ANNOTATION} {name[:64]!r} needs type string, integer or boolean")
-    return name
+    return name, path

@@ -11,14 +11,18 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from callboard.errors import InvalidRequest, ParseError
+from callboard.errors import FrameTooLarge, InvalidRequest, ParseError
+
+MAX_MEMBERS: Final = 1024
+"""Most members of an envelope, of params, of a result or of `_meta`. The specification names about twenty."""
 
 Members: TypeAlias = Mapping[str, Raw]
 
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode = msgspec.json.Encoder().encode
 _read_key = msgspec.json.Decoder(str).decode
-_MEMBER: Final = re.compile(rb'[ \t\r\n]*,?[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
+# Possessive throughout: four mebibytes of spaces must not be tried in every way that they can be shared out.
+_MEMBER: Final = re.compile(rb'[ \t\r\n]*+(?:,[ \t\r\n]*+)?+("(?:[^"\\]++|\\.)*+")[ \t\r\n]*+:[ \t\r\n]*+')
 
 
 def read_members(data: bytes | Raw) -> dict[str, Raw]:
@@ -27,7 +31,8 @@ def read_members(data: bytes | Raw) -> dict[str, Raw]:
     A key that stands twice is refused: which one counts differs from parser to parser, so a proxy and the server behind
     it could be made to see two messages in one.
 
-    Raises `ParseError` if it is not JSON, `InvalidRequest` if it is not an object or repeats a key.
+    Raises `ParseError` if it is not JSON, `InvalidRequest` if it is not an object or repeats a key, `FrameTooLarge` if
+    it has too many members.
     """
     try:
         members = _decode(data)
@@ -35,6 +40,7 @@ def read_members(data: bytes | Raw) -> dict[str, Raw]:
         raise InvalidRequest("expected an object") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ParseError(f"not JSON: {error}") from None
+    check_count(members)
     if len(data) != compact_size(members) and _repeats_a_key(bytes(data), members):
         raise InvalidRequest("a key stands twice in one object")
     return members
@@ -43,6 +49,17 @@ def read_members(data: bytes | Raw) -> dict[str, Raw]:
 def write_members(members: Mapping[str, object]) -> bytes:
     """Join members into an object: raw values are copied byte for byte, any other is encoded."""
     return _encode(members)
+
+
+def raw(value: object) -> Raw:
+    """Return *value* as a member to put beside those that were read."""
+    return Raw(_encode(value))
+
+
+def check_count(members: Members) -> None:
+    """Raises `FrameTooLarge` for more members than anybody needs to name."""
+    if len(members) > MAX_MEMBERS:
+        raise FrameTooLarge("number of members", limit=MAX_MEMBERS)
 
 
 def compact_size(members: Members) -> int:
@@ -58,6 +75,8 @@ def compact_size(members: Members) -> int:
 
 def _repeats_a_key(data: bytes, members: Members) -> bool:
     """Walk the members of an object in order; each must be the one that the decoder kept."""
+    if not members:
+        return False
     at, seen = data.index(b"{") + 1, 0
     while match := _MEMBER.match(data, at):
         kept = bytes(members[_read_key(match[1])])

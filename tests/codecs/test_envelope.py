@@ -6,9 +6,10 @@ from typing import Any
 import attrs
 import pytest
 from hypothesis import given
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
 from callboard.codecs.envelope import Envelope, Error, Notification, Request, Result, decode, encode
+from callboard.codecs.members import raw
 from callboard.errors import InvalidParams, InvalidRequest, ParseError, PeerError
 from tests.codecs.strategies import messages, spell, spellings
 
@@ -45,7 +46,7 @@ def test_payload_bytes_survive_a_new_id_and_a_new_name_untouched() -> None:
     request = decode(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x__y","arguments":%b}}' % odd)
     assert isinstance(request, Request)
     assert request.params is not UNSET
-    forwarded = encode(attrs.evolve(request, id="b-7", params={**request.params, "name": Raw(b'"y"')}))
+    forwarded = encode(attrs.evolve(request, id="b-7", params={**request.params, "name": raw("y")}))
     assert forwarded == b'{"jsonrpc":"2.0","id":"b-7","method":"tools/call","params":{"name":"y","arguments":%b}}' % odd
 
 

@@ -12,6 +12,7 @@ from msgspec import Raw
 from callboard.codecs.json_scan import (
     MAX_DEPTH,
     MAX_DIGITS,
+    MAX_EXTREMES,
     MAX_SEPARATORS,
     check_frame,
     check_value,
@@ -78,8 +79,14 @@ def test_numbers_are_judged_exactly(texts: list[str], beside: str) -> None:
 
 def test_an_integer_may_be_as_long_as_python_reads() -> None:
     assert not refuses(b"9" * MAX_DIGITS, MAX_DEPTH)
-    assert not refuses(b"-" + b"9" * MAX_DIGITS, MAX_DEPTH)
     assert refuses(b"9" * (MAX_DIGITS + 1), MAX_DEPTH)
+
+
+def test_a_few_numbers_may_be_extreme_but_not_a_thousand() -> None:
+    check_value(Raw(b"[%b]" % b",".join([b"1e300"] * MAX_EXTREMES)))
+    for number in (b"1e300", b"9" * 200):
+        with pytest.raises(FrameTooLarge):
+            check_value(Raw(b"[%b]" % b",".join([number] * (MAX_EXTREMES + 1))))
 
 
 @pytest.mark.parametrize("text", ["1e400", "9e999", "x 1e400", "e000", "1" * 5000, "NaN"])

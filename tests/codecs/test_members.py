@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from msgspec import Raw
 
-from callboard.codecs.members import read_members, write_members
+from callboard.codecs.members import raw, read_members, write_members
 from callboard.errors import InvalidRequest, ParseError
 from tests.codecs.strategies import objects, spell, spellings, values
 
@@ -27,7 +26,7 @@ def test_what_is_read_is_written_back_byte_for_byte(value: dict[str, Any]) -> No
 
 def test_new_values_may_stand_beside_raw_ones() -> None:
     members = read_members(b'{"a":[1, 2],"b":2}')
-    assert write_members({**members, "b": Raw(b"3"), "c": "new"}) == b'{"a":[1, 2],"b":3,"c":"new"}'
+    assert write_members({**members, "b": raw(3), "c": "new"}) == b'{"a":[1, 2],"b":3,"c":"new"}'
 
 
 space = st.sampled_from(["", " ", "\n", "\t \r\n"])
