@@ -128,6 +128,26 @@ async def test_an_answer_at_the_deadline_is_one_outcome(autojump_clock: MockCloc
         assert root.dead_letters.counts == ({} if got == "done" else {("Slow", Lost.LATE_REPLY): 1})
 
 
+async def test_an_answer_between_the_deadline_and_the_asker_is_late() -> None:
+    async with open_tree(TOP) as root:
+        address = root.spawn(Clerk(), name="c")
+        question, scope = Slow(1e9), trio.CancelScope()
+
+        async def ask() -> None:
+            with scope:
+                await address.ask(question, within=60)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            while address.node.asks is None:
+                await trio.lowlevel.checkpoint()
+            scope.cancel()
+            question.reply("too late")
+        assert scope.cancelled_caught
+        assert root.dead_letters.counts == {("Slow", Lost.LATE_REPLY): 1}
+        address.kill()
+
+
 async def test_waiting_for_room_counts_towards_the_deadline(autojump_clock: MockClock) -> None:
     async with open_tree(TOP) as root:
         address = root.spawn(Clerk(), name="c")
@@ -292,3 +312,13 @@ async def test_every_one_of_many_questions_to_a_crashing_actor_has_an_outcome(au
                 nursery.start_soon(many, root, p)
     assert len(outcomes) == 2000
     assert outcomes.count("gone") == 80
+
+
+async def test_a_question_knows_its_answer() -> None:
+    question = Get()
+    assert question.question() is question
+    with pytest.raises(trio.WouldBlock):
+        question.answer()
+    async with open_tree(TOP) as root:
+        await root.spawn(Player(), name="p").ask(question, within=1)
+    assert question.answer() == 0

@@ -276,6 +276,9 @@ def test_news_stands_beside_the_bound_and_in_the_order_it_came() -> None:
     assert mailbox.receive_nowait() == 1
     mailbox.put_nowait(2)
     assert taken(mailbox) == ["news", 2]
+    mailbox.put_nowait(3)
+    with pytest.raises(trio.WouldBlock):
+        mailbox.put_nowait(4)
 
 
 def test_news_is_never_dropped() -> None:

@@ -325,3 +325,31 @@ async def test_the_end_of_a_significant_child_ends_its_supervisor_in_order(autoj
         assert ended.why == "returned"
         assert history.take()[3:] == ["main- 0", "c- 0", "a- 0"]
         assert root.tree().children == ()
+
+
+async def test_one_that_backs_off_is_not_brought_back_sooner_by_another_death(autojump_clock: MockClock) -> None:
+    history = History()
+    a, b = player("a", history), player("b", history)
+    spec = SupervisorSpec("top", children=(a, b), strategy=REST, backoff=STEADY, intensity=Intensity(9, per=60))
+    async with open_tree(spec) as root:
+        for at in (0, 0.2, 0.5):
+            await trio.sleep(at - trio.current_time())
+            root.address_of(b).kill()
+            await trio.testing.wait_all_tasks_blocked()
+        history.take()
+        root.address_of(a).kill()
+        await trio.sleep(5)
+        assert history.take() == ["a- 0.5", "a+ 0.6", "b+ 0.9"]
+
+
+async def test_a_revived_transient_that_fails_to_start_is_tried_again(autojump_clock: MockClock) -> None:
+    history = History()
+    a, b = player("a", history, restart=TRANSIENT, fail_start=fails_on(2)), player("b", history)
+    async with open_tree(SupervisorSpec("top", children=(a, b), strategy=ALL, backoff=STEADY)) as root:
+        first = root.address_of(a)
+        await first.tell(Return())
+        await first.wait_ended()
+        history.take()
+        root.address_of(b).kill()
+        await trio.sleep(1)
+        assert history.take() == ["b- 0", "a! 0.1", "a+ 0.2", "b+ 0.2"]

@@ -222,6 +222,30 @@ async def test_nobody_waits_longer_for_a_tree_than_its_drain_times(autojump_cloc
     assert history.take() == ["s- 5", "b- 35", "a- 37"]
 
 
+async def test_a_supervisor_outlasts_the_cleaning_up_of_its_children(autojump_clock: MockClock) -> None:
+    class Tidy(Actor[Add]):
+        async def run(self) -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(0.5)
+
+    inner = SupervisorSpec("in", children=(ChildSpec("t", Tidy, shutdown=2),), drain=0)
+    async with open_tree(SupervisorSpec("top", children=(inner,))) as root:
+        assert await root.supervisor_of("in").address.stop() == Ended(How.RETURNED, "stopped")
+        assert trio.current_time() == 2.5
+
+
+async def test_a_crash_keeps_no_frames_alive() -> None:
+    async with open_tree(TOP) as root:
+        address = root.spawn(Player(), name="p")
+        await address.tell(Crash())
+        error = (await address.wait_ended()).error
+        assert isinstance(error, Boom)
+        assert error.__traceback__ is None
+
+
 async def test_cancelling_the_block_while_it_drains_ends_everything_at_once(autojump_clock: MockClock) -> None:
     history = History()
     a, b = player("a", history, linger=9, shutdown=60), player("b", history, linger=9, shutdown=60)
@@ -289,12 +313,13 @@ async def test_adopted_blocks_get_the_drain_time_when_their_supervisor_stops(aut
         ends.append(trio.current_time())
         assert adopted.scope.cancelled_caught == (takes > 4)
 
-    async with trio.open_nursery() as nursery, open_tree(SupervisorSpec("top", drain=4)) as root:
+    spec = SupervisorSpec("top", drain=4, children=(player("a", History(), linger=3),))
+    async with trio.open_nursery() as nursery, open_tree(spec) as root:
         nursery.start_soon(block, root, "short", 1)
         nursery.start_soon(block, root, "long", 99)
         await trio.testing.wait_all_tasks_blocked(0)
     assert sorted(ends) == [1, 4]
-    assert trio.current_time() == 4
+    assert trio.current_time() == 7
 
 
 async def test_facts_that_fail_do_not_break_the_tree() -> None:
