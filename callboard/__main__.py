@@ -1,0 +1,5 @@
+"""`python -m callboard`."""
+
+from callboard.cli import main
+
+main()

@@ -1,0 +1,21 @@
+"""Every example runs, and says what it should."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+SAYS = {
+    "actors.py": ["before the crash: 5", "after the restart: 0", "cannot count backwards"],
+    "forward.py": ['weather b\'{"jsonrpc":"2.0","id":7', '"name":"now"', "-32600 a key stands twice"],
+}
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
+def test_an_example_runs_and_says_what_it_should(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / name], capture_output=True, text=True, timeout=60, check=True, cwd=EXAMPLES
+    )
+    assert all(line in done.stdout for line in SAYS[name]), done.stdout
