@@ -132,7 +132,8 @@ class Declared:
         for name in steps.stop:
             await self._halt(name)
         for name in steps.start:
-            self._due[name] = max(due, self._due.get(name, due))
+            if name in self.specs:  # else it was stopped for good while the others were halted
+                self._due[name] = max(due, self._due.get(name, due))
         return None
 
     async def _halt(self, name: str) -> None:

@@ -353,3 +353,15 @@ async def test_a_revived_transient_that_fails_to_start_is_tried_again(autojump_c
         root.address_of(b).kill()
         await trio.sleep(1)
         assert history.take() == ["b- 0", "a! 0.1", "a+ 0.2", "b+ 0.2"]
+
+
+async def test_one_that_is_stopped_while_its_group_halts_is_not_brought_back(autojump_clock: MockClock) -> None:
+    history = History()
+    a, b = player("a", history), player("b", history, linger=2)
+    async with open_tree(SupervisorSpec("top", children=(a, b), strategy=ALL, backoff=STEADY)) as root:
+        address = root.address_of(a)
+        address.kill()
+        await trio.sleep(1)
+        assert (await address.stop()).why == "killed"
+        await trio.sleep(9)
+        assert history.take() == ["a+ 0", "b+ 0", "a- 0", "b- 2", "b+ 2"]
