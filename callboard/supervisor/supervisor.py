@@ -127,8 +127,9 @@ class Supervisor(Actor[Never]):
     def supervisor_of(self, path: str) -> Supervisor:
         """The supervisor at *path* below this one: `root.supervisor_of("sessions")`. Raises LookupError."""
         name, _, rest = path.partition("/")
-        child = self.node(name)
-        found = child.actor if child is not None else self._nested.get(name)
+        node = self.node(name)
+        added = node.actor if node is not None else None
+        found = added if isinstance(added, Supervisor) else self._nested.get(name)
         if isinstance(found, Supervisor):
             return found.supervisor_of(rest) if rest else found
         raise LookupError(f"no supervisor {path} under {self.spec.name}")

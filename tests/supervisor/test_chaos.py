@@ -36,7 +36,7 @@ from tests.supervisor.players import (
 )
 
 CHILD = st.tuples(st.sampled_from(Restart), st.sampled_from([0.0, 0.3, 9.0]), st.booleans())
-TREE = st.tuples(st.sampled_from(Strategy), st.lists(CHILD, max_size=4), st.integers(0, 4), st.sampled_from(Strategy))
+TREE = st.tuples(st.sampled_from(Strategy), st.lists(CHILD, max_size=4), st.integers(0, 9), st.sampled_from(Strategy))
 STEP = st.tuples(
     st.sampled_from(["ask", "crash", "hang", "return", "kill", "stop", "spawn", "watch", "fell", "pass", "adopt"]),
     st.integers(0, 7),
@@ -163,7 +163,7 @@ async def bounded(shape: Any, steps: list[tuple[str, int, float]]) -> None:
         await play(shape, steps)
 
 
-@settings(max_examples=300)
+@settings(max_examples=400)
 @given(shape=TREE, steps=st.lists(STEP, max_size=25))
 def test_whatever_happens_every_question_ends_and_nothing_is_left(
     shape: Any, steps: list[tuple[str, int, float]]

@@ -177,6 +177,22 @@ async def test_a_supervisor_is_the_same_after_its_restart_and_its_children_are_n
         assert names(inner.tree()) == ["leaf"]
 
 
+async def test_a_supervisor_is_found_while_its_group_brings_it_back(autojump_clock: MockClock) -> None:
+    main = player("main", History(), restart=Restart.TEMPORARY, significant=True)
+    inner = SupervisorSpec("inner", children=(main,), restart=Restart.TRANSIENT)
+    p = player("p", History())
+    spec = SupervisorSpec("top", children=(p, inner), strategy=Strategy.ONE_FOR_ALL, backoff=STEADY)
+    async with open_tree(spec) as root:
+        found = root.supervisor_of("inner")
+        await root.address_of(main).stop()
+        await found.address.wait_ended()
+        root.address_of(p).kill()
+        while trio.current_time() < 0.2:
+            assert root.supervisor_of("inner") is found
+            await trio.sleep(0.1)
+        assert found.address.ended is None
+
+
 async def test_a_tree_stops_in_the_reverse_of_its_order_level_by_level(autojump_clock: MockClock) -> None:
     history = History()
 
