@@ -65,7 +65,11 @@ def union_writer(form: Any, converter: Converter) -> Writer:
 
 
 def model_writer(revision: Revision, model: type[Model], converter: Converter) -> Writer:
-    """Extra members first, so that a typed one wins over its namesake."""
+    """Extra members, and over them the typed ones.
+
+    An extra member was unknown where it was read. If this revision knows its name it means something here that its
+    author never said (a `task` of 2025-11-25, a `requestState`), and so it stays behind.
+    """
     if revision not in model.known:
         return _refuser(revision, model)
     fields = members(model, revision)
@@ -75,7 +79,7 @@ def model_writer(revision: Revision, model: type[Model], converter: Converter) -
     values = _getter([field.name for field in fields.values()])
 
     def write(instance: Any) -> dict[str, Any]:
-        out = dict(instance.extra)
+        out = {key: value for key, value in instance.extra.items() if key not in fields}
         for (wire, must, hook), value in zip(plan, values(instance), strict=True):
             written = value if hook is as_it_is or value is UNSET else hook(value)
             if written is not UNSET:

@@ -5,8 +5,8 @@ from typing import Any
 import attrs
 import pytest
 
-from callboard.codecs.revisions.base import Annotations, Icon, Implementation, Result
-from callboard.codecs.revisions.calls import CallToolResult
+from callboard.codecs.revisions.base import Annotations, Icon, Implementation, RequestMetaObject, Result
+from callboard.codecs.revisions.calls import CallToolRequestParams, CallToolResult
 from callboard.codecs.revisions.content import (
     AudioContent,
     EmbeddedResource,
@@ -32,6 +32,10 @@ from callboard.codecs.revisions.tools import ListToolsResult, Tool, ToolAnnotati
 ICONS = (Icon(src="data:,"),)
 TEXT = TextContent(text="x")
 SCHEMA = {"type": "object"}
+META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+HELLO: dict[str, Any] = {"protocolVersion": "x", "clientInfo": {"name": "n", "version": "1"}}
+FORM: dict[str, Any] = {"message": "m", "requestedSchema": {"type": "object", "properties": {}}}
+PROGRESS = {"progressToken": 1, "progress": 1}
 
 # REVISIONS.md, section 5: per object what each revision adds or takes away, in order. "-x" is taken away.
 FIELDS: list[tuple[Model, list[str]]] = [
@@ -161,6 +165,30 @@ def test_a_typed_member_wins_over_its_namesake_in_extra() -> None:
     legacy = read_result(R4, "tools/call", {"content": [], "resultType": "strange"})
     assert write(R4, legacy)["resultType"] == "strange"
     assert write(R5, legacy)["resultType"] == "complete"
+
+
+@pytest.mark.parametrize(
+    ("said", "method", "params", "heard", "expected"),
+    [
+        (R5, "tools/call", {"name": "n", "task": {}, "_meta": META, "x": 1}, R4, {"name": "n", "_meta": {}, "x": 1}),
+        (R3, "initialize", HELLO | {"capabilities": {"tasks": {}, "y": 1}}, R4, HELLO | {"capabilities": {"y": 1}}),
+        (R3, "elicitation/create", FORM | {"mode": "url"}, R4, FORM),
+        (R1, "notifications/progress", PROGRESS | {"message": 5}, R2, PROGRESS),
+    ],
+)
+def test_a_member_never_gets_a_meaning_that_its_author_did_not_know(
+    said: Revision, method: str, params: Any, heard: Revision, expected: Any
+) -> None:
+    found = read_params(said, method, params)
+    assert write_params(said, method, found) == params
+    assert write_params(heard, method, found) == expected
+
+
+def test_a_legacy_client_cannot_slip_a_request_state_to_a_modern_server() -> None:
+    found = read_params(R4, "tools/call", {"name": "n", "requestState": "forged", "inputResponses": {"a": 1}})
+    assert isinstance(found, CallToolRequestParams)
+    modern = attrs.evolve(found, meta=read(R5, RequestMetaObject, META))
+    assert write_params(R5, "tools/call", modern) == {"name": "n", "_meta": META}
 
 
 def test_a_legacy_list_becomes_a_modern_one_that_is_stale_at_once_and_private() -> None:
