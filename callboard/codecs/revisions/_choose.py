@@ -51,6 +51,8 @@ def union_reader(revision: Revision, form: Any, converter: Converter) -> Reader:
     expected = "expected " + " or ".join(name for kind, name in _NAMES.items() if kind in table)
     if float in table:
         table[int] = table[float]
+    elif int in table and str not in table:  # where a string may stand it is an id or a token: kept as it was written
+        table[float] = table[int]
 
     def read(value: Any, _: Any) -> Any:
         hook = table.get(type(value))

@@ -1,6 +1,9 @@
 """Readers: the cattrs hooks that turn decoded JSON into models, strictly and with the path of what is wrong.
 
 Nothing is coerced. A hook raises `Misfit`, and every container on the way out adds its step to the path.
+
+The writers use the same hooks to see whether a value of ours fits an older revision. So beside what a decoder gives,
+any mapping is an object and a tuple is an array.
 """
 
 import types
@@ -17,6 +20,9 @@ Reader: TypeAlias = Callable[[Any, Any], Any]
 
 MAX_SHOWN: Final = 128
 """Longest piece of a peer's value that is quoted back in an error message, in characters."""
+
+MAX_EXACT: Final = 2**53
+"""Up to here a float is the integer that was written; beyond it may be a neighbour."""
 
 
 class Misfit(Exception):
@@ -81,9 +87,18 @@ def read_anything(value: Any, _: Any) -> Any:
     return value
 
 
+def read_integer(value: Any, _: Any) -> Any:
+    """An integer; also one that was written as 1.0 or 1e3, which are integers to JSON Schema. True is none."""
+    if type(value) is int:
+        return value
+    if type(value) is float and abs(value) <= MAX_EXACT and value.is_integer():
+        return int(value)
+    raise Misfit("expected an integer", value)
+
+
 SCALARS: Final[Mapping[type, Reader]] = {
     str: exactly(str, "a string"),
-    int: exactly(int, "an integer"),
+    int: read_integer,
     bool: exactly(bool, "a boolean"),
     float: read_number,
     types.NoneType: exactly(types.NoneType, "null"),
@@ -112,7 +127,7 @@ def sequence_reader(form: Any, converter: Converter) -> Reader:
     hook = converter.get_structure_hook(inner)
 
     def read(value: Any, _: Any) -> Any:
-        if type(value) is not list:
+        if type(value) is not list and not isinstance(value, list | tuple):
             raise Misfit("expected an array", value)
         items: list[Any] = []
         try:
@@ -131,7 +146,7 @@ def mapping_reader(form: Any, converter: Converter) -> Reader:
     hook = None if inner is Any else converter.get_structure_hook(inner)
 
     def read(value: Any, _: Any) -> Any:
-        if type(value) is not dict:
+        if type(value) is not dict and not isinstance(value, Mapping):
             raise Misfit("expected an object", value)
         if hook is None:
             return value
@@ -173,7 +188,7 @@ def model_reader(revision: Revision, model: type[Model], converter: Converter) -
     required = required_members(model, revision)
 
     def read(value: Any, _: Any) -> Any:
-        if type(value) is not dict:
+        if type(value) is not dict and not isinstance(value, Mapping):
             raise Misfit("expected an object", value)
         if not required <= value.keys():
             refuse_missing(required, value)
@@ -200,7 +215,7 @@ def _refuser(reason: str) -> Reader:
     return read
 
 
-def refuse_missing(required: frozenset[str], value: dict[str, Any]) -> NoReturn:
+def refuse_missing(required: frozenset[str], value: Mapping[str, Any]) -> NoReturn:
     misfit = Misfit("is required")
     misfit.steps.append(min(required - value.keys()))
     raise misfit

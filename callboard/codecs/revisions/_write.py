@@ -99,7 +99,11 @@ def _member_writer(revision: Revision, field: Any, converter: Converter) -> Writ
     form = wire_type(field, revision)
     fits = converter.get_structure_hook(form)
 
+    free = is_mapping(form)
+
     def write(value: Any) -> Any:
+        if free and isinstance(value, Model):  # typed in another revision, free JSON in this one
+            return UNSET
         written = hook(value)
         try:
             fits(written, form)

@@ -1,5 +1,8 @@
 """Between revisions: unknown members survive, and what a revision does not know is left out."""
 
+from collections import OrderedDict, defaultdict
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -223,6 +226,22 @@ def test_what_does_not_fit_an_older_revision_is_left_out_if_it_may_be() -> None:
     chosen = ElicitResult(action="accept", content={"many": ["a"]})
     assert write(R4, chosen) == {"action": "accept", "content": {"many": ["a"]}}
     assert write(R3, chosen) == {"action": "accept"}
+
+
+@pytest.mark.parametrize("made", [OrderedDict, MappingProxyType, partial(defaultdict, int)])
+@pytest.mark.parametrize("revision", [R3, R4, R5])
+def test_any_mapping_is_an_object_and_any_sequence_an_array(made: Any, revision: Revision) -> None:
+    result = CallToolResult(content=(TEXT,), structured_content=made({"a": 1}))
+    assert write(revision, result)["structuredContent"] == {"a": 1}
+    schema = made({"type": "object", "required": ("a",), "properties": made({"a": made({})})})
+    assert write(revision, Tool(name="n", input_schema=schema))["inputSchema"] == schema
+
+
+def test_the_meta_of_a_legacy_question_does_not_hinder_the_modern_one() -> None:
+    asked = read_params(R4, "roots/list", {"_meta": {"progressToken": 1}})
+    assert write_params(R5, "roots/list", asked) == {}
+    modern = read_params(R5, "roots/list", {"_meta": {"progressToken": 1, "a": 2}})
+    assert write_params(R4, "roots/list", modern) == {"_meta": {"progressToken": 1, "a": 2}}
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,39 @@ def test_numbers_keep_the_form_they_were_written_in(number: float) -> None:
     assert repr(getattr(found, "progress", None)) == repr(number)
 
 
+TASK = {"taskId": "1", "status": "working", "createdAt": "", "lastUpdatedAt": "", "ttl": None}
+
+
+@pytest.mark.parametrize("written", [1.0, 0.0, -0.0, 1e3, -2.0, float(2**53)])
+def test_an_integer_may_be_written_with_a_point(written: float) -> None:
+    bare = read_params(R4, "tools/call", {"name": "x", "task": {"ttl": written}})
+    assert repr(write_params(R4, "tools/call", bare)["task"]["ttl"]) == repr(int(written))
+    or_null = read_params(R4, "notifications/tasks/status", TASK | {"ttl": written})
+    assert repr(write_params(R4, "notifications/tasks/status", or_null)["ttl"]) == repr(int(written))
+
+
+@pytest.mark.parametrize("written", [1.5, 1e300, float(2**54), True, "1"])
+def test_what_a_float_cannot_hold_exactly_is_no_integer(written: Any) -> None:
+    with pytest.raises(InvalidParams, match=r"^params\.task\.ttl: expected an integer, not "):
+        read_params(R4, "tools/call", {"name": "x", "task": {"ttl": written}})
+    with pytest.raises(InvalidParams, match=r"^params\.ttl: expected an integer( or null)?, not "):
+        read_params(R4, "notifications/tasks/status", TASK | {"ttl": written})
+
+
+@pytest.mark.parametrize(
+    ("revision", "method", "value"),
+    [
+        (R4, "notifications/cancelled", {"requestId": 1.0}),
+        (R4, "notifications/progress", {"progressToken": 1.0, "progress": 1}),
+        (R4, "tools/call", {"name": "x", "_meta": {"progressToken": 1.0}}),
+        (R5, "notifications/tools/list_changed", {"_meta": {"io.modelcontextprotocol/subscriptionId": 1.0}}),
+    ],
+)
+def test_an_id_or_token_is_never_written_with_a_point(revision: Revision, method: str, value: Any) -> None:
+    with pytest.raises(InvalidParams, match=r"expected a string or an integer, not 1\.0$"):
+        read_params(revision, method, value)
+
+
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
