@@ -1,6 +1,7 @@
 """The five revisions of MCP as typed models, and the tables of what each allows.
 
-`read_params`, `read_result`, `read_error` and their writers are the usual way in; `read` and `write` take any model.
+`read_params`, `read_result` and their writers are the usual way in, `read_error` for errors. `read` and `write` take
+any model; an `Error` is one.
 """
 
 from callboard.codecs.revisions import meta

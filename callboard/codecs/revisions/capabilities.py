@@ -140,7 +140,12 @@ class ServerCapabilities(Model):
 
 
 def declares(capabilities: Model, path: str) -> bool:
-    """Whether *path* (`resources.subscribe`) is declared: an object that is there counts, a flag must be true."""
+    """Whether *path* (`resources.subscribe`) is declared: an object that is there counts, a flag must be true.
+
+    `elicitation.form` is declared by an elicitation that names no mode, too.
+    """
+    if path == "elicitation.form" and not declares(capabilities, "elicitation.url"):
+        path = "elicitation"
     found: object = capabilities
     for step in path.split("."):
         found = getattr(found, step, UNSET)

@@ -16,9 +16,7 @@ from callboard.errors import InvalidParams
 
 @model(kw_only=True)
 class UnsupportedProtocolVersionData(Model):
-    """The versions the server speaks, and the one it was asked for."""
-
-    known: ClassVar[Revisions] = MODERN
+    """The versions the server speaks, and the one it was asked for. A legacy server says it with invalid params."""
 
     supported: Sequence[str]
     requested: str

@@ -1,6 +1,6 @@
 """Params and results of a method in a revision: typed in, JSON out. Raw bytes are decoded on the way."""
 
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from callboard.codecs.revisions.convert import decoded, read, read_form, write
 from callboard.codecs.revisions.inputs import InputRequiredResult
@@ -31,7 +31,7 @@ def write_params(revision: Revision, method: str, params: Model) -> dict[str, An
     `TypeError` if they are another method's.
     """
     row = method_of(revision, method)
-    if not isinstance(params, row.params):
+    if type(params) not in (get_args(row.params) or (row.params,)):
         raise TypeError(f"{type(params).__name__} is not what {method} takes")
     return write(revision, params)
 
@@ -57,7 +57,7 @@ def write_result(revision: Revision, method: str, result: Model) -> dict[str, An
     question in a legacy revision, a block it does not have), and `TypeError` if it is another method's.
     """
     row = method_of(revision, method)
-    if not isinstance(result, _answers(revision, row)):
+    if not _answers(revision, row, type(result)):
         raise TypeError(f"{type(result).__name__} does not answer {method} in {revision}")
     if _asks_nothing(result):
         raise ValueError("a question needs input_requests or request_state")
@@ -82,12 +82,13 @@ def _branch(revision: Revision, row: Method, value: object) -> type[Model]:
     raise InvalidParams(f"result.resultType: expected {allowed}")
 
 
-def _answers(revision: Revision, row: Method) -> tuple[type[Model], ...]:
-    """The classes that may answer a method; whatever a task ends with may answer `tasks/result`."""
-    complete = Model if row.name == "tasks/result" else _complete(row)
-    asks = (InputRequiredResult,) if revision in row.may_ask else ()
-    defers = (CreateTaskResult,) if revision in row.may_defer else ()
-    return (complete, *asks, *defers)
+def _answers(revision: Revision, row: Method, kind: type[Model]) -> bool:
+    """Whether results of a class may answer a method; whatever a task ends with may answer `tasks/result`."""
+    if kind is _complete(row) or row.name == "tasks/result":
+        return True
+    return (kind is InputRequiredResult and revision in row.may_ask) or (
+        kind is CreateTaskResult and revision in row.may_defer
+    )
 
 
 def _complete(row: Method) -> type[Model]:

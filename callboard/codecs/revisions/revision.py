@@ -1,7 +1,6 @@
 """The five revisions of the protocol, in order, and the two eras they fall into."""
 
 import enum
-from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 
@@ -47,8 +46,3 @@ LATEST: Final = max(Revision)
 def span(first: Revision = R1, last: Revision = LATEST) -> Revisions:
     """Every revision from *first* to *last*, both included."""
     return frozenset(revision for revision in Revision if first <= revision <= last)
-
-
-def newest(revisions: Iterable[Revision]) -> Revision:
-    """The youngest of *revisions*. Raises `ValueError` when there is none."""
-    return max(revisions)

@@ -11,6 +11,7 @@ from callboard.codecs.revisions.elicitation import URLElicitationRequiredData
 from callboard.codecs.revisions.error_codes import (
     ERROR_CODES,
     ERROR_NAMES,
+    Error,
     MissingRequiredClientCapabilityData,
     UnsupportedProtocolVersionData,
     read_error,
@@ -104,6 +105,13 @@ def test_data_is_typed_where_it_fits_and_never_costs_the_error(
     error = read_error(revision, value)
     assert error.data == expected
     assert write(revision, error) == value
+
+
+@pytest.mark.parametrize("revision", Revision)
+def test_every_revision_can_say_which_versions_it_speaks(revision: Revision) -> None:
+    data = UnsupportedProtocolVersionData(supported=list(Revision), requested="1900-01-01")
+    written = write(revision, Error(code=-32602, message="m", data=data))
+    assert written["data"] == {"supported": list(Revision), "requested": "1900-01-01"}
 
 
 def test_url_elicitations_are_typed_in_2025_11_25() -> None:

@@ -116,7 +116,23 @@ def test_a_capability_is_declared_by_an_object_or_by_a_true_flag() -> None:
     assert not declares(server, "resources.subscribe")
     assert declares(server, "logging")
     assert not declares(server, "tools.list_changed")
-    assert declares(ClientCapabilities(elicitation=ElicitationCapability(url={})), "elicitation.url")
+
+
+@pytest.mark.parametrize(
+    ("capability", "forms", "urls"),
+    [
+        (ElicitationCapability(), True, False),
+        (ElicitationCapability(form={}), True, False),
+        (ElicitationCapability(url={}), False, True),
+        (ElicitationCapability(form={}, url={}), True, True),
+    ],
+)
+def test_elicitation_without_a_mode_means_forms(capability: ElicitationCapability, forms: bool, urls: bool) -> None:
+    client = ClientCapabilities(elicitation=capability)
+    assert declares(client, "elicitation")
+    assert declares(client, "elicitation.form") == forms
+    assert declares(client, "elicitation.url") == urls
+    assert not declares(ClientCapabilities(), "elicitation.form")
 
 
 @pytest.mark.parametrize(
@@ -157,3 +173,7 @@ def test_params_and_results_of_another_method_are_not_written() -> None:
         write_params(R4, "prompts/get", params)
     with pytest.raises(TypeError, match="CallToolResult"):
         write_result(R4, "prompts/get", result)
+    with pytest.raises(TypeError, match="CallToolRequestParams is not what ping takes"):
+        write_params(R4, "ping", params)
+    with pytest.raises(TypeError, match="CallToolResult does not answer ping"):
+        write_result(R4, "ping", result)
