@@ -297,3 +297,14 @@ async def test_a_crash_in_a_nursery_is_one_short_line() -> None:
 async def test_temporary_is_what_dynamic_children_are() -> None:
     async with open_tree(TOP) as root:
         assert root.spawn(Player(), name="p").node.restart is Restart.TEMPORARY
+
+
+async def test_telling_one_that_is_stopping_is_a_dead_letter(autojump_clock: MockClock) -> None:
+    async with open_tree(TOP) as root:
+        address = root.spawn(Player(linger=1), name="p")
+        await trio.testing.wait_all_tasks_blocked()
+        address.begin_stop()
+        await address.tell(Add(1))
+        address.tell_nowait(Add(2))
+        assert address.ended is None
+        assert root.dead_letters.counts == {("Add", Lost.ENDED): 2}

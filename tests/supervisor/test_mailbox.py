@@ -378,3 +378,22 @@ def test_every_message_is_either_read_in_order_or_reported_lost(
     else:
         rest = iter(items)
         assert all(item in rest for item in read)
+
+
+def test_a_paused_mailbox_shows_its_end() -> None:
+    mailbox = box()
+    mailbox.put_nowait(1)
+    mailbox.pause()
+    with pytest.raises(trio.EndOfChannel):
+        mailbox.receive_nowait()
+
+
+def test_a_newer_value_that_is_too_heavy_for_now_waits_and_the_older_one_stays() -> None:
+    mailbox = box(size=9, overflow=Overflow.COALESCE, key=lambda m: m[0], most_weight=10, weigh=len)
+    mailbox.put_nowait("aaaa")
+    mailbox.put_nowait("bbbb")
+    with pytest.raises(trio.WouldBlock):
+        mailbox.put_nowait("a" * 8)
+    mailbox.put_nowait("aaaaaa")
+    assert mailbox.statistics().weight == 10
+    assert taken(mailbox) == ["aaaaaa", "bbbb"]

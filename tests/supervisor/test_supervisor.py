@@ -394,3 +394,49 @@ async def test_a_cancel_storm_ends_all_and_nobody_else() -> None:
         assert await neighbour.ask(Get(), within=60) == 0
         assert [(await address.wait_ended()).how for address in addresses] == [How.CANCELLED] * 10_000
         assert names(root.tree()) == ["neighbour"]
+
+
+async def test_a_supervisor_stopped_while_it_starts_starts_nobody_else(autojump_clock: MockClock) -> None:
+    class Sleeper(Player):
+        async def start(self) -> None:
+            await trio.sleep_forever()
+
+    history = History()
+    inner = SupervisorSpec("in", children=(ChildSpec("s", Sleeper, shutdown=2), player("late", history)))
+    async with open_tree(TOP) as root, trio.open_nursery() as nursery:
+        nursery.start_soon(root.add, inner)
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await root.child("in").stop()).why == "stopped"
+        assert trio.current_time() == 2
+    assert history.take() == []
+
+
+async def test_a_killed_supervisor_takes_all_three_kinds_with_it(autojump_clock: MockClock) -> None:
+    declared = player("declared", History())
+    inner = SupervisorSpec("in", children=(declared,), backoff=STEADY, restart=Restart.TEMPORARY)
+    async with open_tree(SupervisorSpec("top", children=(inner,))) as root:
+        supervisor = root.supervisor_of("in")
+        backing_off, spawned = supervisor.address_of(declared), supervisor.spawn(Player(), name="spawned")
+        backing_off.kill()
+        await trio.sleep(0.05)
+        with supervisor.adopt("adopted", kind="Request") as adopted:
+            supervisor.address.kill()
+            await trio.sleep_forever()
+        assert adopted.scope.cancelled_caught
+        for address in (backing_off, spawned):
+            assert address.ended == Ended(How.CANCELLED, "its supervisor was cancelled")
+
+
+async def test_looking_for_somebody_who_is_not_there_says_so() -> None:
+    async with open_tree(SupervisorSpec("top", children=(SupervisorSpec("in"),))) as root:
+        with pytest.raises(LookupError, match="no living x under top"):
+            root.address_of(player("x", History()))
+        with pytest.raises(LookupError, match="no living x under top"):
+            root.child("x")
+        with pytest.raises(LookupError, match="no supervisor x under in"):
+            root.supervisor_of("in/x")
+
+
+async def test_an_actor_without_a_run_crashes() -> None:
+    async with open_tree(TOP) as root:
+        assert (await root.spawn(Actor[Add](), name="p").wait_ended()).why == "NotImplementedError"
