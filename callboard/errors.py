@@ -38,6 +38,8 @@ class PeerError(CallboardError):
     code: ClassVar[int] = INVALID_REQUEST
     request_id: int | str | None = None
     """Whose answer this is, where the message was whole enough to tell."""
+    data: object = None
+    """What goes into `error.data`: a JSON value or a model of the revision's."""
 
 
 class ParseError(PeerError):
@@ -85,6 +87,36 @@ class HeaderMismatch(PeerError):
     code = HEADER_MISMATCH
 
 
+class ResourceNotFound(PeerError):
+    """No resource has this URI. Legacy revisions have a code for it, the modern one calls it invalid params."""
+
+    code = RESOURCE_NOT_FOUND
+
+    def __init__(self, uri: str) -> None:
+        super().__init__("Resource not found")
+        self.data = {"uri": uri}
+
+
+class MissingCapability(PeerError):
+    """The request needs something that the client did not declare. *required* are the capabilities that would do."""
+
+    code = MISSING_CLIENT_CAPABILITY
+
+    def __init__(self, what: str, required: object) -> None:
+        super().__init__(f"the client does not declare {what}")
+        self.data = {"requiredCapabilities": required}
+
+
+class UnsupportedVersion(PeerError):
+    """The peer wants a revision that is not spoken here."""
+
+    code = UNSUPPORTED_PROTOCOL_VERSION
+
+    def __init__(self, requested: str, supported: list[str]) -> None:
+        super().__init__("Unsupported protocol version")
+        self.data = {"supported": supported, "requested": requested[:64]}
+
+
 class InvalidDefinition(PeerError):
     """A tool or template is defined in a way the specification forbids. It is left out, and the reason logged."""
 
@@ -93,6 +125,30 @@ class RequestFailed(CallboardError):
     """A request ended without a result. Whoever asked gets an error response."""
 
     code: ClassVar[int] = INTERNAL_ERROR
+
+
+class RequestTimedOut(RequestFailed):
+    """Nobody answered in time."""
+
+    code = TIMED_OUT
+
+    def __init__(self, *, after: float) -> None:
+        super().__init__(f"no answer within {after:g} s")
+        self.after = after
+
+
+class Overloaded(RequestFailed):
+    """One more would be too many."""
+
+    code = OVERLOADED
+
+
+class PeerRefused(RequestFailed):
+    """A peer that was asked something answered with an error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(f"the client refused: {message} ({code})")
+        self.peer_code = code
 
 
 class ActorError(CallboardError):

@@ -1,0 +1,206 @@
+"""One operation of a client, from admission to its outcome. In the modern era it may span several front requests."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import attrs
+import trio
+from msgspec import UNSET, Raw
+
+from callboard.actors.life import Act, Event, Life, State
+from callboard.actors.progress import Progress, Report
+from callboard.actors.questions import Question, Questions, check_declared
+from callboard.actors.rounds import GATHER, Asked, Rounds
+from callboard.actors.slot import Slot
+from callboard.actors.terms import Terms
+from callboard.codecs.envelope import Request
+from callboard.codecs.members import read_members, write_members
+from callboard.codecs.revisions import (
+    MODERN,
+    JSONValue,
+    LoggingLevel,
+    LoggingMessageNotificationParams,
+    Model,
+    read,
+    read_result,
+)
+from callboard.supervisor import Address, Supervisor
+
+if TYPE_CHECKING:
+    from callboard.actors.parking import Parking
+
+P = TypeVar("P", bound=Model)
+
+LEVELS: Final[tuple[LoggingLevel, ...]] = (
+    *("debug", "info", "notice", "warning"),
+    *("error", "critical", "alert", "emergency"),
+)
+"""From the least to the most severe."""
+
+
+@attrs.define(eq=False)
+class Exchange:
+    """What a handler sees of the request that it serves, and what the request's actor keeps of it."""
+
+    request: Request
+    slot: Slot
+    supervisor: Supervisor  # under which its progress is reported
+    parking: "Parking"
+    questions: Questions | None = None  # how a legacy client is asked; None where it cannot be
+    name: str = ""
+    life: Life = attrs.field(factory=Life, init=False)
+    rounds: Rounds = attrs.field(factory=Rounds, init=False)
+    outcome: Model | Exception | None = attrs.field(default=None, init=False)
+    kill: Callable[[str], None] = attrs.field(default=lambda _: None, init=False)
+    _progress: Address[Report] | None = attrs.field(default=None, init=False)
+    _reported: float = attrs.field(default=-math.inf, init=False)
+    _cap: trio.CancelScope | None = attrs.field(default=None, init=False)
+    _left: float = attrs.field(default=0.0, init=False)
+
+    @property
+    def terms(self) -> Terms:
+        """Those of the latest front request."""
+        return self.slot.terms
+
+    def params(self, model: type[P]) -> P:
+        """The typed params of the latest front request. Raises `InvalidParams`."""
+        members = {} if self.request.params is UNSET else self.request.params
+        return read(self.terms.revision, model, write_members(members))
+
+    def given(self) -> Mapping[str, Raw]:
+        """The answers that the front request brought along, by their keys."""
+        params = self.request.params
+        return {} if params is UNSET or "inputResponses" not in params else read_members(params["inputResponses"])
+
+    # What a handler says on the way.
+
+    async def log(self, level: LoggingLevel, data: JSONValue, logger: str | None = None) -> None:
+        """Send a log message, if the client wants to hear any of this level."""
+        wanted = self.terms.log_level
+        if wanted is None or LEVELS.index(level) < LEVELS.index(wanted):
+            await trio.lowlevel.checkpoint()
+            return
+        params = LoggingMessageNotificationParams(level=level, data=data, logger=UNSET if logger is None else logger)
+        await self.slot.notify("notifications/message", params)
+
+    async def report(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress, if the client gave a token. A value that does not rise is dropped."""
+        await trio.lowlevel.checkpoint()
+        token = self.terms.progress_token
+        if token is None or progress <= self._reported:
+            return
+        self._reported, report = progress, Report(progress, total, message)
+        if self._progress is None:
+            name = f"{self.name}.progress-{self.rounds.number}"
+            self._progress = self.supervisor.spawn(Progress(self.slot, token, report), name=name)
+        else:
+            self._progress.tell_nowait(report)
+
+    # What a handler asks.
+
+    async def ask(self, questions: Sequence[Question], *, at_once: bool = False) -> list[Model]:
+        """Ask the client and wait for all answers. *at_once*: these are all; do not wait for others to join them.
+
+        Raises `MissingCapability` if the client did not say that it can answer; what `Questions.ask` raises, in the
+        legacy era.
+        """
+        for question in questions:
+            check_declared(question, self.terms)
+        if self.terms.revision in MODERN:
+            return await self._ask_in_rounds(questions, at_once=at_once)
+        if self.questions is None:
+            raise RuntimeError("this way to the client carries no requests")
+        answers: dict[int, Model] = {}
+        async with trio.open_nursery() as nursery:
+            for index, question in enumerate(questions):
+                nursery.start_soon(self._ask_by_request, self.questions, question, answers, index)
+        return [answers[index] for index in range(len(questions))]
+
+    async def _ask_by_request(
+        self, questions: Questions, question: Question, answers: dict[int, Model], index: int
+    ) -> None:
+        answers[index] = await questions.ask(question, self.slot)
+
+    async def _ask_in_rounds(self, questions: Sequence[Question], *, at_once: bool) -> list[Model]:
+        asked = self.rounds.add(questions)
+        self._take_given(asked)
+        try:
+            while any(one.answer is None for one in asked):
+                if self.life.state is State.WAITING and not self.rounds.closing:
+                    await self._close_round(at_once=at_once)
+                else:
+                    await self.rounds.wait_change()
+        finally:
+            self.rounds.withdraw(asked)
+        return [one.answer for one in asked if one.answer is not None]
+
+    def _take_given(self, asked: Sequence[Asked]) -> None:
+        """A first request may bring answers to questions that it knows the keys of."""
+        given = self.given() if self.rounds.number == 0 else {}
+        for one in asked:
+            if one.question.key is not None and one.key in given:
+                one.answer = read_result(self.terms.revision, one.question.method, given[one.key])
+                self.rounds.withdraw([one])
+
+    async def _close_round(self, *, at_once: bool) -> None:
+        self.rounds.closing = True
+        try:
+            if not at_once:
+                await trio.sleep(GATHER)
+            await self.parking.park(self)
+        finally:
+            self.rounds.closing = False
+            self.rounds.change()
+
+    # How it goes on and ends.
+
+    def under_cap(self, seconds: float) -> trio.CancelScope:
+        """The scope of the handler: so many seconds, those not counted that it is parked."""
+        self._cap = trio.CancelScope(deadline=trio.current_time() + seconds)
+        return self._cap
+
+    def pause(self) -> None:
+        """The clock stands still while it is parked."""
+        if self._cap is not None:
+            self._left = self._cap.deadline - trio.current_time()
+            self._cap.deadline = math.inf
+
+    def attach(self, slot: Slot, request: Request) -> None:
+        """Go on with the next front request: its id, its token, its terms."""
+        self.slot, self.request = slot, request
+        self._reported = -math.inf
+        if self._cap is not None:
+            self._cap.deadline = trio.current_time() + self._left
+
+    async def settle(self, outcome: Model | Exception, event: Event) -> None:
+        """The handler has come to an end: answer, or keep it for the retry, or say nothing."""
+        act = self.life.meet(event)
+        if act is Act.KEEP:
+            self.outcome = outcome
+        elif act is Act.ANSWER:
+            await self.answer(outcome)
+
+    async def answer(self, outcome: Model | Exception) -> None:
+        """Send what was reported last, and then the answer."""
+        if self._progress is not None:
+            progress, self._progress = self._progress, None
+            await progress.stop()
+        if isinstance(outcome, Exception):
+            await self.slot.fail(outcome)
+        else:
+            await self.slot.answer(outcome)
+
+    def leave(self) -> None:
+        """The handler's task ends: nobody is answered any more, and a retry finds only what was kept."""
+        self.slot.close()
+        if self.outcome is None:
+            self.parking.leave(self)
+
+    def cancel(self, event: Event) -> bool:
+        """Somebody no longer wants it. True if that ended it: then nothing more is sent."""
+        if self.life.meet(event) is not Act.STAY_SILENT:
+            return False
+        self.slot.close()
+        self.kill(event.value)
+        return True

@@ -1,0 +1,117 @@
+"""A hosted server, as all of its peers share it: what it offers, and what lives longer than a connection."""
+
+from collections.abc import Callable, Container, Mapping
+from itertools import count
+from typing import Any, Final, Protocol, TypeAlias
+
+import attrs
+
+from callboard.actors.exchange import Exchange
+from callboard.actors.parking import Parking
+from callboard.actors.questions import Questions
+from callboard.actors.request import HARD_CAP, Handler, RequestActor
+from callboard.actors.slot import Slot
+from callboard.actors.subscription import Subscription, granted
+from callboard.actors.topics import Topics
+from callboard.codecs.envelope import Request
+from callboard.codecs.revisions import (
+    MODERN,
+    Direction,
+    Implementation,
+    Method,
+    Model,
+    Revision,
+    ServerCapabilities,
+    SubscriptionsListenRequestParams,
+    declares,
+    method_of,
+    write,
+)
+from callboard.errors import MethodNotFound
+from callboard.supervisor import Actor, Address, ChildSpec, Supervisor, SupervisorSpec
+
+Instant: TypeAlias = Callable[[Exchange], Model]
+"""A handler that never waits: it runs where the request was read."""
+
+
+_LISTEN: Final = frozenset({"subscriptions/listen"})
+
+
+class Offer(Protocol):
+    """What a server offers: whoever hosts one fills this in."""
+
+    info: Implementation
+    instructions: str | None
+    revisions: frozenset[Revision]
+    instant: Mapping[str, Instant]
+    handlers: Mapping[str, Handler]
+
+    def capabilities(self, revision: Revision) -> ServerCapabilities: ...
+
+
+@attrs.define(eq=False)
+class Host:
+    """One offer, the requests that outlive a connection, the parked ones among them, and who listens to what."""
+
+    offer: Offer
+    root: Supervisor
+    parking: Parking
+    topics: Topics = attrs.field(factory=Topics)
+    cap: float = HARD_CAP
+    _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+    _infos: dict[Revision, Mapping[str, Any]] = attrs.field(factory=dict, init=False)
+
+    def server_info(self, revision: Revision) -> Mapping[str, Any]:
+        """Who answers, as the revision writes it."""
+        if revision not in self._infos:
+            self._infos[revision] = write(revision, self.offer.info)
+        return self._infos[revision]
+
+    def method(self, revision: Revision, name: str, *, besides: Container[str] = ()) -> Method:
+        """The method, if a client may call it in *revision* and this server (or the session *besides*) has it.
+
+        Raises `MethodNotFound`.
+        """
+        row = method_of(revision, name, Direction.CLIENT_TO_SERVER)
+        needed = row.needed(revision, Direction.CLIENT_TO_SERVER)
+        if needed is not None and not declares(self.offer.capabilities(revision), needed.path):
+            raise MethodNotFound(f"{name} is not offered here")
+        if not any(name in table for table in (besides, self.offer.instant, self.offer.handlers, _LISTEN)):
+            raise MethodNotFound(f"{name} is not offered here")
+        return row
+
+    def exchange(
+        self, request: Request, slot: Slot, session: Supervisor | None, questions: Questions | None
+    ) -> Exchange:
+        """Admit a request. A modern one lives under the root, so that it may outlive its connection; a legacy one under
+        its session."""
+        modern = slot.terms.revision in MODERN or session is None
+        supervisor = self.root.supervisor_of("requests") if modern or session is None else session
+        name = f"r-{next(self._names)}"
+        return Exchange(request, slot, supervisor, self.parking, None if modern else questions, name)
+
+    def start(self, exchange: Exchange) -> None:
+        """Start the actor of a request."""
+        actor: Actor[Any]
+        if exchange.request.method in _LISTEN:
+            actor = self._subscription(exchange)
+        else:
+            actor = RequestActor(exchange, self.offer.handlers[exchange.request.method], self.cap)
+        address: Address[Any] = exchange.supervisor.spawn(actor, name=exchange.name)
+        exchange.kill = address.kill
+
+    def _subscription(self, exchange: Exchange) -> Subscription:
+        revision = exchange.terms.revision
+        params = exchange.params(SubscriptionsListenRequestParams)
+        declared = self.offer.capabilities(revision)
+        lists = {name: declares(declared, f"{name}.list_changed") for name in ("tools", "prompts", "resources")}
+        allowed = granted(params.notifications, lists=lists, resources=declares(declared, "resources.subscribe"))
+        return Subscription(exchange, self.topics, allowed)
+
+
+def host_spec(name: str, parking: Callable[[], Parking]) -> SupervisorSpec:
+    """The tree of a hosted server. Order is meaning: requests are there before, and after, whoever brings them."""
+    return SupervisorSpec(
+        name,
+        children=(ChildSpec("parking", parking), SupervisorSpec("requests"), SupervisorSpec("sessions")),
+    )

@@ -1,0 +1,52 @@
+"""Where messages to a peer go: the vocabulary between the company and the edges."""
+
+from collections.abc import AsyncIterator, Hashable
+from enum import Enum
+from typing import Protocol
+
+import attrs
+
+from callboard.supervisor import Overflow
+
+
+class Kind(Enum):
+    """What a message is to whoever must queue it. The value says what happens when there is no more room."""
+
+    ANSWER = (Overflow.WAIT, "a")
+    """Results, errors and requests of ours: never dropped."""
+    CHANGE = (Overflow.COALESCE, "c")
+    """Something changed: the latest news is all the news."""
+    REPORT = (Overflow.DROP_OLDEST, "r")
+    """Progress and log messages: the newest matter."""
+
+    @property
+    def overflow(self) -> Overflow:
+        return self.value[0]
+
+
+@attrs.frozen
+class Outbound:
+    """One frame on its way to the peer. Of two changes with the same *key* the later one counts."""
+
+    frame: bytes
+    kind: Kind = Kind.ANSWER
+    key: Hashable = None
+
+
+class Connection(Protocol):
+    """A duplex way to one peer: frames come out of it, frames go into it. A transport makes one."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    async def send(self, frame: bytes) -> None:
+        """Raises `trio.BrokenResourceError` when the peer is gone."""
+
+
+class Outlet(Protocol):
+    """The way to the peer: a session's, or that of one HTTP response. Frames arrive in the order they were sent."""
+
+    async def send(self, message: Outbound) -> None:
+        """Hand over one frame. Waits while there is no room for it; if the way is closed, the frame is dropped."""
+
+    def send_nowait(self, message: Outbound) -> None:
+        """As `send`, but drop the frame where that would wait: for what is only a courtesy."""

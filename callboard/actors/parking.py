@@ -1,0 +1,145 @@
+"""Parked exchanges: handlers that wait for input while no request of the client is open."""
+
+import secrets
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+import trio
+from msgspec import UNSET
+
+from callboard.actors.exchange import Exchange
+from callboard.actors.life import Act, Event, State
+from callboard.actors.slot import Slot
+from callboard.codecs.envelope import Request
+from callboard.codecs.members import read_members
+from callboard.codecs.revisions import InputRequiredResult
+from callboard.codecs.seal import KeyRing
+from callboard.codecs.state import STATE_TTL, Binding, open_, salient_digest, seal
+from callboard.errors import InvalidState, Overloaded
+from callboard.supervisor import Actor, Fact
+
+MAX_PARKED: Final = 10_000
+"""Most parked exchanges in all. Each holds a task and what its handler holds."""
+
+MAX_PARKED_EACH: Final = 64
+"""Most parked exchanges of one principal: what one client may have in flight."""
+
+
+@attrs.frozen
+class _Due:
+    deadline: float
+    park: str
+    round: int
+
+
+@attrs.define(eq=False)
+class Parking(Actor[None]):
+    """Finds the exchange that a retry belongs to, and ends those that are not retried in time.
+
+    All wait equally long, so they fall due in the order in which they were parked: one queue, one task.
+    """
+
+    audience: str
+    ring: KeyRing = attrs.field(factory=KeyRing.generate)
+    ttl: float = STATE_TTL
+    most: int = MAX_PARKED
+    most_each: int = MAX_PARKED_EACH
+    wall: Callable[[], float] = time.time
+    _parked: dict[str, Exchange] = attrs.field(factory=dict, init=False)
+    _principals: Counter[str] = attrs.field(factory=Counter, init=False)
+    _due: deque[_Due] = attrs.field(factory=deque, init=False)
+    _names: dict[Exchange, str] = attrs.field(factory=dict, init=False)
+    _woken: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    mailbox = None
+
+    async def run(self) -> None:
+        while True:
+            if not self._due:
+                self._woken = trio.Event()
+                await self._woken.wait()
+            due = self._due[0]
+            await trio.sleep_until(due.deadline)
+            self._due.popleft()
+            self._expire(due)
+
+    async def park(self, exchange: Exchange) -> None:
+        """Answer the front request with what is asked for, and let go of it.
+
+        Raises `Overloaded` if too many are parked already.
+        """
+        name = self._names.get(exchange) or self._admit(exchange)
+        rounds = exchange.rounds
+        rounds.number += 1
+        state = seal(
+            self.ring,
+            self._binding(exchange.request, exchange.slot),
+            name.encode(),
+            round_number=rounds.number,
+            now=self.wall(),
+            ttl=self.ttl,
+        )
+        if exchange.life.meet(Event.ASKED) is Act.ANSWER_INPUT_REQUIRED:
+            exchange.pause()
+            self._due.append(_Due(trio.current_time() + self.ttl, name, rounds.number))
+            self._woken.set()
+            await exchange.answer(InputRequiredResult(input_requests=rounds.requests(), request_state=state))
+
+    async def retry(self, request: Request, text: str, slot: Slot) -> Exchange:
+        """Go on where the state leads, and return what goes on.
+
+        Raises `InvalidState`, one text for every cause; `InvalidParams` for answers of the wrong shape, and then the
+        client may try again.
+        """
+        opened = open_(self.ring, text, self._binding(request, slot), now=self.wall())
+        exchange = self._parked.get(opened.payload.decode())
+        if exchange is None or exchange.rounds.number != opened.round:
+            raise InvalidState
+        if exchange.outcome is not None:  # it ended while it was parked
+            self.leave(exchange)
+            exchange.slot = slot
+            await exchange.answer(exchange.outcome)
+            return exchange
+        if exchange.life.state is not State.PARKED:
+            raise InvalidState
+        params = request.params
+        responses = {} if params is UNSET or "inputResponses" not in params else read_members(params["inputResponses"])
+        answers = exchange.rounds.read(slot.terms.revision, responses)
+        exchange.life.meet(Event.RETRIED)
+        exchange.attach(slot, request)
+        if not exchange.rounds.take(answers):
+            await self.park(exchange)
+        return exchange
+
+    def leave(self, exchange: Exchange) -> None:
+        """The exchange is over, or was never parked."""
+        name = self._names.pop(exchange, None)
+        if name is not None:
+            del self._parked[name]
+            self._principals[exchange.terms.principal] -= 1
+
+    def facts(self) -> dict[str, Fact]:
+        return {"parked": len(self._parked)}
+
+    def _admit(self, exchange: Exchange) -> str:
+        principal = exchange.terms.principal
+        if len(self._parked) >= self.most or self._principals[principal] >= self.most_each:
+            raise Overloaded("too many requests wait for input")
+        name = self._names[exchange] = secrets.token_urlsafe(9)
+        self._parked[name] = exchange
+        self._principals[principal] += 1
+        return name
+
+    def _expire(self, due: _Due) -> None:
+        exchange = self._parked.get(due.park)
+        if exchange is None or exchange.rounds.number != due.round:
+            return
+        if exchange.outcome is not None or exchange.cancel(Event.EXPIRED):
+            self.leave(exchange)
+
+    def _binding(self, request: Request, slot: Slot) -> Binding:
+        digest = salient_digest(request.method, request.params)
+        return Binding(slot.terms.principal, self.audience, request.method, digest)

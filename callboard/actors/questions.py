@@ -1,0 +1,109 @@
+"""Questions to a client: what a handler may ask, what the client must have declared, and the legacy way to ask it."""
+
+from itertools import count
+from typing import Final
+
+import attrs
+import trio
+from msgspec import UNSET
+
+from callboard.actors.outlet import Outbound
+from callboard.actors.slot import Slot
+from callboard.actors.terms import Terms
+from callboard.actors.wire import notification_frame, request_frame
+from callboard.codecs.envelope import Error, RequestId, Result
+from callboard.codecs.members import write_members
+from callboard.codecs.revisions import (
+    CancelledNotificationParams,
+    CreateMessageRequestParams,
+    ElicitRequestURLParams,
+    Model,
+    declares,
+    read_result,
+)
+from callboard.errors import MissingCapability, PeerRefused, RequestTimedOut
+
+ANSWER_TIME: Final = 600.0
+"""Seconds that a client has for an answer: as long as a request may take, since a person may have to think."""
+
+
+@attrs.frozen
+class Question:
+    """Something that only the client can answer. *key* is its name in a modern round, if it must have one."""
+
+    method: str
+    params: Model
+    key: str | None = None
+
+    @property
+    def needs(self) -> str:
+        """The capability without which it may not be asked, as a dotted path."""
+        match self.params:
+            case ElicitRequestURLParams():
+                return "elicitation.url"
+            case CreateMessageRequestParams(tools=tools) if tools is not UNSET:
+                return "sampling.tools"
+        return {"elicitation/create": "elicitation.form", "sampling/createMessage": "sampling"}.get(
+            self.method, "roots"
+        )
+
+
+def check_declared(question: Question, terms: Terms) -> None:
+    """Raises `MissingCapability` if the client did not say that it can answer."""
+    if not declares(terms.capabilities, question.needs):
+        required: object = {}
+        for name in reversed(question.needs.split(".")):
+            required = {name: required}
+        raise MissingCapability(question.needs, required)
+
+
+@attrs.define(eq=False)
+class _Open:
+    """A question on its way. The scope's deadline moves when the client reports progress."""
+
+    answered: trio.Event = attrs.field(factory=trio.Event)
+    answer: Result | Error | None = None
+
+
+@attrs.define(eq=False)
+class Questions:
+    """The questions that one legacy client has not answered yet."""
+
+    _open: dict[RequestId, _Open] = attrs.field(factory=dict, init=False)
+    _ids: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def ask(self, question: Question, slot: Slot) -> Model:
+        """Ask on the way of *slot* and wait for the answer.
+
+        Raises `PeerRefused` for an error, `RequestTimedOut` when the time is over. Whoever stops waiting takes the
+        question back.
+        """
+        request_id, revision = next(self._ids), slot.terms.revision
+        mine = self._open[request_id] = _Open()
+        try:
+            await slot.outlet.send(Outbound(request_frame(request_id, revision, question.method, question.params)))
+            with trio.move_on_after(ANSWER_TIME):
+                await mine.answered.wait()
+        finally:
+            del self._open[request_id]
+            if mine.answer is None:
+                params = CancelledNotificationParams(request_id=request_id, reason="no longer needed")
+                slot.outlet.send_nowait(Outbound(notification_frame(revision, "notifications/cancelled", params)))
+        match mine.answer:
+            case Result(result=result):
+                return read_result(revision, question.method, write_members(result))
+            case Error(code=code, message=message):
+                raise PeerRefused(code, message)
+        raise RequestTimedOut(after=ANSWER_TIME)
+
+    def settle(self, answer: Result | Error) -> bool:
+        """Deliver an answer. False if nobody waits for it (any more)."""
+        mine = None if answer.id is None else self._open.get(answer.id)
+        if mine is None or mine.answer is not None:
+            return False
+        mine.answer = answer
+        mine.answered.set()
+        return True

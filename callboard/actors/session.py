@@ -1,0 +1,297 @@
+"""One connection of either era, or one legacy session: what was agreed, what is in flight, and the way to the peer."""
+
+from collections.abc import Callable, Mapping
+from typing import Final, Never
+
+import attrs
+import trio
+
+from callboard.actors.exchange import Exchange
+from callboard.actors.host import Host
+from callboard.actors.life import Event
+from callboard.actors.outlet import Connection, Kind, Outbound
+from callboard.actors.questions import Questions
+from callboard.actors.slot import Slot
+from callboard.actors.subscription import change_notification
+from callboard.actors.terms import ANYBODY, Terms, is_modern, modern_terms
+from callboard.actors.topics import LISTS, Change, ListChanged, ResourceUpdated
+from callboard.actors.wire import error_frame, notification_frame
+from callboard.codecs.envelope import Notification, Request, RequestId, decode
+from callboard.codecs.members import write_members
+from callboard.codecs.revisions import (
+    LATEST,
+    LEGACY,
+    UNSET,
+    CancelledNotificationParams,
+    ClientCapabilities,
+    InitializeRequestParams,
+    InitializeResult,
+    Model,
+    ResourceRequestParams,
+    SetLevelRequestParams,
+    declares,
+    read,
+)
+from callboard.codecs.revisions import Result as Empty
+from callboard.codecs.routing import Route, read_route
+from callboard.errors import InvalidParams, InvalidRequest, PeerError, UnsupportedVersion
+from callboard.supervisor import Actor, ChildSpec, Fact, MailboxSpec, Restart, Supervisor, SupervisorSpec
+
+OUTBOX_SIZE: Final = 1024
+"""Most frames that wait for one peer."""
+
+OUTBOX_BYTES: Final = 8 * 1024 * 1024
+"""Most bytes that wait for one peer: two frames of the largest size."""
+
+
+@attrs.define(eq=False)
+class Session(Actor[Outbound]):
+    """Everything that one peer and this server know about each other.
+
+    Its mailbox is the way out: whoever has something to say to the peer tells the session, and `run` writes it.
+    """
+
+    mailbox = MailboxSpec[Outbound](
+        size=OUTBOX_SIZE,
+        overflow=lambda message: message.kind.overflow,
+        key=lambda message: message.key,
+        most_weight=OUTBOX_BYTES,
+        weigh=lambda message: len(message.frame),
+    )
+
+    host: Host
+    connection: Connection
+    principal: str = ANYBODY
+    terms: Terms | None = attrs.field(default=None, init=False)
+    is_ready: bool = attrs.field(default=False, init=False)
+    ignored: int = attrs.field(default=0, init=False)
+    _in_flight: dict[RequestId, Exchange] = attrs.field(factory=dict, init=False)
+    _tokens: set[RequestId] = attrs.field(factory=set, init=False)
+    _questions: Questions = attrs.field(factory=Questions, init=False)
+    _hears: set[Change] = attrs.field(factory=set, init=False)
+
+    async def run(self) -> None:
+        try:
+            async for message in self.inbox:
+                await self.connection.send(message.frame)
+        except trio.BrokenResourceError:
+            pass  # the peer is gone, and the reader hears it too
+        finally:
+            self.hang_up()
+
+    def facts(self) -> Mapping[str, Fact]:
+        agreed = "none" if self.terms is None else self.terms.revision.value
+        return {"revision": agreed, "in_flight": len(self._in_flight), "asked": len(self._questions)}
+
+    def hang_up(self) -> None:
+        """Nobody is there any more: whatever the peer had asked for is over."""
+        self.host.topics.leave(self.hear, self._hears)
+        for exchange in list(self._in_flight.values()):
+            exchange.cancel(Event.SESSION_ENDED)
+
+    # The way out.
+
+    async def send(self, message: Outbound) -> None:
+        await self.address.tell(message)
+
+    def send_nowait(self, message: Outbound) -> None:
+        try:
+            self.address.tell_nowait(message)
+        except trio.WouldBlock:
+            self.ignored += 1
+
+    def hear(self, change: Change) -> None:
+        """Tell a legacy client of a change that its session asked for."""
+        if self.terms is not None and self.is_ready:
+            frame = notification_frame(self.terms.revision, *change_notification(change))
+            self.send_nowait(Outbound(frame, Kind.CHANGE, change))
+
+    # The way in.
+
+    async def receive(self, frame: bytes) -> None:
+        """Deal with one frame of the peer's."""
+        try:
+            message = decode(frame)
+            match message:
+                case Request():
+                    await self._request(message)
+                case Notification():
+                    self._notification(message)
+                case _:
+                    self.ignored += not self._questions.settle(message)
+        except PeerError as error:
+            revision = LATEST if self.terms is None else self.terms.revision
+            await self.send(Outbound(error_frame(error.request_id, revision, error)))
+
+    async def _request(self, request: Request) -> None:
+        if request.id in self._in_flight:
+            self.ignored += 1
+            # An error with that id would end the first one, which goes on untouched.
+            raise InvalidRequest("this id is in flight already")
+        try:
+            route = read_route(request)
+            if request.method == "initialize" and not is_modern(route):
+                await self._initialize(request)
+                return
+            terms = self._terms_of(request, route)
+        except PeerError as error:
+            error.request_id = request.id
+            raise
+        info = self.host.server_info(terms.revision)
+        slot = Slot(request.id, request.method, terms, self, info, lambda: self._closed(request.id, route))
+        try:
+            await self._serve(request, route, slot)
+        except PeerError as error:
+            await slot.fail(error)
+
+    def _terms_of(self, request: Request, route: Route) -> Terms:
+        if is_modern(route):
+            return modern_terms(request, route, self.host.offer.revisions, self.principal)
+        if self.terms is not None:
+            return attrs.evolve(self.terms, progress_token=route.progress_token)
+        if request.method == "ping" and LEGACY & self.host.offer.revisions:
+            return Terms(revision=max(LEGACY & self.host.offer.revisions), capabilities=ClientCapabilities())
+        raise InvalidRequest("not initialized, and no protocol version in _meta")
+
+    async def _serve(self, request: Request, route: Route, slot: Slot) -> None:
+        method = self.host.method(slot.terms.revision, request.method, besides=SESSION_METHODS)
+        if route.progress_token is not None and route.progress_token in self._tokens:
+            raise InvalidParams("this progress token is in use")
+        exchange = self.host.exchange(request, slot, self.supervisor, self._questions)
+        if request.method in SESSION_METHODS:
+            await slot.answer(SESSION_METHODS[request.method](self, exchange))
+        elif request.method in self.host.offer.instant:
+            await slot.answer(self.host.offer.instant[request.method](exchange))
+        elif route.request_state is not None and slot.terms.revision in method.may_ask:
+            self._in_flight[request.id] = await self.host.parking.retry(request, route.request_state, slot)
+            if not slot.is_open:
+                del self._in_flight[request.id]
+        else:
+            self._in_flight[request.id] = exchange
+            if route.progress_token is not None:
+                self._tokens.add(route.progress_token)
+            self.host.start(exchange)
+
+    def _closed(self, request_id: RequestId, route: Route) -> None:
+        self._in_flight.pop(request_id, None)
+        if route.progress_token is not None:
+            self._tokens.discard(route.progress_token)
+
+    def _notification(self, notification: Notification) -> None:
+        """Notifications are never answered, not even malformed ones."""
+        if notification.method == "notifications/initialized":
+            self._ready()
+        elif notification.method == "notifications/cancelled":
+            self._cancelled(notification)
+        else:
+            self.ignored += 1
+
+    def _cancelled(self, notification: Notification) -> None:
+        try:
+            members = {} if notification.params is UNSET else notification.params
+            params = read(LATEST, CancelledNotificationParams, write_members(members))
+        except PeerError:
+            self.ignored += 1
+            return
+        exchange = None if params.request_id is UNSET else self._in_flight.get(params.request_id)
+        if exchange is None or not exchange.cancel(Event.PEER_CANCELLED):
+            self.ignored += 1  # finished already, or never there: a race, not a fault
+
+    # What a legacy session agrees on.
+
+    async def _initialize(self, request: Request) -> None:
+        spoken = LEGACY & self.host.offer.revisions
+        members = {} if request.params is UNSET else request.params
+        asked = read(max(LEGACY), InitializeRequestParams, write_members(members))
+        if not spoken:
+            raise UnsupportedVersion(asked.protocol_version, sorted(self.host.offer.revisions))
+        revision = next((known for known in spoken if known == asked.protocol_version), max(spoken))
+        params = read(revision, InitializeRequestParams, write_members(members))
+        self.terms = Terms(
+            revision=revision,
+            capabilities=params.capabilities,
+            client_info=params.client_info,
+            principal=self.principal,
+            log_level="info",
+        )
+        slot = Slot(request.id, request.method, self.terms, self, {})
+        instructions = self.host.offer.instructions
+        await slot.answer(
+            InitializeResult(
+                protocol_version=revision.value,
+                capabilities=self.host.offer.capabilities(revision),
+                server_info=self.host.offer.info,
+                instructions=UNSET if instructions is None else instructions,
+            )
+        )
+
+    def _ready(self) -> None:
+        if self.terms is None or self.is_ready:
+            self.ignored += 1
+            return
+        self.is_ready = True
+        declared = self.host.offer.capabilities(self.terms.revision)
+        self._listen_to({ListChanged(name) for name in LISTS if declares(declared, f"{name}.list_changed")})
+
+    def _listen_to(self, changes: set[Change]) -> None:
+        self._hears |= changes
+        self.host.topics.join(self.hear, changes)
+
+    def set_level(self, exchange: Exchange) -> Model:
+        """`logging/setLevel`: for the whole session."""
+        if self.terms is not None:
+            self.terms = attrs.evolve(self.terms, log_level=exchange.params(SetLevelRequestParams).level)
+        return Empty()
+
+    def subscribe(self, exchange: Exchange) -> Model:
+        """`resources/subscribe`: this session hears of one resource."""
+        self._listen_to({ResourceUpdated(exchange.params(ResourceRequestParams).uri)})
+        return Empty()
+
+    def unsubscribe(self, exchange: Exchange) -> Model:
+        """`resources/unsubscribe`, also of what was never subscribed to."""
+        change = ResourceUpdated(exchange.params(ResourceRequestParams).uri)
+        self._hears.discard(change)
+        self.host.topics.leave(self.hear, [change])
+        return Empty()
+
+    def ping(self, _: Exchange) -> Model:
+        return Empty()
+
+
+SESSION_METHODS: Final[Mapping[str, Callable[[Session, Exchange], Model]]] = {
+    "ping": Session.ping,
+    "logging/setLevel": Session.set_level,
+    "resources/subscribe": Session.subscribe,
+    "resources/unsubscribe": Session.unsubscribe,
+}
+
+
+@attrs.define(eq=False)
+class Reader(Actor[Never]):
+    """Reads the frames of a connection. Its end is the end of the session."""
+
+    mailbox = None
+
+    session: Session
+
+    async def run(self) -> None:
+        try:
+            async for frame in self.session.connection:
+                await self.session.receive(frame)
+        finally:
+            self.session.hang_up()
+
+
+async def open_session(host: Host, connection: Connection, name: str, principal: str = ANYBODY) -> Supervisor:
+    """Begin to serve one connection. Its supervisor ends when the peer hangs up, or when it is stopped."""
+    session = Session(host, connection, principal)
+    spec = SupervisorSpec(
+        name,
+        children=(
+            ChildSpec("session", lambda: session, restart=Restart.TEMPORARY, significant=True),
+            ChildSpec("reader", lambda: Reader(session), restart=Restart.TEMPORARY, significant=True),
+        ),
+        restart=Restart.TEMPORARY,
+    )
+    return await host.root.supervisor_of("sessions").add(spec)

@@ -1,0 +1,50 @@
+"""Where one front request is answered: once, and before that with whatever belongs to it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from callboard.actors.outlet import Kind, Outbound, Outlet
+from callboard.actors.terms import Terms
+from callboard.actors.wire import error_frame, notification_frame, result_frame
+from callboard.codecs.envelope import RequestId
+from callboard.codecs.revisions import Model
+
+
+@attrs.define(eq=False)
+class Slot:
+    """The reply slot of one front request: its id, its terms, and the way to whoever waits."""
+
+    request_id: RequestId
+    method: str
+    terms: Terms
+    outlet: Outlet
+    server_info: Mapping[str, Any]
+    on_close: Callable[[], None] = attrs.field(default=lambda: None)
+    is_open: bool = attrs.field(default=True, init=False)
+
+    async def answer(self, result: Model) -> None:
+        """Send the result and close."""
+        frame = result_frame(self.request_id, self.terms.revision, self.method, result, self.server_info)
+        await self._close(frame)
+
+    async def fail(self, error: Exception) -> None:
+        """Send an error and close."""
+        await self._close(error_frame(self.request_id, self.terms.revision, error))
+
+    async def notify(self, method: str, params: Model, kind: Kind = Kind.REPORT) -> None:
+        """Send a notification that belongs to this request; none after the answer."""
+        if self.is_open:
+            await self.outlet.send(Outbound(notification_frame(self.terms.revision, method, params), kind))
+
+    def close(self) -> None:
+        """Nothing more goes out: it is answered, or the peer no longer wants to hear it."""
+        if self.is_open:
+            self.is_open = False
+            self.on_close()
+
+    async def _close(self, frame: bytes) -> None:
+        if self.is_open:
+            self.close()
+            await self.outlet.send(Outbound(frame))

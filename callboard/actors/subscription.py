@@ -1,0 +1,81 @@
+"""One `subscriptions/listen`: acknowledged first, then every change once, closed by a result."""
+
+import attrs
+from msgspec import UNSET
+
+from callboard.actors.exchange import Exchange
+from callboard.actors.life import Event
+from callboard.actors.outlet import Kind
+from callboard.actors.topics import Change, ListChanged, Topics, wanted
+from callboard.codecs.revisions import (
+    Model,
+    NotificationMetaObject,
+    NotificationParams,
+    ResourceUpdatedNotificationParams,
+    SubscriptionFilter,
+    SubscriptionsAcknowledgedNotificationParams,
+    SubscriptionsListenResult,
+    SubscriptionsListenResultMetaObject,
+)
+from callboard.supervisor import Actor, MailboxSpec, Overflow
+
+SUBSCRIPTION_SIZE = 1024
+"""Most changes that wait for one subscriber, each resource and list counted once."""
+
+
+def change_notification(change: Change, meta: NotificationMetaObject | None = None) -> tuple[str, Model]:
+    """The notification that tells of *change*: its method and params."""
+    about = UNSET if meta is None else meta
+    if isinstance(change, ListChanged):
+        return f"notifications/{change.name}/list_changed", NotificationParams(meta=about)
+    return "notifications/resources/updated", ResourceUpdatedNotificationParams(uri=change.uri, meta=about)
+
+
+@attrs.define(eq=False)
+class Subscription(Actor[Change]):
+    """Owns a filter and an outbox in which the same change stands at most once.
+
+    Stopped, it says so with the closing result; killed, because the client has left, it says nothing.
+    """
+
+    mailbox = MailboxSpec[Change](size=SUBSCRIPTION_SIZE, overflow=Overflow.COALESCE, key=lambda change: change)
+
+    exchange: Exchange
+    topics: Topics
+    granted: SubscriptionFilter
+
+    async def run(self) -> None:
+        changes, hear = wanted(self.granted), self.address.tell_nowait
+        slot = self.exchange.slot
+        meta = NotificationMetaObject(subscription_id=slot.request_id)
+        acknowledged = SubscriptionsAcknowledgedNotificationParams(notifications=self.granted, meta=meta)
+        self.topics.join(hear, changes)
+        try:
+            await slot.notify("notifications/subscriptions/acknowledged", acknowledged, Kind.ANSWER)
+            async for change in self.inbox:
+                await slot.notify(*change_notification(change, meta), Kind.CHANGE)
+        finally:
+            self.topics.leave(hear, changes)
+        closing = SubscriptionsListenResultMetaObject(subscription_id=slot.request_id)
+        await self.exchange.settle(SubscriptionsListenResult(meta=closing), Event.RESULT)
+
+    def facts(self) -> dict[str, str | int]:
+        return {"hears": len(wanted(self.granted))}
+
+
+def granted(chosen: SubscriptionFilter, *, lists: dict[str, bool], resources: bool) -> SubscriptionFilter:
+    """What of *chosen* this server can tell of at all."""
+
+    def allowed(name: str, flag: object) -> bool | None:
+        return True if flag is True and lists.get(name) else None
+
+    uris = chosen.resource_subscriptions if resources and chosen.resource_subscriptions is not UNSET else ()
+    tools = allowed("tools", chosen.tools_list_changed)
+    prompts = allowed("prompts", chosen.prompts_list_changed)
+    listed = allowed("resources", chosen.resources_list_changed)
+    return SubscriptionFilter(
+        tools_list_changed=UNSET if tools is None else tools,
+        prompts_list_changed=UNSET if prompts is None else prompts,
+        resources_list_changed=UNSET if listed is None else listed,
+        resource_subscriptions=tuple(uris) if uris else UNSET,
+    )

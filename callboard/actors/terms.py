@@ -1,0 +1,64 @@
+"""Under which terms a request is served: agreed once in `initialize`, or brought along by every modern request."""
+
+from collections.abc import Collection
+from typing import Final
+
+import attrs
+from msgspec import UNSET
+
+from callboard.codecs.envelope import Request, RequestId
+from callboard.codecs.revisions import (
+    MODERN,
+    ClientCapabilities,
+    Implementation,
+    LoggingLevel,
+    RequestMetaObject,
+    Revision,
+    meta,
+    read,
+)
+from callboard.codecs.routing import Route
+from callboard.errors import InvalidParams, UnsupportedVersion
+
+ANYBODY: Final = "anonymous"
+"""The principal of a peer that was not authenticated."""
+
+
+@attrs.frozen(kw_only=True)
+class Terms:
+    """Whose request it is, in which revision, and what the client can do."""
+
+    revision: Revision
+    capabilities: ClientCapabilities
+    client_info: Implementation | None = None
+    principal: str = ANYBODY
+    log_level: LoggingLevel | None = None
+    progress_token: RequestId | None = None
+
+
+def is_modern(route: Route) -> bool:
+    """Whether a request stands alone: it names its own protocol version."""
+    return meta.PROTOCOL_VERSION in route.meta
+
+
+def modern_terms(request: Request, route: Route, spoken: Collection[Revision], principal: str) -> Terms:
+    """Read the terms that a modern request brings along.
+
+    Raises `UnsupportedVersion` with all that is spoken here, legacy revisions included: a client that then chooses one
+    of those must `initialize`. Raises `InvalidParams` for a required member that is missing or wrong.
+    """
+    requested = route.protocol_version or ""
+    revision = next((known for known in MODERN & set(spoken) if known == requested), None)
+    if revision is None:
+        raise UnsupportedVersion(requested, sorted(spoken))
+    brought = read(revision, RequestMetaObject, request.params["_meta"], at="params._meta")  # type: ignore[index]
+    if brought.client_capabilities is UNSET:
+        raise InvalidParams(f"params._meta: {meta.CLIENT_CAPABILITIES} is required")
+    return Terms(
+        revision=revision,
+        capabilities=brought.client_capabilities,
+        client_info=None if brought.client_info is UNSET else brought.client_info,
+        principal=principal,
+        log_level=None if brought.log_level is UNSET else brought.log_level,
+        progress_token=route.progress_token,
+    )

@@ -1,0 +1,58 @@
+"""What goes out to a peer, in its own revision. The one place where an exception becomes an error on the wire."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import structlog
+
+from callboard.codecs.envelope import RequestId
+from callboard.codecs.members import write_members
+from callboard.codecs.revisions import ERROR_CODES, MODERN, Model, Revision, meta, write, write_params, write_result
+from callboard.errors import INTERNAL_ERROR, INVALID_PARAMS, PeerError, RequestFailed
+
+log = structlog.get_logger("callboard.actors")
+
+MAX_MESSAGE: Final = 1024
+"""Longest error message, in characters. It may quote the peer's own words, and is no place for a payload."""
+
+
+def result_frame(
+    request_id: RequestId, revision: Revision, method: str, result: Model, server_info: Mapping[str, Any]
+) -> bytes:
+    """Write the answer to a request, shaped for the peer's revision."""
+    body = write_result(revision, method, result)
+    if revision in MODERN:
+        body["_meta"] = {meta.SERVER_INFO: server_info, **body.get("_meta", {})}
+    return write_members({"jsonrpc": "2.0", "id": request_id, "result": body})
+
+
+def request_frame(request_id: RequestId, revision: Revision, method: str, params: Model) -> bytes:
+    """Write a request of ours to a legacy peer."""
+    body = write_params(revision, method, params)
+    return write_members({"jsonrpc": "2.0", "id": request_id, "method": method, "params": body})
+
+
+def notification_frame(revision: Revision, method: str, params: Model) -> bytes:
+    """Write a notification. Empty params are left out."""
+    body = write_params(revision, method, params)
+    return write_members({"jsonrpc": "2.0", "method": method, **({"params": body} if body else {})})
+
+
+def error_frame(request_id: RequestId | None, revision: Revision, error: Exception) -> bytes:
+    """Write an error: ours as they are, anything else as an internal error without a word about it.
+
+    No traceback, no path, no secret: what a stranger's exception says was not written for the peer.
+    """
+    code, message, data = INTERNAL_ERROR, "Internal error", None
+    if isinstance(error, PeerError | RequestFailed):
+        code, message = error.code, str(error)[:MAX_MESSAGE]
+        data = getattr(error, "data", None)
+    else:
+        log.error("request_failed", failure=type(error).__name__, exc_info=error)
+    row = ERROR_CODES.get(code)
+    if row is not None and revision not in row.emitted:
+        code = INVALID_PARAMS  # what every revision calls what it has no code of its own for
+    body: dict[str, Any] = {"code": code, "message": message}
+    if data is not None:
+        body["data"] = write(revision, data) if isinstance(data, Model) else data
+    return write_members({"jsonrpc": "2.0", **({} if request_id is None else {"id": request_id}), "error": body})
