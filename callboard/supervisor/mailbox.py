@@ -127,10 +127,12 @@ class Mailbox(Generic[M]):
 
     @enable_ki_protection
     def deliver(self, news: object) -> None:
-        """Accept news of the tree past the bound: each monitor has reserved the place of its one message."""
-        if not self._closed:
-            self._append(_Entry(news, key=_NO_KEY, news=True))
-            self._news += 1
+        """Accept news of the tree past the bound: each monitor has reserved the place of its one message.
+
+        A closed mailbox takes it too: its reader, who was asked to stop, may be waiting for just this.
+        """
+        self._append(_Entry(news, key=_NO_KEY, news=True))
+        self._news += 1
 
     # What the reader sees.
 
@@ -311,8 +313,9 @@ class Mailbox(Generic[M]):
         if entry is None:
             return False
         most = self.spec.most_weight
-        if most is not None and self._weight - entry.weight + weight > most:
-            return False
+        while most is not None and self._weight - entry.weight + weight > most:
+            if not self._give_up_oldest():
+                return False
         self._weight += weight - entry.weight
         lost, entry.message, entry.weight = entry.message, message, weight
         self._owner.lose(lost, Lost.COALESCED)

@@ -397,3 +397,18 @@ def test_a_newer_value_that_is_too_heavy_for_now_waits_and_the_older_one_stays()
     mailbox.put_nowait("aaaaaa")
     assert mailbox.statistics().weight == 10
     assert taken(mailbox) == ["aaaaaa", "bbbb"]
+
+
+def test_one_key_stays_one_message_when_others_make_room_for_its_weight() -> None:
+    owner = Losses()
+    mailbox = box(
+        owner,
+        overflow=lambda item: Overflow.COALESCE if item[0] == "k" else Overflow.DROP_OLDEST,
+        key=lambda item: item[0],
+        most_weight=10,
+        weigh=lambda item: item[1],
+    )
+    for item in (("k", 3), ("d", 6), ("k", 6)):
+        mailbox.put_nowait(item)
+    assert taken(mailbox) == [("k", 6)]
+    assert owner.lost == [(("d", 6), Lost.DROPPED), (("k", 3), Lost.COALESCED)]
