@@ -49,7 +49,7 @@ class Ask(Generic[R]):
     def answer(self) -> R:
         """What `reply` was called with. Raises WouldBlock if it was not."""
         reply = reply_of(self)
-        if reply is None or reply.state is not State.ANSWERED or reply.error is not None:
+        if reply is None or reply.state is not State.ANSWERED:
             raise trio.WouldBlock
         return reply.value  # type: ignore[no-any-return]  # `reply` took an R
 
@@ -57,7 +57,8 @@ class Ask(Generic[R]):
 class State(Enum):
     OPEN = 1
     ANSWERED = 2
-    ABANDONED = 3
+    REFUSED = 3
+    ABANDONED = 4
 
 
 class Reply:
@@ -78,11 +79,12 @@ class Reply:
             late = self.state is State.ABANDONED
             self._owner.lose(question, Lost.LATE_REPLY if late else Lost.ANSWERED_TWICE)
             return
-        self.state = State.ANSWERED
+        self.state = State.ANSWERED if error is None else State.REFUSED
         self.value = value
         self.error = error
         self._wake()
 
+    @enable_ki_protection
     def fail(self, error: Exception) -> None:
         """Nobody will answer any more: `wait` raises *error*, and an answer that still comes is late."""
         if self.state is State.OPEN:
@@ -101,9 +103,13 @@ class Reply:
         if self.state is State.OPEN:
             self._task = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._abort)
-        if self.error is not None:
-            raise self.error
-        return self.value
+        if self.error is None:
+            return self.value
+        error, self.error = self.error, None  # raised, it refers to frames, and these refer to the question
+        try:
+            raise error
+        finally:
+            del error
 
     def _abort(self, _: RaiseCancelT) -> Abort:
         self._task = None
@@ -132,7 +138,7 @@ def open_reply(question: object, owner: Owner) -> Reply:
         RuntimeError: it was asked before and is not answered; ask a fresh one.
     """
     before = reply_of(question)
-    if before is not None and before.state is not State.ANSWERED:
+    if before is not None and before.state not in (State.ANSWERED, State.REFUSED):
         raise RuntimeError(f"this {type(question).__name__} is already asked; ask a fresh one")
     reply = Reply(owner)
     _reply_slot.__set__(question, reply)

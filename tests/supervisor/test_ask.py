@@ -1,5 +1,8 @@
 """A question ends in exactly one way: an answer, a refusal, or the reason why there is none."""
 
+import gc
+import weakref
+
 import attrs
 import pytest
 import trio
@@ -322,3 +325,22 @@ async def test_a_question_knows_its_answer() -> None:
     async with open_tree(TOP) as root:
         await root.spawn(Player(), name="p").ask(question, within=1)
     assert question.answer() == 0
+
+
+async def test_a_failed_question_leaves_no_cycle() -> None:
+    """Raised, its error refers to frames and these to the question, which must not refer back to the error."""
+
+    async def fail(address: Address[Message]) -> weakref.ref[ActorGone]:
+        try:
+            await address.ask(Crash(), within=1)
+        except ActorGone as error:
+            return weakref.ref(error)
+        raise AssertionError
+
+    async with open_tree(TOP) as root:
+        gc.disable()
+        try:
+            error = await fail(root.spawn(Player(), name="p"))
+            assert error() is None
+        finally:
+            gc.enable()
