@@ -7,6 +7,8 @@ from callboard.supervisor.adopted import Adopted
 from callboard.supervisor.ask import Ask
 from callboard.supervisor.dead_letters import DeadLetter, DeadLetters
 from callboard.supervisor.ended import Down, Ended, How
+from callboard.supervisor.lifetime import WHY_DEADLINE, WHY_DRAIN, WHY_KILLED, WHY_OVERFLOW, WHY_SUPERVISOR
+from callboard.supervisor.logs import get_logger
 from callboard.supervisor.mailbox import Mailbox
 from callboard.supervisor.overflow import Lost, MailboxSpec, Overflow
 from callboard.supervisor.snapshot import Fact, Snapshot, render
@@ -16,6 +18,11 @@ from callboard.supervisor.tree import live_trees, open_tree
 from callboard.supervisor.window import Backoff, Intensity
 
 __all__ = [
+    "WHY_DEADLINE",
+    "WHY_DRAIN",
+    "WHY_KILLED",
+    "WHY_OVERFLOW",
+    "WHY_SUPERVISOR",
     "Actor",
     "Address",
     "Adopted",
@@ -40,6 +47,7 @@ __all__ = [
     "Strategy",
     "Supervisor",
     "SupervisorSpec",
+    "get_logger",
     "live_trees",
     "open_tree",
     "render",

@@ -9,20 +9,18 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-import structlog
 import trio
 from trio.lowlevel import ParkingLot
 
 from callboard.errors import ActorError, StartFailed, TooManyRestarts
 from callboard.supervisor._node import Node, State, Stop
 from callboard.supervisor.ended import Ended, How
+from callboard.supervisor.logs import report
 from callboard.supervisor.spec import ChildSpec, Restart, plan
 from callboard.supervisor.window import RestartWindow
 
 if TYPE_CHECKING:
     from callboard.supervisor.supervisor import Supervisor
-
-log = structlog.get_logger("callboard.supervisor")
 
 
 class Declared:
@@ -56,7 +54,7 @@ class Declared:
         spec = self.specs.get(node.name)
         if node.stop is Stop.GOOD or node.restart is Restart.TEMPORARY:
             self.specs.pop(node.name, None)
-        self._significant_ended |= spec is not None and spec.significant
+        self._significant_ended |= spec is not None and spec.significant and not node.never_ran
 
     async def start(self, specs: list[ChildSpec[Any]]) -> ActorError | None:
         """Start all, in order; the error if one does not."""
@@ -120,7 +118,7 @@ class Declared:
             node.finish(over)
             return None
         if not self._window.allow(now):
-            log.error("supervisor_escalated", path=path, child=node.name, failure=over.why)
+            report("supervisor_escalated", path=path, child=node.name, failure=over.why)
             failure = TooManyRestarts(
                 path, restarts=intensity.restarts, per=intensity.per, child=node.name, why=over.why
             )
@@ -132,9 +130,14 @@ class Declared:
         for name in steps.stop:
             await self._halt(name)
         for name in steps.start:
-            if name in self.specs:  # else it was stopped for good while the others were halted
+            # Else it was stopped for good while the others were halted, or has been declared anew since.
+            if name in self.specs and not self._lives(name):
                 self._due[name] = max(due, self._due.get(name, due))
         return None
+
+    def _lives(self, name: str) -> bool:
+        node = self._supervisor.node(name)
+        return node is not None and node.over is None
 
     async def _halt(self, name: str) -> None:
         """Stop a sibling that is restarted with another; its mailbox waits for the next incarnation."""

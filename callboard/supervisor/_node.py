@@ -12,10 +12,11 @@ from trio.lowlevel import Abort, RaiseCancelT, Task, enable_ki_protection
 from callboard.errors import ActorGone, AskDropped
 from callboard.supervisor.ask import Reply, reply_of
 from callboard.supervisor.dead_letters import DeadLetters
-from callboard.supervisor.ended import WHY_OVERFLOW, Down, Ended
+from callboard.supervisor.ended import RETURNED, STOPPED, Down, Ended, How
+from callboard.supervisor.lifetime import WHY_OVERFLOW, WHY_SUPERVISOR, Lifetime
 from callboard.supervisor.mailbox import Mailbox
 from callboard.supervisor.overflow import Lost
-from callboard.supervisor.snapshot import Fact, Snapshot
+from callboard.supervisor.snapshot import Fact, Snapshot, facts_of
 from callboard.supervisor.spec import START_TIME, Restart
 
 if TYPE_CHECKING:
@@ -55,18 +56,19 @@ class Monitor:
 
     def cancel(self) -> None:
         """Stop watching. Harmless afterwards, and twice; a Down already delivered stays delivered."""
-        self._node.monitors.discard(self)
-        self._watcher.watching.discard(self)
+        if self in self._node.monitors:
+            self._node.monitors.remove(self)
+            self._watcher.watching.remove(self)
 
     def fire(self, down: Down) -> None:
-        self._watcher.watching.discard(self)
+        self._watcher.watching.remove(self)
         self._watcher.deliver(down)
 
 
 _NO_MONITORS: Final[set[Monitor]] = frozenset()  # type: ignore[assignment]  # stands in until the first
 
 
-class Node:
+class Node(Lifetime):
     """One actor: its name and mailbox for as long as it is in the tree, its scope for each incarnation."""
 
     __slots__ = (
@@ -84,7 +86,6 @@ class Node:
         "parent",
         "restart",
         "restarts",
-        "scope",
         "shutdown",
         "start_within",
         "started_at",
@@ -92,12 +93,12 @@ class Node:
         "stop",
         "streak",
         "watching",
-        "why_killed",
     )
 
     def __init__(
         self, name: str, parent: Supervisor | None, dead_letters: DeadLetters, *, restart: Restart, shutdown: float
     ) -> None:
+        self.begin()
         self.name = name
         self.parent = parent
         self.dead_letters = dead_letters
@@ -109,14 +110,12 @@ class Node:
         self.mailbox: Mailbox[Any] | None = None
         self.state = State.STARTING
         self.stop = Stop.NO
-        self.scope = trio.CancelScope()
         self.over: Ended | None = None  # how the latest incarnation ended
         self.ended: Ended | None = None  # how all of it did
         self.started_at = trio.current_time()
         self.restarts = 0
         self.streak = 0
         self.last_failure: str | None = None
-        self.why_killed: str | None = None
         self.asks: set[Reply] | None = None
         self.monitors: set[Monitor] = _NO_MONITORS
         self.watching: set[Monitor] = _NO_MONITORS
@@ -133,17 +132,17 @@ class Node:
         self.actor = actor
         if self.mailbox is None and actor.mailbox is not None:
             self.mailbox = Mailbox(actor.mailbox, self)
+            self._show_end()  # it may have been asked to stop before it began
         actor.bind(self)
 
     def reset(self) -> None:
         """Make ready for the next incarnation."""
         self.state = State.STARTING
         self.stop = Stop.NO
-        self.scope = trio.CancelScope()
+        self.begin()
         self.over = None
         self.restarts += 1
         self.started_at = trio.current_time()
-        self.why_killed = None
         if self.mailbox is not None:
             self.mailbox.resume()
 
@@ -154,6 +153,14 @@ class Node:
             if self.declared and self.parent is not None:
                 self.parent.notice()
 
+    def verdict(self) -> Ended:
+        """How an incarnation ended that raised nothing."""
+        if not self.scope.cancelled_caught:
+            return RETURNED if self.stop is Stop.NO else STOPPED
+        how = How.START_FAILED if self.state is State.STARTING else How.CANCELLED
+        return Ended(how, self.why_cut or WHY_SUPERVISOR)
+
+    @enable_ki_protection
     def end_incarnation(self, over: Ended) -> None:
         """The actor is gone, its node is not: questions it had taken fail, those in the mailbox are kept."""
         self.over = over
@@ -171,8 +178,14 @@ class Node:
             if reply not in kept:
                 reply.fail(ActorGone(self.path, why=why))
 
+    @property
+    def never_ran(self) -> bool:
+        """Whether its very first start failed."""
+        return self.over is not None and self.over.how is How.START_FAILED and not self.restarts
+
     # The end.
 
+    @enable_ki_protection
     def finish(self, ended: Ended) -> None:
         """The end for good: everybody who waits for something hears of it, and what is queued is a dead letter."""
         if self.ended is not None:
@@ -193,6 +206,8 @@ class Node:
         for monitor in tuple(self.watching):
             monitor.cancel()
         self.change()
+        if self.parent is not None:
+            self.actor = self.mailbox = None  # both refer to the node: whoever holds an address holds no more than that
 
     def _tell_watchers(self, ended: Ended) -> None:
         monitors, self.monitors = self.monitors, _NO_MONITORS
@@ -202,7 +217,7 @@ class Node:
 
     def begin_stop(self, why: Stop) -> None:
         """Ask the actor to come to its end; after its drain time it is cancelled."""
-        if self.ended is not None or (self.stop is Stop.GOOD):
+        if self.ended is not None or self.stop is Stop.GOOD:
             return
         self.stop = why
         if self.over is not None:  # between two incarnations there is nothing to wait for
@@ -210,22 +225,23 @@ class Node:
                 self.finish(self.over)
             return
         self.state = State.STOPPING
-        if self.mailbox is not None:
-            if why is Stop.GOOD:
-                self.mailbox.close()
-            else:
-                self.mailbox.pause()
-        drain = self.actor.drain_time() if self.actor is not None else self.shutdown
-        self.scope.deadline = min(self.scope.deadline, trio.current_time() + drain)
+        self._show_end()
+        self.drain(trio.current_time() + (self.actor.drain_time() if self.actor is not None else self.shutdown))
         self.change()
         if self.actor is not None:
             self.actor.on_stop()
 
+    def _show_end(self) -> None:
+        """Let the reader of the mailbox know that it was asked to stop, if it was."""
+        if self.mailbox is not None and self.stop is Stop.GOOD:
+            self.mailbox.close()
+        elif self.mailbox is not None and self.stop is Stop.RESTART:
+            self.mailbox.pause()
+
     def kill(self, why: str) -> None:
         """Cancel the actor. Counts as ending badly: its supervisor may restart it."""
         if self.over is None and self.ended is None:
-            self.why_killed = why
-            self.scope.cancel()
+            self.cut(why)
 
     # Messages.
 
@@ -238,8 +254,10 @@ class Node:
             return
         reply = reply_of(message)
         if reply is not None:
-            gone = ActorGone if reason is Lost.ENDED else AskDropped
-            reply.fail(gone(self.path, why=reason.value))
+            if reason is Lost.ENDED:
+                reply.fail(ActorGone(self.path, why=self.ended.why if self.ended is not None else reason.value))
+            else:
+                reply.fail(AskDropped(self.path, why=reason.value))
 
     def deliver(self, down: Down) -> None:
         """Put news into the mailbox, past its bound."""
@@ -289,7 +307,7 @@ class Node:
     # What the tree shows.
 
     def snapshot(self, now: float) -> Snapshot:
-        facts = dict(self.actor.safe_facts()) if self.actor is not None else {}
+        facts = facts_of(self.actor.facts) if self.actor is not None else {}
         shown = facts.pop("state", None)
         state = self.state.value if shown is None or self.state is not State.RUNNING else str(shown)
         return Snapshot(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -9,6 +10,7 @@ import trio
 
 from callboard.supervisor._node import NO_FACTS, Node, Stop
 from callboard.supervisor.address import Address
+from callboard.supervisor.lifetime import WHY_SUPERVISOR
 from callboard.supervisor.mailbox import Mailbox
 from callboard.supervisor.overflow import MailboxSpec
 from callboard.supervisor.snapshot import Fact, Snapshot
@@ -92,6 +94,22 @@ class Actor(Generic[M]):
         while node.stop is Stop.NO:
             await node.wait_change()
 
+    def expire(self, at: float) -> None:
+        """Be cancelled at *at*, on Trio's clock; calling again moves it, `math.inf` takes it back.
+
+        Costs no scope of its own. Asked to stop, the actor gets its drain time and not more, wherever this points.
+        """
+        self._bound().expire(at)
+
+    @property
+    def why_cut(self) -> str | None:
+        """Why the actor is being cancelled, for its own `finally`; None if it is not.
+
+        What `kill` was told, or one of the `WHY_` texts: its deadline, its drain time, its supervisor's end.
+        """
+        why = self._bound().why_cut
+        return WHY_SUPERVISOR if why is None and trio.current_effective_deadline() == -math.inf else why
+
     def _bound(self) -> Node:
         try:
             return self._node
@@ -112,13 +130,6 @@ class Actor(Generic[M]):
     def drain_time(self) -> float:
         """Seconds it gets to finish."""
         return self._bound().shutdown
-
-    def safe_facts(self) -> Mapping[str, Fact]:
-        """`facts()`, or that they failed: looking at a tree never breaks it."""
-        try:
-            return self.facts()
-        except Exception as error:
-            return {"facts_failed": type(error).__name__}
 
     def snapshots(self, now: float) -> tuple[Snapshot, ...]:
         """Those below it."""

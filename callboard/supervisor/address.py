@@ -9,7 +9,8 @@ import trio
 from callboard.errors import ActorGone, AskTimedOut
 from callboard.supervisor._node import Monitor, Node, State, Stop
 from callboard.supervisor.ask import Asks, open_reply
-from callboard.supervisor.ended import WHY_KILLED, Down, Ended
+from callboard.supervisor.ended import Down, Ended
+from callboard.supervisor.lifetime import WHY_KILLED
 from callboard.supervisor.mailbox import Mailbox, MailboxClosed
 from callboard.supervisor.overflow import Lost
 
@@ -130,7 +131,10 @@ class Address(Generic[M_contra]):
         return await self.wait_ended()
 
     def kill(self, why: str = WHY_KILLED) -> None:
-        """Cancel the actor where it stands. Its supervisor treats that as an end that went wrong."""
+        """Cancel the actor where it stands. Its supervisor treats that as an end that went wrong.
+
+        The first *why* stays: the actor reads it as `why_cut`, its watchers as `Ended.why`.
+        """
         self.node.kill(why)
 
     def _mailbox(self) -> Mailbox[object] | None:

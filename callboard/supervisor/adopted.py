@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING, Self
 
 import trio
 
-from callboard.supervisor._node import NO_FACTS
-from callboard.supervisor.snapshot import Fact, Snapshot
+from callboard.supervisor.lifetime import WHY_KILLED, Lifetime
+from callboard.supervisor.snapshot import Fact, Snapshot, facts_of
 
 if TYPE_CHECKING:
     from callboard.supervisor.supervisor import Supervisor
 
 
-class Adopted:
+class Adopted(Lifetime):
     """A `with` block that is in the tree, with its own cancel scope; it has no mailbox and no task.
 
     Exceptions pass through to the adopter, whose affair they are. `scope.cancelled_caught` says, after the block,
-    whether it was cut short.
+    whether it was cut short, and `why_cut` says why. Its deadline is set, and moved, with `expire`.
     """
 
-    __slots__ = ("_facts", "_parent", "kind", "name", "scope", "started_at", "state")
+    __slots__ = ("_facts", "_parent", "kind", "name", "started_at", "state")
 
     def __init__(
         self, parent: Supervisor, name: str, kind: str, facts: Callable[[], Mapping[str, Fact]] | None
     ) -> None:
+        self.begin()
         self._parent = parent
         self._facts = facts
         self.name = name
         self.kind = kind
         self.state = "running"
-        self.scope = trio.CancelScope()
         self.started_at = trio.current_time()
 
     def __enter__(self) -> Self:
@@ -50,22 +50,16 @@ class Adopted:
     def path(self) -> str:
         return f"{self._parent.path}/{self.name}"
 
-    def cancel(self) -> None:
-        """Cut the block short."""
-        self.scope.cancel()
+    def cancel(self, why: str = WHY_KILLED) -> None:
+        """Cut the block short. The first *why* stays."""
+        self.cut(why)
 
     def snapshot(self, now: float) -> Snapshot:
-        facts: Mapping[str, Fact] = NO_FACTS
-        if self._facts is not None:
-            try:
-                facts = self._facts()
-            except Exception as error:
-                facts = {"facts_failed": type(error).__name__}
         return Snapshot(
             name=self.name,
             path=self.path,
             kind=self.kind,
             state=self.state,
             age=now - self.started_at,
-            facts=facts,
+            facts=facts_of(self._facts) if self._facts is not None else {},
         )

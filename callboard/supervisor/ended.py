@@ -1,15 +1,17 @@
 """How actors end, as values."""
 
 import traceback
+from collections import deque
 from enum import Enum
 from pathlib import Path
 from typing import Final
 
 import attrs
 
+from callboard.supervisor.lifetime import WHY_SUPERVISOR
+
 FAILURE_TEXT: Final = 200
 """Longest text of a failure, in characters. It goes into the tree and the log, and is no place for a payload."""
-
 
 FRAMES: Final = 5
 """Frames of a crash that go into the log: enough to find the line, and one line long."""
@@ -47,17 +49,13 @@ class Down:
 
 RETURNED: Final = Ended(How.RETURNED, "returned")
 STOPPED: Final = Ended(How.RETURNED, "stopped")
-
-WHY_KILLED: Final = "killed"
-WHY_DRAIN: Final = "drain time passed"
-WHY_OVERFLOW: Final = "mailbox overflowed"
-WHY_SUPERVISOR: Final = "its supervisor was cancelled"
+CUT_OFF: Final = Ended(How.CANCELLED, WHY_SUPERVISOR)
 
 
 def failure_text(error: BaseException) -> str:
     """One short line for *error*; of a group, its first leaf and how many there are. Never a traceback."""
     leaves = _leaves(error)
-    line = " ".join(f"{type(leaves[0]).__name__}: {leaves[0]}".split()).rstrip(":")
+    line = " ".join(f"{type(leaves[0]).__name__}: {_text(leaves[0])}".split()).rstrip(":")
     text = f"{line} (and {len(leaves) - 1} more)" if len(leaves) > 1 else line
     return text if len(text) <= FAILURE_TEXT else text[: FAILURE_TEXT - 1] + "…"
 
@@ -66,8 +64,28 @@ def where(error: BaseException | None) -> str:
     """The innermost frames in which *error* arose, for the log: places, and no values."""
     if error is None:
         return ""
-    frames = traceback.extract_tb(_leaves(error)[0].__traceback__)[-FRAMES:]
-    return " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))
+    frames = deque(traceback.walk_tb(_leaves(error)[0].__traceback__), maxlen=FRAMES)
+    return " < ".join(f"{Path(f.f_code.co_filename).name}:{line} {f.f_code.co_name}" for f, line in reversed(frames))
+
+
+def drop_frames(error: BaseException) -> None:
+    """Take the tracebacks from *error* and all that stands behind it: they keep every frame's objects alive."""
+    found: dict[int, BaseException] = {}
+    behind: list[BaseException | None] = [error]
+    while behind:
+        one = behind.pop()
+        if one is not None and id(one) not in found:
+            found[id(one)] = one
+            one.__traceback__ = None
+            parts = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+            behind.extend((one.__cause__, one.__context__, *parts))
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # its author's mistake: the type alone has to do
+        return ""
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

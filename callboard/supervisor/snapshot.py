@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 import attrs
@@ -38,6 +38,14 @@ class Snapshot:
     def find(self, path: str) -> Snapshot | None:
         """The snapshot at *path*, if there is one."""
         return next((node for node in self.walk() if node.path == path), None)
+
+
+def facts_of(facts: Callable[[], Mapping[str, Fact]]) -> dict[str, Fact]:
+    """What *facts* says, or that it failed: looking at a tree never breaks it."""
+    try:
+        return dict(facts())
+    except Exception as error:
+        return {"facts_failed": type(error).__name__}
 
 
 def render(tree: Snapshot) -> str:

@@ -84,7 +84,7 @@ class SupervisorSpec:
 
 def needs_restart(restart: Restart, how: How) -> bool:
     """The OTP rule: always, only if it ended badly, or never."""
-    return RESTARTED_AFTER[restart] >= {how}
+    return how in RESTARTED_AFTER[restart]
 
 
 RESTARTED_AFTER: Final = {

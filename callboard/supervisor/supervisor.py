@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Never, TypeVar, cast, overload
 
-import structlog
 import trio
+from trio.lowlevel import enable_ki_protection
 
 from callboard.errors import ActorError, NameTaken, StartFailed, SupervisorClosed
 from callboard.supervisor._declared import Declared
@@ -20,24 +20,13 @@ from callboard.supervisor.actor import Actor
 from callboard.supervisor.address import Address
 from callboard.supervisor.adopted import Adopted
 from callboard.supervisor.dead_letters import DeadLetters
-from callboard.supervisor.ended import (
-    RETURNED,
-    STOPPED,
-    WHY_DRAIN,
-    WHY_SUPERVISOR,
-    Ended,
-    How,
-    failure_text,
-    where,
-)
-from callboard.supervisor.snapshot import Fact, Snapshot
+from callboard.supervisor.ended import CUT_OFF, Ended, How, drop_frames, failure_text, where
+from callboard.supervisor.lifetime import WHY_SUPERVISOR
+from callboard.supervisor.logs import report
+from callboard.supervisor.snapshot import Fact, Snapshot, facts_of
 from callboard.supervisor.spec import ChildSpec, Restart, SupervisorSpec, check_name
 
 M = TypeVar("M")
-log = structlog.get_logger("callboard.supervisor")
-
-CUT_OFF: Final = Ended(How.CANCELLED, WHY_SUPERVISOR)
-
 
 SETTLE_TIME: Final = 1.0
 """Seconds a supervisor gets beyond the drain times of its children, for those that clean up when cancelled."""
@@ -115,7 +104,7 @@ class Supervisor(Actor[Never]):
     def address_of(self, spec: ChildSpec[M]) -> Address[M]:
         """The address of a declared child, here or below. Raises LookupError if it is not running here."""
         node = self.node(spec.name) if self._declared.specs.get(spec.name) is spec else None
-        if node is not None:
+        if node is not None and node.actor is not None:
             return Address(node)
         for nested in self._nested.values():
             try:
@@ -137,7 +126,7 @@ class Supervisor(Actor[Never]):
     def child(self, name: str) -> Address[Any]:
         """The address of a living child by its name. Raises LookupError."""
         node = self.node(name)
-        if node is not None:
+        if node is not None and node.actor is not None:  # before its first step it has no mailbox yet
             return Address(node)
         raise LookupError(f"no living {name} under {self.spec.name}")
 
@@ -195,7 +184,7 @@ class Supervisor(Actor[Never]):
         limit = trio.current_time() + self.spec.drain
         for child in list(self._children.values()):
             if isinstance(child, Adopted):
-                child.scope.deadline = min(child.scope.deadline, limit)
+                child.drain(limit)
             elif not child.declared:
                 child.begin_stop(Stop.GOOD)
         with trio.CancelScope(deadline=limit):
@@ -210,7 +199,7 @@ class Supervisor(Actor[Never]):
     def _leave_nothing(self) -> None:
         for child in list(self._children.values()):
             if isinstance(child, Adopted):
-                child.cancel()
+                child.cancel(WHY_SUPERVISOR)
             else:
                 child.finish(CUT_OFF)
         self._children.clear()
@@ -263,32 +252,23 @@ class Supervisor(Actor[Never]):
                     if not actor.starts_itself:
                         node.mark_started()
                     await actor.run()
-            over = _verdict(node)
+            over = node.verdict()
         except Exception as error:
-            how = How.START_FAILED if node.state is State.STARTING else How.RAISED
-            over = Ended(how, failure_text(error), error)
-            self._log_crash(node, over)
-            error.__traceback__ = None  # kept longer it would keep every frame's objects alive
+            over = _crashed(node, error)
+        except BaseExceptionGroup as group:  # it was cancelled from above, and something broke on its way out
+            broken, rest = group.split(Exception)
+            if broken is not None:
+                over = _crashed(node, broken)
+                raise rest from None  # type: ignore[misc]  # else `group` were an Exception
+            raise
         finally:
             self._ended(node, over)
 
-    def _log_crash(self, node: Node, over: Ended) -> None:
-        """One line. No `exc_info`: a pretty traceback prints local variables, and those hold what peers confided."""
-        log.error(
-            "actor_crashed",
-            path=node.path,
-            kind=type(node.actor).__name__,
-            how=over.how.value,
-            failure=over.why,
-            where=where(over.error),
-            facts=dict(node.actor.safe_facts()) if node.actor is not None else {},
-        )
-
+    @enable_ki_protection
     def _ended(self, node: Node, over: Ended) -> None:
         node.end_incarnation(over)
         closing = self._nursery is None
-        never_ran = over.how is How.START_FAILED and not node.restarts
-        if never_ran and node.declared:
+        if node.never_ran and node.declared:
             node.stop = Stop.GOOD  # whoever declared it hears that it failed, and decides
         if closing or node.stop is Stop.GOOD or node.restart is Restart.TEMPORARY or over is CUT_OFF:
             node.finish(over)
@@ -332,9 +312,17 @@ class Supervisor(Actor[Never]):
         return spec if isinstance(spec, ChildSpec) else self._nested[spec.name].as_child()
 
 
-def _verdict(node: Node) -> Ended:
-    """How an incarnation ended that raised nothing."""
-    if not node.scope.cancelled_caught:
-        return RETURNED if node.stop is Stop.NO else STOPPED
-    how = How.START_FAILED if node.state is State.STARTING else How.CANCELLED
-    return Ended(how, node.why_killed or WHY_DRAIN)
+def _crashed(node: Node, error: Exception) -> Ended:
+    """One log line. No `exc_info`: a pretty traceback prints local variables, and those hold what peers confided."""
+    over = Ended(How.START_FAILED if node.state is State.STARTING else How.RAISED, failure_text(error), error)
+    report(
+        "actor_crashed",
+        path=node.path,
+        kind=type(node.actor).__name__,
+        how=over.how.value,
+        failure=over.why,
+        where=where(error),
+        facts=facts_of(node.actor.facts) if node.actor is not None else {},
+    )
+    drop_frames(error)
+    return over

@@ -10,7 +10,7 @@ import trio
 
 from callboard.supervisor._node import Node
 from callboard.supervisor.dead_letters import DeadLetters
-from callboard.supervisor.ended import STOPPED, WHY_SUPERVISOR, Ended, How, failure_text
+from callboard.supervisor.ended import CUT_OFF, Ended, How, failure_text
 from callboard.supervisor.spec import Restart, SupervisorSpec
 from callboard.supervisor.supervisor import Supervisor
 
@@ -51,11 +51,11 @@ async def open_tree(spec: SupervisorSpec) -> AsyncIterator[Supervisor]:
 
 
 async def _live(root: Supervisor, node: Node) -> None:
-    over = Ended(How.CANCELLED, WHY_SUPERVISOR)
+    over = CUT_OFF
     try:
         with node.scope:
             await root.run()
-        over = STOPPED
+        over = node.verdict()
     except Exception as error:
         over = Ended(How.RAISED, failure_text(error), error)
         raise

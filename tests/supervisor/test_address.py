@@ -6,6 +6,7 @@ import trio.testing
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
+from callboard.errors import ActorGone
 from callboard.supervisor import (
     Actor,
     Down,
@@ -308,3 +309,73 @@ async def test_telling_one_that_is_stopping_is_a_dead_letter(autojump_clock: Moc
         address.tell_nowait(Add(2))
         assert address.ended is None
         assert root.dead_letters.counts == {("Add", Lost.ENDED): 2}
+
+
+async def test_a_monitor_may_be_cancelled_after_its_down_and_twice() -> None:
+    async with open_tree(TOP) as root:
+        watcher = Player()
+        watching, watched = root.spawn(watcher, name="w"), root.spawn(Player(), name="p")
+        monitor = watched.monitor(watching)
+        await watched.stop()
+        late = watched.monitor(watching)
+        for done in (monitor, late, monitor, late):
+            done.cancel()
+        assert await watching.ask(Get(), within=1) == 0
+        assert [down.path for down in watcher.downs] == ["top/p", "top/p"]
+
+
+async def test_a_down_reaches_a_watcher_that_is_stopping(autojump_clock: MockClock) -> None:
+    class Patient(Player):
+        async def run(self) -> None:
+            await self.wait_stopping()
+            await trio.sleep(1)
+            await super().run()
+
+    async with open_tree(TOP) as root:
+        watcher = Patient()
+        watching, watched = root.spawn(watcher, name="w"), root.spawn(Player(), name="p")
+        watched.monitor(watching)
+        await trio.testing.wait_all_tasks_blocked(0)
+        watching.begin_stop()
+        await watched.stop()
+        await watching.wait_ended()
+        assert [down.path for down in watcher.downs] == ["top/p"]
+        assert root.dead_letters.total == 0
+
+
+async def test_a_down_that_comes_after_a_stopping_watchers_last_look_is_a_dead_letter(
+    autojump_clock: MockClock,
+) -> None:
+    async with open_tree(TOP) as root:
+        watching, watched = root.spawn(Player(linger=1), name="w"), root.spawn(Player(), name="p")
+        watched.monitor(watching)
+        await trio.testing.wait_all_tasks_blocked(0)
+        watching.begin_stop()
+        await trio.testing.wait_all_tasks_blocked(0)
+        await watched.stop()
+        await watching.wait_ended()
+        assert root.dead_letters.counts == {("Down", Lost.ENDED): 1}
+
+
+async def test_nobody_has_an_address_before_it_has_a_mailbox() -> None:
+    async with open_tree(TOP) as root, trio.open_nursery() as nursery:
+        for n in range(20):  # which task runs first is chance
+            spec = player(f"p{n}", History())
+            nursery.start_soon(root.add, spec)
+            while True:
+                try:
+                    address = root.address_of(spec)
+                    assert root.child(spec.name) == address
+                    break
+                except LookupError:
+                    await trio.lowlevel.checkpoint()
+            address.tell_nowait(Add(1))
+            assert await address.ask(Get(), within=1) == 1
+
+
+async def test_a_queued_question_hears_why_its_actor_ended() -> None:
+    async with open_tree(TOP) as root:
+        address = root.spawn(Player("p"), name="p")
+        await address.tell(Crash())
+        with pytest.raises(ActorGone, match="top/p is gone: Boom: p"):
+            await address.ask(Get(), within=1)

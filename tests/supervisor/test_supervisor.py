@@ -7,6 +7,7 @@ import attrs
 import pytest
 import trio
 import trio.testing
+from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from callboard.errors import NameTaken, StartFailed, SupervisorClosed
@@ -440,3 +441,101 @@ async def test_looking_for_somebody_who_is_not_there_says_so() -> None:
 async def test_an_actor_without_a_run_crashes() -> None:
     async with open_tree(TOP) as root:
         assert (await root.spawn(Actor[Add](), name="p").wait_ended()).why == "NotImplementedError"
+
+
+async def test_one_stopped_before_its_first_step_sees_it_at_once(autojump_clock: MockClock) -> None:
+    async with open_tree(SupervisorSpec("top", children=(SupervisorSpec("in"),))) as root:
+        for n in range(20):  # which task runs first is chance
+            inner = await root.add(SupervisorSpec(f"in{n}"))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(inner.add, player("p", History()))
+                await trio.lowlevel.checkpoint()
+                assert (await inner.address.stop()).why == "stopped"
+        assert trio.current_time() == 0
+
+
+async def test_one_declared_anew_while_its_group_halts_is_not_started_twice(autojump_clock: MockClock) -> None:
+    history = History()
+    a, b = player("a", history), player("b", history, linger=2)
+    spec = SupervisorSpec("top", children=(a, b), strategy=Strategy.ONE_FOR_ALL, backoff=STEADY)
+    async with open_tree(spec) as root:
+        await root.address_of(a).tell(Crash())
+        await trio.sleep(1)
+        await root.address_of(a).stop()
+        await root.add(a)
+        await trio.sleep(9)
+        assert history.take() == ["a+ 0", "b+ 0", "a- 0", "a+ 1", "b- 2", "b+ 2"]
+
+
+async def test_a_significant_child_that_could_not_be_added_ends_nobody(autojump_clock: MockClock) -> None:
+    async with open_tree(TOP) as root:
+        with pytest.raises(StartFailed):
+            await root.add(player("p", History(), significant=True, fail_start=fails_on(1)))
+        await trio.testing.wait_all_tasks_blocked(0)
+        assert await root.spawn(Player(), name="p").ask(Get(), within=1) == 0
+
+
+async def test_an_error_that_cannot_be_told_or_logged_costs_nobody_else_anything() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise Boom
+
+    class Odd(Player):
+        def facts(self) -> dict[str, str]:
+            return None  # type: ignore[return-value]
+
+        async def run(self) -> None:
+            raise Mute
+
+    def closed(*_: object) -> str:
+        raise BrokenPipeError
+
+    async with open_tree(TOP) as root:
+        neighbour = root.spawn(Player(), name="neighbour")
+        with capture_logs(processors=[closed]):
+            assert (await root.spawn(Odd(), name="p").wait_ended()).why == "Mute"
+        assert await neighbour.ask(Get(), within=1) == 0
+
+
+async def test_an_ended_actor_is_freed_while_somebody_holds_its_address() -> None:
+    """At once, with no help from the garbage collector."""
+    async with open_tree(TOP) as root:
+        actor = Player()
+        remembered = weakref.ref(actor)
+        gc.disable()
+        try:
+            address = root.spawn(actor, name="p")
+            del actor
+            assert await address.ask(Get(), within=1) == 0
+            await address.stop()
+            await trio.testing.wait_all_tasks_blocked()
+            assert remembered() is None
+        finally:
+            gc.enable()
+
+
+async def test_the_error_of_a_crash_keeps_no_frame() -> None:
+    remembered: list[weakref.ref[History]] = []
+
+    def lookup(local: History) -> None:
+        remembered.append(weakref.ref(local))
+        raise KeyError
+
+    class Failing(Player):
+        async def fail(self) -> None:
+            try:
+                lookup(History())
+            except KeyError as cause:
+                raise Boom from cause
+
+        async def run(self) -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.fail)
+
+    async with open_tree(TOP) as root:
+        address = root.spawn(Failing(), name="p")
+        ended = await address.wait_ended()
+        await trio.testing.wait_all_tasks_blocked()
+        gc.collect()
+        assert isinstance(ended.error, ExceptionGroup)
+        assert [local() for local in remembered] == [None]

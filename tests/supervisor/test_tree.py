@@ -1,11 +1,14 @@
 """The root: what comes out of the block, and what is left after it."""
 
+from collections.abc import Callable
+
 import pytest
 import trio
+from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from callboard.errors import TooManyRestarts
-from callboard.supervisor import Intensity, SupervisorSpec, live_trees, open_tree
+from callboard.supervisor import Ended, How, Intensity, Supervisor, SupervisorSpec, live_trees, open_tree
 from tests.supervisor.players import Boom, Crash, History, Player, player
 
 
@@ -55,3 +58,46 @@ async def test_a_root_that_was_stopped_inside_the_block_is_no_trouble() -> None:
     async with open_tree(SupervisorSpec("top", children=(player("a", History()),))) as root:
         assert (await root.address.stop()).why == "stopped"
         assert root.tree().children == ()
+
+
+@pytest.mark.parametrize(
+    ("end", "ended"),
+    [
+        (lambda root: root.address.kill("enough"), Ended(How.CANCELLED, "enough")),
+        (lambda root: root.address.begin_stop(), Ended(How.CANCELLED, "drain time passed")),
+    ],
+)
+async def test_a_root_says_how_it_ended(
+    end: Callable[[Supervisor], None], ended: Ended, autojump_clock: MockClock
+) -> None:
+    class Stubborn(Player):
+        async def run(self) -> None:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(60)
+
+    async with open_tree(SupervisorSpec("top")) as root:
+        root.spawn(Stubborn(), name="p")
+        await trio.sleep(1)
+        end(root)
+        assert await root.address.wait_ended() == ended
+
+
+async def test_what_breaks_while_all_is_cancelled_is_logged_and_goes_no_further(autojump_clock: MockClock) -> None:
+    class Untidy(Player):
+        async def run(self) -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.clean_up)
+                await trio.sleep_forever()
+
+        async def clean_up(self) -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise Boom("clean-up")
+
+    with capture_logs() as logs, trio.move_on_after(1) as scope:
+        async with open_tree(SupervisorSpec("top")) as root:
+            root.spawn(Untidy(), name="p")
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+    assert [(line["event"], line["failure"]) for line in logs] == [("actor_crashed", "Boom: clean-up")]
