@@ -1,31 +1,27 @@
 """What an actor costs, as ratios to bare Trio in the same run.
 
-    python benchmarks/actors.py [--quick] [--json]
+    python -m benchmarks.actors [--quick] [--json]
 
-Ours and the bare form take turns, so that a busy machine slows both; a ratio is the median of the rounds, with the
-smallest and the largest beside it. Microseconds are of this machine and this moment: the ratios are the result.
+Ours and the bare form take turns. Memory is what Python allocated (tracemalloc), whatever the allocator keeps.
 """
 
-from __future__ import annotations
-
-import gc
+import argparse
 import json
-import statistics
-import sys
 import time
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 import attrs
 import trio
 import trio.testing
 
-from callboard.supervisor import Actor, Ask, Supervisor, SupervisorSpec, open_tree
+from benchmarks.measure import Figure, Timer, alternate, as_json, verdict
+from callboard.supervisor import Actor, Ask, ChildSpec, Restart, Supervisor, SupervisorSpec, open_tree
 
-ROUNDS = 9
-OPERATIONS = 2000
-IDLE = 10_000
+LIFE = "spawn + ask + stop"
+STORM = "cancel storm"
+ADOPT = "adopt, against a bare scope"
 
 
 @attrs.frozen
@@ -143,111 +139,95 @@ async def actor_storm(supervisor: Supervisor, _: trio.Nursery, count: int) -> No
         await address.wait_ended()
 
 
-@attrs.frozen
-class Figure:
-    """One comparison. *ratio* is ours to bare."""
-
-    name: str
-    bare: float
-    ours: float
-    ratio: float
-    least: float
-    most: float
-    unit: str
-    target: str = ""
-    reached: bool | None = None
+CONTESTS: Mapping[str, tuple[Body, Body]] = {
+    LIFE: (bare_life, actor_life),
+    "tell, awaited": (bare_sends, actor_tells),
+    ADOPT: (bare_scopes, adoptions),
+    STORM: (bare_storm, actor_storm),
+}
 
 
-async def compare(name: str, bare: Body, ours: Body, *, count: int, rounds: int) -> Figure:
-    times: dict[Body, list[float]] = {bare: [], ours: []}
-    async with open_tree(SupervisorSpec("bench")) as root, trio.open_nursery() as nursery:
-        for _ in range(rounds + 1):
-            for body in (bare, ours):
-                gc.collect()
-                start = time.perf_counter()
-                await body(root, nursery, count)
-                times[body].append((time.perf_counter() - start) / count * 1e6)
-    pairs = list(zip(times[bare][1:], times[ours][1:], strict=True))  # the first round warms up
-    ratios = [o / b for b, o in pairs]
-    return Figure(
-        name,
-        statistics.median(b for b, _ in pairs),
-        statistics.median(o for _, o in pairs),
-        statistics.median(ratios),
-        min(ratios),
-        max(ratios),
-        "us",
-    )
+def in_trio(body: Body) -> Timer:
+    """Time an async body, in a tree and a nursery of its own."""
+
+    async def timed(budget: float) -> float:
+        async with open_tree(SupervisorSpec("bench")) as root, trio.open_nursery() as nursery:
+            started = time.perf_counter()
+            await body(root, nursery, 20)  # warms up, too
+            count = max(20, int(budget / (time.perf_counter() - started) * 20))
+            started = time.perf_counter()
+            await body(root, nursery, count)
+            return (time.perf_counter() - started) / count
+
+    return lambda budget: trio.run(timed, budget)
 
 
-async def idle_memory(count: int) -> Figure:
-    """Bytes per idle task by tracemalloc: what Python allocated, whatever the allocator keeps."""
-
-    async def body(inbox: trio.MemoryReceiveChannel[Note]) -> None:
+async def bare_idle(_: Supervisor, nursery: trio.Nursery, count: int) -> None:
+    async def body(_: trio.MemorySendChannel[Note], inbox: trio.MemoryReceiveChannel[Note]) -> None:
         with trio.CancelScope():
-            async for _ in inbox:
+            async for _note in inbox:
                 pass
 
-    async def bare() -> float:
-        async with trio.open_nursery() as nursery:
-            before = tracemalloc.get_traced_memory()[0]
-            kept = []
-            for _ in range(count):
-                send, inbox = trio.open_memory_channel[Note](64)
-                nursery.start_soon(body, inbox)
-                kept.append(send)
+    for _n in range(count):
+        nursery.start_soon(body, *trio.open_memory_channel[Note](64))
+
+
+async def idle_actors(supervisor: Supervisor, _: trio.Nursery, count: int) -> None:
+    for n in range(count):
+        supervisor.spawn(Teller(), name=f"t{n}")
+
+
+async def idle_sessions(supervisor: Supervisor, _: trio.Nursery, count: int) -> None:
+    main = ChildSpec("main", Teller, restart=Restart.TEMPORARY, significant=True)
+    for n in range(count):
+        await supervisor.add(SupervisorSpec(f"s{n}", children=(main,), restart=Restart.TEMPORARY))
+
+
+async def memory(body: Body, count: int) -> float:
+    """KiB that one of *count* idle ones takes."""
+    tracemalloc.start()
+    try:
+        async with trio.open_nursery() as nursery, open_tree(SupervisorSpec("bench")) as root:
+            before, _ = tracemalloc.get_traced_memory()
+            await body(root, nursery, count)
             await trio.testing.wait_all_tasks_blocked()
             used = tracemalloc.get_traced_memory()[0] - before
             nursery.cancel_scope.cancel()
-        return used / count
-
-    async def ours() -> float:
-        async with open_tree(SupervisorSpec("bench")) as root:
-            before = tracemalloc.get_traced_memory()[0]
-            kept = [root.spawn(Teller(), name=f"t{n}") for n in range(count)]
-            await trio.testing.wait_all_tasks_blocked()
-            used = tracemalloc.get_traced_memory()[0] - before
-            for address in kept:
-                address.kill()
-        return used / count
-
-    tracemalloc.start()
-    try:
-        of_bare, of_ours = await bare(), await ours()
     finally:
         tracemalloc.stop()
-    ratio = of_ours / of_bare
-    return Figure("an idle actor, memory (tracemalloc)", of_bare, of_ours, ratio, ratio, ratio, "B")
+    return used / count / 1024
 
 
-async def measure(*, quick: bool) -> list[Figure]:
-    rounds, count = (5, 300) if quick else (ROUNDS, OPERATIONS)
-    life = await compare("spawn + ask + stop", bare_life, actor_life, count=count, rounds=rounds)
-    tell = await compare("tell, awaited", bare_sends, actor_tells, count=count * 5, rounds=rounds)
-    adopt = await compare("adopt, against a bare scope", bare_scopes, adoptions, count=count * 5, rounds=rounds)
-    storm = await compare("cancel storm", bare_storm, actor_storm, count=count, rounds=rounds)
-    memory = await idle_memory(IDLE // 10 if quick else IDLE)
-    return [
-        attrs.evolve(life, target="at most 2x a bare task", reached=life.ratio <= 2),
-        tell,
-        attrs.evolve(adopt, target="under 25 us", reached=adopt.ours < 25),
-        attrs.evolve(storm, target="10,000 in 2 s", reached=storm.ours * 10_000 <= 2e6),
-        attrs.evolve(memory, target="at most 8 KiB", reached=memory.ours <= 8192),
-    ]
+def measure(*, quick: bool) -> tuple[dict[str, list[Figure]], dict[str, float]]:
+    rounds, budget, idle = (5, 0.05, 1000) if quick else (9, 0.3, 10_000)
+    times = {
+        name: alternate({"bare": in_trio(bare), "ours": in_trio(ours)}, rounds=rounds, budget=budget)
+        for name, (bare, ours) in CONTESTS.items()
+    }
+    bodies = {"bare task and channel": bare_idle, "actor": idle_actors, "session": idle_sessions}
+    return times, {name: trio.run(memory, body, idle) for name, body in bodies.items()}
 
 
 def main() -> None:
-    figures = trio.run(lambda: measure(quick="--quick" in sys.argv))
-    if "--json" in sys.argv:
-        print(json.dumps([attrs.asdict(figure) for figure in figures], indent=2))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="five short rounds instead of nine")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    options = parser.parse_args()
+    times, idle = measure(quick=options.quick)
+    if options.json:
+        found = {name: as_json(figures) for name, figures in times.items()}
+        print(json.dumps({"times": found, "idle_kib": idle}, indent=2))
         return
-    print(f"{'':38}{'bare':>10}{'actor':>10}  ratio (least to most)")
-    for f in figures:
-        verdict = "" if f.reached is None else f"{f.target}: {'reached' if f.reached else 'MISSED'}"
-        print(
-            f"{f.name:38}{f.bare:7.1f} {f.unit:2}{f.ours:7.1f} {f.unit:2}"
-            f"  {f.ratio:.2f} ({f.least:.2f} to {f.most:.2f})  {verdict}"
-        )
+    for name, figures in times.items():
+        print(f"{name}: median, times as long as bare (lowest to highest)")
+        for figure in figures:
+            print(figure.row())
+    print("idle, KiB each: " + ", ".join(f"{name} {size:.1f}" for name, size in idle.items()))
+    print(verdict(f"{LIFE}, actor / bare", times[LIFE][1].ratio, 2, at_most=True))
+    print(verdict(f"{ADOPT}, us", times[ADOPT][1].seconds * 1e6, 25, at_most=True))
+    print(verdict(f"{STORM}, seconds for 10,000", times[STORM][1].seconds * 10_000, 2, at_most=True))
+    print(verdict("an idle actor, KiB", idle["actor"], 8, at_most=True))
+    print(verdict("an idle session of a supervisor and one child, KiB", idle["session"], 40, at_most=True))
 
 
 if __name__ == "__main__":
