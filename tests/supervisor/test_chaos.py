@@ -1,5 +1,6 @@
 """Any tree, anything done to it in any order: every question has one outcome, and nothing is left."""
 
+import os
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +11,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callboard.errors import ActorGone, AskTimedOut, NameTaken, SupervisorClosed, TooManyRestarts
+from callboard.errors import ActorGone, AskTimedOut, NameTaken, StartFailed, SupervisorClosed, TooManyRestarts
 from callboard.supervisor import (
     Address,
     ChildSpec,
@@ -35,10 +36,15 @@ from tests.supervisor.players import (
     player,
 )
 
+EXAMPLES = int(os.environ.get("CALLBOARD_CHAOS", "400"))
+"""More of them is the long form: `CALLBOARD_CHAOS=20000 pytest tests/supervisor/test_chaos.py`."""
+
 CHILD = st.tuples(st.sampled_from(Restart), st.sampled_from([0.0, 0.3, 9.0]), st.booleans())
 TREE = st.tuples(st.sampled_from(Strategy), st.lists(CHILD, max_size=4), st.integers(0, 9), st.sampled_from(Strategy))
 STEP = st.tuples(
-    st.sampled_from(["ask", "crash", "hang", "return", "kill", "stop", "spawn", "watch", "fell", "pass", "adopt"]),
+    st.sampled_from(
+        ["ask", "crash", "hang", "return", "kill", "stop", "spawn", "watch", "fell", "pass", "adopt", "add"]
+    ),
     st.integers(0, 7),
     st.sampled_from([0.0, 0.05, 0.1, 0.3, 1.0]),
 )
@@ -90,6 +96,11 @@ async def adopt(supervisor: Supervisor, name: str) -> None:
         pass
 
 
+async def add(supervisor: Supervisor, spec: ChildSpec[Message]) -> None:
+    with suppress(NameTaken, SupervisorClosed, StartFailed):
+        await supervisor.add(spec)
+
+
 def everybody(root: Supervisor) -> list[Address[Any]]:
     found = []
     for supervisor in (root, root.supervisor_of("inner")):
@@ -101,7 +112,9 @@ def everybody(root: Supervisor) -> list[Address[Any]]:
     return found
 
 
-async def act(root: Supervisor, nursery: trio.Nursery, ledger: Ledger, step: str, who: int, n: int) -> None:
+async def act(
+    root: Supervisor, nursery: trio.Nursery, ledger: Ledger, history: History, step: str, who: int, n: int
+) -> None:
     inner = root.supervisor_of("inner")
     living = everybody(root)
     ledger.addresses.extend(living)
@@ -112,6 +125,8 @@ async def act(root: Supervisor, nursery: trio.Nursery, ledger: Ledger, step: str
                 ledger.addresses.append(inner.spawn(Player(), name=f"s{n}"))
         case "adopt":
             nursery.start_soon(adopt, inner, f"r{n}")
+        case "add":  # anew, if that one was stopped
+            nursery.start_soon(add, inner, player(f"c{who % 4}", history, shutdown=1.0, linger=who * 0.1))
         case "fell":
             inner.address.kill()
         case _ if address is None:
@@ -140,7 +155,7 @@ async def play(shape: Any, steps: list[tuple[str, int, float]]) -> None:
         try:
             async with open_tree(build(history, shape)) as root:
                 for n, (step, who, pause) in enumerate(steps):
-                    await act(root, nursery, ledger, step, who, n)
+                    await act(root, nursery, ledger, history, step, who, n)
                     await trio.sleep(pause)
         except TooManyRestarts:
             pass
@@ -151,7 +166,8 @@ async def play(shape: Any, steps: list[tuple[str, int, float]]) -> None:
         assert not address.node.asks
         assert not address.node.monitors
         assert not address.node.watching
-        assert address.node.mailbox is None or address.node.mailbox.depth == 0
+        assert address.node.actor is None
+        assert address.node.mailbox is None
     starts = sum(event.split()[0].endswith("+") for event in history.events)
     ends = sum(event.split()[0].endswith("-") for event in history.events)
     assert starts == ends
@@ -163,7 +179,7 @@ async def bounded(shape: Any, steps: list[tuple[str, int, float]]) -> None:
         await play(shape, steps)
 
 
-@settings(max_examples=400)
+@settings(max_examples=EXAMPLES)
 @given(shape=TREE, steps=st.lists(STEP, max_size=25))
 def test_whatever_happens_every_question_ends_and_nothing_is_left(
     shape: Any, steps: list[tuple[str, int, float]]

@@ -386,14 +386,14 @@ async def test_ten_thousand_actors_leave_nothing() -> None:
 async def test_a_cancel_storm_ends_all_and_nobody_else() -> None:
     async with open_tree(TOP) as root:
         neighbour = root.spawn(Player(), name="neighbour")
-        addresses = [root.spawn(Player(), name=f"p{n}") for n in range(10_000)]
+        addresses = [root.spawn(Player(), name=f"p{n}") for n in range(1000)]
         for address in addresses:
             address.tell_nowait(Hang())
         await trio.testing.wait_all_tasks_blocked()
         for address in addresses:
             address.kill()
         assert await neighbour.ask(Get(), within=60) == 0
-        assert [(await address.wait_ended()).how for address in addresses] == [How.CANCELLED] * 10_000
+        assert [(await address.wait_ended()).how for address in addresses] == [How.CANCELLED] * 1000
         assert names(root.tree()) == ["neighbour"]
 
 
