@@ -1,7 +1,5 @@
 """Questions: messages that want an answer."""
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import Any, Generic, Protocol, Self, TypeVar
 

@@ -1,7 +1,5 @@
 """How large a mailbox is, and what happens to one message too many: as data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from enum import Enum
 from typing import Final, Generic, Protocol, TypeVar

@@ -1,7 +1,5 @@
 """The root: where a tree begins, and where what nobody below could handle comes out."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
