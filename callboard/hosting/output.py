@@ -1,0 +1,84 @@
+"""What a tool promises to return: the output schema of a return annotation.
+
+Text and content blocks promise nothing: they are what the model reads. Everything else is data and gets a schema.
+The revisions of 2025 want an object at the root, so data of any other shape is published as `{"result": ...}`, in
+every revision alike: a tool that changes its answer with its client's age could not be described once.
+"""
+
+import inspect
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, get_args, get_origin
+
+import attrs
+
+from callboard.codecs.revisions import Model
+from callboard.hosting.errors import BadResult
+from callboard.hosting.media import Blob
+from callboard.hosting.problems import find_problems
+from callboard.hosting.schemas import Schema, Validator, compile_schema, schemas_of, with_defs, with_object_root
+
+RESULT: Final = "result"
+"""The one member of the object around data that is none."""
+
+_TEXT: Final = (str, bytes, type(None), None, Any, object, inspect.Signature.empty)
+
+
+@attrs.frozen(eq=False)
+class Output:
+    """A published output schema, ready to hold results to it."""
+
+    schema: Schema
+    is_wrapped: bool
+    """Whether a value stands under `result`."""
+    _validator: Validator = attrs.field(repr=False)
+
+    @classmethod
+    def of(cls, annotation: Any, *, plain: tuple[type, ...] = ()) -> "Output | None":
+        """Describe a return annotation; None if it promises no data. *plain* types are answers in themselves.
+
+        Raises `TypeError` for a type that has no JSON Schema.
+        """
+        if _is_plain(annotation, (Model, Blob, *plain)):
+            return None
+        [schema], defs = schemas_of([annotation], mode="serialization")
+        root = with_object_root(schema, defs)
+        if root is not None:
+            return cls(root, False, compile_schema(root))
+        wrapped = {
+            "type": "object",
+            "properties": {RESULT: schema},
+            "required": [RESULT],
+            "additionalProperties": False,
+        }
+        return cls.explicit(with_defs(wrapped, defs), is_wrapped=True)
+
+    @classmethod
+    def explicit(cls, schema: Mapping[str, Any], *, is_wrapped: bool = False) -> "Output":
+        """Take a schema as its author wrote it. Raises `InvalidDefinition`."""
+        return cls(dict(schema), is_wrapped, compile_schema(schema))
+
+    def check(self, structured: Any) -> None:
+        """Raises `BadResult` if a result breaks the promise."""
+        if not self._validator.is_valid(structured):
+            problems, _ = find_problems(self._validator, self.schema, structured)
+            raise BadResult("the result does not match the output schema", problems)
+
+
+def _is_plain(annotation: Any, plain: tuple[type, ...]) -> bool:
+    """Whether a type is text or content, alone, in a union or in a list."""
+    if get_origin(annotation) is Annotated:
+        return _is_plain(annotation.__origin__, plain)
+    if annotation in _TEXT or _is_content(annotation, plain):
+        return True
+    inner = [argument for argument in get_args(annotation) if argument is not Ellipsis]
+    if isinstance(get_origin(annotation), type):  # a list of texts is data, a list of pictures is content
+        return any(_is_content(argument, plain) or _has_content(argument, plain) for argument in inner)
+    return _has_content(annotation, plain) or (bool(inner) and all(argument in _TEXT for argument in inner))
+
+
+def _has_content(annotation: Any, plain: tuple[type, ...]) -> bool:
+    return any(_is_content(inner, plain) or _has_content(inner, plain) for inner in get_args(annotation))
+
+
+def _is_content(annotation: Any, plain: tuple[type, ...]) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, plain)

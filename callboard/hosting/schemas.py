@@ -1,0 +1,141 @@
+"""JSON Schema of Python types, and the validators that hold values to a schema.
+
+msgspec knows attrs and data classes, `TypedDict`, `NamedTuple`, `Struct`, enums, `Literal`, unions, dates and so on.
+Paths are taught here; and so are pydantic's models, by their shape: pydantic itself is never imported.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias
+
+import jsonschema_rs
+import msgspec
+
+from callboard.codecs.json_schema import check_schema
+from callboard.errors import InvalidDefinition
+from callboard.hosting.markers import understood
+
+Schema: TypeAlias = dict[str, Any]
+Mode: TypeAlias = Literal["validation", "serialization"]
+"""Whether a schema is for what comes in or for what goes out. Only pydantic's models tell the two apart."""
+
+DEFS: Final = "#/$defs/"
+_DIALECTS: Final = {
+    "https://json-schema.org/draft/2020-12/schema": jsonschema_rs.Draft202012Validator,
+    "http://json-schema.org/draft-07/schema": jsonschema_rs.Draft7Validator,
+}
+_DEFAULT_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+class Validator(Protocol):
+    """What we use of a compiled schema."""
+
+    def is_valid(self, instance: Any) -> bool: ...
+
+    def iter_errors(self, instance: Any) -> Any: ...
+
+
+def compile_schema(schema: Mapping[str, Any]) -> Validator:
+    """Compile a schema once, for good. Nothing it refers to is ever fetched.
+
+    Raises `InvalidDefinition` for a dialect other than 2020-12 and draft-07, and for what is no schema.
+    """
+    check_schema(schema)
+    named = schema.get("$schema", _DEFAULT_DIALECT)
+    dialect = _DIALECTS.get(named.rstrip("#")) if isinstance(named, str) else None
+    if dialect is None:
+        raise InvalidDefinition(f"the JSON Schema dialect {named!r}; known are {', '.join(_DIALECTS)}")
+    try:
+        return dialect(dict(schema), validate_formats=True, retriever=_refuse)
+    except ValueError as reason:
+        raise InvalidDefinition(f"not a JSON Schema: {reason}") from reason
+
+
+def _refuse(uri: str) -> NoReturn:
+    raise LookupError(f"{uri} is never fetched")
+
+
+def schemas_of(annotations: Sequence[Any], *, mode: Mode = "validation") -> tuple[list[Schema], dict[str, Schema]]:
+    """Return the schema of each type, and the `$defs` that they share, in order of their names.
+
+    Raises `TypeError` for a type that has none.
+    """
+    hoisted: dict[str, Schema] = {}
+
+    def hook(kind: type) -> Schema:
+        if issubclass(kind, PurePath):
+            return {"type": "string", "format": "path"}
+        if is_pydantic(kind):
+            return _hoist(kind, mode, hoisted)
+        raise TypeError(f"{kind.__qualname__} has no JSON Schema")
+
+    types = [understood(annotation) for annotation in annotations]
+    found, own = msgspec.json.schema_components(types, schema_hook=hook, ref_template=DEFS + "{name}")
+    defs: dict[str, Schema] = dict(sorted([*hoisted.items(), *own.items()]))
+    if len(defs) < len(hoisted) + len(own):
+        raise TypeError(f"two types are called {' and '.join(sorted(hoisted.keys() & own.keys()))}")
+    for schema in defs.values():
+        schema.pop("title", None)  # the name of the class once more: noise to a model
+    return list(found), defs
+
+
+def with_object_root(schema: Schema, defs: Mapping[str, Schema]) -> Schema | None:
+    """Return one schema whose root says `type: object` in so many words, or None if it describes no object."""
+    name = schema.get("$ref", "").removeprefix(DEFS)
+    root = {**defs[name], **{key: value for key, value in schema.items() if key != "$ref"}} if name else schema
+    return with_defs(root, defs) if root.get("type") == "object" else None
+
+
+def with_defs(schema: Schema, defs: Mapping[str, Schema]) -> Schema:
+    """Add those of *defs* that *schema* can reach."""
+    reached: dict[str, Schema] = {}
+    waiting: list[Any] = [schema]
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, dict):
+            waiting.extend(here.values())
+            name = here.get("$ref")
+            if isinstance(name, str) and name.startswith(DEFS) and (key := name.removeprefix(DEFS)) not in reached:
+                reached[key] = defs[key]
+                waiting.append(defs[key])
+        elif isinstance(here, list):
+            waiting.extend(here)
+    return {**schema, "$defs": dict(sorted(reached.items()))} if reached else dict(schema)
+
+
+def is_pydantic(kind: Any) -> bool:
+    """Whether *kind* is one of pydantic's models."""
+    return isinstance(kind, type) and hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate")
+
+
+def from_json(kind: Any, value: Any) -> Any:
+    """Make a *kind* of JSON values that msgspec leaves to us. Raises `ValueError`."""
+    if is_pydantic(kind):
+        return kind.model_validate(value)
+    if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, str):
+        return kind(value)
+    raise TypeError(f"{kind!r} cannot be read from JSON")
+
+
+def to_json(value: Any) -> Any:
+    """Make JSON values of what msgspec leaves to us. Raises `TypeError`."""
+    if is_pydantic(type(value)):
+        return value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(f"{type(value).__qualname__} has no form in JSON")
+
+
+def _hoist(kind: Any, mode: Mode, hoisted: dict[str, Schema]) -> Schema:
+    """Put a pydantic model's own definitions beside everybody's, and refer to it."""
+    schema = copy.deepcopy(kind.model_json_schema(ref_template=DEFS + "{model}", mode=mode))
+    inner = schema.pop("$defs", {})
+    reference = schema if "$ref" in schema else {"$ref": DEFS + kind.__name__}
+    for name, found in (inner if "$ref" in schema else {**inner, kind.__name__: schema}).items():
+        for key, member in found.get("properties", {}).items():
+            if member.get("title", "").lower() == key.replace("_", " ").lower():
+                del member["title"]
+        if hoisted.setdefault(name, found).items() != found.items():
+            raise TypeError(f"two types are called {name}")
+    return {"$ref": reference["$ref"]}
