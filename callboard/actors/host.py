@@ -113,5 +113,9 @@ def host_spec(name: str, parking: Callable[[], Parking]) -> SupervisorSpec:
     """The tree of a hosted server. Order is meaning: requests are there before, and after, whoever brings them."""
     return SupervisorSpec(
         name,
-        children=(ChildSpec("parking", parking), SupervisorSpec("requests"), SupervisorSpec("sessions")),
+        children=(
+            ChildSpec("parking", parking, shutdown=0),  # it has nothing to finish
+            SupervisorSpec("requests"),
+            SupervisorSpec("sessions"),
+        ),
     )

@@ -121,8 +121,11 @@ class Parking(Actor[None]):
             del self._parked[name]
             self._principals[exchange.terms.principal] -= 1
 
+    def __len__(self) -> int:
+        return len(self._parked)
+
     def facts(self) -> dict[str, Fact]:
-        return {"parked": len(self._parked)}
+        return {"parked": len(self)}
 
     def _admit(self, exchange: Exchange) -> str:
         principal = exchange.terms.principal

@@ -51,8 +51,10 @@ class Question:
 def check_declared(question: Question, terms: Terms) -> None:
     """Raises `MissingCapability` if the client did not say that it can answer."""
     if not declares(terms.capabilities, question.needs):
-        required: object = {}
-        for name in reversed(question.needs.split(".")):
+        # `elicitation: {}` means forms in every revision.
+        path = question.needs.removesuffix(".form").split(".")
+        required: dict[str, object] = {}
+        for name in reversed(path):
             required = {name: required}
         raise MissingCapability(question.needs, required)
 

@@ -290,7 +290,8 @@ async def open_session(host: Host, connection: Connection, name: str, principal:
         name,
         children=(
             ChildSpec("session", lambda: session, restart=Restart.TEMPORARY, significant=True),
-            ChildSpec("reader", lambda: Reader(session), restart=Restart.TEMPORARY, significant=True),
+            # Stopping begins with not listening any more.
+            ChildSpec("reader", lambda: Reader(session), restart=Restart.TEMPORARY, significant=True, shutdown=0),
         ),
         restart=Restart.TEMPORARY,
     )
