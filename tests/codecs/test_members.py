@@ -54,6 +54,12 @@ def test_an_escaped_key_is_the_same_key() -> None:
         read_members(b'{"id":1,"\\u0069d":1}')
 
 
+@pytest.mark.parametrize("first", [b"12", b"1.5", b"1e5", b"1"])
+def test_a_number_that_begins_like_its_successor_is_still_the_same_key(first: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="twice"):
+        read_members(b'{"b":0,"a":%b,"a":1}' % first)
+
+
 @pytest.mark.parametrize("data", [b"[]", b'"x"', b"1", b"null"])
 def test_only_objects_have_members(data: bytes) -> None:
     with pytest.raises(InvalidRequest):
