@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from callboard.codecs.json_scan import (
+    MAX_CONTAINERS,
     MAX_DEPTH,
     MAX_DIGITS,
     MAX_EXTREMES,
@@ -66,6 +67,19 @@ def test_many_shallow_values_are_not_deep() -> None:
     assert refuses(spell([[{"a": []}]] * 5000), 3)
 
 
+@pytest.mark.parametrize("hidden", ["[" * 100 + "]" * 100, "1e400"])
+@pytest.mark.parametrize("space", ["", " "])
+def test_a_value_that_a_repeated_key_hides_is_judged_too(hidden: str, space: str) -> None:
+    brackets = ",".join(["[]"] * 100)  # enough of them, and a backslash, to be looked at closely
+    assert refuses(f'{{"a":{hidden},{space}"b":[{brackets}],"a":"\\\\"}}'.encode(), MAX_DEPTH)
+
+
+def test_many_small_exponents_beside_one_that_is_not() -> None:
+    small = ",".join(["1e5"] * (2 * MAX_EXTREMES))
+    assert not refuses(f"[{small}]".encode(), MAX_DEPTH)
+    assert refuses(f"[{small},1e400]".encode(), MAX_DEPTH)
+
+
 mantissas = st.from_regex(r"-?(0|[1-9][0-9]{0,4}|[1-9][0-9]{190,320})(\.[0-9]{1,4})?", fullmatch=True)
 exponents = st.just("") | st.from_regex(r"[eE][-+]?[0-9]{1,4}", fullmatch=True)
 
@@ -115,9 +129,23 @@ def test_too_many_values_are_too_large_but_commas_in_text_are_not() -> None:
     assert refused.value.limit == MAX_SEPARATORS
 
 
+def test_too_many_containers_are_too_large_but_brackets_in_text_are_not() -> None:
+    rows = [{"": [[]]}] * (MAX_CONTAINERS // 3)
+    check_frame(spell(rows))
+    check_frame(spell("[{" * MAX_CONTAINERS))
+    with pytest.raises(FrameTooLarge) as refused:
+        check_frame(spell([*rows, []]))
+    assert refused.value.limit == MAX_CONTAINERS
+
+
+def test_more_strings_than_values_are_not_cut_out_one_by_one() -> None:
+    with pytest.raises(FrameTooLarge, match="strings"):
+        outside_strings(b'"' * 700_000)
+
+
 @pytest.mark.parametrize(
     "bad", [b"\xff", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80", '{"a":1}'.encode("utf-16")]
 )
 def test_what_is_not_utf8_is_refused(bad: bytes) -> None:
     with pytest.raises(ParseError, match="UTF-8"):
-        check_frame(bad + b"\xff")
+        check_frame(bad)
