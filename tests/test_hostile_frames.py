@@ -51,6 +51,8 @@ FRAMES: list[tuple[str, bytes, int]] = [
     ("depth > 64", nested("[", "]", 900), -32700),
     ("depth > 64", nested("[", "]", 200_000), -32700),
     ("depth > 64", b"[" * 100_000, -32700),
+    ("depth > 64", call('{"arguments":{"a":%s,"a":"\\\\"}}' % ("[" * 100 + "]" * 100)), -32700),
+    ("depth > 64", ping("1")[:-1] + b',"x":' + b"[" * 64 + b"]" * 64 + b"}", -32700),
     ("int > 4300 digits", call(f'{{"n":{"9" * 4301}}}'), -32700),
     ("int beyond 2^53", ping("9007199254740992"), -32602),
     ("int beyond 2^53", ping("-9007199254740992"), -32602),
@@ -67,6 +69,8 @@ FRAMES: list[tuple[str, bytes, int]] = [
             call('{"name":"a","name":"b"}'),
             call('{ "name" : "a" , "name" : "a" }'),
             call('{"_meta":{"progressToken":1,"progressToken":2}}'),
+            call('{"_meta":{"progressToken":12,"progressToken":1}}'),
+            b'{"jsonrpc":"2.0","method":"ping","id":12,"id":1}',
         )
     ),
     *(("lone surrogate", call(f'{{"a":"{text}"}}'), -32700) for text in (r"\ud800", r"\udc00x", r"\ud800\u0041")),
@@ -187,6 +191,9 @@ def test_an_unknown_result_type_is_no_result() -> None:
         read_result(R5, "tools/call", {"resultType": "surprise", "content": []})
 
 
+FEW = "[%s]" % ",".join(["[]"] * 100)
+CHAIN = "[" * 60 + "]" * 60
+
 HUGE: dict[str, Callable[[], bytes]] = {
     "brackets": lambda: b"[" * MAX_FRAME,
     "objects": lambda: call('{"a":' * 60 + "[%s]" % ",".join(["{}"] * 90_000) + "}" * 60),
@@ -197,6 +204,11 @@ HUGE: dict[str, Callable[[], bytes]] = {
     "commas": lambda: call('{"a":[%s]}' % ",".join(["1"] * 2_000_000)),
     "spaces": lambda: call("{%s}" % (" " * 4_000_000)),
     "keys": lambda: call("{%s}" % ",".join(f'"k{n}" :1' for n in range(90_000))),
+    "exponents in text": lambda: call('{"a":[%s,"%s"]}' % (FEW, "0e" * 2_000_000)),
+    "quotes": lambda: b'"' * (MAX_FRAME - 100_001) + b"," * 100_001,
+    "chains": lambda: call('{"a":[%s]}' % ",".join([CHAIN] * 34_000)),
+    "chains, as many as may be": lambda: call('{"a":["\\\\",1e300,%s]}' % ",".join([CHAIN] * 1600)),
+    "one key": lambda: call("{%s}" % ",".join(['"k" :1'] * 95_000)),
     "text": lambda: call('{"a":"%s"}' % ("é" * 2_000_000)),
     "invalid at the end": lambda: call('{"a":"%s' % ("x" * 4_000_000)),
 }

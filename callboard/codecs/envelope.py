@@ -6,6 +6,7 @@ a `msgspec.Raw` until somebody needs it, and goes out again untouched. A `Raw` i
 alive: whoever keeps one past its request keeps `raw.copy()`.
 """
 
+import contextlib
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
@@ -18,6 +19,8 @@ from callboard.errors import InvalidParams, InvalidRequest, ParseError, PeerErro
 
 RequestId: TypeAlias = int | str
 """As the peer wrote it. `1` and `"1"` are two ids; `true`, `1.0` and `null` are none."""
+
+_MAX_ECHO: Final = 128  # characters of a peer's own text in what we answer
 
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 """Largest integer that every JSON parser reads exactly. An id beyond it would come back as another."""
@@ -79,8 +82,11 @@ class _Wire(msgspec.Struct, omit_defaults=True):
 
 
 _read = msgspec.json.Decoder(_Wire).decode
+_read_id = msgspec.json.Decoder[int | str](int | str).decode
+_SCALARS: Final = frozenset(("jsonrpc", "id", "method"))
+_OBJECTS: Final = frozenset(("params", "result", "error"))
 _QUOTE: Final = ord('"')
-_DEPTH: Final = json_scan.MAX_DEPTH - 2  # what a member of params has left
+_DEPTH: Final = json_scan.MAX_DEPTH - 2  # what a member of the payload has left
 
 # The smallest frame of each kind, less its id, method and payload.
 _REQUEST: Final = len(b'{"jsonrpc":"2.0","id":,"method":"","params":}')
@@ -95,17 +101,13 @@ def decode(frame: bytes) -> Envelope:
     id that would not survive the way back), each with the id of the request where that could be read.
     """
     json_scan.check_frame(frame)
+    wire = _parse(frame)
     try:
-        envelope = _sort(_read(frame))
-        _check_payload(envelope)
-        if _compact_size(envelope) != len(frame):
-            _refuse_repeated_keys(frame)
-    except msgspec.ValidationError as error:
-        raise _misshapen(error, frame) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ParseError(f"not JSON: {error}") from None
+        envelope = _sort(wire)
+        _check(wire, frame)
     except PeerError as error:
-        raise _with_id(error, frame) from None
+        error.request_id = _answerable(wire.id)
+        raise
     return envelope
 
 
@@ -128,6 +130,35 @@ def encode(envelope: Envelope) -> bytes:
     return write_members(wire)
 
 
+def _parse(frame: bytes) -> _Wire:
+    try:
+        return _read(frame)
+    except msgspec.ValidationError as error:
+        raise _misshapen(error, frame) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ParseError(f"not JSON: {error}") from None
+
+
+def _misshapen(error: msgspec.ValidationError, frame: bytes) -> PeerError:
+    """The decoder stopped at the first member of a wrong type; what follows may not even be JSON."""
+    try:
+        msgspec.json.decode(frame, type=Raw)
+    except (msgspec.DecodeError, RecursionError) as worse:
+        return ParseError(f"not JSON: {worse}")
+    refusal = InvalidRequest(f"not a JSON-RPC message: {str(error)[:_MAX_ECHO]}")
+    with contextlib.suppress(KeyError, msgspec.ValidationError, PeerError):
+        # Its sender shall not wait for an answer that never comes.
+        refusal.request_id = _answerable(_read_id(read_members(frame)["id"]))
+    return refusal
+
+
+def _answerable(request_id: object) -> RequestId | None:
+    try:
+        return _checked(request_id)
+    except PeerError:
+        return None
+
+
 def _sort(wire: _Wire) -> Envelope:
     """Tell what kind of message this is."""
     if wire.method is not UNSET:
@@ -147,65 +178,54 @@ def _sort(wire: _Wire) -> Envelope:
     raise InvalidRequest("neither a request, nor a notification, nor an answer")
 
 
-def _checked(request_id: RequestId | None) -> RequestId:
-    if request_id is None:
+def _checked(request_id: object) -> RequestId:
+    if not isinstance(request_id, int | str):
         raise InvalidRequest('"id" must be a string or an integer')
     if isinstance(request_id, int) and abs(request_id) > MAX_SAFE_INTEGER:
         raise InvalidParams('"id" is beyond 2^53 - 1')
     return request_id
 
 
-def _check_payload(envelope: Envelope) -> None:
-    match envelope:
-        case Request(params=members) | Notification(params=members) | Result(result=members) if members is not UNSET:
-            check_count(members)
-            for member in members.values():
-                if memoryview(member)[0] != _QUOTE:
-                    json_scan.check_value(member, _DEPTH)
-        case Error(data=data) if data is not UNSET:
-            json_scan.check_value(data, _DEPTH)
+def _check(wire: _Wire, frame: bytes) -> None:
+    payload = wire.result if wire.method is UNSET else wire.params
+    if payload is not UNSET:
+        check_count(payload)
+        if _compact_size(wire, payload) == len(frame):
+            _check_payload(payload, frame)
+            return
+    _check_members(wire, frame)
 
 
-def _compact_size(envelope: Envelope) -> int:
-    """The fewest bytes that this message takes, where that is cheap to say; else 0."""
-    match envelope:
-        case Request(id=request_id, method=method, params=params) if params is not UNSET:
-            return _REQUEST + _id_size(request_id) + len(method) + compact_size(params)
-        case Notification(method=method, params=params) if params is not UNSET:
-            return _NOTIFICATION + len(method) + compact_size(params)
-        case Result(id=request_id, result=result):
-            return _RESULT + _id_size(request_id) + compact_size(result)
-    return 0
+def _compact_size(wire: _Wire, payload: Members) -> int:
+    """The fewest bytes that this message takes: in just so many, nothing stands twice and nothing else beside it."""
+    if wire.method is UNSET:
+        return _RESULT + _id_size(wire.id) + compact_size(payload)
+    size = len(wire.method) + compact_size(payload)
+    return _NOTIFICATION + size if wire.id is UNSET else _REQUEST + _id_size(wire.id) + size
 
 
-def _id_size(request_id: RequestId) -> int:
+def _id_size(request_id: object) -> int:
     return len(request_id) + 2 if isinstance(request_id, str) else len(str(request_id))
 
 
-def _refuse_repeated_keys(frame: bytes) -> None:
-    members = read_members(frame)
-    for name in ("params", "result", "error"):
-        if name in members:
-            read_members(members[name])
+def _check_payload(payload: Members, frame: bytes) -> None:
+    """Check a compact *frame*: only its payload can break a rule."""
+    if len(frame) > json_scan.SHORT:
+        for member in payload.values():
+            if memoryview(member)[0] != _QUOTE:
+                json_scan.check_value(member, _DEPTH)
+    elif payload:
+        json_scan.check_value(frame)
 
 
-def _misshapen(error: msgspec.ValidationError, frame: bytes) -> PeerError:
-    """The decoder stopped at the first member of a wrong type; what follows may not even be JSON."""
+def _check_members(wire: _Wire, frame: bytes) -> None:
+    """Check any other *frame*: what we have no use for is still what others may stumble over."""
     try:
-        msgspec.json.decode(frame, type=Raw)
-    except (msgspec.DecodeError, RecursionError) as worse:
-        return ParseError(f"not JSON: {worse}")
-    return _with_id(InvalidRequest(f"not a JSON-RPC message: {error}"), frame)
-
-
-class _OnlyId(msgspec.Struct):
-    id: int | str
-
-
-def _with_id(error: PeerError, frame: bytes) -> PeerError:
-    """Add the id, if it can be read: its sender shall not wait for an answer that never comes."""
-    try:
-        error.request_id = _checked(msgspec.json.decode(frame, type=_OnlyId).id)
-    except (msgspec.DecodeError, PeerError):
-        error.request_id = None
-    return error
+        members = read_members(frame)
+    except PeerError:
+        wire.id = UNSET  # it may be what stands twice, and either could belong to another request
+        raise
+    for name in _OBJECTS & members.keys():
+        read_members(members[name])
+    if members.keys() - _SCALARS:
+        json_scan.check_value(frame)

@@ -1,6 +1,7 @@
 """What goes in as a message comes out as the same message, and the payload as the same bytes."""
 
 import json
+import sys
 from typing import Any
 
 import attrs
@@ -114,6 +115,45 @@ def test_a_refusal_carries_the_id_where_it_can_be_read(
         decode(frame)
     assert type(refused.value) is error
     assert refused.value.request_id == request_id
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b'{"jsonrpc":"2.0","id":1,"method":"ping","x":%b}',
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":{},"x":%b}',
+        b'{"jsonrpc":"2.0","id":1,"result":{},"params":{"x":%b}}',
+        b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","x":%b}}',
+        b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":%b}}',
+    ],
+)
+@pytest.mark.parametrize("value", [b"1e400", b"9" * 5000, b"[" * 63 + b"]" * 63, b'[{"a":' * 400 + b"1" + b"}]" * 400])
+def test_what_no_message_has_is_judged_all_the_same(frame: bytes, value: bytes) -> None:
+    decode(frame % b"[1]")
+    with pytest.raises(ParseError) as refused:
+        decode(frame % (b"[%b]" % value))
+    assert refused.value.request_id == 1
+
+
+def test_an_envelope_that_says_something_twice_has_no_id() -> None:
+    """Either id could be that of another request in flight, which an error would end."""
+    with pytest.raises(InvalidRequest) as refused:
+        decode(b'{"jsonrpc":"2.0","method":"ping","id":12,"id":1}')
+    assert refused.value.request_id is None
+
+
+def test_a_frame_at_the_very_limit_of_the_stack_is_refused_like_any_other() -> None:
+    for levels in range(sys.getrecursionlimit() - 200, sys.getrecursionlimit()):
+        brackets = b"[" * levels + b"]" * levels
+        for params in (b'{"a":%b}', b'{"a":%b,"a":1}', b'{"a":{"b":%b,"c":"\\\\"}}'):
+            with pytest.raises(PeerError):
+                decode(b'{"jsonrpc":"2.0","id":1,"method":"m","params":%b}' % (params % brackets))
+
+
+def test_a_refusal_does_not_echo_what_the_peer_wrote() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        decode(b'{"jsonrpc":"%b","id":1,"method":"ping"}' % (b"x" * 2**20))
+    assert len(str(refused.value)) < 256
 
 
 def test_envelopes_are_values() -> None:
