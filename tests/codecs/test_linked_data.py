@@ -132,15 +132,24 @@ def test_another_processor_reads_the_same_graph(message: dict[str, Any]) -> None
         ({"$schema": "s", "_meta": {}}, False),
         (1.0, False),
         (True, False),
+        ({"xsd": 1}, True),
+        ({"a": {"mcp": 1}}, True),
+        (10**21, True),
+        (10**21 - 1, False),
+        (0.1234567890123, False),
+        (1.7976931348623157e308, False),
+        (5e-324, False),
+        (-1e22, False),
     ],
 )
 def test_what_rdf_cannot_carry_is_kept_as_json(value: object, is_kept_whole: bool) -> None:
     message = {"jsonrpc": "2.0", "method": "m", "params": {"x": value}}
     assert ("rdf-syntax-ns#JSON" in to_graph(message).serialize(format="nt")) == is_kept_whole
     assert alike(from_turtle(to_turtle(message)), message)
+    assert isomorphic(expand(to_jsonld(message)), to_graph(message))
 
 
-@pytest.mark.parametrize("name", ["@context", "a:b", "", "x y"])
+@pytest.mark.parametrize("name", ["@context", "a:b", "", "x y", "mcp", "xsd", "rdfs"])
 def test_a_message_with_a_name_no_predicate_can_have_is_refused(name: str) -> None:
     with pytest.raises(InvalidRequest):
         to_jsonld({"jsonrpc": "2.0", name: 1})
@@ -168,6 +177,12 @@ PREFIXES = """@prefix mcp: <http://modelcontextprotocol.io/ontology#> .
         ('[] mcp:a "INF"^^xsd:double .', InvalidRequest),
         ('[] mcp:a "{"^^rdf:JSON .', ParseError),
         ('[] mcp:a "1e400"^^rdf:JSON .', ParseError),
+        ('[] mcp:a "{\\"a\\":1,\\"a\\":2}"^^rdf:JSON .', ParseError),
+        ('[] mcp:a "\\uD800" .', ParseError),
+        ('[] mcp:a "\\"\\uD800\\""^^rdf:JSON .', ParseError),
+        ("[] mcp: 1 .", InvalidRequest),
+        ("".join(f"_:b{n} mcp:a _:b{n + 1} .\n" for n in range(65)), InvalidRequest),
+        ("".join(f"_:b{n} mcp:a _:b{n + 1} .\n" for n in range(1500)), InvalidRequest),
         ("[] mcp:a ", ParseError),
         ("nonsense", ParseError),
     ],
@@ -182,6 +197,17 @@ def test_a_document_of_another_context_is_refused() -> None:
         from_jsonld({"@context": "https://example.com/", "jsonrpc": "2.0"})
     with pytest.raises(InvalidRequest):
         from_jsonld({"@context": CONTEXT_URL, "params": {"@id": "x"}})
+
+
+def test_a_document_may_be_as_deep_as_a_message_and_no_deeper() -> None:
+    def nested(levels: int) -> dict[str, Any]:
+        return {"a": nested(levels - 1)} if levels else {}
+
+    assert from_jsonld({"@context": CONTEXT_URL, **nested(63)}) == nested(63)
+    assert from_turtle(to_turtle(nested(63))) == nested(63)
+    for levels in (64, 900):
+        with pytest.raises(InvalidRequest, match="deeper"):
+            from_jsonld({"@context": CONTEXT_URL, **nested(levels)})
 
 
 def test_a_graph_reads_back_without_a_detour_through_text() -> None:
