@@ -19,7 +19,7 @@ from callboard.codecs.header_map import HeaderMap
 from callboard.codecs.header_values import decode_value, encode_value
 from callboard.codecs.json_schema import check_schema
 from callboard.codecs.lines import LineDecoder
-from callboard.codecs.linked_data import from_jsonld, from_turtle, to_turtle
+from callboard.codecs.linked_data import CONTEXT_URL, from_jsonld, from_turtle, to_turtle
 from callboard.codecs.mirror import check_mirror
 from callboard.codecs.revisions.messages import read_params, read_result
 from callboard.codecs.revisions.revision import Revision
@@ -154,9 +154,9 @@ STATES = tuple(seal(RING, BINDING, b"x" * size, round_number=1, now=0, ttl=600).
 
 def _state(frame: bytes) -> None:
     text = frame.decode("utf-8", "replace")
+    opened = open_(RING, text, BINDING, now=1)
     if frame not in STATES:
-        open_(RING, text, BINDING, now=1)
-        raise AssertionError("a forged state was opened")
+        raise AssertionError(f"a forged state was opened: {opened}")
 
 
 TEMPLATES = (b"weather://{city}/now", b"file:///{+path}", b"db://{table}{?limit,offset}", b"x{/a,b}{#c}{&d*}{e:3}")
@@ -205,5 +205,7 @@ CODECS: dict[str, Codec] = {
         tuple(to_turtle(json.loads(f)).encode() for f in FRAMES[:5]),
         lambda f: from_turtle(f.decode("utf-8", "replace")),
     ),
-    "JSON-LD": Codec(tuple(b'{"@context":"x",' + f[1:] for f in FRAMES), lambda f: from_jsonld(_object(f))),
+    "JSON-LD": Codec(
+        tuple(b'{"@context":"%b",' % CONTEXT_URL.encode() + f[1:] for f in FRAMES), lambda f: from_jsonld(_object(f))
+    ),
 }
