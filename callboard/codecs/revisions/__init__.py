@@ -61,6 +61,7 @@ from callboard.codecs.revisions.capabilities import (
     ToolTaskRequests,
     declares,
 )
+from callboard.codecs.revisions.checks import MAX_COMPLETIONS
 from callboard.codecs.revisions.content import (
     AudioContent,
     ContentBlock,
@@ -238,6 +239,7 @@ __all__ = [
     "INPUT_REQUIRED",
     "LATEST",
     "LEGACY",
+    "MAX_COMPLETIONS",
     "METHODS",
     "MODERN",
     "UNSET",

@@ -1,7 +1,7 @@
 """The official schemas, their known faults mended, and how each definition is read and written here.
 
 REVISIONS.md, section 24, lists the faults: values that the generated schema refuses though the specification allows
-them, and unions that accept nearly everything.
+them, and unions that accept nearly everything. Keywords with an `x-` are ours, for what a schema fails to say.
 """
 
 import copy
@@ -60,13 +60,27 @@ def mended(revision: Revision, found: dict[str, Any]) -> dict[str, Any]:
         for branch in values.get("anyOf", [values]):
             if "integer" in branch.get("type", ()):
                 branch["type"] = ["number" if kind == "integer" else kind for kind in branch["type"]]
+        # The schema takes any string as a plain one, even one whose choices are malformed.
+        found["StringSchema"]["x-never"] = ["enum", "oneOf"] if revision > R3 else ["enum"]
+    if revision > R3:
+        found["UntitledSingleSelectEnumSchema"]["x-never"] = ["enumNames"]
     if revision in MODERN:
         found["JSONValue"] = {}
         for name, definition in found.items():
             if name.endswith("Result") and "resultType" in definition.get("properties", {}):
                 said = "input_required" if name == "InputRequiredResult" else "complete"
                 definition["properties"]["resultType"] = {"const": said}
+            definition.get("properties", {}).get("ttlMs", {}).pop("minimum", None)  # negative means stale at once
         found["InputRequiredResult"]["x-one-of-these"] = ["inputRequests", "requestState"]
+    return found
+
+
+@cache
+def forgiving(revision: Revision) -> dict[str, Any]:
+    """All definitions, without the demand for what a reader must do without."""
+    found = copy.deepcopy(definitions(revision))
+    for definition in found.values():
+        definition["required"] = [name for name in definition.get("required", ()) if name not in FORGIVEN]
     return found
 
 
@@ -92,6 +106,14 @@ def is_own_model(revision: Revision, name: str) -> bool:
     except KeyError:
         return False
     return not (isinstance(model, type) and issubclass(model, Model)) or revision in model.known
+
+
+def schema_of_params(revision: Revision, name: str) -> dict[str, Any] | None:
+    """The params of a request or notification, if they are written out in its definition and have no name."""
+    if method_in(revision, name) is None or name.endswith("ResultResponse"):
+        return None
+    params: dict[str, Any] = forgiving(revision)[name]["properties"].get("params", {"$ref": ""})
+    return None if "$ref" in params else params
 
 
 def rewritten(revision: Revision, name: str, value: Any) -> Any:
