@@ -4,8 +4,10 @@ A tool's schema comes from whoever runs the server. It may be deep enough to blo
 process, or point into our network; a validator that fetches what it refers to is somebody else's HTTP client.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
 
 import attrs
 
@@ -19,14 +21,19 @@ MAX_SUBSCHEMAS: Final = 10_000
 
 Path: TypeAlias = tuple[str, ...]
 
-_ONE: Final = (
-    *("items", "additionalItems", "unevaluatedItems", "contains", "additionalProperties"),
-    *("unevaluatedProperties", "propertyNames", "contentSchema", "not", "if", "then", "else"),
+_ONE: Final = frozenset(
+    {
+        *("items", "additionalItems", "unevaluatedItems", "contains", "additionalProperties"),
+        *("unevaluatedProperties", "propertyNames", "contentSchema", "not", "if", "then", "else"),
+    }
 )
-_LISTS: Final = ("items", "prefixItems", "allOf", "anyOf", "oneOf")
-_MAPS: Final = ("patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions")
+_LISTS: Final = frozenset({"items", "prefixItems", "allOf", "anyOf", "oneOf"})
+_MAPS: Final = frozenset({"patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"})
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-_DIALECTS: Final = ("https://json-schema.org/draft/", "http://json-schema.org/draft-")  # every validator has these
+# The meta-schemas, which every validator carries.
+_DIALECT: Final = re.compile(
+    r"https?://json-schema\.org/(draft-0[3-7]/schema|draft/20(19-09|20-12)/(schema|meta/[a-z-]+))(#.*)?"
+)
 
 
 @attrs.frozen
@@ -47,13 +54,11 @@ def subschemas(schema: Mapping[str, Any]) -> Iterator[Subschema]:
     seen = 0
     while stack:
         here, path, depth = stack.pop()
-        if not isinstance(here, dict):
-            continue
         seen += 1
         if depth > MAX_SCHEMA_DEPTH or seen > MAX_SUBSCHEMAS:
             raise InvalidDefinition("a schema too deep or too large to be looked through")
         yield Subschema(here, path, depth)
-        stack.extend((child, step, depth + 1) for child, step in _below(here, path))
+        stack.extend((child, step, depth + 1) for child, step in _below(here, path) if isinstance(child, dict))
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
@@ -61,30 +66,56 @@ def check_schema(schema: Mapping[str, Any]) -> None:
 
     Raises `InvalidDefinition`.
     """
-    found = list(subschemas(schema))
-    own = {inner.schema["$id"].rstrip("#") for inner in found if isinstance(inner.schema.get("$id"), str)}
-    for inner in found:
-        for key in _REFERENCES:
-            target = inner.schema.get(key)
-            if isinstance(target, str) and not _is_inside(target, own):
+    schemas = [inner.schema for inner in subschemas(schema)]
+    roots = [schema, *(inner for inner in schemas[1:] if isinstance(inner.get("$id"), str))]
+    own = {str(root["$id"]).rstrip("#") for root in roots if "$id" in root}
+    seen, followed = set(map(id, schemas)), set[str]()
+    for here in schemas:  # grows as we go: what a pointer leads to is a schema too, were it in a `default`
+        for key, target in _references(here):
+            if not _is_inside(target, own):
                 raise InvalidDefinition(f"a {key} that leaves the schema: it is never fetched")
+            pointer = target.partition("#")[2]
+            places = () if pointer in followed else [_pointed_at(root, pointer) for root in roots]
+            followed.add(pointer)
+            for place in places:
+                if isinstance(place, dict) and id(place) not in seen:
+                    new = [inner.schema for inner in subschemas(place)]
+                    schemas += new
+                    seen.update(map(id, new))
+            if max(len(schemas), len(followed) * len(roots)) > MAX_SUBSCHEMAS:
+                raise InvalidDefinition("a schema too large to be looked through")
+
+
+def _references(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    return ((key, schema[key]) for key in _REFERENCES if isinstance(schema.get(key), str))
+
+
+def _pointed_at(root: Any, pointer: str) -> Any:
+    """Return what a JSON pointer leads to (RFC 6901), None for nothing."""
+    here = root
+    for step in unquote(pointer).split("/")[1:]:
+        step = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(here, dict):
+            here = here.get(step)
+        elif isinstance(here, list) and step.isdecimal() and len(step) < 9 and int(step) < len(here):
+            here = here[int(step)]
+        else:
+            return None
+    return here
 
 
 def _is_inside(target: str, own: set[str]) -> bool:
-    return target.startswith(("#", *_DIALECTS)) or target.partition("#")[0] in own
+    return target.startswith("#") or target.partition("#")[0] in own or _DIALECT.fullmatch(target) is not None
 
 
 def _below(schema: Mapping[str, Any], path: Path | None) -> Iterator[tuple[Any, Path | None]]:
-    for name, child in _items(schema.get("properties")):
-        yield child, None if path is None else (*path, name)
-    for key in _ONE:
-        yield schema.get(key), None
-    for key in _LISTS:
-        children = schema.get(key)
-        yield from ((child, None) for child in (children if isinstance(children, list) else ()))
-    for key in _MAPS:
-        yield from ((child, None) for _, child in _items(schema.get(key)))
-
-
-def _items(value: Any) -> Iterator[tuple[str, Any]]:
-    return iter(value.items() if isinstance(value, dict) else ())
+    """Find what stands where a schema may, and the path of the property that it then describes."""
+    for key, value in schema.items():
+        if key == "properties" and isinstance(value, dict):
+            yield from ((child, None if path is None else (*path, name)) for name, child in value.items())
+        elif key in _MAPS and isinstance(value, dict):
+            yield from ((child, None) for child in value.values())
+        elif key in _LISTS and isinstance(value, list):
+            yield from ((child, None) for child in value)
+        elif key in _ONE:
+            yield value, None

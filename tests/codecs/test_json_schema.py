@@ -63,6 +63,42 @@ def test_a_reference_within_the_schema_or_in_a_value_is_none_of_our_business(sch
     check_schema(schema)
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/x", "x": {"$ref": "https://example.com/"}},
+        {"$ref": "#/default", "default": {"items": {"$ref": "https://example.com/"}}},
+        {"$ref": "#/enum/1/a~1b", "enum": [0, {"a/b": {"$ref": "https://example.com/"}}]},
+        {"$ref": "#/enum/1/a%7E1b", "enum": [0, {"a/b": {"$ref": "https://example.com/"}}]},
+        {"$ref": "#/x", "x": {"$ref": "#/y"}, "y": {"$ref": "https://example.com/"}},
+        {"$defs": {"a": {"$id": "https://a/", "$ref": "#/x", "x": {"$ref": "https://example.com/"}}}},
+        {"$id": "https://a/", "items": {"$ref": "https://a/#/x"}, "x": {"$ref": "https://example.com/"}},
+        {"$ref": "#/x", "x": nested("allOf", MAX_SCHEMA_DEPTH + 1)},
+        {"$ref": "#/x", "x": {"anyOf": [{}] * MAX_SUBSCHEMAS}},
+        {"$ref": "https://json-schema.org/draft/../../anything"},
+        {"$ref": "https://json-schema.org/draft/2099-01/schema"},
+    ],
+)
+def test_a_pointer_makes_a_schema_of_what_it_leads_to(schema: dict[str, Any]) -> None:
+    with pytest.raises(InvalidDefinition):
+        check_schema(schema)
+
+
+@pytest.mark.parametrize("pointer", ["#/x/y", "#/enum/7", "#/enum/x", "#/enum/" + "9" * 5000, "#/type/0", "#/", "#a"])
+def test_a_pointer_to_nothing_is_for_the_validator_to_find(pointer: str) -> None:
+    check_schema({"$ref": pointer, "enum": [1], "type": "string", "x": 1})
+
+
+def test_the_widest_schema_allowed_takes_no_longer_than_one_frame_may() -> None:
+    wide = {"properties": {str(number): {"$ref": f"#/properties/{number}"} for number in range(MAX_SUBSCHEMAS - 1)}}
+    fastest = 1.0
+    for _ in range(5):  # the machine may be busy; the code may not
+        started = time.perf_counter()
+        check_schema(wide)
+        fastest = min(fastest, time.perf_counter() - started)
+    assert fastest < 0.1
+
+
 def test_a_property_is_named_by_the_properties_that_lead_to_it() -> None:
     schema = {"properties": {"a": {"properties": {"b": {}}, "items": {"properties": {"c": {}}}}}}
     assert {inner.path for inner in subschemas(schema)} == {(), ("a",), ("a", "b"), None}
