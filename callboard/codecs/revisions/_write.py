@@ -98,7 +98,6 @@ def _member_writer(revision: Revision, field: Any, converter: Converter) -> Writ
         return hook
     form = wire_type(field, revision)
     fits = converter.get_structure_hook(form)
-
     free = is_mapping(form)
 
     def write(value: Any) -> Any:
