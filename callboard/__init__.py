@@ -1,3 +1,28 @@
 """callboard: an actor-based message broker for the Model Context Protocol, built on Trio."""
 
 __version__ = "0.1.0.dev0"
+
+# After the version: the command line and the server say it.
+from callboard.codecs.revisions import Revision, ToolAnnotations
+from callboard.context import Context, Declined, Dismissed, Reply
+from callboard.hosting import Audio, Blob, Doc, Header, Image, ToolError, assistant, user
+from callboard.server import Server
+
+__all__ = [
+    "Audio",
+    "Blob",
+    "Context",
+    "Declined",
+    "Dismissed",
+    "Doc",
+    "Header",
+    "Image",
+    "Reply",
+    "Revision",
+    "Server",
+    "ToolAnnotations",
+    "ToolError",
+    "__version__",
+    "assistant",
+    "user",
+]

@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-import structlog
-
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import ERROR_CODES, MODERN, Model, Revision, meta, write, write_params, write_result
 from callboard.errors import INTERNAL_ERROR, INVALID_PARAMS, PeerError, RequestFailed
+from callboard.supervisor import get_logger
 
-log = structlog.get_logger("callboard.actors")
+log = get_logger("callboard.actors")
 
 MAX_MESSAGE: Final = 1024
 """Longest error message, in characters. It may quote the peer's own words, and is no place for a payload."""
@@ -48,7 +47,7 @@ def error_frame(request_id: RequestId | None, revision: Revision, error: Excepti
         code, message = error.code, str(error)[:MAX_MESSAGE]
         data = getattr(error, "data", None)
     else:
-        log.error("request_failed", failure=type(error).__name__, exc_info=error)
+        log.error("request_failed", failure=type(error).__name__, why=str(error)[:200])
     row = ERROR_CODES.get(code)
     if row is not None and revision not in row.emitted:
         code = INVALID_PARAMS  # what every revision calls what it has no code of its own for

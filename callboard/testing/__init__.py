@@ -1,1 +1,52 @@
-"""Scripted peers and faulty streams, for callboard's tests and for yours."""
+"""Scripted peers and faulty streams, for callboard's tests and for yours.
+
+```python
+async with connect(server) as client:
+    result = await client.call("forecast", city="Oslo")
+```
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from callboard.actors.parking import Parking
+from callboard.actors.session import open_session
+from callboard.actors.terms import ANYBODY
+from callboard.codecs.revisions import LATEST, LEGACY, Revision
+from callboard.server import Server
+from callboard.testing.peer import EVERYTHING, Answer, Peer, Refusal
+from callboard.transports.memory import memory_pair
+
+__all__ = ["EVERYTHING", "Answer", "Peer", "Refusal", "connect"]
+
+
+@asynccontextmanager
+async def connect(
+    server: Server,
+    revision: Revision = LATEST,
+    *,
+    answers: Mapping[str, Answer] | None = None,
+    capabilities: dict[str, Any] | None = None,
+    log_level: str | None = None,
+    principal: str = ANYBODY,
+) -> AsyncIterator[Peer]:
+    """Host *server* and connect a client to it, in this process.
+
+    *answers* are the client's own: `{"elicitation/create": lambda params: {"action": "accept", "content": {...}}}`.
+    """
+    # States expire by Trio's clock, so that a test may turn it.
+    async with server.host(parking=Parking(server.info.name, wall=trio.current_time)) as host:
+        there, here = memory_pair()
+        await open_session(host, here, "s-1", principal)
+        client = Peer(
+            there, revision, dict(EVERYTHING) if capabilities is None else capabilities, answers or {}, log_level
+        )
+        if revision in LEGACY:
+            await client.initialize()
+        try:
+            yield client
+        finally:
+            there.close()

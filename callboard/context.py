@@ -1,0 +1,227 @@
+"""What a handler may ask, say and know while it serves a request: the same in every revision."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar, cast, overload
+
+import attrs
+from msgspec import UNSET
+
+from callboard.actors.exchange import Exchange
+from callboard.actors.questions import Question
+from callboard.codecs.envelope import RequestId
+from callboard.codecs.revisions import (
+    ClientCapabilities,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    ElicitResult,
+    Implementation,
+    JSONValue,
+    ListRootsRequestParams,
+    ListRootsResult,
+    LoggingLevel,
+    Model,
+    ModelPreferences,
+    Revision,
+    Root,
+    SamplingMessage,
+    TextContent,
+    Tool,
+    ToolChoice,
+)
+from callboard.hosting import ToolError, form_of, read_form
+
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+
+
+class Declined(ToolError):
+    """The user said no."""
+
+
+class Dismissed(ToolError):
+    """The user closed the question without an answer."""
+
+
+@attrs.frozen
+class Reply:
+    """What the client's model said."""
+
+    result: CreateMessageResult
+
+    @property
+    def content(self) -> Sequence[Any]:
+        """All blocks, also when there is only one."""
+        content = self.result.content
+        return content if isinstance(content, Sequence) else (content,)
+
+    @property
+    def text(self) -> str:
+        """The words of all text blocks."""
+        return "".join(block.text for block in self.content if isinstance(block, TextContent))
+
+    @property
+    def model(self) -> str:
+        return self.result.model
+
+    @property
+    def stop_reason(self) -> str | None:
+        return None if self.result.stop_reason is UNSET else self.result.stop_reason
+
+
+@attrs.frozen(eq=False)
+class Asking(Generic[T]):
+    """A question that is asked when it is awaited, or together with others by `ctx.ask_all`."""
+
+    question: Question
+    read: Callable[[Model], T]
+    _exchange: Exchange
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._ask().__await__()
+
+    async def _ask(self) -> T:
+        (answer,) = await self._exchange.ask([self.question])
+        return self.read(answer)
+
+
+@attrs.frozen(eq=False)
+class Context:
+    """The request that a handler serves, seen from inside. Take it as a parameter: `ctx: Context`."""
+
+    _exchange: Exchange
+    lifespan: Any = None
+
+    # Who asks.
+
+    @property
+    def request_id(self) -> RequestId:
+        return self._exchange.slot.request_id
+
+    @property
+    def principal(self) -> str:
+        return self._exchange.terms.principal
+
+    @property
+    def revision(self) -> Revision:
+        return self._exchange.terms.revision
+
+    @property
+    def client_info(self) -> Implementation | None:
+        """Who the client says it is. Hearsay: for display, never for a decision."""
+        return self._exchange.terms.client_info
+
+    @property
+    def client_capabilities(self) -> ClientCapabilities:
+        return self._exchange.terms.capabilities
+
+    # What to say.
+
+    async def log(self, level: LoggingLevel, data: JSONValue, *, logger: str | None = None) -> None:
+        """Send a log message to the client, if it wants any of this level."""
+        await self._exchange.log(level, data, logger)
+
+    async def report(self, progress: float, *, total: float | None = None, message: str | None = None) -> None:
+        """Say how far the work has come. Cheap: the client gets at most one in ten milliseconds."""
+        await self._exchange.report(progress, total, message)
+
+    async def progress(self, items: Iterable[T], *, total: float | None = None) -> AsyncIterator[T]:
+        """Yield *items*, and report after each."""
+        if total is None and isinstance(items, Sequence):
+            total = len(items)
+        for number, item in enumerate(items, 1):
+            yield item
+            await self.report(number, total=total)
+
+    # What to ask.
+
+    @overload
+    def elicit(self, message: str, form: type[T], *, key: str | None = None) -> Asking[T]: ...
+    @overload
+    def elicit(self, message: str, form: Mapping[str, Any], *, key: str | None = None) -> Asking[dict[str, Any]]: ...
+    def elicit(self, message: str, form: Any, *, key: str | None = None) -> Asking[Any]:
+        """Ask the user to fill in a form: a flat class, or a ready schema.
+
+        Awaited, it is what the user gave. Raises `Declined` or `Dismissed` if that is nothing.
+        """
+        params = ElicitRequestFormParams(message=message, requested_schema=form_of(form))
+
+        def answer(model: Model) -> Any:
+            return read_form(form, _accepted(model).content or {})
+
+        return Asking(Question("elicitation/create", params, key), answer, self._exchange)
+
+    def elicit_url(self, message: str, url: str, *, elicitation_id: str = "", key: str | None = None) -> Asking[None]:
+        """Ask the user to open *url*: for what must not pass through the client. Accepted means opened, not done."""
+        params = ElicitRequestURLParams(message=message, url=url, elicitation_id=elicitation_id or url)
+
+        def answer(model: Model) -> None:
+            _accepted(model)
+
+        return Asking(Question("elicitation/create", params, key), answer, self._exchange)
+
+    def sample(
+        self,
+        messages: str | Sequence[SamplingMessage],
+        *,
+        max_tokens: int,
+        system: str | None = None,
+        temperature: float | None = None,
+        stop_sequences: Sequence[str] = (),
+        preferences: ModelPreferences | None = None,
+        tools: Sequence[Tool] = (),
+        tool_choice: ToolChoice | None = None,
+        key: str | None = None,
+    ) -> Asking[Reply]:
+        """Ask the client's model."""
+        if isinstance(messages, str):
+            messages = [SamplingMessage(role="user", content=TextContent(text=messages))]
+        params = CreateMessageRequestParams(
+            messages=messages,
+            max_tokens=max_tokens,
+            system_prompt=UNSET if system is None else system,
+            temperature=UNSET if temperature is None else temperature,
+            stop_sequences=stop_sequences or UNSET,
+            model_preferences=UNSET if preferences is None else preferences,
+            tools=tools or UNSET,
+            tool_choice=UNSET if tool_choice is None else tool_choice,
+        )
+
+        def answer(model: Model) -> Reply:
+            return Reply(cast("CreateMessageResult", model))
+
+        return Asking(Question("sampling/createMessage", params, key), answer, self._exchange)
+
+    def roots(self, *, key: str | None = None) -> Asking[list[Root]]:
+        """Ask for the folders that the client works in."""
+
+        def answer(model: Model) -> list[Root]:
+            return list(cast("ListRootsResult", model).roots)
+
+        return Asking(Question("roots/list", ListRootsRequestParams(), key), answer, self._exchange)
+
+    @overload
+    def ask_all(self, one: Asking[A], /) -> Awaitable[tuple[A]]: ...
+    @overload
+    def ask_all(self, one: Asking[A], two: Asking[B], /) -> Awaitable[tuple[A, B]]: ...
+    @overload
+    def ask_all(self, one: Asking[A], two: Asking[B], three: Asking[C], /) -> Awaitable[tuple[A, B, C]]: ...
+    @overload
+    def ask_all(self, *askings: Asking[Any]) -> Awaitable[tuple[Any, ...]]: ...
+    async def ask_all(self, *askings: Asking[Any]) -> tuple[Any, ...]:
+        """Ask several questions together: in the modern era the client gets them in one round."""
+        answers = await self._exchange.ask([asking.question for asking in askings], at_once=True)
+        return tuple(asking.read(answer) for asking, answer in zip(askings, answers, strict=True))
+
+
+def _accepted(model: Model) -> ElicitResult:
+    result = cast("ElicitResult", model)
+    match result.action:
+        case "decline":
+            raise Declined("the user declined")
+        case "cancel":
+            raise Dismissed("the user dismissed the question")
+    return attrs.evolve(result, content={}) if result.content is UNSET else result

@@ -1,0 +1,181 @@
+"""A server at work: the handlers behind each method, as the engine calls them."""
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+from msgspec import UNSET
+
+from callboard.actors.exchange import Exchange
+from callboard.actors.host import Instant
+from callboard.actors.request import Handler, sole
+from callboard.codecs.revisions import (
+    MODERN,
+    CallToolRequestParams,
+    CallToolResult,
+    CompleteRequestParams,
+    CompleteResult,
+    Completion,
+    DiscoverResult,
+    GetPromptRequestParams,
+    GetPromptResult,
+    Implementation,
+    ListChangedCapability,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
+    Model,
+    PaginatedRequestParams,
+    PromptReference,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    ResourcesCapability,
+    Revision,
+    ServerCapabilities,
+)
+from callboard.context import Context
+from callboard.errors import InvalidParams, MissingCapability, ResourceNotFound
+from callboard.hosting import BadArguments, error_result, to_contents, to_messages, to_result
+from callboard.repertoire import Shelf
+
+if TYPE_CHECKING:
+    from callboard.server import Server
+
+THREADS: Final = 40
+"""Most plain functions that run in threads at once."""
+
+MAX_VALUES: Final = 100
+"""Most candidates of one completion. The specification's limit."""
+
+
+class Performance:
+    """One run of a server: what the engine is handed as its offer."""
+
+    def __init__(self, server: "Server", lifespan: Any) -> None:
+        self._server = server
+        self._repertoire = server.repertoire
+        self._lifespan = lifespan
+        self._limiter = trio.CapacityLimiter(THREADS)
+        self.info: Implementation = server.info
+        self.instructions: str | None = server.instructions
+        self.revisions: frozenset[Revision] = server.revisions
+        self.instant: Mapping[str, Instant] = {
+            "server/discover": self._discover,
+            "tools/list": self._list_tools,
+            "resources/list": self._list_resources,
+            "resources/templates/list": self._list_templates,
+            "prompts/list": self._list_prompts,
+        }
+        self.handlers: Mapping[str, Handler] = {
+            "tools/call": self._call_tool,
+            "resources/read": self._read_resource,
+            "prompts/get": self._get_prompt,
+            "completion/complete": self._complete,
+        }
+
+    def capabilities(self, revision: Revision) -> ServerCapabilities:
+        """All that the hosting API can do: lists may fill up while the server runs."""
+        return ServerCapabilities(
+            tools=ListChangedCapability(list_changed=True),
+            prompts=ListChangedCapability(list_changed=True),
+            resources=ResourcesCapability(list_changed=True, subscribe=True),
+            completions={},
+            logging={},
+        )
+
+    # What is answered at once.
+
+    def _discover(self, exchange: Exchange) -> Model:
+        return DiscoverResult(
+            supported_versions=sorted(self.revisions),
+            capabilities=self.capabilities(exchange.terms.revision),
+            instructions=UNSET if self.instructions is None else self.instructions,
+        )
+
+    def _list_tools(self, exchange: Exchange) -> Model:
+        shown, cursor = self._page(exchange, self._repertoire.tools)
+        return ListToolsResult(tools=shown, next_cursor=cursor)
+
+    def _list_resources(self, exchange: Exchange) -> Model:
+        shown, cursor = self._page(exchange, self._repertoire.resources)
+        return ListResourcesResult(resources=shown, next_cursor=cursor)
+
+    def _list_templates(self, exchange: Exchange) -> Model:
+        shown, cursor = self._page(exchange, self._repertoire.templates)
+        return ListResourceTemplatesResult(resource_templates=shown, next_cursor=cursor)
+
+    def _list_prompts(self, exchange: Exchange) -> Model:
+        shown, cursor = self._page(exchange, self._repertoire.prompts)
+        return ListPromptsResult(prompts=shown, next_cursor=cursor)
+
+    def _page(self, exchange: Exchange, shelf: Shelf[Any]) -> tuple[list[Any], Any]:
+        cursor = exchange.params(PaginatedRequestParams).cursor
+        entries, following = shelf.page(None if cursor is UNSET else cursor, self._repertoire.cursors, time.time())
+        return [entry.shown for entry in entries], UNSET if following is None else following
+
+    # What takes an author's function.
+
+    async def _call_tool(self, exchange: Exchange) -> Model:
+        params = exchange.params(CallToolRequestParams)
+        entry = self._repertoire.tools.entries.get(params.name)
+        if entry is None:
+            raise InvalidParams(f"Unknown tool: {params.name[:128]}")
+        try:
+            arguments = entry.signature.read(None if params.arguments is UNSET else params.arguments)
+            value = await entry.perform(arguments, self._context(exchange), self._limiter)
+            return to_result(value, entry.signature)
+        except Exception as error:
+            return self._failed(exchange, sole(error))
+
+    def _failed(self, exchange: Exchange, error: Exception) -> CallToolResult:
+        """A tool that fails has a result that says so, and the model can act on it. A modern client that lacks a
+        capability is told in the specification's own way."""
+        if isinstance(error, MissingCapability) and exchange.terms.revision in MODERN:
+            raise error
+        return error_result(error)
+
+    async def _read_resource(self, exchange: Exchange) -> Model:
+        uri = exchange.params(ReadResourceRequestParams).uri
+        found = self._repertoire.find_resource(uri)
+        if found is None:
+            raise ResourceNotFound(uri)
+        entry, mime_type, values = found
+        try:
+            arguments = entry.signature.read_text(values)
+        except BadArguments:
+            raise ResourceNotFound(uri) from None
+        value = await entry.perform(arguments, self._context(exchange), self._limiter)
+        if isinstance(value, ReadResourceResult):
+            return value
+        return ReadResourceResult(contents=to_contents(uri, value, mime_type or None))
+
+    async def _get_prompt(self, exchange: Exchange) -> Model:
+        params = exchange.params(GetPromptRequestParams)
+        entry = self._repertoire.prompts.entries.get(params.name)
+        if entry is None:
+            raise InvalidParams(f"Unknown prompt: {params.name[:128]}")
+        arguments = entry.signature.read_text({} if params.arguments is UNSET else params.arguments)
+        value = await entry.perform(arguments, self._context(exchange), self._limiter)
+        if isinstance(value, GetPromptResult):
+            return value
+        return GetPromptResult(messages=to_messages(value), description=entry.shown.description)
+
+    async def _complete(self, exchange: Exchange) -> Model:
+        params = exchange.params(CompleteRequestParams)
+        of = params.ref.name if isinstance(params.ref, PromptReference) else params.ref.uri
+        entry = self._repertoire.completions.get((of, params.argument.name))
+        if entry is None:
+            return CompleteResult(completion=Completion(values=[]))
+        settled = UNSET if params.context is UNSET else params.context.arguments
+        known = {parameter.name for parameter in entry.signature.parameters}
+        others = {} if settled is UNSET else {name: value for name, value in settled.items() if name in known}
+        arguments = entry.signature.read_text({**others, "value": params.argument.value})
+        values = list(await entry.perform(arguments, self._context(exchange), self._limiter))
+        more = len(values) > MAX_VALUES
+        completion = Completion(values=values[:MAX_VALUES], total=len(values), has_more=more or UNSET)
+        return CompleteResult(completion=completion)
+
+    def _context(self, exchange: Exchange) -> Context:
+        return Context(exchange, self._lifespan)

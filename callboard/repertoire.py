@@ -1,0 +1,134 @@
+"""What a server can perform: its tools, resources, templates, prompts and completions, in the order they were added."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+import attrs
+import trio
+
+from callboard.codecs.header_map import HeaderMap
+from callboard.codecs.revisions import Model, Prompt, Resource, ResourceTemplate, Tool
+from callboard.codecs.seal import KeyRing, Seal
+from callboard.codecs.uri_template import UriTemplate
+from callboard.context import Context
+from callboard.errors import InvalidParams
+from callboard.hosting import Signature
+
+PAGE: Final = 100
+"""Entries on one page of a list."""
+
+CURSOR_TTL: Final = 24 * 3600.0
+"""Seconds that a cursor may be used: as long as anybody leafs through a list."""
+
+Function: TypeAlias = Callable[..., Any]
+E = TypeVar("E", bound="Entry")
+M = TypeVar("M", bound=Model)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Entry:
+    """A function of the author's, and what its signature says."""
+
+    function: Function
+    signature: Signature
+
+    async def perform(self, arguments: Mapping[str, Any], context: Context, limiter: trio.CapacityLimiter) -> Any:
+        """Run the function: an async one here, a plain one in a thread."""
+        values = dict(arguments)
+        if self.signature.context_parameter is not None:
+            values[self.signature.context_parameter] = context
+        if self.signature.is_async:
+            return await self.function(**values)
+        return await trio.to_thread.run_sync(lambda: self.function(**values), limiter=limiter, abandon_on_cancel=True)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class ToolEntry(Entry):
+    shown: Tool
+    headers: HeaderMap
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class ResourceEntry(Entry):
+    shown: Resource
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class TemplateEntry(Entry):
+    shown: ResourceTemplate
+    template: UriTemplate
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class PromptEntry(Entry):
+    shown: Prompt
+
+
+@attrs.define(eq=False)
+class Shelf(Generic[E]):
+    """Entries of one kind by their names (URIs, templates), and the pages they are listed on."""
+
+    kind: str
+    entries: dict[str, E] = attrs.field(factory=dict, init=False)
+
+    def add(self, name: str, entry: E) -> None:
+        """Raises ValueError for a name that is taken."""
+        if name in self.entries:
+            raise ValueError(f"there is already a {self.kind} {name!r}")
+        self.entries[name] = entry
+
+    def remove(self, name: str) -> None:
+        """Raises LookupError if there is none."""
+        if name not in self.entries:
+            raise LookupError(f"there is no {self.kind} {name!r}")
+        del self.entries[name]
+
+    def page(self, cursor: str | None, seal: Seal, now: float, size: int = PAGE) -> tuple[list[E], str | None]:
+        """One page, and the cursor of the next. A cursor names the last entry seen: what is added or removed in between
+        moves no page.
+
+        Raises `InvalidParams` for a cursor that is not ours, or whose place is gone.
+        """
+        names = list(self.entries)
+        start = 0
+        if cursor is not None:
+            opened = seal.open(cursor, [self.kind.encode()], now=now)
+            if opened is None or opened.payload.decode() not in self.entries:
+                raise InvalidParams("Invalid cursor")
+            start = names.index(opened.payload.decode()) + 1
+        chosen = names[start : start + size]
+        following = None
+        if len(names) > start + size:
+            following = seal.close(chosen[-1].encode(), [self.kind.encode()], expires=now + CURSOR_TTL)
+        return [self.entries[name] for name in chosen], following
+
+    def __iter__(self) -> Iterator[E]:
+        return iter(self.entries.values())
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+@attrs.define(eq=False)
+class Repertoire:
+    """All shelves of one server."""
+
+    tools: Shelf[ToolEntry] = attrs.field(factory=lambda: Shelf("tool"), init=False)
+    resources: Shelf[ResourceEntry] = attrs.field(factory=lambda: Shelf("resource"), init=False)
+    templates: Shelf[TemplateEntry] = attrs.field(factory=lambda: Shelf("template"), init=False)
+    prompts: Shelf[PromptEntry] = attrs.field(factory=lambda: Shelf("prompt"), init=False)
+    completions: dict[tuple[str, str], Entry] = attrs.field(factory=dict, init=False)
+    cursors: Seal = attrs.field(factory=lambda: Seal(KeyRing.generate(), "cursor"), init=False)
+
+    def find_resource(self, uri: str) -> tuple[Entry, str, Mapping[str, Any]] | None:
+        """Who reads *uri*, the MIME type it has, and what the template made of the URI."""
+        if (entry := self.resources.entries.get(uri)) is not None:
+            return entry, _text(entry.shown.mime_type), {}
+        for template in self.templates:
+            if (values := template.template.match(uri)) is not None:
+                return template, _text(template.shown.mime_type), values
+        return None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,295 @@
+"""The hosting API: a server is an object; its tools, resources and prompts are functions."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import Any, TypeAlias, TypeVar, overload
+
+from callboard.actors.host import Host, host_spec
+from callboard.actors.parking import Parking
+from callboard.actors.topics import Change, ListChanged, ListName, ResourceUpdated
+from callboard.codecs.header_map import HeaderMap
+from callboard.codecs.revisions import (
+    ALL,
+    UNSET,
+    Annotations,
+    Icon,
+    Implementation,
+    JSONObject,
+    Prompt,
+    PromptArgument,
+    Resource,
+    ResourceTemplate,
+    Revision,
+    Tool,
+    ToolAnnotations,
+    UnsetType,
+)
+from callboard.codecs.uri_template import UriTemplate
+from callboard.context import Context
+from callboard.hosting import Signature
+from callboard.performance import Performance
+from callboard.repertoire import Entry, PromptEntry, Repertoire, ResourceEntry, TemplateEntry, ToolEntry
+from callboard.supervisor import open_tree
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+Lifespan: TypeAlias = Callable[["Server"], AbstractAsyncContextManager[Any]]
+
+
+class Server:
+    """An MCP server. Decorate functions to offer them; they may come and go while it runs."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str = "0",
+        title: str | None = None,
+        description: str | None = None,
+        website_url: str | None = None,
+        icons: Sequence[Icon] = (),
+        instructions: str | None = None,
+        revisions: frozenset[Revision] = ALL,
+        lifespan: Lifespan | None = None,
+    ) -> None:
+        self.info = Implementation(
+            name=name,
+            version=version,
+            title=_or_unset(title),
+            description=_or_unset(description),
+            website_url=_or_unset(website_url),
+            icons=tuple(icons) or UNSET,
+        )
+        self.instructions = instructions
+        self.revisions = frozenset(revisions)
+        self.repertoire = Repertoire()
+        self._lifespan = lifespan
+        self._hosts: set[Host] = set()
+
+    # What it offers.
+
+    @overload
+    def tool(self, function: F, /) -> F: ...
+    @overload
+    def tool(
+        self,
+        *,
+        name: str | None = ...,
+        title: str | None = ...,
+        description: str | None = ...,
+        annotations: ToolAnnotations | None = ...,
+        icons: Sequence[Icon] = ...,
+        meta: JSONObject | None = ...,
+        input_schema: Mapping[str, Any] | None = ...,
+        output_schema: Mapping[str, Any] | bool = ...,
+    ) -> Callable[[F], F]: ...
+    def tool(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: ToolAnnotations | None = None,
+        icons: Sequence[Icon] = (),
+        meta: JSONObject | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | bool = True,
+    ) -> Any:
+        """Offer a function as a tool. Its signature is the schema, its docstring the description."""
+
+        def add(function: F) -> F:
+            signature = Signature.of(
+                function,
+                context_type=Context,
+                name=name,
+                description=description,
+                input_schema=input_schema,
+                output_schema=output_schema,
+            )
+            tool = Tool(
+                name=signature.name,
+                title=_or_unset(title),
+                description=_or_unset(signature.description or None),
+                input_schema=signature.input_schema,
+                output_schema=UNSET if signature.output is None else signature.output.schema,
+                annotations=_or_unset(annotations),
+                icons=tuple(icons) or UNSET,
+                meta=_or_unset(meta),
+            )
+            headers = HeaderMap.compile(signature.input_schema)
+            entry = ToolEntry(function=function, signature=signature, shown=tool, headers=headers)
+            self.repertoire.tools.add(tool.name, entry)
+            self._changed(ListChanged("tools"))
+            return function
+
+        return add if function is None else add(function)
+
+    def resource(
+        self,
+        uri: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: Annotations | None = None,
+        icons: Sequence[Icon] = (),
+        meta: JSONObject | None = None,
+    ) -> Callable[[F], F]:
+        """Offer a function as a resource, or with `{variables}` in *uri* as a template of resources.
+
+        Raises TypeError if the function does not take just these variables.
+        """
+        template = UriTemplate.parse(uri)
+
+        def add(function: F) -> F:
+            signature = Signature.of(
+                function, context_type=Context, name=name, description=description, output_schema=False
+            )
+            _check_variables(signature, template)
+            common: dict[str, Any] = {
+                "name": signature.name,
+                "title": _or_unset(title),
+                "description": _or_unset(signature.description or None),
+                "mime_type": _or_unset(mime_type),
+                "annotations": _or_unset(annotations),
+                "icons": tuple(icons) or UNSET,
+                "meta": _or_unset(meta),
+            }
+            if template.variables:
+                many = ResourceTemplate(uri_template=uri, **common)
+                entry = TemplateEntry(function=function, signature=signature, shown=many, template=template)
+                self.repertoire.templates.add(uri, entry)
+            else:
+                one = Resource(uri=uri, size=_or_unset(size), **common)
+                self.repertoire.resources.add(uri, ResourceEntry(function=function, signature=signature, shown=one))
+            self._changed(ListChanged("resources"))
+            return function
+
+        return add
+
+    @overload
+    def prompt(self, function: F, /) -> F: ...
+    @overload
+    def prompt(
+        self,
+        *,
+        name: str | None = ...,
+        title: str | None = ...,
+        description: str | None = ...,
+        icons: Sequence[Icon] = ...,
+        meta: JSONObject | None = ...,
+    ) -> Callable[[F], F]: ...
+    def prompt(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: Sequence[Icon] = (),
+        meta: JSONObject | None = None,
+    ) -> Any:
+        """Offer a function as a prompt. What it returns are the messages."""
+
+        def add(function: F) -> F:
+            signature = Signature.of(
+                function, context_type=Context, name=name, description=description, output_schema=False
+            )
+            arguments = [
+                PromptArgument(
+                    name=parameter.name,
+                    description=_or_unset(parameter.schema.get("description")),
+                    required=parameter.required,
+                )
+                for parameter in signature.parameters
+            ]
+            prompt = Prompt(
+                name=signature.name,
+                title=_or_unset(title),
+                description=_or_unset(signature.description or None),
+                arguments=arguments or UNSET,
+                icons=tuple(icons) or UNSET,
+                meta=_or_unset(meta),
+            )
+            self.repertoire.prompts.add(prompt.name, PromptEntry(function=function, signature=signature, shown=prompt))
+            self._changed(ListChanged("prompts"))
+            return function
+
+        return add if function is None else add(function)
+
+    def completion(self, of: str, argument: str) -> Callable[[F], F]:
+        """Offer a function that completes an *argument* of a prompt (by name) or of a template (by its text).
+
+        It takes what was typed so far as `value`, and by keyword the arguments that are settled already, if it names
+        any; it returns the candidates.
+        """
+
+        def add(function: F) -> F:
+            signature = Signature.of(function, context_type=Context, output_schema=False)
+            self.repertoire.completions[of, argument] = Entry(function=function, signature=signature)
+            return function
+
+        return add
+
+    def remove_tool(self, name: str) -> None:
+        """Raises LookupError if there is none."""
+        self.repertoire.tools.remove(name)
+        self._changed(ListChanged("tools"))
+
+    def remove_resource(self, uri: str) -> None:
+        """Remove a resource, or a template. Raises LookupError if there is none."""
+        shelf = self.repertoire.templates if uri in self.repertoire.templates.entries else self.repertoire.resources
+        shelf.remove(uri)
+        self._changed(ListChanged("resources"))
+
+    def remove_prompt(self, name: str) -> None:
+        """Raises LookupError if there is none."""
+        self.repertoire.prompts.remove(name)
+        self._changed(ListChanged("prompts"))
+
+    def notify_updated(self, uri: str) -> None:
+        """Tell those who asked that a resource has another content now."""
+        self._changed(ResourceUpdated(uri))
+
+    def notify_changed(self, name: ListName) -> None:
+        """Tell those who asked that a list is another one now. Adding and removing do so by themselves."""
+        self._changed(ListChanged(name))
+
+    # How it runs.
+
+    @asynccontextmanager
+    async def host(self, *, parking: Parking | None = None) -> AsyncIterator[Host]:
+        """Run the server, without any transport yet: for whoever brings connections of his own."""
+        lot = Parking(self.info.name) if parking is None else parking
+        context = nullcontext() if self._lifespan is None else self._lifespan(self)
+        async with context as value, open_tree(host_spec(self.info.name.replace("/", "-"), lambda: lot)) as root:
+            host = Host(Performance(self, value), root, lot)
+            self._hosts.add(host)
+            try:
+                yield host
+            finally:
+                self._hosts.discard(host)
+
+    def _changed(self, change: Change) -> None:
+        for host in self._hosts:
+            host.topics.publish(change)
+
+
+def _or_unset(value: T | None) -> T | UnsetType:
+    return UNSET if value is None else value
+
+
+def _check_variables(signature: Signature, template: UriTemplate) -> None:
+    taken = {parameter.name for parameter in signature.parameters}
+    needed = {parameter.name for parameter in signature.parameters if parameter.required}
+    if not needed <= set(template.variables) <= taken:
+        raise TypeError(
+            f"{signature.name}(): takes {sorted(taken)}, but the template gives {sorted(template.variables)}"
+        )
+    if template.unmatchable is not None and template.variables:
+        raise TypeError(f"{signature.name}(): no URI can be matched back: {template.unmatchable}")
