@@ -73,6 +73,7 @@ class Server:
     @overload
     def tool(
         self,
+        /,
         *,
         name: str | None = ...,
         title: str | None = ...,
@@ -176,6 +177,7 @@ class Server:
     @overload
     def prompt(
         self,
+        /,
         *,
         name: str | None = ...,
         title: str | None = ...,
