@@ -4,7 +4,7 @@ __version__ = "0.1.0.dev0"
 
 # After the version: the command line and the server say it.
 from callboard.codecs.revisions import Revision, ToolAnnotations
-from callboard.context import Context, Declined, Dismissed, Reply
+from callboard.context import Context, Declined, Dismissed, InputRequired, Reply
 from callboard.hosting import Audio, Blob, Doc, Header, Image, ToolError, assistant, user
 from callboard.server import Server
 
@@ -17,6 +17,7 @@ __all__ = [
     "Doc",
     "Header",
     "Image",
+    "InputRequired",
     "Reply",
     "Revision",
     "Server",

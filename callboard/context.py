@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from typing import Any, Generic, TypeVar, cast, overload
 
 import attrs
+import msgspec
 from msgspec import UNSET
 
 from callboard.actors.exchange import Exchange
@@ -86,6 +87,21 @@ class Asking(Generic[T]):
     async def _ask(self) -> T:
         (answer,) = await self._exchange.ask([self.question])
         return self.read(answer)
+
+
+@attrs.frozen(eq=False)
+class InputRequired:
+    """Return it from a handler that keeps nothing between two rounds: the client is asked, and the handler runs anew.
+
+    The new run finds the answers by `ctx.answered` and *state* in `ctx.state`. Every question needs a key.
+    """
+
+    askings: Sequence["Asking[Any]"]
+    state: JSONValue = None
+
+    def __attrs_post_init__(self) -> None:
+        if any(asking.question.key is None for asking in self.askings):
+            raise TypeError("a question of InputRequired needs a key: ctx.elicit(..., key=...)")
 
 
 @attrs.frozen(eq=False)
@@ -202,6 +218,17 @@ class Context:
             return list(cast("ListRootsResult", model).roots)
 
         return Asking(Question("roots/list", ListRootsRequestParams(), key), answer, self._exchange)
+
+    def answered(self, asking: Asking[T]) -> T | None:
+        """The answer to a question that an earlier run asked by `InputRequired`; None if it was not answered."""
+        answer = self._exchange.answer_to(asking.question)
+        return None if answer is None else asking.read(answer)
+
+    @property
+    def state(self) -> Any:
+        """What an earlier run gave the client to keep, by `InputRequired`; None in the first run."""
+        carried = self._exchange.carried
+        return None if carried is None else msgspec.json.decode(carried)
 
     @overload
     def ask_all(self, one: Asking[A], /) -> Awaitable[tuple[A]]: ...

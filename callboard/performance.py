@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import trio
 from msgspec import UNSET
 
@@ -21,6 +22,7 @@ from callboard.codecs.revisions import (
     GetPromptRequestParams,
     GetPromptResult,
     Implementation,
+    InputRequiredResult,
     ListChangedCapability,
     ListPromptsResult,
     ListResourcesResult,
@@ -35,10 +37,10 @@ from callboard.codecs.revisions import (
     Revision,
     ServerCapabilities,
 )
-from callboard.context import Context
+from callboard.context import Context, InputRequired
 from callboard.errors import InvalidParams, MissingCapability, ResourceNotFound
 from callboard.hosting import BadArguments, error_result, to_contents, to_messages, to_result
-from callboard.repertoire import Shelf
+from callboard.repertoire import Entry, Shelf
 
 if TYPE_CHECKING:
     from callboard.server import Server
@@ -124,8 +126,8 @@ class Performance:
             raise InvalidParams(f"Unknown tool: {params.name[:128]}")
         try:
             arguments = entry.signature.read(None if params.arguments is UNSET else params.arguments)
-            value = await entry.perform(arguments, self._context(exchange), self._limiter)
-            return to_result(value, entry.signature)
+            value = await self._perform(entry, arguments, exchange)
+            return value if isinstance(value, InputRequiredResult) else to_result(value, entry.signature)
         except Exception as error:
             return self._failed(exchange, sole(error))
 
@@ -146,8 +148,8 @@ class Performance:
             arguments = entry.signature.read_text(values)
         except BadArguments:
             raise ResourceNotFound(uri) from None
-        value = await entry.perform(arguments, self._context(exchange), self._limiter)
-        if isinstance(value, ReadResourceResult):
+        value = await self._perform(entry, arguments, exchange)
+        if isinstance(value, ReadResourceResult | InputRequiredResult):
             return value
         return ReadResourceResult(contents=to_contents(uri, value, mime_type or None))
 
@@ -157,8 +159,8 @@ class Performance:
         if entry is None:
             raise InvalidParams(f"Unknown prompt: {params.name[:128]}")
         arguments = entry.signature.read_text({} if params.arguments is UNSET else params.arguments)
-        value = await entry.perform(arguments, self._context(exchange), self._limiter)
-        if isinstance(value, GetPromptResult):
+        value = await self._perform(entry, arguments, exchange)
+        if isinstance(value, GetPromptResult | InputRequiredResult):
             return value
         return GetPromptResult(messages=to_messages(value), description=entry.shown.description)
 
@@ -172,10 +174,21 @@ class Performance:
         known = {parameter.name for parameter in entry.signature.parameters}
         others = {} if settled is UNSET else {name: value for name, value in settled.items() if name in known}
         arguments = entry.signature.read_text({**others, "value": params.argument.value})
-        values = list(await entry.perform(arguments, self._context(exchange), self._limiter))
+        values = list(await self._perform(entry, arguments, exchange))
         more = len(values) > MAX_VALUES
         completion = Completion(values=values[:MAX_VALUES], total=len(values), has_more=more or UNSET)
         return CompleteResult(completion=completion)
 
-    def _context(self, exchange: Exchange) -> Context:
-        return Context(exchange, self._lifespan)
+    async def _perform(self, entry: Entry, arguments: Mapping[str, Any], exchange: Exchange) -> Any:
+        """Run an author's function; one that returns `InputRequired` runs anew when the client has answered."""
+        while True:
+            value = await entry.perform(arguments, Context(exchange, self._lifespan), self._limiter)
+            if not isinstance(value, InputRequired):
+                return value
+            questions = [asking.question for asking in value.askings]
+            carried = msgspec.json.encode(value.state)
+            if exchange.terms.revision in MODERN:
+                return exchange.parking.hand_over(exchange, questions, carried)
+            answers = await exchange.ask(questions, at_once=True)
+            exchange.answers = {question.key or "": answer for question, answer in zip(questions, answers, strict=True)}
+            exchange.carried = carried

@@ -25,7 +25,7 @@ from callboard.codecs.revisions import (
     UnsetType,
 )
 from callboard.codecs.uri_template import UriTemplate
-from callboard.context import Context
+from callboard.context import Context, InputRequired
 from callboard.hosting import Signature
 from callboard.performance import Performance
 from callboard.repertoire import Entry, PromptEntry, Repertoire, ResourceEntry, TemplateEntry, ToolEntry
@@ -108,6 +108,7 @@ class Server:
                 description=description,
                 input_schema=input_schema,
                 output_schema=output_schema,
+                plain=(InputRequired,),
             )
             tool = Tool(
                 name=signature.name,

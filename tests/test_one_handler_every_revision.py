@@ -7,7 +7,7 @@ import pytest
 from trio.testing import MockClock
 
 from callboard.codecs.revisions import Revision, Tool
-from callboard.context import Context
+from callboard.context import Context, InputRequired
 from callboard.hosting import Doc, ToolError
 from callboard.server import Server
 from callboard.testing import Peer, Refusal, connect
@@ -58,6 +58,16 @@ async def ask_model(*, ctx: Context) -> str:
     tools = [tool] if ctx.revision >= "2025-11-25" else []
     reply = await ctx.sample("Capital of Norway?", max_tokens=9, tools=tools)
     return f"{reply.text} by {reply.model}"
+
+
+@server.tool
+async def in_two_runs(*, ctx: Context) -> str | InputRequired:
+    """Keeps nothing between its rounds: the client carries its state."""
+    where = ctx.elicit("Where to?", Place, key="where")
+    place = ctx.answered(where)
+    if place is None:
+        return InputRequired([where], state={"tries": (ctx.state or {"tries": 0})["tries"] + 1})
+    return f"{place.city} after {ctx.state['tries']}"
 
 
 @server.tool
@@ -140,6 +150,25 @@ async def test_a_handler_that_asks_logs_and_reports_gives_the_same_result(revisi
         assert progress[0] == 1
         assert progress[-1] == 3
         assert [note["data"] for note in client.notifications("notifications/message")] == [{"city": "Oslo"}]
+
+
+@WITH_FORMS
+async def test_a_stateless_handler_runs_anew_with_what_it_gave_the_client_to_keep(revision: Revision) -> None:
+    async with connect(server, revision, answers=ANSWERS) as client:
+        assert text(await client.call("in_two_runs")) == "Oslo after 1"
+
+
+async def test_a_stateless_handler_asks_again_survives_its_server_and_refuses_a_second_use() -> None:
+    async with connect(server, answers=ANSWERS) as client:
+        asked = await client.request("tools/call", name="in_two_runs")
+        assert list(asked["inputRequests"]) == ["where"]
+        state = asked["requestState"]
+        again = await client.request("tools/call", name="in_two_runs", requestState=state, inputResponses={})
+        assert again["requestState"] != state
+        with pytest.raises(Refusal, match="Invalid or expired requestState"):
+            await client.request("tools/call", name="in_two_runs", requestState=state, inputResponses={})
+        done = await client.request("tools/call", name="in_two_runs", **client.answered(again))
+        assert text(done) == "Oslo after 2"
 
 
 @EVERY

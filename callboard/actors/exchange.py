@@ -52,6 +52,8 @@ class Exchange:
     life: Life = attrs.field(factory=Life, init=False)
     rounds: Rounds = attrs.field(factory=Rounds, init=False)
     outcome: Model | Exception | None = attrs.field(default=None, init=False)
+    carried: bytes | None = attrs.field(default=None, init=False)  # what an earlier run gave the client to keep
+    answers: dict[str, Model] = attrs.field(factory=dict, init=False)
     kill: Callable[[str], None] = attrs.field(default=lambda _: None, init=False)
     _progress: Address[Report] | None = attrs.field(default=None, init=False)
     _reported: float = attrs.field(default=-math.inf, init=False)
@@ -68,10 +70,15 @@ class Exchange:
         members = {} if self.request.params is UNSET else self.request.params
         return read(self.terms.revision, model, write_members(members))
 
-    def given(self) -> Mapping[str, Raw]:
-        """The answers that the front request brought along, by their keys."""
-        params = self.request.params
-        return {} if params is UNSET or "inputResponses" not in params else read_members(params["inputResponses"])
+    def answer_to(self, question: Question) -> Model | None:
+        """The answer that the client brought along, if there is one under the question's key."""
+        key = question.key
+        if key is None:
+            return None
+        if key in self.answers:
+            return self.answers[key]
+        given = given_in(self.request)
+        return read_result(self.terms.revision, question.method, given[key]) if key in given else None
 
     # What a handler says on the way.
 
@@ -137,11 +144,10 @@ class Exchange:
 
     def _take_given(self, asked: Sequence[Asked]) -> None:
         """A first request may bring answers to questions that it knows the keys of."""
-        given = self.given() if self.rounds.number == 0 else {}
-        for one in asked:
-            if one.question.key is not None and one.key in given:
-                one.answer = read_result(self.terms.revision, one.question.method, given[one.key])
-                self.rounds.withdraw([one])
+        if self.life.state is State.WAITING and not self.rounds.number:
+            for one in asked:
+                one.answer = self.answer_to(one.question)
+            self.rounds.withdraw([one for one in asked if one.answer is not None])
 
     async def _close_round(self, *, at_once: bool) -> None:
         self.rounds.closing = True
@@ -204,3 +210,9 @@ class Exchange:
         self.slot.close()
         self.kill(event.value)
         return True
+
+
+def given_in(request: Request) -> Mapping[str, Raw]:
+    """The answers that a front request brings along, by their keys."""
+    params = request.params
+    return {} if params is UNSET or "inputResponses" not in params else read_members(params["inputResponses"])

@@ -3,21 +3,23 @@
 import secrets
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
 import trio
 from msgspec import UNSET
 
-from callboard.actors.exchange import Exchange
-from callboard.actors.life import Act, Event, State
+from callboard.actors.exchange import Exchange, given_in
+from callboard.actors.life import Act, Event
+from callboard.actors.life import State as Stage
+from callboard.actors.questions import Question, check_declared
+from callboard.actors.rounds import Rounds
 from callboard.actors.slot import Slot
 from callboard.codecs.envelope import Request
-from callboard.codecs.members import read_members
 from callboard.codecs.revisions import InputRequiredResult
 from callboard.codecs.seal import KeyRing
-from callboard.codecs.state import STATE_TTL, Binding, open_, salient_digest, seal
+from callboard.codecs.state import STATE_TTL, Binding, State, open_, salient_digest, seal
 from callboard.errors import InvalidState, Overloaded
 from callboard.supervisor import Actor, Fact
 
@@ -26,6 +28,11 @@ MAX_PARKED: Final = 10_000
 
 MAX_PARKED_EACH: Final = 64
 """Most parked exchanges of one principal: what one client may have in flight."""
+
+
+# What a sealed state begins with: the name of a parked exchange follows, or what a handler gave to be kept.
+PARKED: Final = b"p"
+HANDED_OVER: Final = b"h"
 
 
 @attrs.frozen
@@ -52,6 +59,7 @@ class Parking(Actor[None]):
     _principals: Counter[str] = attrs.field(factory=Counter, init=False)
     _due: deque[_Due] = attrs.field(factory=deque, init=False)
     _names: dict[Exchange, str] = attrs.field(factory=dict, init=False)
+    _spent: dict[bytes, float] = attrs.field(factory=dict, init=False)
     _woken: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     mailbox = None
@@ -74,40 +82,55 @@ class Parking(Actor[None]):
         name = self._names.get(exchange) or self._admit(exchange)
         rounds = exchange.rounds
         rounds.number += 1
-        state = seal(
-            self.ring,
-            self._binding(exchange.request, exchange.slot),
-            name.encode(),
-            round_number=rounds.number,
-            now=self.wall(),
-            ttl=self.ttl,
-        )
+        state = self._seal(exchange, PARKED + name.encode())
         if exchange.life.meet(Event.ASKED) is Act.ANSWER_INPUT_REQUIRED:
             exchange.pause()
             self._due.append(_Due(trio.current_time() + self.ttl, name, rounds.number))
             self._woken.set()
             await exchange.answer(InputRequiredResult(input_requests=rounds.requests(), request_state=state))
 
-    async def retry(self, request: Request, text: str, slot: Slot) -> Exchange:
-        """Go on where the state leads, and return what goes on.
+    def hand_over(self, exchange: Exchange, questions: Sequence[Question], payload: bytes) -> InputRequiredResult:
+        """Ask, and forget: the client keeps *payload*, sealed, and the retry is a fresh run that gets it back.
 
-        Raises `InvalidState`, one text for every cause; `InvalidParams` for answers of the wrong shape, and then the
-        client may try again.
+        Raises `MissingCapability`, as `Exchange.ask` does.
         """
-        opened = open_(self.ring, text, self._binding(request, slot), now=self.wall())
-        exchange = self._parked.get(opened.payload.decode())
-        if exchange is None or exchange.rounds.number != opened.round:
+        for question in questions:
+            check_declared(question, exchange.terms)
+        asked = Rounds()
+        asked.add(questions)
+        exchange.rounds.number += 1
+        return InputRequiredResult(
+            input_requests=asked.requests() or UNSET, request_state=self._seal(exchange, HANDED_OVER + payload)
+        )
+
+    def open(self, request: Request, text: str, slot: Slot) -> State:
+        """Open what a retry brought along, once. Raises `InvalidState`, one text for every cause."""
+        now = self.wall()
+        state = open_(self.ring, text, self._binding(request, slot), now=now)
+        while self._spent and next(iter(self._spent.values())) <= now:
+            del self._spent[next(iter(self._spent))]
+        if state.serial in self._spent:
+            raise InvalidState
+        if state.payload.startswith(HANDED_OVER):
+            self._spent[state.serial] = state.expires
+        return state
+
+    async def retry(self, request: Request, state: State, slot: Slot) -> Exchange:
+        """Go on where *state* leads, and return what goes on.
+
+        Raises `InvalidState`; `InvalidParams` for answers of the wrong shape, and then the client may try again.
+        """
+        exchange = self._parked.get(state.payload.removeprefix(PARKED).decode())
+        if exchange is None or exchange.rounds.number != state.round:
             raise InvalidState
         if exchange.outcome is not None:  # it ended while it was parked
             self.leave(exchange)
             exchange.slot = slot
             await exchange.answer(exchange.outcome)
             return exchange
-        if exchange.life.state is not State.PARKED:
+        if exchange.life.state is not Stage.PARKED:
             raise InvalidState
-        params = request.params
-        responses = {} if params is UNSET or "inputResponses" not in params else read_members(params["inputResponses"])
-        answers = exchange.rounds.read(slot.terms.revision, responses)
+        answers = exchange.rounds.read(slot.terms.revision, given_in(request))
         exchange.life.meet(Event.RETRIED)
         exchange.attach(slot, request)
         if not exchange.rounds.take(answers):
@@ -142,6 +165,11 @@ class Parking(Actor[None]):
             return
         if exchange.outcome is not None or exchange.cancel(Event.EXPIRED):
             self.leave(exchange)
+
+    def _seal(self, exchange: Exchange, payload: bytes) -> str:
+        binding = self._binding(exchange.request, exchange.slot)
+        number = exchange.rounds.number
+        return seal(self.ring, binding, payload, round_number=number, now=self.wall(), ttl=self.ttl)
 
     def _binding(self, request: Request, slot: Slot) -> Binding:
         digest = salient_digest(request.method, request.params)

@@ -10,6 +10,7 @@ from callboard.actors.exchange import Exchange
 from callboard.actors.host import Host
 from callboard.actors.life import Event
 from callboard.actors.outlet import Connection, Kind, Outbound
+from callboard.actors.parking import HANDED_OVER, PARKED
 from callboard.actors.questions import Questions
 from callboard.actors.slot import Slot
 from callboard.actors.subscription import change_notification
@@ -162,15 +163,26 @@ class Session(Actor[Outbound]):
             await slot.answer(SESSION_METHODS[request.method](self, exchange))
         elif request.method in self.host.offer.instant:
             await slot.answer(self.host.offer.instant[request.method](exchange))
-        elif route.request_state is not None and slot.terms.revision in method.may_ask:
-            self._in_flight[request.id] = await self.host.parking.retry(request, route.request_state, slot)
-            if not slot.is_open:
-                del self._in_flight[request.id]
         else:
-            self._in_flight[request.id] = exchange
             if route.progress_token is not None:
                 self._tokens.add(route.progress_token)
-            self.host.start(exchange)
+            asks = slot.terms.revision in method.may_ask
+            await self._begin(exchange, route.request_state if asks else None)
+
+    async def _begin(self, exchange: Exchange, state: str | None) -> None:
+        """Start a request, or go on with the one that *state* leads to."""
+        request, slot = exchange.request, exchange.slot
+        if state is not None:
+            opened = self.host.parking.open(request, state, slot)
+            if opened.payload.startswith(PARKED):
+                going_on = await self.host.parking.retry(request, opened, slot)
+                if slot.is_open:
+                    self._in_flight[request.id] = going_on
+                return
+            exchange.carried = opened.payload.removeprefix(HANDED_OVER)
+            exchange.rounds.number = opened.round
+        self._in_flight[request.id] = exchange
+        self.host.start(exchange)
 
     def _closed(self, request_id: RequestId, route: Route) -> None:
         self._in_flight.pop(request_id, None)

@@ -178,7 +178,7 @@ async def test_tampered_foreign_replayed_and_expired_state_is_refused_with_one_t
         assert parked(here) == 1  # none of this touched it
         asked = await peer.request("tools/call", name="steps", arguments={"a": 1.0}, **good)  # 1.0 is 1
         await refused(peer)  # spent
-        await trio.sleep(600)
+        await trio.sleep(601)
         assert parked(here) == 0
         good = peer.answered(asked)
         await refused(peer)
