@@ -45,7 +45,7 @@ class HeaderMap:
             name, path = _checked(inner.schema, inner.path)
             key = (PREFIX + name).lower().encode()
             if key in paths:
-                raise InvalidDefinition(f"{ANNOTATION} {name!r} stands twice (names differ in more than case)")
+                raise InvalidDefinition(f"{ANNOTATION} {name[:64]!r} stands twice (case makes no difference)")
             paths[key], names[key] = path, (PREFIX + name).encode()
         if len(paths) > MAX_MIRRORED:
             raise InvalidDefinition(f"more than {MAX_MIRRORED} arguments with {ANNOTATION}")

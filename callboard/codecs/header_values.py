@@ -28,7 +28,7 @@ def encode_value(value: str | int | bool) -> bytes:
 
     Raises InvalidParams for what cannot be mirrored: an integer beyond 2**53-1, half a surrogate pair, too long.
     """
-    text = value if isinstance(value, str) else _number_text(value)
+    text = value if isinstance(value, str) else _number_text(primitive(value))
     if not is_plain(text):
         try:
             text = _OPEN + base64.b64encode(text.encode()).decode() + _CLOSE
@@ -81,7 +81,7 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, int | float) and abs(value) <= MAX_SAFE_INTEGER and value == int(value)
 
 
-def _number_text(value: int) -> str:
+def _number_text(value: str | int) -> str:
     return str(value).lower()  # True and False in JSON's spelling
 
 

@@ -20,7 +20,8 @@ from callboard.codecs.header_values import (
     is_plain,
     primitive,
 )
-from callboard.codecs.members import Members
+from callboard.codecs.json_schema import Path
+from callboard.codecs.members import Members, read_members
 from callboard.errors import HeaderMismatch, InvalidParams, InvalidRequest, ParseError
 
 MIRRORED_NAME: Final = {
@@ -50,7 +51,7 @@ def mirror(
 ) -> list[tuple[bytes, bytes]]:
     """Return the headers that a client must send with a request.
 
-    Raises InvalidParams if the name or an argument cannot be mirrored.
+    Raises InvalidParams if the name or an argument cannot be mirrored, InvalidRequest if version or method cannot.
     """
     headers = [(b"MCP-Protocol-Version", _literal(version)), (b"Mcp-Method", _literal(method))]
     name, arguments = _mirrored(method, params, header_map)
@@ -119,20 +120,33 @@ def check_params(received: Received, arguments: Any, header_map: HeaderMap) -> N
 
 def _mirrored(method: str, params: Members | UnsetType, header_map: HeaderMap) -> tuple[str | None, Any]:
     """Read from the params what headers repeat: the name, and the arguments if any is mirrored."""
-    key = MIRRORED_NAME.get(method, "")
-    if isinstance(params, UnsetType) or not (key or header_map.paths):
+    if isinstance(params, UnsetType):
         return None, None
-    wanted = header_map.paths and "arguments" in params
+    key = MIRRORED_NAME.get(method)
     try:
-        name = _read_name(params[key]) if key in params else None
+        name = _read_name(params[key]) if key is not None and key in params else None
     except msgspec.ValidationError:
         raise InvalidParams(f"{key} must be a string") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise ParseError(f"{key} is not JSON") from None
+    if not header_map.paths or "arguments" not in params:
+        return name, None
     try:
-        return name, _read_any(params["arguments"]) if wanted else None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return name, _read_along(header_map.paths.values(), params["arguments"])
+    except (ParseError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise ParseError("arguments are not JSON, or hold a number out of range") from None
+
+
+def _read_along(paths: Iterable[Path], value: msgspec.Raw) -> Any:
+    """Read of an argument only where *paths* lead. No key may stand twice there: which one would a header mirror?"""
+    below: dict[str, list[Path]] = {}
+    for path in paths:
+        if path:
+            below.setdefault(path[0], []).append(path[1:])
+    if not below or not bytes(value).startswith(b"{"):
+        return _read_any(value)
+    members = read_members(value)
+    return {name: _read_along(rest, members[name]) for name, rest in below.items() if name in members}
 
 
 def _literal(text: str) -> bytes:

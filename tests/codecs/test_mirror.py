@@ -149,6 +149,8 @@ def test_a_value_too_long_for_a_header_line_is_refused_by_its_writer() -> None:
         encode_value("x" * (MAX_VALUE + 1))
     with pytest.raises(InvalidParams):
         encode_value("\ud800")
+    with pytest.raises(InvalidParams):
+        encode_value(MAX_SAFE_INTEGER + 1)
 
 
 # The annotation
@@ -460,6 +462,23 @@ def test_arguments_that_cannot_be_read_are_a_parse_error(value: bytes) -> None:
         check(HONEST, {"name": Raw(b'"t"'), "arguments": Raw(b'{"limit":%b}' % value)})
     with pytest.raises(ParseError, match="name"):
         check(HONEST, {"name": Raw(b'"\xff"')})
+
+
+@pytest.mark.parametrize("arguments", [b'{"region":"us","region":"eu"}', b'{"where":{"zone":"a","zone":"b"}}'])
+def test_an_argument_that_stands_twice_cannot_be_mirrored(arguments: bytes) -> None:
+    """A header can agree with one of them only, and a backend may read the other."""
+    headers = [*HONEST, (b"mcp-param-region", b"eu"), (b"mcp-param-zone", b"b")]
+    with pytest.raises(InvalidRequest, match="twice"):
+        check(headers, {"name": Raw(b'"t"'), "arguments": Raw(arguments)})
+
+
+def test_arguments_that_no_header_mirrors_are_not_even_read() -> None:
+    check(HONEST, {"name": Raw(b'"t"'), "arguments": Raw(b'{"limit":null,"rest":1e400}')})
+
+
+def test_a_method_without_a_mirrored_name_has_none() -> None:
+    headers = [(b"mcp-protocol-version", VERSION.encode()), (b"mcp-method", b"x/y")]
+    check_mirror(headers, version=VERSION, method="x/y", params={"": Raw(b'"t"')}, header_map=REGION)
 
 
 PAIRS = st.tuples(st.sampled_from([name for name, _ in HONEST] + [b"mcp-param-limit", b"mcp_name"]), st.binary())
