@@ -11,7 +11,7 @@ Matching searches for each literal once, from both ends inwards. Nothing backtra
 
 import re
 from typing import Final, TypeAlias
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import attrs
 
@@ -19,7 +19,7 @@ MAX_URI: Final = 64 * 1024
 """Longest URI that is looked at, in characters. Longer than any server takes in a request line."""
 
 Found: TypeAlias = dict[str, str | list[str]]
-_ASCII: Final = "".join(map(chr, range(128)))
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 _END_OF_SEGMENT: Final = re.compile(r"[/?#]")
 
 
@@ -108,7 +108,7 @@ class Plan:
         if len(uri) > MAX_URI:
             return None
         try:
-            uri = uri if uri.isascii() else quote(uri, safe=_ASCII)
+            uri = _NOT_ASCII.sub(lambda run: "%" + run[0].encode().hex("%").upper(), uri)
         except UnicodeEncodeError:
             return None
         if self.query is None:

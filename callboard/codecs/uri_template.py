@@ -51,7 +51,7 @@ class UriTemplate:
         """Why this template can be expanded but not matched; None if it can be."""
         return self._plan if isinstance(self._plan, str) else None
 
-    def expand(self, **values: Value) -> str:
+    def expand(self, /, **values: Value) -> str:
         """Return the URI. Raises ValueError for a list or mapping where a prefix is asked for."""
         return "".join(part if isinstance(part, str) else part.expand(values) for part in self.parts)
 

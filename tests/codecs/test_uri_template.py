@@ -238,6 +238,10 @@ def test_a_uri_over_the_limit_is_not_looked_at() -> None:
     assert parsed.match("x" * (MAX_URI + 1)) is None
 
 
+def test_a_variable_may_have_any_name() -> None:
+    assert UriTemplate.parse("x/{self}{?values}").expand(self="me", values=1) == "x/me?values=1"
+
+
 DASHES = "-".join(f"{{v{n}}}" for n in range(MAX_VARIABLES))
 
 
