@@ -16,7 +16,7 @@ from callboard.errors import FrameTooLarge, InvalidRequest, ParseError
 MAX_BATCH: Final = 256
 """Most members of one batch: four times what a peer may have in flight, so that notifications fit too."""
 
-_OPENING: Final = re.compile(rb"[ \t\r\n]*\[")  # the four bytes that JSON calls white space
+_OPENING: Final = re.compile(rb"[ \t\r\n]*+\[")  # the four bytes that JSON calls white space
 _MEMBERS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 

@@ -64,7 +64,10 @@ class EventDecoder:
         return len(self._line) + len(self._data or b"")
 
     def feed(self, data: bytes) -> list[Item]:
-        """Return the events that *data* completes, in order."""
+        """Return the events that *data* completes, in order.
+
+        A line costs some 0.4 us whatever its length: feed what one read returned (64 KiB of newlines take 25 ms).
+        """
         found: list[Item] = []
         if not data:
             return found
