@@ -10,7 +10,7 @@ from callboard.hosting.content import assistant, to_contents, to_messages, to_re
 from callboard.hosting.docstrings import Docstring
 from callboard.hosting.errors import BadArguments, BadForm, BadResult, ToolError
 from callboard.hosting.failures import error_result, failure_text
-from callboard.hosting.forms import form_of, read_form
+from callboard.hosting.forms import form_for, form_of, read_form
 from callboard.hosting.markers import Doc, Email, Header, Titles, Uri
 from callboard.hosting.media import Audio, Blob, Image
 from callboard.hosting.output import Output
@@ -43,6 +43,7 @@ __all__ = [
     "compile_schema",
     "error_result",
     "failure_text",
+    "form_for",
     "form_of",
     "read_form",
     "to_contents",

@@ -43,6 +43,7 @@ JSON: Final = "application/json"
 TEXT: Final = "text/plain"
 
 _BLOCKS: Final[tuple[type, ...]] = get_args(ContentBlock)
+_BLOCK_LIKE: Final = (str, bytes, bytearray, Blob, ResourceContents, *_BLOCKS)
 _Contents: TypeAlias = list[AnyResourceContents]
 
 
@@ -62,7 +63,7 @@ def to_result(value: Any, signature: Signature) -> CallToolResult:
         return CallToolResult(content=[])
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return CallToolResult(content=[_block(item) for item in value])
-    if isinstance(value, str | Blob | _BLOCKS):
+    if isinstance(value, _BLOCK_LIKE):
         return CallToolResult(content=[_block(value)])
     text, data = _encoded(value)
     if isinstance(data, dict):

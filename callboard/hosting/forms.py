@@ -11,8 +11,16 @@ from typing import Any, Final, TypeVar, get_type_hints, overload
 import attrs
 import msgspec
 
-from callboard.codecs.revisions import LATEST, RequestedSchema, read
-from callboard.errors import PeerError
+from callboard.codecs.revisions import (
+    LATEST,
+    LegacyTitledEnumSchema,
+    PrimitiveSchemaDefinition,
+    RequestedSchema,
+    Revision,
+    TitledSingleSelectEnumSchema,
+    read,
+)
+from callboard.errors import InvalidDefinition, PeerError
 from callboard.hosting.errors import BadForm
 from callboard.hosting.fields import ALLOWED, field_schema
 from callboard.hosting.problems import Problem, find_problems, problem_of
@@ -46,6 +54,29 @@ def form_of(kind: type | Mapping[str, Any]) -> RequestedSchema:
     Raises `TypeError` with the field and what is allowed.
     """
     return _form(kind).model
+
+
+def form_for(revision: Revision, form: RequestedSchema) -> RequestedSchema:
+    """Say the same in the words of *revision*: the first that had forms keeps the titles of a choice beside it.
+
+    Raises `InvalidDefinition` for a field that its users cannot be asked for.
+    """
+    said = {name: _said(revision, name, found) for name, found in form.properties.items()}
+    return attrs.evolve(form, properties=said)
+
+
+def _said(revision: Revision, name: str, found: PrimitiveSchemaDefinition) -> PrimitiveSchemaDefinition:
+    if revision in found.known:
+        return found
+    if not isinstance(found, TitledSingleSelectEnumSchema):
+        raise InvalidDefinition(f"the form asks for several choices in {name}, which {revision.value} cannot")
+    return LegacyTitledEnumSchema(
+        enum=[choice.const for choice in found.one_of],
+        enum_names=[choice.title for choice in found.one_of],
+        title=found.title,
+        description=found.description,
+        default=found.default,
+    )
 
 
 @overload

@@ -6,8 +6,9 @@ every revision alike: a tool that changes its answer with its client's age could
 """
 
 import inspect
+import types
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, get_args, get_origin
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 import attrs
 
@@ -70,10 +71,10 @@ def _is_plain(annotation: Any, plain: tuple[type, ...]) -> bool:
         return _is_plain(annotation.__origin__, plain)
     if annotation in _TEXT or _is_content(annotation, plain):
         return True
-    inner = [argument for argument in get_args(annotation) if argument is not Ellipsis]
-    if isinstance(get_origin(annotation), type):  # a list of texts is data, a list of pictures is content
-        return any(_is_content(argument, plain) or _has_content(argument, plain) for argument in inner)
-    return _has_content(annotation, plain) or (bool(inner) and all(argument in _TEXT for argument in inner))
+    inner = get_args(annotation)
+    is_union = get_origin(annotation) in (Union, types.UnionType)
+    # A list of texts is data, a list of pictures is content.
+    return _has_content(annotation, plain) or (is_union and all(argument in _TEXT for argument in inner))
 
 
 def _has_content(annotation: Any, plain: tuple[type, ...]) -> bool:

@@ -55,6 +55,7 @@ def by_keyword(shape: Shape, docstring: Docstring) -> tuple[tuple[Parameter, ...
 
 def by_keyword_as_given(shape: Shape, input_schema: Mapping[str, Any]) -> tuple[tuple[Parameter, ...], Schema, Convert]:
     """Publish a given schema; its properties are the parameters."""
+    _check_all(shape)
     properties, required = input_schema.get("properties", {}), input_schema.get("required", ())
     names = {parameter.name for parameter in shape.listed}
     missing = [
@@ -69,6 +70,7 @@ def by_keyword_as_given(shape: Shape, input_schema: Mapping[str, Any]) -> tuple[
 
 def whole(shape: Shape, input_schema: Mapping[str, Any]) -> tuple[tuple[Parameter, ...], Schema, Convert]:
     """Publish a given schema, and hand all arguments over in one parameter."""
+    _check_all(shape)
     [parameter] = shape.listed
     kind = dict[str, Any] if parameter.annotation is UNSTATED else understood(parameter.annotation)
     make = functools.partial(msgspec.convert, type=kind, str_keys=True, dec_hook=from_json)
@@ -91,9 +93,14 @@ def _described(shape: Shape) -> tuple[list[Schema], dict[str, Schema]]:
     try:
         return schemas_of([parameter.annotation for parameter in parameters])
     except TypeError as reason:
-        for parameter in parameters:
-            _check_describable(shape, parameter)
+        _check_all(shape)
         raise TypeError(f"{shape.name}(): {reason}") from reason
+
+
+def _check_all(shape: Shape) -> None:
+    for parameter in shape.published:
+        if parameter.annotation is not UNSTATED:
+            _check_describable(shape, parameter)
 
 
 def _check_describable(shape: Shape, parameter: inspect.Parameter) -> None:

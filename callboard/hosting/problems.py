@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from callboard.hosting.schemas import DEFS, Validator
+from callboard.hosting.schemas import Validator
 
 MAX_PROBLEMS: Final = 5
 """Most problems that one error tells. A model mends a few at a time; a log line must end."""
@@ -24,6 +24,7 @@ _SENTENCES: Final = {
     "contains": "must hold an item that fits",
     "exclusiveMaximum": "must be less than {0}",
     "exclusiveMinimum": "must be greater than {0}",
+    "falseSchema": "is not allowed here",
     "format": "must be {0}",
     "maxItems": "must have at most {0} items",
     "maxLength": "must have at most {0} characters",
@@ -34,6 +35,7 @@ _SENTENCES: Final = {
     "minProperties": "must have at least {0} members",
     "minimum": "must be at least {0}",
     "multipleOf": "must be a multiple of {0}",
+    "not": "is of a form that is not allowed",
     "pattern": "must match the pattern {0}",
     "uniqueItems": "must have no item twice",
 }
@@ -96,8 +98,12 @@ def _tell(error: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
         known = _known(schema, error.schema_path)
         for member in fact:
             yield Problem(_path([*steps, member]), _unknown(member, known))
-    elif name in ("anyOf", "oneOf") and fact and isinstance(fact[0], list):
+    elif name in ("anyOf", "oneOf"):
         yield from _tell_choice(error, schema)
+    elif name == "propertyNames":
+        yield from (Problem(path, f"a member's name {inner.text}") for inner in _tell(fact, schema))
+    elif name == "falseSchema" and list(error.schema_path)[-1:] == ["additionalProperties"]:
+        yield Problem(path, "no members are allowed here")  # the validator does not say which there were
     elif name == "type":
         yield Problem(path, f"expected {_either(fact)}, got {shown(error.instance)}")
     elif name == "enum":
@@ -115,7 +121,9 @@ def _tell_choice(error: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
     branches: list[list[Any]] = error.kind.value
     meant = [branch for branch in branches if not any(_is_other_type(inner, here) for inner in branch)]
     types = [kind for branch in branches for inner in branch if inner.kind.name == "type" for kind in inner.kind.value]
-    if not meant:
+    if not all(branches):
+        yield Problem(_path(here), f"fits several forms where one is allowed, got {shown(error.instance)}")
+    elif not meant:
         yield Problem(_path(here), f"expected {_either(types)}, got {shown(error.instance)}")
     elif all(len(branch) == 1 and branch[0].kind.name == "const" for branch in meant):
         yield Problem(_path(here), _not_one_of([branch[0].kind.value for branch in meant], error.instance))
@@ -123,7 +131,7 @@ def _tell_choice(error: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
         for inner in meant[0]:
             yield from _tell(inner, schema)
     else:
-        told = (next(_tell(branch[0], schema)) for branch in meant if branch)
+        told = (next(_tell(branch[0], schema)) for branch in meant)
         forms = "; or ".join(_cut(str(problem), 2 * MAX_SHOWN) for problem in told)
         yield Problem(_path(here), f"fits none of {len(meant)} forms ({forms})")
 
@@ -150,13 +158,11 @@ def _known(schema: Mapping[str, Any], steps: Sequence[str | int]) -> list[str]:
     """The members that the schema beside a failed keyword names; none if the way there cannot be followed."""
     here: Any = schema
     for step in steps[:-1]:
-        if step == "$ref" and isinstance(here, dict):
-            here = schema.get("$defs", {}).get(str(here.get("$ref")).removeprefix(DEFS))
-        elif isinstance(here, dict):
-            here = here.get(str(step))
-        elif isinstance(here, list) and isinstance(step, int) and step < len(here):
+        try:
             here = here[step]
-    return list(here.get("properties", {})) if isinstance(here, dict) else []
+        except (LookupError, TypeError):
+            return []
+    return list(here.get("properties", {}))
 
 
 def _either(kinds: Sequence[str]) -> str:

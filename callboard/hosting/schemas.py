@@ -5,6 +5,7 @@ Paths are taught here; and so are pydantic's models, by their shape: pydantic it
 """
 
 import copy
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias
@@ -61,23 +62,17 @@ def schemas_of(annotations: Sequence[Any], *, mode: Mode = "validation") -> tupl
 
     Raises `TypeError` for a type that has none.
     """
-    hoisted: dict[str, Schema] = {}
-
-    def hook(kind: type) -> Schema:
-        if issubclass(kind, PurePath):
-            return {"type": "string", "format": "path"}
-        if is_pydantic(kind):
-            return _hoist(kind, mode, hoisted)
-        raise TypeError(f"{kind.__qualname__} has no JSON Schema")
-
     types = [understood(annotation) for annotation in annotations]
-    found, own = msgspec.json.schema_components(types, schema_hook=hook, ref_template=DEFS + "{name}")
-    defs: dict[str, Schema] = dict(sorted([*hoisted.items(), *own.items()]))
-    if len(defs) < len(hoisted) + len(own):
-        raise TypeError(f"two types are called {' and '.join(sorted(hoisted.keys() & own.keys()))}")
+    for prefix in ("", "pydantic."):  # the second only where both sides define a name, such as that of an enum
+        hoisted: dict[str, Schema] = {}
+        hook = functools.partial(_schema_of_other, mode, prefix, hoisted)
+        found, own = msgspec.json.schema_components(types, schema_hook=hook, ref_template=DEFS + "{name}")
+        if not own.keys() & hoisted.keys():
+            break
+    defs: dict[str, Schema] = own | hoisted
     for schema in defs.values():
         schema.pop("title", None)  # the name of the class once more: noise to a model
-    return list(found), defs
+    return list(found), dict(sorted(defs.items()))
 
 
 def with_object_root(schema: Schema, defs: Mapping[str, Schema]) -> Schema | None:
@@ -112,10 +107,10 @@ def is_pydantic(kind: Any) -> bool:
 def from_json(kind: Any, value: Any) -> Any:
     """Make a *kind* of JSON values that msgspec leaves to us. Raises `ValueError`."""
     if is_pydantic(kind):
-        return kind.model_validate(value)
+        return _validated(kind, value)
     if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, str):
         return kind(value)
-    raise TypeError(f"{kind!r} cannot be read from JSON")
+    raise ValueError(f"a {getattr(kind, '__name__', kind)} cannot be made of a {type(value).__name__}")
 
 
 def to_json(value: Any) -> Any:
@@ -127,15 +122,35 @@ def to_json(value: Any) -> Any:
     raise TypeError(f"{type(value).__qualname__} has no form in JSON")
 
 
-def _hoist(kind: Any, mode: Mode, hoisted: dict[str, Schema]) -> Schema:
+def _validated(kind: Any, value: Any) -> Any:
+    """A pydantic model, or what it found wrong: without its links and its copy of the input."""
+    try:
+        return kind.model_validate(value)
+    except ValueError as reason:
+        found = reason.errors() if hasattr(reason, "errors") else []
+        told = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" if one["loc"] else one["msg"] for one in found)
+        raise ValueError("; ".join(told) or str(reason)) from reason
+
+
+def _schema_of_other(mode: Mode, prefix: str, hoisted: dict[str, Schema], kind: type) -> Schema:
+    if issubclass(kind, PurePath):
+        return {"type": "string", "format": "path"}
+    if is_pydantic(kind):
+        return _hoist(kind, mode, prefix, hoisted)
+    raise TypeError(f"{kind.__qualname__} has no JSON Schema")
+
+
+def _hoist(kind: Any, mode: Mode, prefix: str, hoisted: dict[str, Schema]) -> Schema:
     """Put a pydantic model's own definitions beside everybody's, and refer to it."""
-    schema = copy.deepcopy(kind.model_json_schema(ref_template=DEFS + "{model}", mode=mode))
+    template = DEFS + prefix + "{model}"
+    schema = copy.deepcopy(kind.model_json_schema(ref_template=template, mode=mode))
     inner = schema.pop("$defs", {})
-    reference = schema if "$ref" in schema else {"$ref": DEFS + kind.__name__}
-    for name, found in (inner if "$ref" in schema else {**inner, kind.__name__: schema}).items():
+    if "$ref" not in schema:  # a model that refers to itself is among its definitions already
+        inner[kind.__name__] = schema
+    for name, found in inner.items():
         for key, member in found.get("properties", {}).items():
             if member.get("title", "").lower() == key.replace("_", " ").lower():
                 del member["title"]
-        if hoisted.setdefault(name, found).items() != found.items():
+        if hoisted.setdefault(prefix + name, found) != found:
             raise TypeError(f"two types are called {name}")
-    return {"$ref": reference["$ref"]}
+    return {"$ref": template.format(model=kind.__name__)}

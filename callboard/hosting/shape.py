@@ -54,7 +54,7 @@ class Shape:
             others=next((one for one in published if one.kind is inspect.Parameter.VAR_KEYWORD), None),
             context_parameter=next(iter(contexts), None),
             returns=hints.get("return", inspect.Signature.empty),
-            is_async=inspect.iscoroutinefunction(inner),
+            is_async=any(inspect.iscoroutinefunction(one) for one in (function, type(function).__call__, inner)),
         )
 
     @property
