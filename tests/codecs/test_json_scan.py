@@ -130,7 +130,7 @@ def test_too_many_values_are_too_large_but_commas_in_text_are_not() -> None:
 
 
 def test_too_many_containers_are_too_large_but_brackets_in_text_are_not() -> None:
-    rows = [{"": [[]]}] * (MAX_CONTAINERS // 3)
+    rows: list[Any] = [{"": [[]]}] * (MAX_CONTAINERS // 3)
     check_frame(spell(rows))
     check_frame(spell("[{" * MAX_CONTAINERS))
     with pytest.raises(FrameTooLarge) as refused:
