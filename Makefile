@@ -40,8 +40,9 @@ fuzz: .venv/.installed-dev  ## A million mutated frames for each codec
 	CALLBOARD_FUZZ=1000000 $(BIN)/pytest -n 2 tests/fuzz
 
 bench: .venv/.installed-dev  ## Every benchmark, as ratios
-	$(BIN)/python benchmarks/codec.py
-	$(BIN)/python benchmarks/actors.py
+	$(BIN)/python -m benchmarks.codec
+	$(BIN)/python -m benchmarks.actors
+	$(BIN)/python -m benchmarks.sessions
 
 format: .venv/.installed-dev  ## Let ruff format and fix
 	$(BIN)/ruff format .

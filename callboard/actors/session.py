@@ -82,7 +82,12 @@ class Session(Actor[Outbound]):
 
     def facts(self) -> Mapping[str, Fact]:
         agreed = "none" if self.terms is None else self.terms.revision.value
-        return {"revision": agreed, "in_flight": len(self._in_flight), "asked": len(self._questions)}
+        return {
+            "revision": agreed,
+            "in_flight": len(self._in_flight),
+            "asked": len(self._questions),
+            "ignored": self.ignored,
+        }
 
     def hang_up(self) -> None:
         """Nobody is there any more: whatever the peer had asked for is over."""

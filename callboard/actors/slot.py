@@ -25,8 +25,12 @@ class Slot:
     is_open: bool = attrs.field(default=True, init=False)
 
     async def answer(self, result: Model) -> None:
-        """Send the result and close."""
-        frame = result_frame(self.request_id, self.terms.revision, self.method, result, self.server_info)
+        """Send the result and close. One that the revision cannot say is a fault of ours, and answered as such."""
+        revision = self.terms.revision
+        try:
+            frame = result_frame(self.request_id, revision, self.method, result, self.server_info)
+        except (OverflowError, TypeError, ValueError) as error:
+            frame = error_frame(self.request_id, revision, error)
         await self._close(frame)
 
     async def fail(self, error: Exception) -> None:
