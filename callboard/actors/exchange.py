@@ -131,8 +131,8 @@ class Exchange:
 
     async def _ask_in_rounds(self, questions: Sequence[Question], *, at_once: bool) -> list[Model]:
         asked = self.rounds.add(questions)
-        self._take_given(asked)
         try:
+            self._take_given(asked)
             while any(one.answer is None for one in asked):
                 if self.life.state is State.WAITING and not self.rounds.closing:
                     await self._close_round(at_once=at_once)

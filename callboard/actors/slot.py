@@ -29,7 +29,7 @@ class Slot:
         revision = self.terms.revision
         try:
             frame = result_frame(self.request_id, revision, self.method, result, self.server_info)
-        except (OverflowError, TypeError, ValueError) as error:
+        except (TypeError, ValueError) as error:
             frame = error_frame(self.request_id, revision, error)
         await self._close(frame)
 

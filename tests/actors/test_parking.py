@@ -23,6 +23,7 @@ from callboard.codecs.revisions import (
     TextContent,
 )
 from callboard.codecs.revisions.revision import R1, R4, R5
+from callboard.errors import InvalidParams
 from callboard.testing.peer import Peer, Refusal
 from tests.actors.stage import Stage, said, stage, text
 
@@ -283,3 +284,18 @@ async def test_a_legacy_client_that_refuses_fails_the_call_and_one_that_is_cance
         taken_back = await silent.hear()
         assert taken_back["method"] == "notifications/cancelled"
         assert taken_back["params"]["requestId"] == question["id"]
+
+
+async def test_an_unfit_answer_to_a_first_request_leaves_no_question_behind(autojump_clock: MockClock) -> None:
+    async def stubborn(exchange: Exchange) -> CallToolResult:
+        with pytest.raises(InvalidParams):
+            await exchange.ask([form(key="who")])
+        (roots,) = await exchange.ask([ROOTS])
+        return text(type(roots).__name__)
+
+    async with stage({"stubborn": stubborn}) as here:
+        peer = await here.peer(R5)
+        asked = await peer.request("tools/call", name="stubborn", inputResponses={"who": {"roots": []}})
+        assert [one["method"] for one in asked["inputRequests"].values()] == ["roots/list"]
+        responses = peer.answered(asked)
+        assert said(await peer.request("tools/call", name="stubborn", **responses)) == "ListRootsResult"
