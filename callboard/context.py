@@ -118,6 +118,11 @@ class Context:
         return self._exchange.slot.request_id
 
     @property
+    def method(self) -> str:
+        """What is asked: `tools/call`, `resources/read`, `prompts/get` or `completion/complete`."""
+        return self._exchange.request.method
+
+    @property
     def principal(self) -> str:
         return self._exchange.terms.principal
 

@@ -1,8 +1,9 @@
 """A server at work: the handlers behind each method, as the engine calls them."""
 
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 import trio
@@ -52,6 +53,11 @@ MAX_VALUES: Final = 100
 """Most candidates of one completion. The specification's limit."""
 
 
+GoOn: TypeAlias = Callable[[], Awaitable[Model]]
+Middleware: TypeAlias = Callable[[Context, GoOn], Awaitable[Model]]
+"""Stands around every handler: does what it wants before and after, and calls the second argument in between."""
+
+
 class Performance:
     """One run of a server: what the engine is handed as its offer."""
 
@@ -70,12 +76,13 @@ class Performance:
             "resources/templates/list": self._list_templates,
             "prompts/list": self._list_prompts,
         }
-        self.handlers: Mapping[str, Handler] = {
+        handlers: Mapping[str, Handler] = {
             "tools/call": self._call_tool,
             "resources/read": self._read_resource,
             "prompts/get": self._get_prompt,
             "completion/complete": self._complete,
         }
+        self.handlers: Mapping[str, Handler] = {name: self._wrapped(inner) for name, inner in handlers.items()}
 
     def capabilities(self, revision: Revision) -> ServerCapabilities:
         """All that the hosting API can do: lists may fill up while the server runs."""
@@ -178,6 +185,15 @@ class Performance:
         more = len(values) > MAX_VALUES
         completion = Completion(values=values[:MAX_VALUES], total=len(values), has_more=more or UNSET)
         return CompleteResult(completion=completion)
+
+    def _wrapped(self, handler: Handler) -> Handler:
+        """Put the middlewares around a handler, the first one outermost."""
+        for middleware in reversed(self._server.middlewares):
+            handler = partial(self._through, middleware, handler)
+        return handler
+
+    async def _through(self, middleware: Middleware, handler: Handler, exchange: Exchange) -> Model:
+        return await middleware(Context(exchange, self._lifespan), partial(handler, exchange))
 
     async def _perform(self, entry: Entry, arguments: Mapping[str, Any], exchange: Exchange) -> Any:
         """Run an author's function; one that returns `InputRequired` runs anew when the client has answered."""

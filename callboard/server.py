@@ -27,13 +27,15 @@ from callboard.codecs.revisions import (
 from callboard.codecs.uri_template import UriTemplate
 from callboard.context import Context, InputRequired
 from callboard.hosting import Signature
-from callboard.performance import Performance
+from callboard.performance import Middleware, Performance
 from callboard.repertoire import Entry, PromptEntry, Repertoire, ResourceEntry, TemplateEntry, ToolEntry
 from callboard.supervisor import open_tree
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
+W = TypeVar("W", bound=Middleware)
 Lifespan: TypeAlias = Callable[["Server"], AbstractAsyncContextManager[Any]]
+"""What is there while a server runs: the value is `ctx.lifespan`."""
 
 
 class Server:
@@ -63,6 +65,7 @@ class Server:
         self.instructions = instructions
         self.revisions = frozenset(revisions)
         self.repertoire = Repertoire()
+        self.middlewares: list[Middleware] = []
         self._lifespan = lifespan
         self._hosts: set[Host] = set()
 
@@ -238,6 +241,21 @@ class Server:
             return function
 
         return add
+
+    def middleware(self, function: W) -> W:
+        """Have every call of a handler pass through *function*, the first one added outermost.
+
+        ```python
+        @server.middleware
+        async def timed(ctx, go_on):
+            started = trio.current_time()
+            result = await go_on()
+            ...
+            return result
+        ```
+        """
+        self.middlewares.append(function)
+        return function
 
     def remove_tool(self, name: str) -> None:
         """Raises LookupError if there is none."""

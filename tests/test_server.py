@@ -1,0 +1,116 @@
+"""The hosting API around the handlers: lifespan, middleware, threads, wrong use."""
+
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from callboard import Context, Server
+from callboard.codecs.revisions import Model
+from callboard.testing import connect
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
+
+def text(result: dict[str, Any]) -> str:
+    words: str = result["content"][0]["text"]
+    return words
+
+
+async def test_a_lifespan_is_there_while_the_server_runs() -> None:
+    events: list[str] = []
+
+    @asynccontextmanager
+    async def database(server: Server) -> AsyncIterator[dict[str, int]]:
+        events.append("open")
+        yield {"rows": 7}
+        events.append("closed")
+
+    server = Server("s", lifespan=database)
+
+    @server.tool
+    async def rows(*, ctx: Context) -> int:
+        return int(ctx.lifespan["rows"])
+
+    async with connect(server) as client:
+        assert text(await client.call("rows")) == "7"
+        assert events == ["open"]
+    assert events == ["open", "closed"]
+
+
+async def test_middleware_stands_around_every_handler_the_first_outermost() -> None:
+    events: list[str] = []
+    server = Server("s")
+
+    def named(name: str) -> Callable[[Context, Callable[[], Awaitable[Model]]], Awaitable[Model]]:
+        async def around(ctx: Context, go_on: Callable[[], Awaitable[Model]]) -> Model:
+            events.append(f"{name} before {ctx.method}")
+            result = await go_on()
+            events.append(f"{name} after")
+            return result
+
+        return around
+
+    server.middleware(named("outer"))
+    server.middleware(named("inner"))
+
+    @server.tool
+    async def greet() -> str:
+        events.append("greet")
+        return "hello"
+
+    async with connect(server) as client:
+        assert text(await client.call("greet")) == "hello"
+    assert events == ["outer before tools/call", "inner before tools/call", "greet", "inner after", "outer after"]
+
+
+async def test_a_plain_function_runs_in_a_thread() -> None:
+    server = Server("s")
+
+    @server.tool
+    def where() -> str:
+        return str(threading.current_thread() is threading.main_thread())
+
+    async with connect(server) as client:
+        assert text(await client.call("where")) == "False"
+
+
+def test_names_are_taken_once_and_wrong_signatures_are_told_at_once() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def twice() -> str:
+        return ""
+
+    with pytest.raises(ValueError, match="already a tool 'twice'"):
+        server.tool(twice)
+    with pytest.raises(LookupError):
+        server.remove_tool("unknown")
+
+    async def needs_city(city: str) -> str:
+        return city
+
+    with pytest.raises(TypeError, match="needs_city"):
+        server.resource("weather://static")(needs_city)
+    with pytest.raises(TypeError, match="needs_city"):
+        server.resource("weather://{town}")(needs_city)
+
+
+async def test_two_connections_share_one_server() -> None:
+    server = Server("s")
+    running = 0
+
+    @server.tool
+    async def count() -> int:
+        nonlocal running
+        running += 1
+        await trio.sleep(1)
+        return running
+
+    async with connect(server) as one, connect(server) as two:
+        first = await one.begin("tools/call", name="count")
+        second = await two.begin("tools/call", name="count")
+        assert text(await one.finish(first)) == text(await two.finish(second)) == "2"
