@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
 import attrs
@@ -25,10 +25,6 @@ class Docstring:
 
     text: str = ""
     parameters: Mapping[str, str] = attrs.field(factory=dict)
-
-    @classmethod
-    def of(cls, function: Callable[..., object]) -> "Docstring":
-        return cls.parse(inspect.getdoc(function) or "")
 
     @classmethod
     def parse(cls, text: str) -> "Docstring":

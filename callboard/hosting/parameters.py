@@ -30,7 +30,7 @@ class Parameter:
     required: bool
 
 
-def by_keyword(shape: Shape, docstring: Docstring) -> tuple[tuple[Parameter, ...], Schema, Convert]:
+def by_keyword(shape: Shape) -> tuple[tuple[Parameter, ...], Schema, Convert]:
     """Publish what the signature says."""
     for parameter in shape.published:
         if parameter.annotation is UNSTATED:
@@ -38,7 +38,8 @@ def by_keyword(shape: Shape, docstring: Docstring) -> tuple[tuple[Parameter, ...
             raise TypeError(f"{shape.name}(): the parameter {name} has no type; annotate it, as in `{name}: str`")
     schemas, defs = _described(shape)
     parameters = tuple(
-        _parameter(parameter, schema, defs, docstring) for parameter, schema in zip(shape.listed, schemas, strict=False)
+        _parameter(parameter, schema, defs, shape.docstring)
+        for parameter, schema in zip(shape.listed, schemas, strict=False)
     )
     root: Schema = {
         "type": "object",

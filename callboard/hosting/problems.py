@@ -39,6 +39,13 @@ _SENTENCES: Final = {
     "pattern": "must match the pattern {0}",
     "uniqueItems": "must have no item twice",
 }
+_JSON_TYPES: Final[Mapping[type, Sequence[str]]] = {
+    dict: ["object"],
+    list: ["array"],
+    bool: ["boolean"],
+    int: ["integer", "number"],
+    float: ["number"],
+}
 _FORMATS: Final = {
     "date": "a date such as 2026-07-28",
     "date-time": "a date and time with its offset, such as 2026-07-28T09:30:00Z",
@@ -71,7 +78,7 @@ def find_problems(validator: Validator, schema: Mapping[str, Any], value: Any) -
 def problem_of(error: msgspec.ValidationError) -> Problem:
     """What msgspec found when it made Python values of JSON that the schema allows."""
     text, _, at = str(error).rpartition(" - at `") if str(error).endswith("`") else (str(error), "", "")
-    path = at.rstrip("`").removeprefix("key in ").removeprefix("$").removeprefix(".")
+    path = at.rstrip("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
     return Problem(path, _cut(text, 4 * MAX_SHOWN))
 
 
@@ -105,7 +112,7 @@ def _tell(error: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
     elif name == "falseSchema" and list(error.schema_path)[-1:] == ["additionalProperties"]:
         yield Problem(path, "no members are allowed here")  # the validator does not say which there were
     elif name == "type":
-        yield Problem(path, f"expected {_either(fact)}, got {shown(error.instance)}")
+        yield Problem(path, f"expected {_either(fact)}, got {shown(error.instance)}{_quoted(fact, error.instance)}")
     elif name == "enum":
         yield Problem(path, _not_one_of(fact, error.instance))
     elif name in _SENTENCES:
@@ -124,7 +131,8 @@ def _tell_choice(error: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
     if not all(branches):
         yield Problem(_path(here), f"fits several forms where one is allowed, got {shown(error.instance)}")
     elif not meant:
-        yield Problem(_path(here), f"expected {_either(types)}, got {shown(error.instance)}")
+        hint = _quoted(types, error.instance)
+        yield Problem(_path(here), f"expected {_either(types)}, got {shown(error.instance)}{hint}")
     elif all(len(branch) == 1 and branch[0].kind.name == "const" for branch in meant):
         yield Problem(_path(here), _not_one_of([branch[0].kind.value for branch in meant], error.instance))
     elif len(meant) == 1:
@@ -138,6 +146,16 @@ def _tell_choice(error: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _is_other_type(error: Any, here: Sequence[str | int]) -> bool:
     return error.kind.name == "type" and list(error.instance_path) == here
+
+
+def _quoted(kinds: Sequence[str], found: Any) -> str:
+    """Models like to send an object as the text of its JSON; say so where it would have fitted."""
+    try:
+        meant = msgspec.json.decode(found) if isinstance(found, str) else None
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+    fits = not {*_JSON_TYPES.get(type(meant), ())}.isdisjoint(kinds)
+    return "; send it as JSON, not as text" if fits else ""
 
 
 def _not_one_of(values: Sequence[Any], found: Any) -> str:

@@ -63,16 +63,13 @@ def schemas_of(annotations: Sequence[Any], *, mode: Mode = "validation") -> tupl
     Raises `TypeError` for a type that has none.
     """
     types = [understood(annotation) for annotation in annotations]
-    for prefix in ("", "pydantic."):  # the second only where both sides define a name, such as that of an enum
-        hoisted: dict[str, Schema] = {}
-        hook = functools.partial(_schema_of_other, mode, prefix, hoisted)
-        found, own = msgspec.json.schema_components(types, schema_hook=hook, ref_template=DEFS + "{name}")
-        if not own.keys() & hoisted.keys():
-            break
-    defs: dict[str, Schema] = own | hoisted
+    found, own, hoisted = _components(types, mode, prefix="")
+    if own.keys() & hoisted.keys():  # both sides define a name, such as that of an enum
+        found, own, hoisted = _components(types, mode, prefix="pydantic.")
+    defs = own | hoisted
     for schema in defs.values():
         schema.pop("title", None)  # the name of the class once more: noise to a model
-    return list(found), dict(sorted(defs.items()))
+    return found, dict(sorted(defs.items()))
 
 
 def with_object_root(schema: Schema, defs: Mapping[str, Schema]) -> Schema | None:
@@ -130,6 +127,16 @@ def _validated(kind: Any, value: Any) -> Any:
         found = reason.errors() if hasattr(reason, "errors") else []
         told = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" if one["loc"] else one["msg"] for one in found)
         raise ValueError("; ".join(told) or str(reason)) from reason
+
+
+def _components(
+    types: Sequence[Any], mode: Mode, *, prefix: str
+) -> tuple[list[Schema], dict[str, Schema], dict[str, Schema]]:
+    """The schemas, msgspec's definitions, and those of pydantic's models."""
+    hoisted: dict[str, Schema] = {}
+    hook = functools.partial(_schema_of_other, mode, prefix, hoisted)
+    found, own = msgspec.json.schema_components(types, schema_hook=hook, ref_template=DEFS + "{name}")
+    return list(found), own, hoisted
 
 
 def _schema_of_other(mode: Mode, prefix: str, hoisted: dict[str, Schema], kind: type) -> Schema:

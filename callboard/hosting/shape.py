@@ -7,6 +7,8 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import attrs
 
+from callboard.hosting.docstrings import Docstring
+
 UNSTATED: Final = inspect.Parameter.empty
 """No annotation, or no default."""
 
@@ -18,6 +20,7 @@ class Shape:
     """A function, as its signature shows it."""
 
     name: str
+    docstring: Docstring
     listed: tuple[inspect.Parameter, ...]
     """What is published, with annotations evaluated."""
     others: inspect.Parameter | None
@@ -36,9 +39,9 @@ class Shape:
         namespace: Mapping[str, Any],
     ) -> "Shape":
         inner = _innermost(function)
-        name: str = getattr(inner, "__name__", type(function).__name__)
+        name = _name(function)
         hints = _hints(name, inner, namespace)
-        given = inspect.signature(function)
+        given = _signature(name, function)
         parameters = [
             parameter.replace(annotation=hints.get(parameter.name, UNSTATED)) for parameter in given.parameters.values()
         ]
@@ -50,6 +53,7 @@ class Shape:
             _check_kind(name, parameter)
         return cls(
             name=name,
+            docstring=Docstring.parse(inspect.getdoc(inner) or _own_doc(function)),
             listed=tuple(one for one in published if one.kind in _LISTED),
             others=next((one for one in published if one.kind is inspect.Parameter.VAR_KEYWORD), None),
             context_parameter=next(iter(contexts), None),
@@ -68,7 +72,16 @@ class Shape:
         return len(self.listed) == 1 and self.others is None and self.listed[0].name not in properties
 
 
+def _signature(name: str, function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except ValueError as reason:
+        raise TypeError(f"{name}(): its signature does not show; wrap it in a function that has one") from reason
+
+
 def _check_kind(name: str, parameter: inspect.Parameter) -> None:
+    if parameter.name.startswith("__"):
+        raise TypeError(f"{name}(): {parameter.name} looks private, and is to be published; take the underscores away")
     if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
         raise TypeError(
             f"{name}(): {parameter.name} is positional-only, and arguments come by name; move it behind the /"
@@ -102,6 +115,18 @@ def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
         method: Any = type(function)
         function = inspect.unwrap(method.__call__)
     return function
+
+
+def _name(function: Any) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    name: str = getattr(function, "__name__", type(function).__name__)
+    return name
+
+
+def _own_doc(function: Any) -> str:
+    """What the class of a callable object says; what `partial` says of itself is no news."""
+    return "" if isinstance(function, functools.partial) else inspect.getdoc(function) or ""
 
 
 def _hints(name: str, function: Callable[..., Any], namespace: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -11,7 +11,6 @@ import attrs
 import msgspec
 
 from callboard.errors import InvalidDefinition
-from callboard.hosting.docstrings import Docstring
 from callboard.hosting.errors import BadArguments
 from callboard.hosting.output import Output
 from callboard.hosting.parameters import (
@@ -71,18 +70,16 @@ class Signature:
 
         Raises `TypeError` with the function, the parameter and what to do.
         """
-        docstring = Docstring.of(function)
         shape = Shape.of(function, context_type=context_type, hidden=hidden, namespace=namespace or {})
-        name = name or shape.name
         if input_schema is None:
-            parameters, schema, convert = by_keyword(shape, docstring)
+            parameters, schema, convert = by_keyword(shape)
         elif shape.takes_all_of(input_schema):
             parameters, schema, convert = whole(shape, input_schema)
         else:
             parameters, schema, convert = by_keyword_as_given(shape, input_schema)
         return cls(
-            name=name,
-            description=docstring.text if description is None else description,
+            name=name or shape.name,
+            description=shape.docstring.text if description is None else description,
             parameters=parameters,
             input_schema=schema,
             output=_output(shape, output_schema, plain),

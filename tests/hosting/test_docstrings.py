@@ -77,12 +77,6 @@ def test_odd_docstrings_name_nothing(text: str) -> None:
     assert Docstring.parse(text).parameters == {}
 
 
-def test_a_function_without_a_docstring_has_no_text() -> None:
-    def silent() -> None: ...
-
-    assert Docstring.of(silent) == Docstring()
-
-
 def test_prose_alone_is_kept_as_it_is() -> None:
     text = "Say: hello.\n\n    indented: code\n\nArgs are not a section here."
     assert Docstring.parse(text).text == inspect.cleandoc(text)

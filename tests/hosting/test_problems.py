@@ -38,6 +38,12 @@ WRONG: list[tuple[Any, list[str]]] = [
         {"city": "D", "place": {"city": "D", "country": "NLD"}},
         ['- place.country: must have at most 2 characters, got "NLD"'],
     ),
+    ({"city": "D", "nights": "2"}, ['- nights: expected integer, got "2"; send it as JSON, not as text']),
+    (
+        {"city": "D", "place": '{"city": "D"}'},
+        ["- place: expected null or object, got", "; send it as JSON, not as text"],
+    ),
+    ({"city": "D", "nights": "[" * 5_000}, ["- nights: expected integer, got"]),
     ({"city": "D", "tags": ["aa", "b"]}, ['- tags[1]: must have at least 2 characters, got "b"']),
     ({"city": "D", "when": "soon"}, ['- when: must be a date such as 2026-07-28, got "soon"']),
     ({"city": "D", "guests": {"a": {}}}, ["- guests.a.x: required, but missing"]),
@@ -70,6 +76,12 @@ def test_wrong_arguments_are_told_so_that_a_model_can_correct_itself(arguments: 
     assert len(told) < 1_000
 
 
+def test_text_that_would_not_fit_without_its_quotes_either_gets_no_hint() -> None:
+    with pytest.raises(BadArguments) as caught:
+        signature(booked).read({"city": "D", "nights": "true"})
+    assert "send it as JSON" not in str(caught.value)
+
+
 def test_no_more_than_five_problems_are_told() -> None:
     with pytest.raises(BadArguments) as caught:
         signature(booked).read({"city": "D", "tags": [0, 1, 2, 3, 4, 5, 6]})
@@ -94,6 +106,11 @@ def test_what_only_the_class_knows_is_told_with_its_place() -> None:
 def test_a_value_that_the_schema_allows_and_the_type_does_not_is_told_too() -> None:
     with pytest.raises(BadArguments, match="- x: Invalid base64 encoded string"):
         taking(bytes).read({"x": "%%%"})
+
+
+def test_a_key_that_does_not_fit_is_told_with_the_map_it_is_in() -> None:
+    with pytest.raises(BadArguments, match=r"- x: Expected `int`, got `str`$"):
+        taking(dict[int, str]).read({"x": {"a": "b"}})
 
 
 def test_what_a_pydantic_model_refuses_is_told_without_its_links() -> None:

@@ -13,11 +13,17 @@ from tests.hosting.kinds import Context, Opaque, Place, Point, signature
 
 def test_methods_partials_callable_objects_and_wrapped_functions_are_described() -> None:
     class Tools:
+        """Several."""
+
         def method(self, x: int) -> None: ...
 
         async def __call__(self, x: int) -> None: ...
 
-    def tool(x: int, y: int) -> None: ...
+    def tool(x: int, y: int) -> None:
+        """One.
+
+        :param x: The first.
+        """
 
     @functools.wraps(tool)
     async def wrapped(*args: Any, **kwargs: Any) -> None: ...
@@ -29,10 +35,16 @@ def test_methods_partials_callable_objects_and_wrapped_functions_are_described()
     assert not signature(tool).is_async
     assert signature(functools.partial(tool, y=2)).read({"x": 1}) == {"x": 1, "y": 2}
     assert list(signature(wrapped).input_schema["properties"]) == ["x", "y"]
-    assert signature(functools.partial(tool, y=2)).name == "tool"
+    described = [signature(one) for one in (Tools().method, Tools(), tool, functools.partial(tool, y=2), wrapped)]
+    assert [(one.name, one.description, one.parameters[0].description) for one in described] == [
+        ("method", "", ""),
+        ("Tools", "Several.", ""),
+        *[("tool", "One.", "The first.")] * 3,
+    ]
 
 
 def refused_positional(x: int, /) -> None: ...
+def refused_private(__x: int) -> None: ...
 def refused_star(*names: str) -> None: ...
 def refused_untyped(x) -> None: ...  # type: ignore[no-untyped-def]
 def refused_type(x: list[Opaque]) -> None: ...
@@ -48,6 +60,8 @@ def refused_bounds(x: Annotated[bool, Meta(ge=1)]) -> None: ...
     ("function", "words"),
     [
         (refused_positional, ["x is positional-only", "behind the /"]),
+        (refused_private, ["__x looks private", "take the underscores away"]),
+        (int, ["its signature does not show"]),
         (refused_star, ["*names", "names: list[str]"]),
         (refused_untyped, ["the parameter x has no type", "x: str"]),
         (refused_type, ["the parameter x", "Opaque has no JSON Schema", "input_schema="]),
