@@ -1,6 +1,6 @@
 """Where one front request is answered: once, and before that with whatever belongs to it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import attrs
@@ -37,10 +37,11 @@ class Slot:
         """Send an error and close."""
         await self._close(error_frame(self.request_id, self.terms.revision, error))
 
-    async def notify(self, method: str, params: Model, kind: Kind = Kind.REPORT) -> None:
+    async def notify(self, method: str, params: Model, kind: Kind = Kind.REPORT, key: Hashable = None) -> None:
         """Send a notification that belongs to this request; none after the answer."""
         if self.is_open:
-            await self.outlet.send(Outbound(notification_frame(self.terms.revision, method, params), kind))
+            frame = notification_frame(self.terms.revision, method, params)
+            await self.outlet.send(Outbound(frame, kind, (self.request_id, key)))
 
     def close(self) -> None:
         """Nothing more goes out: it is answered, or the peer no longer wants to hear it."""

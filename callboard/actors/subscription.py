@@ -1,6 +1,7 @@
 """One `subscriptions/listen`: acknowledged first, then every change once, closed by a result."""
 
 import attrs
+import trio
 from msgspec import UNSET
 
 from callboard.actors.exchange import Exchange
@@ -17,7 +18,7 @@ from callboard.codecs.revisions import (
     SubscriptionsListenResult,
     SubscriptionsListenResultMetaObject,
 )
-from callboard.supervisor import Actor, MailboxSpec, Overflow
+from callboard.supervisor import WHY_OVERFLOW, Actor, MailboxSpec, Overflow
 
 SUBSCRIPTION_SIZE = 1024
 """Most changes that wait for one subscriber, each resource and list counted once."""
@@ -45,7 +46,7 @@ class Subscription(Actor[Change]):
     granted: SubscriptionFilter
 
     async def run(self) -> None:
-        changes, hear = wanted(self.granted), self.address.tell_nowait
+        changes, hear = wanted(self.granted), self.hear
         slot = self.exchange.slot
         meta = NotificationMetaObject(subscription_id=slot.request_id)
         acknowledged = SubscriptionsAcknowledgedNotificationParams(notifications=self.granted, meta=meta)
@@ -53,11 +54,18 @@ class Subscription(Actor[Change]):
         try:
             await slot.notify("notifications/subscriptions/acknowledged", acknowledged, Kind.ANSWER)
             async for change in self.inbox:
-                await slot.notify(*change_notification(change, meta), Kind.CHANGE)
+                await slot.notify(*change_notification(change, meta), Kind.CHANGE, change)
         finally:
             self.topics.leave(hear, changes)
         closing = SubscriptionsListenResultMetaObject(subscription_id=slot.request_id)
         await self.exchange.settle(SubscriptionsListenResult(meta=closing), Event.RESULT)
+
+    def hear(self, change: Change) -> None:
+        """Take a change in. A client that lets a thousand different ones pile up is cut off: it must read anew."""
+        try:
+            self.address.tell_nowait(change)
+        except trio.WouldBlock:
+            self.address.kill(WHY_OVERFLOW)
 
     def facts(self) -> dict[str, str | int]:
         return {"hears": len(wanted(self.granted))}

@@ -272,3 +272,21 @@ async def test_a_hundred_changes_at_once_are_one(autojump_clock: MockClock) -> N
         assert (await peer.hear())["method"] == "notifications/tools/list_changed"
         with trio.move_on_after(60):
             pytest.fail(f"heard more: {await peer.hear()}")
+
+
+async def test_a_listener_that_lets_a_thousand_changes_pile_up_is_cut_off_and_nobody_else() -> None:
+    uris = [f"file:///{number}" for number in range(3000)]
+    async with stage({"greet": greet}) as here:
+        slow, quick = await here.peer(R5), await here.peer(R5)
+        for peer in (slow, quick):
+            await peer.begin("subscriptions/listen", notifications={"resourceSubscriptions": uris})
+        await wait_all_tasks_blocked()
+        heard = 0
+        for number, uri in enumerate(uris):
+            here.host.topics.publish(ResourceUpdated(uri))
+            if number % 10 == 9:  # the quick one reads, the slow one does not
+                while heard < number:
+                    heard += (await quick.hear())["method"] == "notifications/resources/updated"
+        await wait_all_tasks_blocked()
+        assert requests_alive(here) == 1
+        assert heard >= len(uris) - 10
