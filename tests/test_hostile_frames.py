@@ -112,6 +112,7 @@ def read(frame: bytes) -> None:
         read_route(message)
 
 
+@pytest.mark.requirement("M002", "L002", "L004")
 @pytest.mark.parametrize(("row", "frame", "code"), FRAMES, ids=[f"{row}-{len(frame)}B" for row, frame, _ in FRAMES])
 def test_a_hostile_frame_has_one_answer(row: str, frame: bytes, code: int) -> None:
     with pytest.raises(PeerError) as refused:
@@ -186,6 +187,7 @@ def test_a_schema_that_refers_to_the_network_or_is_deep_is_refused() -> None:
             check_schema(schema)
 
 
+@pytest.mark.requirement("M009")
 def test_an_unknown_result_type_is_no_result() -> None:
     with pytest.raises(InvalidParams):
         read_result(R5, "tools/call", {"resultType": "surprise", "content": []})

@@ -158,6 +158,7 @@ async def test_a_stateless_handler_runs_anew_with_what_it_gave_the_client_to_kee
         assert text(await client.call("in_two_runs")) == "Oslo after 1"
 
 
+@pytest.mark.requirement("M183")
 async def test_a_stateless_handler_asks_again_survives_its_server_and_refuses_a_second_use() -> None:
     async with connect(server, answers=ANSWERS) as client:
         asked = await client.request("tools/call", name="in_two_runs")
@@ -192,6 +193,7 @@ async def test_structured_results_are_shaped_for_the_peer(revision: Revision) ->
         assert tool["inputSchema"]["required"] == ["city"]
 
 
+@pytest.mark.requirement("M266", "L181")
 @EVERY
 async def test_failures_are_results_that_a_model_can_act_on(revision: Revision) -> None:
     async with connect(server, revision) as client:
@@ -208,6 +210,7 @@ async def test_failures_are_results_that_a_model_can_act_on(revision: Revision) 
             await client.call("unknown")
 
 
+@pytest.mark.requirement("M249", "L189")
 @EVERY
 async def test_resources_templates_prompts_and_completions(revision: Revision) -> None:
     async with connect(server, revision) as client:
@@ -248,6 +251,7 @@ async def test_a_declined_question_is_a_clear_tool_error(revision: Revision) -> 
         assert (result["isError"], text(result)) == (True, "the user declined")
 
 
+@pytest.mark.requirement("M060", "M207", "M208")
 async def test_a_server_says_who_it_is(autojump_clock: MockClock) -> None:
     async with connect(server) as client:
         found = await client.request("server/discover")
@@ -274,6 +278,7 @@ async def test_tools_come_and_go_and_listeners_hear_of_it() -> None:
         assert (await client.hear())["method"] == "notifications/tools/list_changed"
 
 
+@pytest.mark.requirement("M239")
 async def test_long_lists_come_in_pages_whose_cursors_are_ours() -> None:
     many = Server("many")
     for number in range(250):

@@ -95,6 +95,7 @@ TestRaces = Request.TestCase
 TestRaces.settings = settings(max_examples=RACES, stateful_step_count=12)
 
 
+@pytest.mark.requirement("M162", "L079")
 @pytest.mark.parametrize(
     "events", list(permutations((Event.RESULT, Event.PEER_CANCELLED, Event.DEADLINE, Event.SESSION_ENDED)))
 )

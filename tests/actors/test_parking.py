@@ -104,6 +104,7 @@ async def rounds(peer: Peer, tool: str) -> list[list[str]]:
     return found
 
 
+@pytest.mark.requirement("M173")
 async def test_what_is_asked_together_goes_out_together(autojump_clock: MockClock) -> None:
     async with stage(TOOLS) as here:
         peer = await here.peer(R5)
@@ -122,6 +123,7 @@ async def test_questions_asked_at_once_do_not_wait_for_others(autojump_clock: Mo
         assert trio.current_time() == pytest.approx(started + 0.02)
 
 
+@pytest.mark.requirement("M026", "M027")
 async def test_a_parked_request_shows_in_the_tree_and_outlives_its_connection(autojump_clock: MockClock) -> None:
     async with stage(TOOLS) as here:
         peer = await here.peer(R5)
@@ -136,6 +138,7 @@ async def test_a_parked_request_shows_in_the_tree_and_outlives_its_connection(au
         assert parked(here) == 1
 
 
+@pytest.mark.requirement("M191", "M192")
 async def test_a_missing_answer_is_asked_for_again_and_extra_ones_are_ignored(autojump_clock: MockClock) -> None:
     async with stage(TOOLS) as here:
         peer = await here.peer(R5)
@@ -157,6 +160,7 @@ async def test_a_missing_answer_is_asked_for_again_and_extra_ones_are_ignored(au
         assert said(done) == "ElicitResult CreateMessageResult ListRootsResult"
 
 
+@pytest.mark.requirement("M177", "M179", "M180", "M181", "M182", "M406", "M407")
 async def test_tampered_foreign_replayed_and_expired_state_is_refused_with_one_text(autojump_clock: MockClock) -> None:
     async with stage(TOOLS) as here:
         peer = await here.peer(R5)
@@ -185,6 +189,7 @@ async def test_tampered_foreign_replayed_and_expired_state_is_refused_with_one_t
         await refused(peer)
 
 
+@pytest.mark.requirement("M190")
 async def test_an_answer_of_the_wrong_shape_may_be_given_again(autojump_clock: MockClock) -> None:
     async with stage(TOOLS) as here:
         peer = await here.peer(R5)
@@ -197,6 +202,7 @@ async def test_an_answer_of_the_wrong_shape_may_be_given_again(autojump_clock: M
         assert said(await peer.request("tools/call", name="together", arguments={}, **good))
 
 
+@pytest.mark.requirement("M176")
 async def test_a_parked_request_ends_at_its_deadline_exactly(autojump_clock: MockClock) -> None:
     ended: list[float] = []
 
@@ -257,6 +263,7 @@ async def test_answers_that_come_with_the_first_request_are_used_by_their_keys(a
         assert list(asked["inputRequests"]) == ["user_name"]
 
 
+@pytest.mark.requirement("M035", "M036", "M175")
 @pytest.mark.parametrize("revision", [R4, R5], ids=str)
 async def test_a_client_without_the_capability_is_not_asked(revision: Revision) -> None:
     async with stage(TOOLS) as here:

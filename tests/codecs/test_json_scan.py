@@ -143,6 +143,7 @@ def test_more_strings_than_values_are_not_cut_out_one_by_one() -> None:
         outside_strings(b'"' * 700_000)
 
 
+@pytest.mark.requirement("M067", "L034")
 @pytest.mark.parametrize(
     "bad", [b"\xff", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80", '{"a":1}'.encode("utf-16")]
 )

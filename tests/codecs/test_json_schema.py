@@ -16,6 +16,7 @@ def nested(keyword: str, levels: int) -> dict[str, Any]:
     return schema
 
 
+@pytest.mark.requirement("M053")
 @pytest.mark.parametrize("keyword", ["allOf", "items", "not", "additionalProperties"])
 def test_depth_has_an_end(keyword: str) -> None:
     check_schema(nested(keyword, MAX_SCHEMA_DEPTH))
@@ -23,6 +24,7 @@ def test_depth_has_an_end(keyword: str) -> None:
         check_schema(nested(keyword, MAX_SCHEMA_DEPTH + 1))
 
 
+@pytest.mark.requirement("M053")
 def test_width_has_an_end_and_is_reached_in_time() -> None:
     wide: dict[str, Any] = {"anyOf": [{}] * (MAX_SUBSCHEMAS - 1)}
     check_schema(wide)
@@ -32,6 +34,7 @@ def test_width_has_an_end_and_is_reached_in_time() -> None:
     assert time.perf_counter() - started < 1
 
 
+@pytest.mark.requirement("M049", "M050", "M052")
 @pytest.mark.parametrize(
     "target",
     [

@@ -118,6 +118,7 @@ def test_what_is_encoded_is_decoded(values: list[object], escape: bool) -> None:
     assert decoder.finish() == []
 
 
+@pytest.mark.requirement("M071", "L035")
 def test_a_frame_with_a_newline_inside_is_never_sent() -> None:
     with pytest.raises(ValueError, match="newline"):
         encode_line(b'{"a":\n1}')

@@ -71,6 +71,7 @@ VECTORS = [
 ]
 
 
+@pytest.mark.requirement("M137")
 @pytest.mark.parametrize(("value", "text"), VECTORS)
 def test_a_string_is_written_and_read_as_the_specification_shows(value: str, text: str) -> None:
     assert encode_value(value) == text.encode()
@@ -92,6 +93,7 @@ def test_numbers_and_booleans_are_written_as_json_writes_them(value: int | bool,
     assert encode_value(value) == text
 
 
+@pytest.mark.requirement("M145")
 @pytest.mark.parametrize(
     "text",
     [
@@ -228,6 +230,7 @@ RULES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.requirement("M124", "M125", "M126", "M127", "M128", "M129", "M131")
 @pytest.mark.parametrize(("schema", "reason"), RULES)
 def test_a_broken_annotation_says_which_rule_it_breaks(schema: dict[str, Any], reason: str) -> None:
     with pytest.raises(InvalidDefinition) as caught:
@@ -291,6 +294,7 @@ def test_arguments_are_mirrored_under_the_names_of_their_tool() -> None:
     }
 
 
+@pytest.mark.requirement("M143")
 @pytest.mark.parametrize("arguments", [{}, {"region": None}, {"where": None}, {"where": {}}, {"where": "zone"}])
 def test_an_argument_that_is_null_or_absent_has_no_header(arguments: dict[str, Any]) -> None:
     headers = mirror(VERSION, "tools/call", call(**arguments), REGION)
@@ -298,6 +302,7 @@ def test_an_argument_that_is_null_or_absent_has_no_header(arguments: dict[str, A
     check(headers, call(**arguments))
 
 
+@pytest.mark.requirement("M130")
 @pytest.mark.parametrize("value", [1.5, MAX_SAFE_INTEGER + 1, -MAX_SAFE_INTEGER - 1, 10**30, 1e300, [], {}, ["x"]])
 def test_an_argument_that_cannot_be_mirrored_is_refused_on_both_sides(value: Any) -> None:
     with pytest.raises(InvalidParams):
@@ -326,6 +331,7 @@ ARGUMENTS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.requirement("M139", "M146")
 @given(ARGUMENTS, st.text(st.characters(codec="utf-8")), st.data())
 def test_a_server_agrees_with_every_honest_client_and_no_other(
     arguments: dict[str, Any], name: str, data: st.DataObject
@@ -351,11 +357,13 @@ HONEST = [
 ]
 
 
+@pytest.mark.requirement("M153")
 @pytest.mark.parametrize("spelling", [b"MCP-PROTOCOL-VERSION", b"Mcp-Protocol-Version"])
 def test_header_names_have_no_case(spelling: bytes) -> None:
     check([(spelling, VERSION.encode()), *HONEST[1:]], call())
 
 
+@pytest.mark.requirement("M148")
 @pytest.mark.parametrize(
     ("text", "limit"),
     [
@@ -428,6 +436,7 @@ def test_two_annotations_that_differ_in_an_underscore_are_two_headers() -> None:
     check(mirror(VERSION, "tools/call", params, both), params, both)
 
 
+@pytest.mark.requirement("M144")
 def test_a_missing_argument_header_is_a_mismatch() -> None:
     with pytest.raises(HeaderMismatch, match="Mcp-Param-Region is missing"):
         check(HONEST, call(region=""))

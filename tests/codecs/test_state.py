@@ -91,6 +91,7 @@ def mutations(text: str) -> list[str]:
     return [changed for changed in flips + others + cuts + doubled + padded + swapped if changed != text]
 
 
+@pytest.mark.requirement("M178")
 @pytest.mark.parametrize("payload", [b"", b"p", b"pa", b"park p9 on n2"], ids=len)
 def test_no_mutation_of_a_state_is_accepted(payload: bytes, record_property: Any) -> None:
     text = sealed(payload)

@@ -20,6 +20,7 @@ def test_valid_keys(key: str) -> None:
     assert is_valid_meta_key(key)
 
 
+@pytest.mark.requirement("M041", "M042", "L011")
 @pytest.mark.parametrize(
     "key",
     ["-a", "a-", "_a", "a.", "/x", "a//x", "a/b/c", "1a/x", "a-/x", ".a/x", "a./x", "a..b/x", "ä", "a b",
