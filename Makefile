@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help serve test lint types fuzz bench format clean
+.PHONY: help serve test lint types fuzz soak bench format clean
 .DEFAULT_GOAL := help
 
 help:  ## Say what can be made
@@ -38,6 +38,10 @@ types: .venv/.installed-dev
 
 fuzz: .venv/.installed-dev  ## A million mutated frames for each codec
 	CALLBOARD_FUZZ=1000000 $(BIN)/pytest -n 2 tests/fuzz
+
+soak: .venv/.installed-dev  ## The long forms: 100,000 races, 10,000 requests cancelled, random trees
+	CALLBOARD_LONG=1 CALLBOARD_RACES=100000 CALLBOARD_CHAOS=4000 \
+	  $(BIN)/pytest -n 2 -s tests/test_promises.py tests/actors/test_life.py tests/supervisor/test_chaos.py
 
 bench: .venv/.installed-dev  ## Every benchmark, as ratios
 	$(BIN)/python -m benchmarks.codec
