@@ -6,6 +6,7 @@ from typing import Any, Final
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import ERROR_CODES, MODERN, Model, Revision, meta, write, write_params, write_result
+from callboard.codecs.revisions.older import for_older
 from callboard.errors import INTERNAL_ERROR, INVALID_PARAMS, PeerError, RequestFailed
 from callboard.supervisor import get_logger
 
@@ -19,7 +20,7 @@ def result_frame(
     request_id: RequestId, revision: Revision, method: str, result: Model, server_info: Mapping[str, Any]
 ) -> bytes:
     """Write the answer to a request, shaped for the peer's revision."""
-    body = write_result(revision, method, result)
+    body = write_result(revision, method, for_older(revision, result))
     if revision in MODERN:
         body["_meta"] = {meta.SERVER_INFO: server_info, **body.get("_meta", {})}
     return write_members({"jsonrpc": "2.0", "id": request_id, "result": body})
