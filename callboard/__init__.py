@@ -3,7 +3,7 @@
 __version__ = "0.1.0.dev0"
 
 # After the version: the command line and the server say it.
-from callboard.codecs.revisions import Revision, ToolAnnotations
+from callboard.codecs.revisions import ResourceLink, Revision, TextResourceContents, ToolAnnotations
 from callboard.context import Context, Declined, Dismissed, InputRequired, Reply
 from callboard.hosting import Audio, Blob, Doc, Header, Image, ToolError, assistant, user
 from callboard.server import Server
@@ -19,8 +19,10 @@ __all__ = [
     "Image",
     "InputRequired",
     "Reply",
+    "ResourceLink",
     "Revision",
     "Server",
+    "TextResourceContents",
     "ToolAnnotations",
     "ToolError",
     "__version__",

@@ -1,7 +1,7 @@
 """What a handler may ask, say and know while it serves a request: the same in every revision."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar, cast, overload
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, overload
 
 import attrs
 import msgspec
@@ -30,13 +30,17 @@ from callboard.codecs.revisions import (
     TextContent,
     Tool,
     ToolChoice,
+    declares,
 )
-from callboard.hosting import ToolError, form_of, read_form
+from callboard.hosting import ToolError, form_for, form_of, read_form
 
 T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
+ClientAbility: TypeAlias = Literal[
+    "elicitation", "elicitation.form", "elicitation.url", "roots", "sampling", "sampling.context", "sampling.tools"
+]
 
 
 class Declined(ToolError):
@@ -139,6 +143,10 @@ class Context:
     def client_capabilities(self) -> ClientCapabilities:
         return self._exchange.terms.capabilities
 
+    def client_can(self, what: ClientAbility) -> bool:
+        """Whether the client declares that it can answer such a question. Asked without, it is told what it lacks."""
+        return declares(self.client_capabilities, what)
+
     # What to say.
 
     async def log(self, level: LoggingLevel, data: JSONValue, *, logger: str | None = None) -> None:
@@ -168,7 +176,10 @@ class Context:
 
         Awaited, it is what the user gave. Raises `Declined` or `Dismissed` if that is nothing.
         """
-        params = ElicitRequestFormParams(message=message, requested_schema=form_of(form))
+        schema = form_of(form)
+        if self.revision in schema.known:  # where there are no forms at all, asking says so
+            schema = form_for(self.revision, schema)
+        params = ElicitRequestFormParams(message=message, requested_schema=schema)
 
         def answer(model: Model) -> Any:
             return read_form(form, _accepted(model).content or {})

@@ -40,7 +40,7 @@ from callboard.codecs.revisions import (
 )
 from callboard.context import Context, InputRequired
 from callboard.errors import InvalidParams, MissingCapability, ResourceNotFound
-from callboard.hosting import BadArguments, error_result, to_contents, to_messages, to_result
+from callboard.hosting import BadArguments, Unfit, error_result, to_contents, to_messages, to_result
 from callboard.repertoire import Entry, Shelf
 
 if TYPE_CHECKING:
@@ -140,8 +140,9 @@ class Performance:
 
     def _failed(self, exchange: Exchange, error: Exception) -> CallToolResult:
         """A tool that fails has a result that says so, and the model can act on it. A modern client that lacks a
-        capability is told in the specification's own way."""
-        if isinstance(error, MissingCapability) and exchange.terms.revision in MODERN:
+        capability, or brought an answer to another question, is told in the specification's own way."""
+        is_clients = isinstance(error, MissingCapability | InvalidParams) and not isinstance(error, Unfit)
+        if is_clients and exchange.terms.revision in MODERN:
             raise error
         return error_result(error)
 

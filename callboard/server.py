@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, TypeAlias, TypeVar, overload
 
+import trio
+
 from callboard.actors.host import Host, host_spec
 from callboard.actors.parking import Parking
 from callboard.actors.topics import Change, ListChanged, ListName, ResourceUpdated
@@ -297,6 +299,14 @@ class Server:
                 self._hosts.discard(host)
 
     def _changed(self, change: Change) -> None:
+        if not self._hosts:
+            return
+        if trio.lowlevel.in_trio_run():
+            self._publish(change)
+        else:  # a plain function, in its thread
+            trio.from_thread.run_sync(self._publish, change)
+
+    def _publish(self, change: Change) -> None:
         for host in self._hosts:
             host.topics.publish(change)
 

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from callboard.hosting.content import assistant, to_contents, to_messages, to_result, user
 from callboard.hosting.docstrings import Docstring
-from callboard.hosting.errors import BadArguments, BadForm, BadResult, ToolError
+from callboard.hosting.errors import BadArguments, BadForm, BadResult, ToolError, Unfit
 from callboard.hosting.failures import error_result, failure_text
 from callboard.hosting.forms import form_for, form_of, read_form
 from callboard.hosting.markers import Doc, Email, Header, Titles, Uri
@@ -38,6 +38,7 @@ __all__ = [
     "Signature",
     "Titles",
     "ToolError",
+    "Unfit",
     "Uri",
     "assistant",
     "compile_schema",
