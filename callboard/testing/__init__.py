@@ -32,16 +32,18 @@ async def connect(
     capabilities: dict[str, Any] | None = None,
     log_level: str | None = None,
     principal: str = ANYBODY,
+    peer: type[Peer] = Peer,
 ) -> AsyncIterator[Peer]:
     """Host *server* and connect a client to it, in this process.
 
     *answers* are the client's own: `{"elicitation/create": lambda params: {"action": "accept", "content": {...}}}`.
+    *peer* is the class of the client, for one that does more.
     """
     # States expire by Trio's clock, so that a test may turn it.
     async with server.host(parking=Parking(server.info.name, wall=trio.current_time)) as host:
         there, here = memory_pair()
         await open_session(host, here, "s-1", principal)
-        client = Peer(
+        client = peer(
             there, revision, dict(EVERYTHING) if capabilities is None else capabilities, answers or {}, log_level
         )
         if revision in LEGACY:
