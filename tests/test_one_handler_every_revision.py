@@ -10,7 +10,8 @@ from callboard.codecs.revisions import Revision, Tool
 from callboard.context import Context, InputRequired
 from callboard.hosting import Doc, ToolError
 from callboard.server import Server
-from callboard.testing import Peer, Refusal, connect
+from callboard.testing import Peer, Refusal
+from tests.by_the_book import connect
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
 

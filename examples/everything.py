@@ -1,0 +1,434 @@
+"""One server with everything that MCP's official conformance suite asks of a server.
+
+Each handler is written once and serves every revision of the protocol. Names and texts are the suite's own.
+
+python examples/everything.py
+"""
+
+import base64
+from typing import Annotated, Any, Final, Literal
+
+import attrs
+import trio
+
+from callboard import Audio, Context, Header, Image, InputRequired, Server, TextResourceContents, ToolError
+from callboard.testing import connect
+
+server = Server(
+    "everything",
+    version="1.0.0",
+    title="Everything",
+    instructions="Each tool shows one thing that a server can do.",
+)
+
+PNG: Final = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"
+)
+WAV: Final = base64.b64decode("UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQIAAAAAAA==")
+MOMENT: Final = 0.05
+
+
+# What a tool can give: text, pictures, sounds, resources, or a reason why not.
+
+
+@server.tool
+async def test_simple_text() -> str:
+    """Answers with text."""
+    return "This is a simple text response for testing."
+
+
+@server.tool
+async def test_image_content() -> Image:
+    """Answers with a picture."""
+    return Image(PNG)
+
+
+@server.tool
+async def test_audio_content() -> Audio:
+    """Answers with a sound."""
+    return Audio(WAV)
+
+
+@server.tool
+async def test_embedded_resource() -> TextResourceContents:
+    """Answers with a resource."""
+    return TextResourceContents(
+        uri="test://embedded-resource", mime_type="text/plain", text="This is an embedded resource content."
+    )
+
+
+@server.tool
+async def test_multiple_content_types() -> list[str | Image | TextResourceContents]:
+    """Answers with text, a picture and a resource."""
+    data = TextResourceContents(
+        uri="test://mixed-content-resource", mime_type="application/json", text='{"test":"data","value":123}'
+    )
+    return ["Multiple content types test:", Image(PNG), data]
+
+
+@server.tool
+async def test_error_handling() -> str:
+    """Fails, and says so."""
+    raise ToolError("This tool intentionally returns an error for testing")
+
+
+# What a tool can take. Its signature is its schema, unless it brings one.
+
+
+@server.tool
+async def test_x_mcp_header(region: Annotated[str, Header("Region")]) -> str:
+    """Takes an argument that HTTP clients repeat in a header, so that a proxy can route by it.
+
+    Args:
+        region: Where to run.
+    """
+    return f"Runs in {region}"
+
+
+CONTACT: Final = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {
+        "address": {
+            "$anchor": "addressDef",
+            "type": "object",
+            "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+        }
+    },
+    "properties": {
+        "name": {"type": "string"},
+        "address": {"$ref": "#/$defs/address"},
+        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+        "phone": {"type": "string"},
+        "email": {"type": "string"},
+    },
+    "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+    "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+    "then": {"required": ["phone"]},
+    "else": {"required": ["email"]},
+    "additionalProperties": False,
+}
+
+
+@server.tool(input_schema=CONTACT)
+async def json_schema_2020_12_tool(contact: dict[str, Any]) -> str:
+    """Takes what a schema of its own allows."""
+    return f"Contact by {'phone' if 'phone' in contact else 'email'}"
+
+
+# What a tool can say while it works.
+
+
+@server.tool
+async def test_tool_with_logging(*, ctx: Context) -> str:
+    """Logs three times on the way."""
+    for line in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+        await ctx.log("info", line)
+        await trio.sleep(MOMENT)
+    return "Tool with logging executed successfully"
+
+
+@server.tool
+async def test_tool_with_progress(*, ctx: Context) -> str:
+    """Reports three times how far it is."""
+    for percent in (0, 50, 100):
+        await ctx.report(percent, total=100, message=f"Completed step {percent} of 100")
+        await trio.sleep(MOMENT)
+    return "Tool with progress executed successfully"
+
+
+@server.tool
+async def test_logging_tool(*, ctx: Context) -> str:
+    """Logs, which only a client that wants to hear it does hear."""
+    await ctx.log("info", "Unheard, unless asked for")
+    return "Logged"
+
+
+# What a tool can ask: the client's user by a form, the client's model, the client for its folders.
+
+
+@attrs.frozen
+class Account:
+    username: str
+    email: str
+
+
+@attrs.frozen
+class Profile:
+    """Every kind of field, each with a default."""
+
+    name: str = "John Doe"
+    age: int = 30
+    score: float = 95.5
+    status: Literal["active", "inactive", "pending"] = "active"
+    verified: bool = True
+
+
+CHOICES: Final = {
+    "type": "object",
+    "properties": {
+        "untitledSingle": {"type": "string", "enum": ["option1", "option2", "option3"]},
+        "titledSingle": {
+            "type": "string",
+            "oneOf": [{"const": "value1", "title": "First"}, {"const": "value2", "title": "Second"}],
+        },
+        "legacyEnum": {"type": "string", "enum": ["opt1", "opt2"], "enumNames": ["Option One", "Option Two"]},
+        "untitledMulti": {"type": "array", "items": {"type": "string", "enum": ["option1", "option2", "option3"]}},
+        "titledMulti": {
+            "type": "array",
+            "items": {"anyOf": [{"const": "value1", "title": "First"}, {"const": "value2", "title": "Second"}]},
+        },
+    },
+}
+"""Every kind of choice: the third is spelled as the older revisions do, which no class can say."""
+
+
+@server.tool
+async def test_sampling(prompt: str, *, ctx: Context) -> str:
+    """Asks the client's model.
+
+    Args:
+        prompt: What to ask.
+    """
+    reply = await ctx.sample(prompt, max_tokens=100)
+    return f"LLM response: {reply.text}"
+
+
+@server.tool
+async def test_elicitation(message: str, *, ctx: Context) -> str:
+    """Asks the user for an account.
+
+    Args:
+        message: What the user gets to read.
+    """
+    account = await ctx.elicit(message, Account)
+    return f"User response: {account.username} <{account.email}>"
+
+
+@server.tool
+async def test_elicitation_sep1034_defaults(*, ctx: Context) -> str:
+    """Asks the user by a form that is filled in already."""
+    profile = await ctx.elicit("Please review your profile", Profile)
+    return f"Elicitation completed: {profile}"
+
+
+@server.tool
+async def test_elicitation_sep1330_enums(*, ctx: Context) -> str:
+    """Asks the user to choose, in every way there is."""
+    chosen = await ctx.elicit("Please choose", CHOICES)
+    return f"Elicitation completed: {chosen}"
+
+
+@server.tool
+async def test_missing_capability(*, ctx: Context) -> str:
+    """Asks the client's model; a client that has none is told what it lacks."""
+    reply = await ctx.sample("Are you there?", max_tokens=10)
+    return reply.text
+
+
+@server.tool
+async def test_streaming_elicitation(*, ctx: Context) -> str:
+    """Reports, and then asks."""
+    await ctx.report(1, total=2, message="About to ask")
+    account = await ctx.elicit("Who are you?", Account)
+    return f"Hello, {account.username}!"
+
+
+# The same questions by name. Modern clients answer in rounds, and see these keys.
+
+
+@attrs.frozen
+class Name:
+    name: str
+
+
+@attrs.frozen
+class Confirmation:
+    ok: bool
+
+
+@attrs.frozen
+class Colour:
+    colour: str
+
+
+@server.tool
+async def test_input_required_result_elicitation(*, ctx: Context) -> str:
+    """Asks the user."""
+    user = await ctx.elicit("What is your name?", Name, key="user_name")
+    return f"Hello, {user.name}!"
+
+
+@server.tool
+async def test_input_required_result_sampling(*, ctx: Context) -> str:
+    """Asks the client's model."""
+    reply = await ctx.sample("What is the capital of France?", max_tokens=100, key="capital_question")
+    return f"The model says: {reply.text}"
+
+
+@server.tool
+async def test_input_required_result_list_roots(*, ctx: Context) -> str:
+    """Asks for the client's folders."""
+    roots = await ctx.roots(key="client_roots")
+    return f"Roots: {', '.join(root.uri for root in roots)}"
+
+
+@server.tool
+async def test_input_required_result_multiple_inputs(*, ctx: Context) -> str:
+    """Asks all three at once."""
+    user, greeting, roots = await ctx.ask_all(
+        ctx.elicit("What is your name?", Name, key="user_name"),
+        ctx.sample("Write a short greeting.", max_tokens=50, key="greeting"),
+        ctx.roots(key="client_roots"),
+    )
+    return f"{greeting.text} {user.name} works in {len(roots)} folders."
+
+
+@server.tool
+async def test_input_required_result_multi_round(*, ctx: Context) -> str:
+    """Asks one thing after the other."""
+    user = await ctx.elicit("Step 1: What is your name?", Name, key="step1")
+    favourite = await ctx.elicit(f"Step 2: {user.name}, which colour do you like?", Colour, key="step2")
+    return f"{user.name} likes {favourite.colour}."
+
+
+@server.tool
+async def test_input_required_result_capabilities(*, ctx: Context) -> str:
+    """Asks whomever the client has: its model, or else its user."""
+    if ctx.client_can("sampling"):
+        reply = await ctx.sample("What is your name?", max_tokens=50, key="model_name")
+        return f"Hello, {reply.text}!"
+    user = await ctx.elicit("What is your name?", Name, key="user_name")
+    return f"Hello, {user.name}!"
+
+
+@server.tool
+async def test_input_required_result_tampered_state(*, ctx: Context) -> str:
+    """Asks, and goes on only with the state that it gave away, sealed."""
+    confirmation = await ctx.elicit("Please confirm", Confirmation, key="confirm")
+    return "Confirmed" if confirmation.ok else "Not confirmed"
+
+
+@server.tool
+async def test_input_required_result_request_state(*, ctx: Context) -> str | InputRequired:
+    """Asks without waiting: it runs anew when the answer is there, maybe after the server was restarted."""
+    question = ctx.elicit("Please confirm", Confirmation, key="confirm")
+    confirmation = ctx.answered(question)
+    if confirmation is None:
+        return InputRequired([question], state={"asked": True})
+    return "state-ok" if confirmation.ok and ctx.state == {"asked": True} else "Not confirmed"
+
+
+# What a server offers may change. Whoever listens is told.
+
+
+@server.tool
+async def test_trigger_tool_change() -> str:
+    """Offers one more tool, and takes it back."""
+    server.tool(name="test_passing_tool")(test_simple_text)
+    server.remove_tool("test_passing_tool")
+    return "The list of tools has changed"
+
+
+@server.tool
+async def test_trigger_prompt_change() -> str:
+    """Offers one more prompt, and takes it back."""
+    server.prompt(name="test_passing_prompt")(test_simple_prompt)
+    server.remove_prompt("test_passing_prompt")
+    return "The list of prompts has changed"
+
+
+# Resources: one URI each, or many by a template.
+
+
+@server.resource("test://static-text", mime_type="text/plain")
+async def static_text() -> str:
+    """A text that stays the same."""
+    return "This is the content of the static text resource."
+
+
+@server.resource("test://static-binary", mime_type="image/png")
+async def static_binary() -> bytes:
+    """A picture that stays the same."""
+    return PNG
+
+
+@server.resource("test://watched-resource", mime_type="text/plain")
+async def watched_resource() -> str:
+    """A text that clients may watch."""
+    return "Watched resource content"
+
+
+@server.resource("test://template/{id}/data", mime_type="application/json")
+async def template_data(id: str) -> dict[str, Any]:
+    """The data of any id."""
+    return {"id": id, "templateTest": True, "data": f"Data for ID: {id}"}
+
+
+# Prompts: text and content that the user says, or messages of both sides.
+
+
+@server.prompt
+async def test_simple_prompt() -> str:
+    """One message."""
+    return "This is a simple prompt for testing."
+
+
+@server.prompt
+async def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
+    """One message with two arguments in it.
+
+    Args:
+        arg1: The first.
+        arg2: The second.
+    """
+    return f"Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"
+
+
+@server.completion("test_prompt_with_arguments", "arg1")
+async def complete_arg1(value: str) -> list[str]:
+    """What the user may be about to type."""
+    return [word for word in ("test", "testValue1", "testing") if word.startswith(value)]
+
+
+@server.prompt
+async def test_prompt_with_embedded_resource(resourceUri: str) -> list[TextResourceContents | str]:  # noqa: N803 - as it is sent
+    """A resource, and what to do with it.
+
+    Args:
+        resourceUri: Which resource.
+    """
+    resource = TextResourceContents(
+        uri=resourceUri, mime_type="text/plain", text="Embedded resource content for testing."
+    )
+    return [resource, "Please process the embedded resource above."]
+
+
+@server.prompt
+async def test_prompt_with_image() -> list[Image | str]:
+    """A picture, and what to do with it."""
+    return [Image(PNG), "Please analyze the image above."]
+
+
+@attrs.frozen
+class Background:
+    context: str
+
+
+@server.prompt
+async def test_input_required_result_prompt(*, ctx: Context) -> str:
+    """Asks the user before it says anything."""
+    background = await ctx.elicit("What context should the prompt use?", Background, key="user_context")
+    return f"Use the following context: {background.context}"
+
+
+async def main() -> None:
+    """Try the server without leaving this process."""
+    async with connect(server) as client:
+        listed = await client.request("tools/list")
+        result = await client.call("test_simple_text")
+    print(f"{len(listed['tools'])} tools, the first of which says: {result['content'][0]['text']}")
+
+
+if __name__ == "__main__":
+    trio.run(main)
