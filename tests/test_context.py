@@ -5,12 +5,11 @@ from typing import Annotated, Any, Literal
 
 import attrs
 import pytest
+from trio.testing import MockClock
 
 from callboard import Context, ResourceLink, Revision, Server
 from callboard.hosting import Titles
 from callboard.testing import Refusal, connect
-
-pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 server = Server("asking")
 
@@ -60,13 +59,17 @@ def text(result: dict[str, Any]) -> str:
         ({"elicitation": {"form": {}, "url": {}}}, "True True False"),
     ],
 )
-async def test_a_handler_can_see_what_the_client_declares(capabilities: dict[str, Any], expected: str) -> None:
+async def test_a_handler_can_see_what_the_client_declares(
+    capabilities: dict[str, Any], expected: str, autojump_clock: MockClock
+) -> None:
     async with connect(server, capabilities=capabilities) as client:
         assert text(await client.call("abilities")) == expected
 
 
 @pytest.mark.parametrize("revision", [revision for revision in Revision if revision >= "2025-06-18"], ids=str)
-async def test_a_titled_choice_is_asked_in_the_words_of_the_revision(revision: Revision) -> None:
+async def test_a_titled_choice_is_asked_in_the_words_of_the_revision(
+    revision: Revision, autojump_clock: MockClock
+) -> None:
     asked: list[dict[str, Any]] = []
 
     def answer(params: dict[str, Any]) -> dict[str, Any]:
@@ -82,20 +85,20 @@ async def test_a_titled_choice_is_asked_in_the_words_of_the_revision(revision: R
 
 
 @pytest.mark.parametrize("revision", [revision for revision in Revision if revision < "2025-11-25"], ids=str)
-async def test_what_a_revision_cannot_ask_is_a_tool_error(revision: Revision) -> None:
+async def test_what_a_revision_cannot_ask_is_a_tool_error(revision: Revision, autojump_clock: MockClock) -> None:
     async with connect(server, revision) as client:
         result = await client.call("choose_many")
         assert result["isError"] is True
         assert ("sizes" if revision == "2025-06-18" else "elicitation") in text(result)
 
 
-async def test_an_answer_to_another_question_is_refused_and_not_passed_to_the_model() -> None:
+async def test_an_answer_to_another_question_is_refused_and_not_passed_to_the_model(autojump_clock: MockClock) -> None:
     async with connect(server) as client:
         with pytest.raises(Refusal, match="-32602"):
             await client.request("tools/call", name="choose", inputResponses={"which": {"roots": []}})
 
 
-async def test_a_link_reaches_a_client_that_has_no_links() -> None:
+async def test_a_link_reaches_a_client_that_has_no_links(autojump_clock: MockClock) -> None:
     async with connect(server, min(Revision)) as client:
         assert text(await client.call("point")) == "notes: file:///notes"
 
