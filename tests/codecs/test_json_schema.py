@@ -96,9 +96,9 @@ def test_the_widest_schema_allowed_takes_no_longer_than_one_frame_may() -> None:
     wide = {"properties": {str(number): {"$ref": f"#/properties/{number}"} for number in range(MAX_SUBSCHEMAS - 1)}}
     fastest = 1.0
     for _ in range(5):  # the machine may be busy; the code may not
-        started = time.perf_counter()
+        started = time.thread_time()
         check_schema(wide)
-        fastest = min(fastest, time.perf_counter() - started)
+        fastest = min(fastest, time.thread_time() - started)
     assert fastest < 0.1
 
 

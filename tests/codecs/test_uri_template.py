@@ -265,10 +265,10 @@ def test_a_hostile_uri_costs_no_more_than_a_long_one(template: str, uri: str) ->
     parsed = UriTemplate.parse(template)
     spent = []
     for _ in range(3):
-        start = time.process_time()
+        start = time.thread_time()
         parsed.match(uri)
-        spent.append(time.process_time() - start)
-    assert min(spent) < 0.05
+        spent.append(time.thread_time() - start)
+    assert min(spent) < 0.1  # 50 ms on a quiet machine; tests share theirs
 
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)

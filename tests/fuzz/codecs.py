@@ -58,6 +58,8 @@ FRAMES = tuple(
     json.dumps({"jsonrpc": "2.0", **m}, separators=(",", ":"), ensure_ascii=False).encode() for m in MESSAGES
 )
 SPACED = tuple(json.dumps({"jsonrpc": "2.0", **m}, indent=1).encode() for m in MESSAGES)
+# To a framing a frame is bytes like any others, and it is fed them one by one.
+SHORT = tuple(sorted(FRAMES, key=len)[:3])
 
 
 @attrs.frozen
@@ -113,13 +115,13 @@ def _models(frame: bytes) -> None:
 
 
 def _lines(frame: bytes, step: int) -> list[object]:
-    decoder = LineDecoder(limit=400)
+    decoder = LineDecoder(limit=150)
     found = [item for at in range(0, len(frame), step) for item in decoder.feed(frame[at : at + step])]
     return [item if isinstance(item, bytes) else type(item) for item in found + decoder.finish()]
 
 
 def _events(frame: bytes, step: int) -> object:
-    decoder = EventDecoder(limit=400)
+    decoder = EventDecoder(limit=150)
     found = [item for at in range(0, len(frame), step) for item in decoder.feed(frame[at : at + step])]
     seen = [type(item) if isinstance(item, PeerError) else item for item in found]
     return seen, decoder.comments, decoder.retry, decoder.last_event_id
@@ -177,10 +179,10 @@ CODECS: dict[str, Codec] = {
     "envelope": Codec(FRAMES + SPACED, _envelope),
     "models": Codec(FRAMES, _models),
     "lines": Codec(
-        tuple(b"\n".join(FRAMES[n:]) + b"\n" for n in range(5)), lambda f: _lines(f, 1 << 20), lambda f: _lines(f, 1)
+        tuple(b"\n".join(SHORT[n:]) + b"\n" for n in range(3)), lambda f: _lines(f, 1 << 20), lambda f: _lines(f, 1)
     ),
     "sse": Codec(
-        tuple(b": hi\n\n" + encode_event(f, event_id="7", retry=5) + encode_event(b"a\nb", event="e") for f in FRAMES),
+        tuple(b": hi\n\n" + encode_event(f, event_id="7", retry=5) + encode_event(b"a\nb", event="e") for f in SHORT),
         lambda f: _events(f, 1 << 20),
         lambda f: _events(f, 1),
     ),
