@@ -32,10 +32,7 @@ async def forecast(city: str, days: int = 3, *, ctx: Context) -> Forecast:
     """Weather for the coming days."""
     if days > 14 and not (await ctx.elicit(f"{days} days cost 1 credit each. Go on?", Consent)).agreed:
         raise ToolError("Then ask for fewer days.")
-    degrees = []
-    async for day in ctx.progress(range(days)):
-        degrees.append(20 - day)
-    return Forecast(city, degrees)
+    return Forecast(city, [20 - day async for day in ctx.progress(range(days))])
 
 
 @server.resource("weather://{city}/now")
