@@ -13,7 +13,9 @@ class Kind(Enum):
     """What a message is to whoever must queue it. The value says what happens when there is no more room."""
 
     ANSWER = (Overflow.WAIT, "a")
-    """Results, errors and requests of ours: never dropped."""
+    """Results and errors: never dropped."""
+    QUESTION = (Overflow.WAIT, "q")
+    """Requests of ours: never dropped either."""
     CHANGE = (Overflow.COALESCE, "c")
     """Something changed: the latest news is all the news."""
     REPORT = (Overflow.DROP_OLDEST, "r")

@@ -1,13 +1,13 @@
 """Questions to a client: what a handler may ask, what the client must have declared, and the legacy way to ask it."""
 
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import trio
 from msgspec import UNSET
 
-from callboard.actors.outlet import Outbound
+from callboard.actors.outlet import Kind, Outbound
 from callboard.actors.slot import Slot
 from callboard.actors.terms import Terms
 from callboard.actors.wire import notification_frame, request_frame
@@ -18,6 +18,8 @@ from callboard.codecs.revisions import (
     CreateMessageRequestParams,
     ElicitRequestURLParams,
     Model,
+    RequestMetaObject,
+    Revision,
     declares,
     read_result,
 )
@@ -65,12 +67,15 @@ class _Open:
 
     answered: trio.Event = attrs.field(factory=trio.Event)
     answer: Result | Error | None = None
+    patience: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    is_sent: bool = False
 
 
 @attrs.define(eq=False)
 class Questions:
-    """The questions that one legacy client has not answered yet."""
+    """The questions that one legacy client has not answered yet. It is asked nothing before it is `ready`."""
 
+    ready: trio.Event = attrs.field(factory=trio.Event, init=False)
     _open: dict[RequestId, _Open] = attrs.field(factory=dict, init=False)
     _ids: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
@@ -80,18 +85,21 @@ class Questions:
     async def ask(self, question: Question, slot: Slot) -> Model:
         """Ask on the way of *slot* and wait for the answer.
 
-        Raises `PeerRefused` for an error, `RequestTimedOut` when the time is over. Whoever stops waiting takes the
-        question back.
+        Raises `PeerRefused` for an error, `RequestTimedOut` when the time is over: each progress report begins it anew,
+        up to what the request has that asks. Whoever stops waiting takes the question back.
         """
         request_id, revision = next(self._ids), slot.terms.revision
         mine = self._open[request_id] = _Open()
+        self.extend(request_id)
         try:
-            await slot.outlet.send(Outbound(request_frame(request_id, revision, question.method, question.params)))
-            with trio.move_on_after(ANSWER_TIME):
+            with mine.patience:
+                await self.ready.wait()
+                await slot.outlet.send(Outbound(self._frame(request_id, revision, question), Kind.QUESTION))
+                mine.is_sent = True
                 await mine.answered.wait()
         finally:
             del self._open[request_id]
-            if mine.answer is None:
+            if mine.answer is None and mine.is_sent:
                 params = CancelledNotificationParams(request_id=request_id, reason="no longer needed")
                 slot.outlet.send_nowait(Outbound(notification_frame(revision, "notifications/cancelled", params)))
         match mine.answer:
@@ -101,6 +109,13 @@ class Questions:
                 raise PeerRefused(code, message)
         raise RequestTimedOut(after=ANSWER_TIME)
 
+    def extend(self, token: RequestId) -> bool:
+        """The client works on it. False if nobody waits for that (any more)."""
+        mine = self._open.get(token)
+        if mine is not None:
+            mine.patience.deadline = trio.current_time() + ANSWER_TIME
+        return mine is not None
+
     def settle(self, answer: Result | Error) -> bool:
         """Deliver an answer. False if nobody waits for it (any more)."""
         mine = None if answer.id is None else self._open.get(answer.id)
@@ -109,3 +124,9 @@ class Questions:
         mine.answer = answer
         mine.answered.set()
         return True
+
+    def _frame(self, request_id: RequestId, revision: Revision, question: Question) -> bytes:
+        """The question, with its own id as the token to report progress by."""
+        params: Any = question.params
+        meta = RequestMetaObject(progress_token=request_id)
+        return request_frame(request_id, revision, question.method, attrs.evolve(params, meta=meta))

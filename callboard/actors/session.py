@@ -1,15 +1,16 @@
 """One connection of either era, or one legacy session: what was agreed, what is in flight, and the way to the peer."""
 
 from collections.abc import Callable, Mapping
-from typing import Final, Never
+from typing import Final, Never, TypeVar
 
 import attrs
 import trio
 
+from callboard.actors.batch import Batch
 from callboard.actors.exchange import Exchange
 from callboard.actors.host import Host
 from callboard.actors.life import Event
-from callboard.actors.outlet import Connection, Kind, Outbound
+from callboard.actors.outlet import Connection, Kind, Outbound, Outlet
 from callboard.actors.parking import HANDED_OVER, PARKED
 from callboard.actors.questions import Questions
 from callboard.actors.slot import Slot
@@ -17,6 +18,7 @@ from callboard.actors.subscription import change_notification
 from callboard.actors.terms import ANYBODY, Terms, is_modern, modern_terms
 from callboard.actors.topics import LISTS, Change, ListChanged, ResourceUpdated
 from callboard.actors.wire import error_frame, notification_frame
+from callboard.codecs.batch import is_batch, split_batch
 from callboard.codecs.envelope import Notification, Request, RequestId, decode
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import (
@@ -28,15 +30,19 @@ from callboard.codecs.revisions import (
     InitializeRequestParams,
     InitializeResult,
     Model,
+    ProgressNotificationParams,
     ResourceRequestParams,
     SetLevelRequestParams,
     declares,
     read,
 )
 from callboard.codecs.revisions import Result as Empty
+from callboard.codecs.revisions.revision import R2
 from callboard.codecs.routing import Route, read_route
 from callboard.errors import InvalidParams, InvalidRequest, PeerError, UnsupportedVersion
 from callboard.supervisor import Actor, ChildSpec, Fact, MailboxSpec, Restart, Supervisor, SupervisorSpec
+
+M = TypeVar("M", bound=Model)
 
 OUTBOX_SIZE: Final = 1024
 """Most frames that wait for one peer."""
@@ -67,7 +73,7 @@ class Session(Actor[Outbound]):
     is_ready: bool = attrs.field(default=False, init=False)
     ignored: int = attrs.field(default=0, init=False)
     _in_flight: dict[RequestId, Exchange] = attrs.field(factory=dict, init=False)
-    _tokens: set[RequestId] = attrs.field(factory=set, init=False)
+    _tokens: dict[RequestId, RequestId] = attrs.field(factory=dict, init=False)  # and whose they are
     _questions: Questions = attrs.field(factory=Questions, init=False)
     _hears: set[Change] = attrs.field(factory=set, init=False)
 
@@ -116,26 +122,46 @@ class Session(Actor[Outbound]):
 
     async def receive(self, frame: bytes) -> None:
         """Deal with one frame of the peer's."""
+        if self.terms is not None and self.terms.revision is R2 and is_batch(frame):
+            await self._receive_batch(frame)
+        else:
+            await self._receive_one(frame, self)
+
+    async def _receive_batch(self, frame: bytes) -> None:
+        try:
+            members = split_batch(frame)
+        except PeerError as error:
+            await self.send(Outbound(error_frame(None, R2, error)))
+            return
+        batch = Batch(self)
+        for member in members:
+            await self._receive_one(member, batch)
+        batch.is_read = True
+        await batch.flush()
+
+    async def _receive_one(self, frame: bytes, way: Outlet) -> None:
         try:
             message = decode(frame)
             match message:
                 case Request():
-                    await self._request(message)
+                    await self._request(message, way)
                 case Notification():
-                    self._notification(message)
+                    await self._notification(message)
                 case _:
                     self.ignored += not self._questions.settle(message)
         except PeerError as error:
             revision = LATEST if self.terms is None else self.terms.revision
-            await self.send(Outbound(error_frame(error.request_id, revision, error)))
+            await way.send(Outbound(error_frame(error.request_id, revision, error)))
 
-    async def _request(self, request: Request) -> None:
+    async def _request(self, request: Request, way: Outlet) -> None:
         if request.id in self._in_flight:
             self.ignored += 1
             # An error with that id would end the first one, which goes on untouched.
             raise InvalidRequest("this id is in flight already")
         try:
             route = read_route(request)
+            if isinstance(way, Batch) and (is_modern(route) or request.method == "initialize"):
+                raise InvalidRequest("this may not be part of a batch")
             if request.method == "initialize" and not is_modern(route):
                 await self._initialize(request)
                 return
@@ -144,7 +170,9 @@ class Session(Actor[Outbound]):
             error.request_id = request.id
             raise
         info = self.host.server_info(terms.revision)
-        slot = Slot(request.id, request.method, terms, self, info, lambda: self._closed(request.id, route))
+        slot = Slot(request.id, request.method, terms, way, info, lambda: self._closed(request.id, route))
+        if isinstance(way, Batch):
+            way.expect(slot)
         try:
             await self._serve(request, route, slot)
         except PeerError as error:
@@ -170,7 +198,7 @@ class Session(Actor[Outbound]):
             await slot.answer(self.host.offer.instant[request.method](exchange))
         else:
             if route.progress_token is not None:
-                self._tokens.add(route.progress_token)
+                self._tokens[route.progress_token] = request.id
             asks = slot.terms.revision in method.may_ask
             await self._begin(exchange, route.request_state if asks else None)
 
@@ -191,32 +219,49 @@ class Session(Actor[Outbound]):
 
     def _closed(self, request_id: RequestId, route: Route) -> None:
         self._in_flight.pop(request_id, None)
-        if route.progress_token is not None:
-            self._tokens.discard(route.progress_token)
+        if route.progress_token is not None and self._tokens.get(route.progress_token) == request_id:
+            del self._tokens[route.progress_token]
 
-    def _notification(self, notification: Notification) -> None:
+    async def _notification(self, notification: Notification) -> None:
         """Notifications are never answered, not even malformed ones."""
         if notification.method == "notifications/initialized":
             self._ready()
         elif notification.method == "notifications/cancelled":
-            self._cancelled(notification)
+            await self._cancelled(notification)
+        elif notification.method == "notifications/progress":
+            self._progressed(notification)
         else:
             self.ignored += 1
 
-    def _cancelled(self, notification: Notification) -> None:
-        try:
-            members = {} if notification.params is UNSET else notification.params
-            params = read(LATEST, CancelledNotificationParams, write_members(members))
-        except PeerError:
-            self.ignored += 1
+    async def _cancelled(self, notification: Notification) -> None:
+        params = self._told(notification, CancelledNotificationParams)
+        if params is None:
             return
         exchange = None if params.request_id is UNSET else self._in_flight.get(params.request_id)
         if exchange is None or not exchange.cancel(Event.PEER_CANCELLED):
             self.ignored += 1  # finished already, or never there: a race, not a fault
+        elif isinstance(exchange.slot.outlet, Batch):
+            await exchange.slot.outlet.flush()  # it may have been the last that the others waited for
+
+    def _progressed(self, notification: Notification) -> None:
+        params = self._told(notification, ProgressNotificationParams)
+        if params is not None:
+            self.ignored += not self._questions.extend(params.progress_token)
+
+    def _told(self, notification: Notification, model: type[M]) -> M | None:
+        """What a notification says; None if it makes no sense, which is counted and no more."""
+        try:
+            members = {} if notification.params is UNSET else notification.params
+            return read(LATEST, model, write_members(members))
+        except PeerError:
+            self.ignored += 1
+            return None
 
     # What a legacy session agrees on.
 
     async def _initialize(self, request: Request) -> None:
+        if self.terms is not None:
+            raise InvalidRequest("this session is initialized already")
         spoken = LEGACY & self.host.offer.revisions
         members = {} if request.params is UNSET else request.params
         asked = read(max(LEGACY), InitializeRequestParams, write_members(members))
@@ -247,6 +292,7 @@ class Session(Actor[Outbound]):
             self.ignored += 1
             return
         self.is_ready = True
+        self._questions.ready.set()
         declared = self.host.offer.capabilities(self.terms.revision)
         self._listen_to({ListChanged(name) for name in LISTS if declares(declared, f"{name}.list_changed")})
 

@@ -35,6 +35,7 @@ def requests_alive(stage: Stage) -> int:
     return count(stage.root.tree())
 
 
+@pytest.mark.requirement("M001", "L001")
 @EVERY
 async def test_every_revision_lists_and_calls(revision: Revision) -> None:
     async with stage({"greet": greet}) as here:
@@ -56,6 +57,7 @@ async def test_both_eras_share_one_connection() -> None:
         assert "resultType" not in await legacy.call("greet")
 
 
+@pytest.mark.requirement("L024", "L025")
 @pytest.mark.parametrize(
     ("asked", "agreed"),
     [("2024-11-05", R1), ("2025-03-26", R2), ("2025-06-18", R3), ("2025-11-25", R4), ("2026-07-28", R4), ("1999", R4)],
@@ -69,6 +71,7 @@ async def test_a_handshake_agrees_on_what_was_asked_for_or_on_the_newest(asked: 
         assert result["protocolVersion"] == agreed.value
 
 
+@pytest.mark.requirement("L019")
 async def test_nothing_but_a_ping_comes_before_the_handshake() -> None:
     async with stage({}) as here:
         peer = Peer(await here.connect(), R4)
@@ -77,6 +80,7 @@ async def test_nothing_but_a_ping_comes_before_the_handshake() -> None:
             await peer.request("tools/list")
 
 
+@pytest.mark.requirement("M059")
 async def test_an_unknown_modern_version_is_told_what_is_spoken() -> None:
     async with stage({}) as here:
         peer = await here.peer(R5)
@@ -105,6 +109,7 @@ async def test_a_legacy_session_has_no_modern_methods(revision: Revision) -> Non
 # Cancellation
 
 
+@pytest.mark.requirement("M078", "M079", "M160", "L077")
 @EVERY
 async def test_a_cancelled_request_is_never_answered(revision: Revision, autojump_clock: MockClock) -> None:
     async with stage({"wait": wait_for_ever, "greet": greet}) as here:
@@ -133,6 +138,7 @@ async def test_a_hang_up_ends_all_that_was_in_flight(revision: Revision, autojum
         assert here.root.supervisor_of("sessions").tree().children == ()
 
 
+@pytest.mark.requirement("M163", "M165", "L033")
 @EVERY
 async def test_a_handler_has_ten_minutes_and_not_a_moment_more(revision: Revision, autojump_clock: MockClock) -> None:
     async with stage({"wait": wait_for_ever}) as here:
@@ -143,6 +149,7 @@ async def test_a_handler_has_ten_minutes_and_not_a_moment_more(revision: Revisio
         assert trio.current_time() - started == 600
 
 
+@pytest.mark.requirement("L080")
 async def test_a_cancellation_of_nothing_is_a_race_and_not_a_fault() -> None:
     async with stage({"greet": greet}) as here:
         peer = await here.peer(R4)
@@ -190,6 +197,7 @@ async def test_a_progress_token_in_use_is_refused() -> None:
             await peer.request("tools/call", name="greet", meta={"progressToken": "t"})
 
 
+@pytest.mark.requirement("L078")
 async def test_answers_to_nobody_are_ignored() -> None:
     async with stage({"greet": greet}) as here:
         peer = await here.peer(R4)
@@ -226,6 +234,7 @@ async def test_a_legacy_session_hears_of_lists_unasked_and_of_resources_it_asked
         ]
 
 
+@pytest.mark.requirement("M040", "M199", "M200", "M202")
 async def test_a_listener_is_acknowledged_first_and_hears_only_what_it_asked_for() -> None:
     async with stage({}) as here:
         peer = await here.peer(R5)
@@ -250,6 +259,7 @@ async def test_a_listener_is_acknowledged_first_and_hears_only_what_it_asked_for
             assert message["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": request_id}
 
 
+@pytest.mark.requirement("M156", "M204")
 async def test_a_server_that_stops_closes_its_subscriptions_with_a_result() -> None:
     async with stage({}) as here:
         peer = await here.peer(R5)

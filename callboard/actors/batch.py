@@ -1,0 +1,44 @@
+"""One batch of a 2025-03-26 session: its members are served like any others, and answered together."""
+
+import attrs
+
+from callboard.actors.outlet import Kind, Outbound, Outlet
+from callboard.actors.slot import Slot
+from callboard.codecs.batch import join_batch
+from callboard.codecs.lines import MAX_FRAME
+
+
+@attrs.define(eq=False)
+class Batch:
+    """The way out for the members of one batch: what else they say goes out at once, their answers as one array."""
+
+    outlet: Outlet
+    is_read: bool = attrs.field(default=False, init=False)
+    _slots: list[Slot] = attrs.field(factory=list, init=False)
+    _answers: list[bytes] = attrs.field(factory=list, init=False)
+
+    def expect(self, slot: Slot) -> None:
+        """A member that is answered through *slot*, or cancelled."""
+        self._slots.append(slot)
+
+    async def send(self, message: Outbound) -> None:
+        if message.kind is Kind.ANSWER:
+            self._answers.append(message.frame)
+            await self.flush()
+        else:
+            await self.outlet.send(message)
+
+    def send_nowait(self, message: Outbound) -> None:
+        self.outlet.send_nowait(message)
+
+    async def flush(self) -> None:
+        """Send the answers if all members were read and none is open any more. No answers, no array.
+
+        What would not fit into one frame goes out answer by answer: that is legal too, and arrives.
+        """
+        if not self.is_read or any(slot.is_open for slot in self._slots):
+            return
+        answers, self._answers = self._answers, []
+        fits = sum(map(len, answers)) + len(answers) < MAX_FRAME
+        for frame in [join_batch(answers)] if answers and fits else answers:
+            await self.outlet.send(Outbound(frame))
