@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw
 
 from callboard.actors.life import Act, Event, Life, State
 from callboard.actors.progress import Progress, Report
-from callboard.actors.questions import Question, Questions, check_declared
+from callboard.actors.questions import Question, Questions, check_declared, check_may_ask
 from callboard.actors.rounds import GATHER, Asked, Rounds
 from callboard.actors.slot import Slot
 from callboard.actors.terms import Terms
@@ -109,9 +109,10 @@ class Exchange:
     async def ask(self, questions: Sequence[Question], *, at_once: bool = False) -> list[Model]:
         """Ask the client and wait for all answers. *at_once*: these are all; do not wait for others to join them.
 
-        Raises `MissingCapability` if the client did not say that it can answer; what `Questions.ask` raises, in the
-        legacy era.
+        Raises `RuntimeError` in a handler whose method may not ask; `MissingCapability` if the client did not say that
+        it can answer; what `Questions.ask` raises, in the legacy era.
         """
+        check_may_ask(self.request.method)
         for question in questions:
             check_declared(question, self.terms)
         if self.terms.revision in MODERN:

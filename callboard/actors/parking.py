@@ -13,7 +13,7 @@ from msgspec import UNSET
 from callboard.actors.exchange import Exchange, given_in
 from callboard.actors.life import Act, Event
 from callboard.actors.life import State as Stage
-from callboard.actors.questions import Question, check_declared
+from callboard.actors.questions import Question, check_declared, check_may_ask
 from callboard.actors.rounds import Rounds
 from callboard.actors.slot import Slot
 from callboard.codecs.envelope import Request
@@ -94,6 +94,7 @@ class Parking(Actor[None]):
 
         Raises `MissingCapability`, as `Exchange.ask` does.
         """
+        check_may_ask(exchange.request.method)
         for question in questions:
             check_declared(question, exchange.terms)
         asked = Rounds()

@@ -14,6 +14,8 @@ from callboard.actors.wire import notification_frame, request_frame
 from callboard.codecs.envelope import Error, RequestId, Result
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import (
+    LATEST,
+    METHODS,
     CancelledNotificationParams,
     CreateMessageRequestParams,
     ElicitRequestURLParams,
@@ -48,6 +50,12 @@ class Question:
         return {"elicitation/create": "elicitation.form", "sampling/createMessage": "sampling"}.get(
             self.method, "roots"
         )
+
+
+def check_may_ask(method: str) -> None:
+    """Raises `RuntimeError` if *method* may not ask the client: in every revision what the latest one says."""
+    if LATEST not in METHODS[method].may_ask:
+        raise RuntimeError(f"a handler of {method} cannot ask the client; tools, prompts and resources can")
 
 
 def check_declared(question: Question, terms: Terms) -> None:

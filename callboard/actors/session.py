@@ -1,6 +1,7 @@
 """One connection of either era, or one legacy session: what was agreed, what is in flight, and the way to the peer."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, Never, TypeVar
 
 import attrs
@@ -15,7 +16,7 @@ from callboard.actors.parking import HANDED_OVER, PARKED
 from callboard.actors.questions import Questions
 from callboard.actors.slot import Slot
 from callboard.actors.subscription import change_notification
-from callboard.actors.terms import ANYBODY, Terms, is_modern, modern_terms
+from callboard.actors.terms import ANYBODY, Terms, is_meant_modern, is_modern, modern_terms
 from callboard.actors.topics import LISTS, Change, ListChanged, ResourceUpdated
 from callboard.actors.wire import error_frame, notification_frame
 from callboard.codecs.batch import is_batch, split_batch
@@ -34,13 +35,14 @@ from callboard.codecs.revisions import (
     ResourceRequestParams,
     SetLevelRequestParams,
     declares,
+    meta,
     read,
 )
 from callboard.codecs.revisions import Result as Empty
 from callboard.codecs.revisions.revision import R2
 from callboard.codecs.routing import Route, read_route
 from callboard.errors import InvalidParams, InvalidRequest, PeerError, UnsupportedVersion
-from callboard.supervisor import Actor, ChildSpec, Fact, MailboxSpec, Restart, Supervisor, SupervisorSpec
+from callboard.supervisor import Actor, ChildSpec, Fact, MailboxSpec, Restart, Supervisor, SupervisorSpec, get_logger
 
 M = TypeVar("M", bound=Model)
 
@@ -49,6 +51,12 @@ OUTBOX_SIZE: Final = 1024
 
 OUTBOX_BYTES: Final = 8 * 1024 * 1024
 """Most bytes that wait for one peer: two frames of the largest size."""
+
+
+MAX_REASON: Final = 200
+"""Characters of a peer's reason that are logged."""
+
+log = get_logger("callboard.actors")
 
 
 @attrs.define(eq=False)
@@ -170,7 +178,8 @@ class Session(Actor[Outbound]):
             error.request_id = request.id
             raise
         info = self.host.server_info(terms.revision)
-        slot = Slot(request.id, request.method, terms, way, info, lambda: self._closed(request.id, route))
+        closed = partial(self._closed, request.id, route)
+        slot = Slot(request.id, request.method, terms, way, info, closed, is_shared=True)
         if isinstance(way, Batch):
             way.expect(slot)
         try:
@@ -185,6 +194,8 @@ class Session(Actor[Outbound]):
             return attrs.evolve(self.terms, progress_token=route.progress_token)
         if request.method == "ping" and LEGACY & self.host.offer.revisions:
             return Terms(revision=max(LEGACY & self.host.offer.revisions), capabilities=ClientCapabilities())
+        if is_meant_modern(route) or not LEGACY & self.host.offer.revisions:
+            raise InvalidParams(f"params._meta: {meta.PROTOCOL_VERSION} is required")
         raise InvalidRequest("not initialized, and no protocol version in _meta")
 
     async def _serve(self, request: Request, route: Route, slot: Slot) -> None:
@@ -240,7 +251,10 @@ class Session(Actor[Outbound]):
         exchange = None if params.request_id is UNSET else self._in_flight.get(params.request_id)
         if exchange is None or not exchange.cancel(Event.PEER_CANCELLED):
             self.ignored += 1  # finished already, or never there: a race, not a fault
-        elif isinstance(exchange.slot.outlet, Batch):
+            return
+        reason = "" if params.reason is UNSET else params.reason
+        log.info("request_cancelled", session=self.address.path, request=params.request_id, reason=reason[:MAX_REASON])
+        if isinstance(exchange.slot.outlet, Batch):
             await exchange.slot.outlet.flush()  # it may have been the last that the others waited for
 
     def _progressed(self, notification: Notification) -> None:

@@ -22,6 +22,7 @@ class Slot:
     outlet: Outlet
     server_info: Mapping[str, Any]
     on_close: Callable[[], None] = attrs.field(default=lambda: None)
+    is_shared: bool = False  # others are answered on the same way, so its end is not the end of a stream
     is_open: bool = attrs.field(default=True, init=False)
 
     async def answer(self, result: Model) -> None:

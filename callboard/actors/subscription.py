@@ -6,9 +6,11 @@ from msgspec import UNSET
 
 from callboard.actors.exchange import Exchange
 from callboard.actors.life import Event
-from callboard.actors.outlet import Kind
+from callboard.actors.outlet import Kind, Outbound
 from callboard.actors.topics import Change, ListChanged, Topics, wanted
+from callboard.actors.wire import notification_frame
 from callboard.codecs.revisions import (
+    CancelledNotificationParams,
     Model,
     NotificationMetaObject,
     NotificationParams,
@@ -59,13 +61,23 @@ class Subscription(Actor[Change]):
             self.topics.leave(hear, changes)
         closing = SubscriptionsListenResultMetaObject(subscription_id=slot.request_id)
         await self.exchange.settle(SubscriptionsListenResult(meta=closing), Event.RESULT)
+        self._say_that_it_ended()
 
     def hear(self, change: Change) -> None:
         """Take a change in. A client that lets a thousand different ones pile up is cut off: it must read anew."""
         try:
             self.address.tell_nowait(change)
         except trio.WouldBlock:
+            self._say_that_it_ended()
             self.address.kill(WHY_OVERFLOW)
+
+    def _say_that_it_ended(self) -> None:
+        """The specification has two ways to say it: a result, and where no stream ends with it this notification."""
+        slot = self.exchange.slot
+        if slot.is_shared:
+            params = CancelledNotificationParams(request_id=slot.request_id, reason="the subscription has ended")
+            frame = notification_frame(slot.terms.revision, "notifications/cancelled", params)
+            slot.outlet.send_nowait(Outbound(frame))
 
     def facts(self) -> dict[str, str | int]:
         return {"hears": len(wanted(self.granted))}

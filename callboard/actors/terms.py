@@ -41,6 +41,11 @@ def is_modern(route: Route) -> bool:
     return meta.PROTOCOL_VERSION in route.meta
 
 
+def is_meant_modern(route: Route) -> bool:
+    """Whether a request that names no version says something else that only a modern one has to say."""
+    return not route.meta.keys().isdisjoint((meta.CLIENT_CAPABILITIES, meta.CLIENT_INFO, meta.LOG_LEVEL))
+
+
 def modern_terms(request: Request, route: Route, spoken: Collection[Revision], principal: str) -> Terms:
     """Read the terms that a modern request brings along.
 

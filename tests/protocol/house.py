@@ -16,10 +16,28 @@ from callboard.actors.session import open_session
 from callboard.codecs.revisions import LEGACY, Revision
 from callboard.server import Server
 from callboard.testing import Peer
-from callboard.transports.memory import memory_pair
+from callboard.transports.memory import MemoryConnection, memory_pair
 
 EVERY = pytest.mark.parametrize("revision", list(Revision), ids=str)
 EACH_LEGACY = pytest.mark.parametrize("revision", sorted(LEGACY), ids=str)
+
+
+@attrs.frozen(eq=False)
+class Recorder(MemoryConnection):
+    """A client's end that remembers every frame which came in."""
+
+    frames: list[Any] = attrs.field(factory=list, init=False)
+
+    async def receive(self) -> bytes:
+        frame = await super().receive()
+        self.frames.append(msgspec.json.decode(frame))
+        return frame
+
+
+def recorded(peer: Peer) -> list[Any]:
+    """All that the server ever said to *peer*."""
+    assert isinstance(peer.connection, Recorder)
+    return peer.connection.frames
 
 
 @attrs.define(eq=False)
@@ -31,7 +49,7 @@ class House:
         """A client that has said nothing yet."""
         there, here = memory_pair()
         await open_session(self.host, here, f"s-{next(self._names)}", principal)
-        return Peer(there, revision, **more)
+        return Peer(Recorder(there._outgoing, there._incoming), revision, **more)
 
     async def peer(self, revision: Revision, **more: Any) -> Peer:
         """A client that is ready to ask."""
