@@ -1,7 +1,9 @@
 """What a handler may ask, say and know while it serves a request: the same in every revision."""
 
+import re
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, overload
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast, overload
 
 import attrs
 import msgspec
@@ -9,6 +11,7 @@ from msgspec import UNSET
 
 from callboard.actors.exchange import Exchange
 from callboard.actors.questions import Question
+from callboard.actors.turns import check_turns
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.revisions import (
     ClientCapabilities,
@@ -33,6 +36,8 @@ from callboard.codecs.revisions import (
     declares,
 )
 from callboard.hosting import ToolError, form_for, form_of, read_form
+
+_WEB: Final = re.compile(r"https?://[^\s/?#]", re.IGNORECASE)
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -147,6 +152,15 @@ class Context:
         """Whether the client declares that it can answer such a question. Asked without, it is told what it lacks."""
         return declares(self.client_capabilities, what)
 
+    @property
+    def meta(self) -> dict[str, Any]:
+        """`_meta` of the request, as the client wrote it."""
+        params = self._exchange.request.params
+        if params is UNSET or "_meta" not in params:
+            return {}
+        found: dict[str, Any] = msgspec.json.decode(params["_meta"])
+        return found
+
     # What to say.
 
     async def log(self, level: LoggingLevel, data: JSONValue, *, logger: str | None = None) -> None:
@@ -187,8 +201,14 @@ class Context:
         return Asking(Question("elicitation/create", params, key), answer, self._exchange)
 
     def elicit_url(self, message: str, url: str, *, elicitation_id: str = "", key: str | None = None) -> Asking[None]:
-        """Ask the user to open *url*: for what must not pass through the client. Accepted means opened, not done."""
-        params = ElicitRequestURLParams(message=message, url=url, elicitation_id=elicitation_id or url)
+        """Ask the user to open *url*: for what must not pass through the client. Accepted means opened, not done.
+
+        Raises ValueError for what is no web address.
+        """
+        if _WEB.match(url) is None:
+            raise ValueError(f"no user can open {url[:200]!r}: take a whole https address")
+        elicitation_id = elicitation_id or secrets.token_urlsafe(9)
+        params = ElicitRequestURLParams(message=message, url=url, elicitation_id=elicitation_id)
 
         def answer(model: Model) -> None:
             _accepted(model)
@@ -208,9 +228,13 @@ class Context:
         tool_choice: ToolChoice | None = None,
         key: str | None = None,
     ) -> Asking[Reply]:
-        """Ask the client's model."""
+        """Ask the client's model.
+
+        Raises ValueError for messages in which tools are not answered as the protocol wants.
+        """
         if isinstance(messages, str):
             messages = [SamplingMessage(role="user", content=TextContent(text=messages))]
+        check_turns(messages)
         params = CreateMessageRequestParams(
             messages=messages,
             max_tokens=max_tokens,

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import attrs
 import msgspec
 import trio
 from msgspec import UNSET
@@ -66,6 +67,7 @@ class Performance:
         self._repertoire = server.repertoire
         self._lifespan = lifespan
         self._limiter = trio.CapacityLimiter(THREADS)
+        self._kept: dict[str, Any] = attrs.asdict(server.lists_kept)
         self.info: Implementation = server.info
         self.instructions: str | None = server.instructions
         self.revisions: frozenset[Revision] = server.revisions
@@ -101,23 +103,24 @@ class Performance:
             supported_versions=sorted(self.revisions),
             capabilities=self.capabilities(exchange.terms.revision),
             instructions=UNSET if self.instructions is None else self.instructions,
+            **self._kept,
         )
 
     def _list_tools(self, exchange: Exchange) -> Model:
         shown, cursor = self._page(exchange, self._repertoire.tools)
-        return ListToolsResult(tools=shown, next_cursor=cursor)
+        return ListToolsResult(tools=shown, next_cursor=cursor, **self._kept)
 
     def _list_resources(self, exchange: Exchange) -> Model:
         shown, cursor = self._page(exchange, self._repertoire.resources)
-        return ListResourcesResult(resources=shown, next_cursor=cursor)
+        return ListResourcesResult(resources=shown, next_cursor=cursor, **self._kept)
 
     def _list_templates(self, exchange: Exchange) -> Model:
         shown, cursor = self._page(exchange, self._repertoire.templates)
-        return ListResourceTemplatesResult(resource_templates=shown, next_cursor=cursor)
+        return ListResourceTemplatesResult(resource_templates=shown, next_cursor=cursor, **self._kept)
 
     def _list_prompts(self, exchange: Exchange) -> Model:
         shown, cursor = self._page(exchange, self._repertoire.prompts)
-        return ListPromptsResult(prompts=shown, next_cursor=cursor)
+        return ListPromptsResult(prompts=shown, next_cursor=cursor, **self._kept)
 
     def _page(self, exchange: Exchange, shelf: Shelf[Any]) -> tuple[list[Any], Any]:
         cursor = exchange.params(PaginatedRequestParams).cursor
@@ -159,7 +162,9 @@ class Performance:
         value = await self._perform(entry, arguments, exchange)
         if isinstance(value, ReadResourceResult | InputRequiredResult):
             return value
-        return ReadResourceResult(contents=to_contents(uri, value, mime_type or None))
+        if value is None:
+            raise ResourceNotFound(uri)
+        return ReadResourceResult(contents=to_contents(uri, value, mime_type or None), **attrs.asdict(entry.kept))
 
     async def _get_prompt(self, exchange: Exchange) -> Model:
         params = exchange.params(GetPromptRequestParams)
@@ -177,6 +182,8 @@ class Performance:
         of = params.ref.name if isinstance(params.ref, PromptReference) else params.ref.uri
         entry = self._repertoire.completions.get((of, params.argument.name))
         if entry is None:
+            if not self._repertoire.has(params.ref):
+                raise InvalidParams(f"Nothing to complete: {of[:128]}")
             return CompleteResult(completion=Completion(values=[]))
         settled = UNSET if params.context is UNSET else params.context.arguments
         known = {parameter.name for parameter in entry.signature.parameters}

@@ -1,5 +1,6 @@
 """What a server can perform: its tools, resources, templates, prompts and completions, in the order they were added."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -7,7 +8,16 @@ import attrs
 import trio
 
 from callboard.codecs.header_map import HeaderMap
-from callboard.codecs.revisions import Model, Prompt, Resource, ResourceTemplate, Tool
+from callboard.codecs.revisions import (
+    CacheScope,
+    CompletionReference,
+    Model,
+    Prompt,
+    PromptReference,
+    Resource,
+    ResourceTemplate,
+    Tool,
+)
 from callboard.codecs.seal import KeyRing, Seal
 from callboard.codecs.uri_template import UriTemplate
 from callboard.context import Context
@@ -48,15 +58,32 @@ class ToolEntry(Entry):
     headers: HeaderMap
 
 
+@attrs.frozen
+class Kept:
+    """How long a client may keep a result, and whether it may share it among its users."""
+
+    ttl_ms: int = 0
+    cache_scope: CacheScope = "private"
+
+    @classmethod
+    def of(cls, ttl: float, cache_scope: CacheScope) -> "Kept":
+        """Raises ValueError for a time below zero, or a scope that there is not."""
+        if not 0 <= ttl < math.inf or cache_scope not in ("private", "public"):
+            raise ValueError(f"no way to keep a result: ttl={ttl!r}, cache_scope={cache_scope!r}")
+        return cls(round(ttl * 1000), cache_scope)
+
+
 @attrs.frozen(eq=False, kw_only=True)
 class ResourceEntry(Entry):
     shown: Resource
+    kept: Kept = Kept()
 
 
 @attrs.frozen(eq=False, kw_only=True)
 class TemplateEntry(Entry):
     shown: ResourceTemplate
     template: UriTemplate
+    kept: Kept = Kept()
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -120,7 +147,13 @@ class Repertoire:
     completions: dict[tuple[str, str], Entry] = attrs.field(factory=dict, init=False)
     cursors: Seal = attrs.field(factory=lambda: Seal(KeyRing.generate(), "cursor"), init=False)
 
-    def find_resource(self, uri: str) -> tuple[Entry, str, Mapping[str, Any]] | None:
+    def has(self, ref: CompletionReference) -> bool:
+        """Whether there is what *ref* names."""
+        if isinstance(ref, PromptReference):
+            return ref.name in self.prompts.entries
+        return ref.uri in self.templates.entries or ref.uri in self.resources.entries
+
+    def find_resource(self, uri: str) -> tuple[ResourceEntry | TemplateEntry, str, Mapping[str, Any]] | None:
         """Who reads *uri*, the MIME type it has, and what the template made of the URI."""
         if (entry := self.resources.entries.get(uri)) is not None:
             return entry, _text(entry.shown.mime_type), {}

@@ -1,8 +1,9 @@
 """The hosting API: a server is an object; its tools, resources and prompts are functions."""
 
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, Final, TypeAlias, TypeVar, overload
 
 import trio
 
@@ -14,6 +15,7 @@ from callboard.codecs.revisions import (
     ALL,
     UNSET,
     Annotations,
+    CacheScope,
     Icon,
     Implementation,
     JSONObject,
@@ -26,12 +28,16 @@ from callboard.codecs.revisions import (
     ToolAnnotations,
     UnsetType,
 )
+from callboard.codecs.revisions.meta import is_valid_meta_key
 from callboard.codecs.uri_template import UriTemplate
 from callboard.context import Context, InputRequired
 from callboard.hosting import Signature
 from callboard.performance import Middleware, Performance
-from callboard.repertoire import Entry, PromptEntry, Repertoire, ResourceEntry, TemplateEntry, ToolEntry
+from callboard.repertoire import Entry, Kept, PromptEntry, Repertoire, ResourceEntry, TemplateEntry, ToolEntry
 from callboard.supervisor import open_tree
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.")
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -55,7 +61,10 @@ class Server:
         instructions: str | None = None,
         revisions: frozenset[Revision] = ALL,
         lifespan: Lifespan | None = None,
+        ttl: float = 0,
+        cache_scope: CacheScope = "private",
     ) -> None:
+        """*ttl* and *cache_scope*: how many seconds a client may keep a list, and whether for all its users."""
         self.info = Implementation(
             name=name,
             version=version,
@@ -68,6 +77,7 @@ class Server:
         self.revisions = frozenset(revisions)
         self.repertoire = Repertoire()
         self.middlewares: list[Middleware] = []
+        self.lists_kept = Kept.of(ttl, cache_scope)
         self._lifespan = lifespan
         self._hosts: set[Host] = set()
 
@@ -116,14 +126,14 @@ class Server:
                 plain=(InputRequired,),
             )
             tool = Tool(
-                name=signature.name,
+                name=_tool_name(signature.name),
                 title=_or_unset(title),
                 description=_or_unset(signature.description or None),
                 input_schema=signature.input_schema,
                 output_schema=UNSET if signature.output is None else signature.output.schema,
                 annotations=_or_unset(annotations),
                 icons=tuple(icons) or UNSET,
-                meta=_or_unset(meta),
+                meta=_checked(meta),
             )
             headers = HeaderMap.compile(signature.input_schema)
             entry = ToolEntry(function=function, signature=signature, shown=tool, headers=headers)
@@ -145,12 +155,19 @@ class Server:
         annotations: Annotations | None = None,
         icons: Sequence[Icon] = (),
         meta: JSONObject | None = None,
+        ttl: float = 0,
+        cache_scope: CacheScope = "private",
     ) -> Callable[[F], F]:
         """Offer a function as a resource, or with `{variables}` in *uri* as a template of resources.
 
-        Raises TypeError if the function does not take just these variables.
+        A client may keep what was read for *ttl* seconds, and share it among its users if *cache_scope* is public.
+        A function that returns None says that there is no such resource.
+
+        Raises ValueError if *uri* has no scheme, and TypeError if the function does not take just these variables.
         """
-        template = UriTemplate.parse(uri)
+        if _SCHEME.match(uri) is None:
+            raise ValueError(f"{uri!r} has no scheme: a resource is named by a whole URI, such as notes://{uri}")
+        template, kept = UriTemplate.parse(uri), Kept.of(ttl, cache_scope)
 
         def add(function: F) -> F:
             signature = Signature.of(
@@ -164,15 +181,17 @@ class Server:
                 "mime_type": _or_unset(mime_type),
                 "annotations": _or_unset(annotations),
                 "icons": tuple(icons) or UNSET,
-                "meta": _or_unset(meta),
+                "meta": _checked(meta),
             }
             if template.variables:
                 many = ResourceTemplate(uri_template=uri, **common)
-                entry = TemplateEntry(function=function, signature=signature, shown=many, template=template)
+                entry = TemplateEntry(function=function, signature=signature, shown=many, template=template, kept=kept)
                 self.repertoire.templates.add(uri, entry)
             else:
                 one = Resource(uri=uri, size=_or_unset(size), **common)
-                self.repertoire.resources.add(uri, ResourceEntry(function=function, signature=signature, shown=one))
+                self.repertoire.resources.add(
+                    uri, ResourceEntry(function=function, signature=signature, shown=one, kept=kept)
+                )
             self._changed(ListChanged("resources"))
             return function
 
@@ -222,7 +241,7 @@ class Server:
                 description=_or_unset(signature.description or None),
                 arguments=arguments or UNSET,
                 icons=tuple(icons) or UNSET,
-                meta=_or_unset(meta),
+                meta=_checked(meta),
             )
             self.repertoire.prompts.add(prompt.name, PromptEntry(function=function, signature=signature, shown=prompt))
             self._changed(ListChanged("prompts"))
@@ -309,6 +328,21 @@ class Server:
     def _publish(self, change: Change) -> None:
         for host in self._hosts:
             host.topics.publish(change)
+
+
+def _tool_name(name: str) -> str:
+    if _NAME.fullmatch(name) is None:
+        raise ValueError(f"{name[:200]!r} is no name for a tool: take 1 to 128 of A-Z a-z 0-9 _ - . for it")
+    return name
+
+
+def _checked(meta: JSONObject | None) -> JSONObject | UnsetType:
+    for key in meta or ():
+        if not is_valid_meta_key(key):
+            raise ValueError(
+                f"{key[:200]!r} is no key for _meta: take a name, or one with a prefix, such as example.com/name"
+            )
+    return _or_unset(meta)
 
 
 def _or_unset(value: T | None) -> T | UnsetType:
