@@ -46,18 +46,20 @@ class Peer:
     answers: Mapping[str, Answer] = attrs.field(factory=dict)
     log_level: str | None = None
     heard: deque[Json] = attrs.field(factory=deque, init=False)
+    agreed: Json = attrs.field(factory=dict, init=False)
+    """What the server answered to `initialize`."""
     _ids: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
     async def initialize(self) -> Json:
         """Shake hands; a modern peer does not."""
-        result = await self.request(
+        self.agreed = await self.request(
             "initialize",
             protocolVersion=self.revision.value,
             capabilities=self.capabilities,
             clientInfo={"name": "peer", "version": "1"},
         )
         await self.say({"method": "notifications/initialized"})
-        return result
+        return self.agreed
 
     async def request(self, method: str, *, meta: Json | None = None, **params: Any) -> Json:
         """Ask, answer what the server asks back, and return the result. Raises `Refusal` for an error."""
