@@ -25,6 +25,7 @@ from callboard.codecs.revisions import (
     read,
     read_result,
 )
+from callboard.errors import InvalidParams, InvalidRequest, RequestFailed
 from callboard.supervisor import Address, Supervisor
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ class Exchange:
         """Report progress, if the client gave a token. A value that does not rise is dropped."""
         await trio.lowlevel.checkpoint()
         token = self.terms.progress_token
-        if token is None or progress <= self._reported:
+        # Nobody hears what is said while it is parked, and a report begun then would hold on to the old token.
+        if token is None or progress <= self._reported or self.life.state is not State.WAITING:
             return
         self._reported, report = progress, Report(progress, total, message)
         if self._progress is None:
@@ -110,9 +112,11 @@ class Exchange:
         """Ask the client and wait for all answers. *at_once*: these are all; do not wait for others to join them.
 
         Raises `RuntimeError` in a handler whose method may not ask; `MissingCapability` if the client did not say that
-        it can answer; what `Questions.ask` raises, in the legacy era.
+        it can answer; `RequestFailed` if it was cancelled, for a handler that goes on regardless; what `Questions.ask`
+        raises, in the legacy era.
         """
         check_may_ask(self.request.method)
+        self._check_wanted()
         for question in questions:
             check_declared(question, self.terms)
         if self.terms.revision in MODERN:
@@ -135,6 +139,7 @@ class Exchange:
         try:
             self._take_given(asked)
             while any(one.answer is None for one in asked):
+                self._check_wanted()
                 if self.life.state is State.WAITING and not self.rounds.closing:
                     await self._close_round(at_once=at_once)
                 else:
@@ -142,6 +147,10 @@ class Exchange:
         finally:
             self.rounds.withdraw(asked)
         return [one.answer for one in asked if one.answer is not None]
+
+    def _check_wanted(self) -> None:
+        if self.life.is_over:
+            raise RequestFailed("nobody waits for this request any more")
 
     def _take_given(self, asked: Sequence[Asked]) -> None:
         """A first request may bring answers to questions that it knows the keys of."""
@@ -201,6 +210,8 @@ class Exchange:
     def leave(self) -> None:
         """The handler's task ends: nobody is answered any more, and a retry finds only what was kept."""
         self.slot.close()
+        if self._progress is not None:
+            self._progress.kill()
         if self.outcome is None:
             self.parking.leave(self)
 
@@ -210,10 +221,16 @@ class Exchange:
             return False
         self.slot.close()
         self.kill(event.value)
+        self.rounds.change()
         return True
 
 
 def given_in(request: Request) -> Mapping[str, Raw]:
-    """The answers that a front request brings along, by their keys."""
+    """The answers that a front request brings along, by their keys. Raises `InvalidParams` if they have none."""
     params = request.params
-    return {} if params is UNSET or "inputResponses" not in params else read_members(params["inputResponses"])
+    if params is UNSET or "inputResponses" not in params:
+        return {}
+    try:
+        return read_members(params["inputResponses"])
+    except InvalidRequest as error:
+        raise InvalidParams(f'"inputResponses": {error}') from None

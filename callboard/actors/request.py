@@ -35,11 +35,12 @@ class RequestActor(Actor[Never]):
             self.exchange.leave()
 
     async def _outcome(self) -> tuple[Model | Exception, Event]:
-        with self.exchange.under_cap(self.cap):
-            try:
+        try:
+            with self.exchange.under_cap(self.cap):
                 return await self.handler(self.exchange), Event.RESULT
-            except Exception as error:  # the handler's own: answered, whatever it is
-                return sole(error), Event.FAILURE
+        # The handler's own: answered, whatever it is. Outside the scope, which lets through what broke at the deadline.
+        except Exception as error:
+            return sole(error), Event.FAILURE
         return RequestTimedOut(after=self.cap), Event.DEADLINE
 
     def facts(self) -> dict[str, str | int]:

@@ -1,6 +1,6 @@
 """The questions of one modern exchange, gathered into rounds: what is asked together goes out together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -45,15 +45,15 @@ class Rounds:
 
     def add(self, questions: Sequence[Question]) -> list[Asked]:
         """Take questions in. Raises ValueError for a key that is in use."""
-        added = []
+        added: dict[str, Asked] = {}
         for question in questions:
             self._count += 1
-            asked = Asked(question.key or f"r{self.number + 1}.{self._count}", question)
-            if asked.key in self.pending:
-                raise ValueError(f"two questions at once under the key {asked.key!r}")
-            self.pending[asked.key] = asked
-            added.append(asked)
-        return added
+            key = question.key or f"r{self.number + 1}.{self._count}"
+            if key in self.pending or key in added:
+                raise ValueError(f"two questions at once under the key {key!r}")
+            added[key] = Asked(key, question)
+        self.pending |= added
+        return list(added.values())
 
     def withdraw(self, asked: Sequence[Asked]) -> None:
         """Whoever asked no longer waits; an answer that still comes is ignored."""
@@ -64,6 +64,10 @@ class Rounds:
     def requests(self) -> dict[str, InputRequest]:
         """What is still to be answered, as the client gets it."""
         return {key: asked.request() for key, asked in self.pending.items() if asked.answer is None}
+
+    def missing(self, responses: Container[str]) -> Iterator[Question]:
+        """What will still be to be answered after *responses*."""
+        return (one.question for key, one in self.pending.items() if one.answer is None and key not in responses)
 
     def read(self, revision: Revision, responses: Mapping[str, Raw]) -> dict[str, Model]:
         """The answers among *responses* that somebody waits for. Raises `InvalidParams` for one of the wrong shape."""
