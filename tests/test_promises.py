@@ -92,6 +92,7 @@ async def test_7_overflow_is_chosen_by_the_kind_of_message(autojump_clock: MockC
 async def test_10_a_storm_of_cancellations_is_over_in_time() -> None:
     count = 10_000 if LONG else 2_000
     async with stage({"wait": wait_for_ever, "greet": greet}) as here:
+        here.host.most_in_flight = count
         peer, other = await here.peer(R4), await here.peer(R5)
         ids = [await peer.begin("tools/call", name="wait", arguments={}) for _ in range(count)]
         await wait_all_tasks_blocked()
@@ -118,8 +119,8 @@ async def test_16_reports_come_before_the_answer_and_the_acknowledgement_first(a
 
     messages = 0
     async with stage({"work": work}) as here:
+        count = here.host.most_in_flight = 2_000 if LONG else 100
         peer = await here.peer(R5)
-        count = 2_000 if LONG else 100
         tokens = {await peer.begin("tools/call", name="work", meta={"progressToken": n}): n for n in range(count)}
         last: dict[int, float] = {}
         finished: set[int] = set()

@@ -12,7 +12,7 @@ from callboard.actors.questions import Questions
 from callboard.actors.request import HARD_CAP, Handler, RequestActor
 from callboard.actors.slot import Slot
 from callboard.actors.subscription import Subscription, granted
-from callboard.actors.topics import Topics
+from callboard.actors.topics import Topics, wanted
 from callboard.codecs.envelope import Request
 from callboard.codecs.revisions import (
     MODERN,
@@ -27,12 +27,18 @@ from callboard.codecs.revisions import (
     method_of,
     write,
 )
-from callboard.errors import MethodNotFound
+from callboard.errors import MethodNotFound, Overloaded
 from callboard.supervisor import Actor, Address, ChildSpec, Supervisor, SupervisorSpec
 
 Instant: TypeAlias = Callable[[Exchange], Model]
 """A handler that never waits: it runs where the request was read."""
 
+
+MAX_IN_FLIGHT: Final = 64
+"""Most requests that one peer may have in flight, subscriptions counted too."""
+
+MAX_FOLLOWED: Final = 4096
+"""Most resources and lists that one subscription, or one legacy session, may follow."""
 
 _LISTEN: Final = frozenset({"subscriptions/listen"})
 
@@ -58,6 +64,8 @@ class Host:
     parking: Parking
     topics: Topics = attrs.field(factory=Topics)
     cap: float = HARD_CAP
+    most_in_flight: int = MAX_IN_FLIGHT
+    most_followed: int = MAX_FOLLOWED
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _infos: dict[Revision, Mapping[str, Any]] = attrs.field(factory=dict, init=False)
 
@@ -100,9 +108,15 @@ class Host:
         address: Address[Any] = exchange.supervisor.spawn(actor, name=exchange.name)
         exchange.kill = address.kill
 
+    def check_followed(self, count: int) -> None:
+        """Raises `Overloaded` if one subscriber may not follow so many resources and lists."""
+        if count > self.most_followed:
+            raise Overloaded(f"more than {self.most_followed} subscriptions")
+
     def _subscription(self, exchange: Exchange) -> Subscription:
         revision = exchange.terms.revision
         params = exchange.params(SubscriptionsListenRequestParams)
+        self.check_followed(len(wanted(params.notifications)))
         declared = self.offer.capabilities(revision)
         lists = {name: declares(declared, f"{name}.list_changed") for name in ("tools", "prompts", "resources")}
         allowed = granted(params.notifications, lists=lists, resources=declares(declared, "resources.subscribe"))

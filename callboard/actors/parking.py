@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections import Counter, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -29,17 +29,15 @@ MAX_PARKED: Final = 10_000
 MAX_PARKED_EACH: Final = 64
 """Most parked exchanges of one principal: what one client may have in flight."""
 
+MAX_SPENT: Final = 100_000
+"""Most states that are remembered as used, until they expire. About 20 MiB."""
+
+TELL_TIME: Final = 10.0
+"""Seconds that a client which reads nothing has to take in what it is asked for."""
 
 # What a sealed state begins with: the name of a parked exchange follows, or what a handler gave to be kept.
 PARKED: Final = b"p"
 HANDED_OVER: Final = b"h"
-
-
-@attrs.frozen
-class _Due:
-    deadline: float
-    park: str
-    round: int
 
 
 @attrs.define(eq=False)
@@ -57,9 +55,9 @@ class Parking(Actor[None]):
     wall: Callable[[], float] = time.time
     _parked: dict[str, Exchange] = attrs.field(factory=dict, init=False)
     _principals: Counter[str] = attrs.field(factory=Counter, init=False)
-    _due: deque[_Due] = attrs.field(factory=deque, init=False)
+    _due: OrderedDict[str, float] = attrs.field(factory=OrderedDict, init=False)
     _names: dict[Exchange, str] = attrs.field(factory=dict, init=False)
-    _spent: dict[bytes, float] = attrs.field(factory=dict, init=False)
+    _spent: OrderedDict[bytes, float] = attrs.field(factory=OrderedDict, init=False)
     _woken: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     mailbox = None
@@ -69,25 +67,30 @@ class Parking(Actor[None]):
             if not self._due:
                 self._woken = trio.Event()
                 await self._woken.wait()
-            due = self._due[0]
-            await trio.sleep_until(due.deadline)
-            self._due.popleft()
-            self._expire(due)
+            name, deadline = next(iter(self._due.items()))
+            await trio.sleep_until(deadline)
+            if self._due.get(name) == deadline:  # nobody has come for it meanwhile
+                del self._due[name]
+                self._expire(self._parked[name])
 
     async def park(self, exchange: Exchange) -> None:
         """Answer the front request with what is asked for, and let go of it.
 
         Raises `Overloaded` if too many are parked already.
         """
+        await trio.lowlevel.checkpoint_if_cancelled()
         name = self._names.get(exchange) or self._admit(exchange)
         rounds = exchange.rounds
         rounds.number += 1
         state = self._seal(exchange, PARKED + name.encode())
         if exchange.life.meet(Event.ASKED) is Act.ANSWER_INPUT_REQUIRED:
             exchange.pause()
-            self._due.append(_Due(trio.current_time() + self.ttl, name, rounds.number))
+            now = trio.current_time()
+            self._due[name] = now + self.ttl
             self._woken.set()
-            await exchange.answer(InputRequiredResult(input_requests=rounds.requests(), request_state=state))
+            # Whoever asked may give up now, but the client waits: it is told, whatever becomes of the asker.
+            with trio.CancelScope(shield=True, deadline=now + TELL_TIME):
+                await exchange.answer(InputRequiredResult(input_requests=rounds.requests(), request_state=state))
 
     def hand_over(self, exchange: Exchange, questions: Sequence[Question], payload: bytes) -> InputRequiredResult:
         """Ask, and forget: the client keeps *payload*, sealed, and the retry is a fresh run that gets it back.
@@ -105,21 +108,24 @@ class Parking(Actor[None]):
         )
 
     def open(self, request: Request, text: str, slot: Slot) -> State:
-        """Open what a retry brought along, once. Raises `InvalidState`, one text for every cause."""
+        """Open what a retry brought along, once. Raises `InvalidState`, one text for every cause, or `Overloaded`."""
         now = self.wall()
         state = open_(self.ring, text, self._binding(request, slot), now=now)
         while self._spent and next(iter(self._spent.values())) <= now:
-            del self._spent[next(iter(self._spent))]
+            self._spent.popitem(last=False)
         if state.serial in self._spent:
             raise InvalidState
         if state.payload.startswith(HANDED_OVER):
+            if len(self._spent) >= MAX_SPENT:
+                raise Overloaded("too many rounds were answered")
             self._spent[state.serial] = state.expires
         return state
 
     async def retry(self, request: Request, state: State, slot: Slot) -> Exchange:
         """Go on where *state* leads, and return what goes on.
 
-        Raises `InvalidState`; `InvalidParams` for answers of the wrong shape, and then the client may try again.
+        Raises `InvalidState`; `InvalidParams` for answers of the wrong shape and `MissingCapability` for questions that
+        the client no longer declares to answer, and then it may try again.
         """
         exchange = self._parked.get(state.payload.removeprefix(PARKED).decode())
         if exchange is None or exchange.rounds.number != state.round:
@@ -132,6 +138,9 @@ class Parking(Actor[None]):
         if exchange.life.state is not Stage.PARKED:
             raise InvalidState
         answers = exchange.rounds.read(slot.terms.revision, given_in(request))
+        for question in exchange.rounds.missing(answers):
+            check_declared(question, slot.terms)
+        del self._due[state.payload.removeprefix(PARKED).decode()]
         exchange.life.meet(Event.RETRIED)
         exchange.attach(slot, request)
         if not exchange.rounds.take(answers):
@@ -143,7 +152,11 @@ class Parking(Actor[None]):
         name = self._names.pop(exchange, None)
         if name is not None:
             del self._parked[name]
-            self._principals[exchange.terms.principal] -= 1
+            self._due.pop(name, None)
+            principal = exchange.terms.principal
+            self._principals[principal] -= 1
+            if not self._principals[principal]:
+                del self._principals[principal]
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -160,10 +173,7 @@ class Parking(Actor[None]):
         self._principals[principal] += 1
         return name
 
-    def _expire(self, due: _Due) -> None:
-        exchange = self._parked.get(due.park)
-        if exchange is None or exchange.rounds.number != due.round:
-            return
+    def _expire(self, exchange: Exchange) -> None:
         if exchange.outcome is not None or exchange.cancel(Event.EXPIRED):
             self.leave(exchange)
 

@@ -14,7 +14,7 @@ from callboard.actors.life import Event
 from callboard.actors.outlet import Connection, Kind, Outbound, Outlet
 from callboard.actors.parking import HANDED_OVER, PARKED
 from callboard.actors.questions import Questions
-from callboard.actors.slot import Slot
+from callboard.actors.slot import MAX_ANSWER, Slot
 from callboard.actors.subscription import change_notification
 from callboard.actors.terms import ANYBODY, Terms, is_meant_modern, is_modern, modern_terms
 from callboard.actors.topics import LISTS, Change, ListChanged, ResourceUpdated
@@ -41,7 +41,7 @@ from callboard.codecs.revisions import (
 from callboard.codecs.revisions import Result as Empty
 from callboard.codecs.revisions.revision import R2
 from callboard.codecs.routing import Route, read_route
-from callboard.errors import InvalidParams, InvalidRequest, PeerError, UnsupportedVersion
+from callboard.errors import InvalidParams, InvalidRequest, Overloaded, PeerError, RequestFailed, UnsupportedVersion
 from callboard.supervisor import Actor, ChildSpec, Fact, MailboxSpec, Restart, Supervisor, SupervisorSpec, get_logger
 
 M = TypeVar("M", bound=Model)
@@ -49,7 +49,7 @@ M = TypeVar("M", bound=Model)
 OUTBOX_SIZE: Final = 1024
 """Most frames that wait for one peer."""
 
-OUTBOX_BYTES: Final = 8 * 1024 * 1024
+OUTBOX_BYTES: Final = MAX_ANSWER
 """Most bytes that wait for one peer: two frames of the largest size."""
 
 
@@ -184,7 +184,7 @@ class Session(Actor[Outbound]):
             way.expect(slot)
         try:
             await self._serve(request, route, slot)
-        except PeerError as error:
+        except (PeerError, RequestFailed) as error:
             await slot.fail(error)
 
     def _terms_of(self, request: Request, route: Route) -> Terms:
@@ -208,6 +208,8 @@ class Session(Actor[Outbound]):
         elif request.method in self.host.offer.instant:
             await slot.answer(self.host.offer.instant[request.method](exchange))
         else:
+            if len(self._in_flight) >= self.host.most_in_flight:
+                raise Overloaded("too many requests are in flight")
             if route.progress_token is not None:
                 self._tokens[route.progress_token] = request.id
             asks = slot.terms.revision in method.may_ask
@@ -322,7 +324,9 @@ class Session(Actor[Outbound]):
 
     def subscribe(self, exchange: Exchange) -> Model:
         """`resources/subscribe`: this session hears of one resource."""
-        self._listen_to({ResourceUpdated(exchange.params(ResourceRequestParams).uri)})
+        change = ResourceUpdated(exchange.params(ResourceRequestParams).uri)
+        self.host.check_followed(len(self._hears) + (change not in self._hears))
+        self._listen_to({change})
         return Empty()
 
     def unsubscribe(self, exchange: Exchange) -> Model:

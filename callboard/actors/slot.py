@@ -1,7 +1,7 @@
 """Where one front request is answered: once, and before that with whatever belongs to it."""
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -10,6 +10,10 @@ from callboard.actors.terms import Terms
 from callboard.actors.wire import error_frame, notification_frame, result_frame
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.revisions import Model
+from callboard.errors import RequestFailed
+
+MAX_ANSWER: Final = 8 * 1024 * 1024
+"""Largest answer, in bytes: what fits into the outbox of a peer."""
 
 
 @attrs.define(eq=False)
@@ -32,6 +36,9 @@ class Slot:
             frame = result_frame(self.request_id, revision, self.method, result, self.server_info)
         except (TypeError, ValueError) as error:
             frame = error_frame(self.request_id, revision, error)
+        if len(frame) > MAX_ANSWER:
+            too_large = RequestFailed(f"the answer is larger than {MAX_ANSWER} bytes")
+            frame = error_frame(self.request_id, revision, too_large)
         await self._close(frame)
 
     async def fail(self, error: Exception) -> None:

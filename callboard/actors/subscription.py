@@ -68,7 +68,9 @@ class Subscription(Actor[Change]):
         try:
             self.address.tell_nowait(change)
         except trio.WouldBlock:
-            self._say_that_it_ended()
+            if self.exchange.slot.is_open:
+                self._say_that_it_ended()
+            self.exchange.slot.close()
             self.address.kill(WHY_OVERFLOW)
 
     def _say_that_it_ended(self) -> None:
