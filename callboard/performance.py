@@ -58,6 +58,14 @@ GoOn: TypeAlias = Callable[[], Awaitable[Model]]
 Middleware: TypeAlias = Callable[[Context, GoOn], Awaitable[Model]]
 """Stands around every handler: does what it wants before and after, and calls the second argument in between."""
 
+_CAPABILITIES: Final = ServerCapabilities(
+    tools=ListChangedCapability(list_changed=True),
+    prompts=ListChangedCapability(list_changed=True),
+    resources=ResourcesCapability(list_changed=True, subscribe=True),
+    completions={},
+    logging={},
+)
+
 
 class Performance:
     """One run of a server: what the engine is handed as its offer."""
@@ -88,13 +96,7 @@ class Performance:
 
     def capabilities(self, revision: Revision) -> ServerCapabilities:
         """All that the hosting API can do: lists may fill up while the server runs."""
-        return ServerCapabilities(
-            tools=ListChangedCapability(list_changed=True),
-            prompts=ListChangedCapability(list_changed=True),
-            resources=ResourcesCapability(list_changed=True, subscribe=True),
-            completions={},
-            logging={},
-        )
+        return _CAPABILITIES
 
     # What is answered at once.
 

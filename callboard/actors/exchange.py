@@ -15,13 +15,15 @@ from callboard.actors.rounds import GATHER, Asked, Rounds
 from callboard.actors.slot import Slot
 from callboard.actors.terms import Terms
 from callboard.codecs.envelope import Request
-from callboard.codecs.members import read_members, write_members
+from callboard.codecs.members import raw, read_members, write_members
 from callboard.codecs.revisions import (
+    LATEST,
     MODERN,
     JSONValue,
     LoggingLevel,
     LoggingMessageNotificationParams,
     Model,
+    meta,
     read,
     read_result,
 )
@@ -38,6 +40,9 @@ LEVELS: Final[tuple[LoggingLevel, ...]] = (
     *("error", "critical", "alert", "emergency"),
 )
 """From the least to the most severe."""
+
+# Stands for a `_meta` that was read when the terms were: the least that the modern revision takes for one.
+_SEEN: Final = raw({meta.PROTOCOL_VERSION: LATEST.value, meta.CLIENT_CAPABILITIES: {}})
 
 
 @attrs.define(eq=False)
@@ -67,8 +72,10 @@ class Exchange:
         return self.slot.terms
 
     def params(self, model: type[P]) -> P:
-        """The typed params of the latest front request. Raises `InvalidParams`."""
+        """The typed params of the latest front request; its modern `_meta` is in the terms. Raises `InvalidParams`."""
         members = {} if self.request.params is UNSET else self.request.params
+        if self.terms.revision in MODERN:
+            members = {**members, "_meta": _SEEN}
         return read(self.terms.revision, model, write_members(members))
 
     def answer_to(self, question: Question) -> Model | None:

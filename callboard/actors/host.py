@@ -84,7 +84,8 @@ class Host:
         needed = row.needed(revision, Direction.CLIENT_TO_SERVER)
         if needed is not None and not declares(self.offer.capabilities(revision), needed.path):
             raise MethodNotFound(f"{name} is not offered here")
-        if not any(name in table for table in (besides, self.offer.instant, self.offer.handlers, _LISTEN)):
+        offer = self.offer
+        if not (name in offer.handlers or name in offer.instant or name in besides or name in _LISTEN):
             raise MethodNotFound(f"{name} is not offered here")
         return row
 

@@ -189,7 +189,7 @@ class Session(Actor[Outbound]):
 
     def _terms_of(self, request: Request, route: Route) -> Terms:
         if is_modern(route):
-            return modern_terms(request, route, self.host.offer.revisions, self.principal)
+            return modern_terms(route, self.host.offer.revisions, self.principal)
         if self.terms is not None:
             return attrs.evolve(self.terms, progress_token=route.progress_token)
         if request.method == "ping" and LEGACY & self.host.offer.revisions:

@@ -1,12 +1,14 @@
 """Under which terms a request is served: agreed once in `initialize`, or brought along by every modern request."""
 
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Final
 
 import attrs
 from msgspec import UNSET
 
-from callboard.codecs.envelope import Request, RequestId
+from callboard.codecs.envelope import RequestId
+from callboard.codecs.members import write_members
 from callboard.codecs.revisions import (
     MODERN,
     ClientCapabilities,
@@ -22,6 +24,9 @@ from callboard.errors import InvalidParams, UnsupportedVersion
 
 ANYBODY: Final = "anonymous"
 """The principal of a peer that was not authenticated."""
+
+MAX_REMEMBERED: Final = 2048
+"""Longest `_meta` that is remembered, in bytes: a client says the same with every request."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,7 +51,14 @@ def is_meant_modern(route: Route) -> bool:
     return not route.meta.keys().isdisjoint((meta.CLIENT_CAPABILITIES, meta.CLIENT_INFO, meta.LOG_LEVEL))
 
 
-def modern_terms(request: Request, route: Route, spoken: Collection[Revision], principal: str) -> Terms:
+def _read_meta(revision: Revision, said: bytes) -> RequestMetaObject:
+    return read(revision, RequestMetaObject, said, at="params._meta")
+
+
+_remembered: Final = lru_cache(maxsize=256)(_read_meta)
+
+
+def modern_terms(route: Route, spoken: Collection[Revision], principal: str) -> Terms:
     """Read the terms that a modern request brings along.
 
     Raises `UnsupportedVersion` with all that is spoken here, legacy revisions included: a client that then chooses one
@@ -56,7 +68,8 @@ def modern_terms(request: Request, route: Route, spoken: Collection[Revision], p
     revision = next((known for known in MODERN & set(spoken) if known == requested), None)
     if revision is None:
         raise UnsupportedVersion(requested, sorted(spoken))
-    brought = read(revision, RequestMetaObject, request.params["_meta"], at="params._meta")  # type: ignore[index]
+    said = write_members({key: value for key, value in route.meta.items() if key != meta.PROGRESS_TOKEN})
+    brought = (_remembered if len(said) <= MAX_REMEMBERED else _read_meta)(revision, said)
     if brought.client_capabilities is UNSET:
         raise InvalidParams(f"params._meta: {meta.CLIENT_CAPABILITIES} is required")
     return Terms(
