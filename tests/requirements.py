@@ -75,6 +75,9 @@ ELSEWHERE: Final = (
     # What the specification allows and callboard does not do
     Elsewhere(Why.UNUSED, "remote references are never fetched, and there is no way to allow it", "M051"),
     Elsewhere(Why.UNUSED, "url elicitations are always sent as requests, never as error -32042", "L138 L139 L149"),
+    Elsewhere(Why.UNUSED, "no extension is declared, and none is expected of a client", "M062 M063"),
+    Elsewhere(Why.UNUSED, "no trace context is made; a client's own reaches the handler by `ctx.meta`", "M044"),
+    Elsewhere(Why.UNUSED, "nothing that was answered is kept and answered again", "M214"),
     Elsewhere(Why.UNUSED, "no completion notifications are sent for url elicitations", "L134 L135"),
     # What only an author or an operator can do
     Elsewhere(Why.AUTHOR, "no parameter is mirrored unless its author writes `Header`", "M155"),
@@ -99,15 +102,8 @@ ELSEWHERE: Final = (
     ),
     Elsewhere(Why.AUTHOR, "what a handler logs or returns is its own", "M234 M269 L184 L200"),
     Elsewhere(Why.AUTHOR, "what a handler says to a model, or takes from it, is its own", "M325 L168 M328"),
+    Elsewhere(Why.AUTHOR, "a template's variables are text; a handler that makes paths of them checks them", "M255"),
     Elsewhere(Why.AUTHOR, "roots are guidance; a handler that touches files keeps to them", "M315"),
     # To be done
     Elsewhere(Why.MISSING, "no rate limit per principal yet", "M227 M268 L183 L196 M235"),
-    Elsewhere(
-        Why.MISSING,
-        "no test names it yet",
-        """
-        L082 L083 L085 L130 L131 L133 L163 L164 L165 M044 M062 M063 M172 M174 M195 M196 M197 M198 M201 M214 M231
-        M232 M233 M255 M282 M283 M285 M286 M294 M308 M318 M319 M320 M321
-        """,
-    ),
 )
