@@ -40,7 +40,7 @@ from callboard.codecs.revisions import (
     ServerCapabilities,
 )
 from callboard.context import Context, InputRequired
-from callboard.errors import InvalidParams, MissingCapability, ResourceNotFound
+from callboard.errors import InvalidParams, MissingCapability, Overloaded, ResourceNotFound
 from callboard.hosting import BadArguments, Unfit, error_result, to_contents, to_messages, to_result
 from callboard.repertoire import Entry, Shelf
 
@@ -145,7 +145,10 @@ class Performance:
 
     def _failed(self, exchange: Exchange, error: Exception) -> CallToolResult:
         """A tool that fails has a result that says so, and the model can act on it. A modern client that lacks a
-        capability, or brought an answer to another question, is told in the specification's own way."""
+        capability, or brought an answer to another question, is told in the specification's own way; and no model can
+        do anything about a server that has too much to do."""
+        if isinstance(error, Overloaded):
+            raise error
         is_clients = isinstance(error, MissingCapability | InvalidParams) and not isinstance(error, Unfit)
         if is_clients and exchange.terms.revision in MODERN:
             raise error

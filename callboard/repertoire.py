@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import attrs
@@ -43,13 +44,17 @@ class Entry:
     signature: Signature
 
     async def perform(self, arguments: Mapping[str, Any], context: Context, limiter: trio.CapacityLimiter) -> Any:
-        """Run the function: an async one here, a plain one in a thread."""
+        """Run the function: an async one here, a plain one in a thread. One that exits ends its own call only."""
         values = dict(arguments)
         if self.signature.context_parameter is not None:
             values[self.signature.context_parameter] = context
-        if self.signature.is_async:
-            return await self.function(**values)
-        return await trio.to_thread.run_sync(lambda: self.function(**values), limiter=limiter, abandon_on_cancel=True)
+        run = partial(self.function, **values)
+        try:
+            if self.signature.is_async:
+                return await run()
+            return await trio.to_thread.run_sync(run, limiter=limiter, abandon_on_cancel=True)
+        except SystemExit:
+            raise RuntimeError("the function called exit") from None
 
 
 @attrs.frozen(eq=False, kw_only=True)

@@ -9,6 +9,7 @@ from callboard.codecs.revisions import ERROR_CODES, MODERN, Model, Revision, met
 from callboard.codecs.revisions.older import for_older
 from callboard.errors import INTERNAL_ERROR, INVALID_PARAMS, PeerError, RequestFailed
 from callboard.supervisor import get_logger
+from callboard.supervisor.ended import where
 
 log = get_logger("callboard.actors")
 
@@ -41,14 +42,14 @@ def notification_frame(revision: Revision, method: str, params: Model) -> bytes:
 def error_frame(request_id: RequestId | None, revision: Revision, error: Exception) -> bytes:
     """Write an error: ours as they are, anything else as an internal error without a word about it.
 
-    No traceback, no path, no secret: what a stranger's exception says was not written for the peer.
+    No traceback, no path, no secret: what a stranger's exception says was not written for the peer, nor for a log.
     """
     code, message, data = INTERNAL_ERROR, "Internal error", None
     if isinstance(error, PeerError | RequestFailed):
         code, message = error.code, str(error)[:MAX_MESSAGE]
         data = getattr(error, "data", None)
     else:
-        log.error("request_failed", failure=type(error).__name__, why=str(error)[:200])
+        log.error("request_failed", failure=type(error).__name__, where=where(error))
     row = ERROR_CODES.get(code)
     if row is not None and revision not in row.emitted:
         code = INVALID_PARAMS  # what every revision calls what it has no code of its own for
