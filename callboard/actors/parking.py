@@ -32,9 +32,6 @@ MAX_PARKED_EACH: Final = 64
 MAX_SPENT: Final = 100_000
 """Most states that are remembered as used, until they expire. About 20 MiB."""
 
-TELL_TIME: Final = 10.0
-"""Seconds that a client which reads nothing has to take in what it is asked for."""
-
 # What a sealed state begins with: the name of a parked exchange follows, or what a handler gave to be kept.
 PARKED: Final = b"p"
 HANDED_OVER: Final = b"h"
@@ -85,11 +82,10 @@ class Parking(Actor[None]):
         state = self._seal(exchange, PARKED + name.encode())
         if exchange.life.meet(Event.ASKED) is Act.ANSWER_INPUT_REQUIRED:
             exchange.pause()
-            now = trio.current_time()
-            self._due[name] = now + self.ttl
+            deadline = self._due[name] = trio.current_time() + self.ttl
             self._woken.set()
-            # Whoever asked may give up now, but the client waits: it is told, whatever becomes of the asker.
-            with trio.CancelScope(shield=True, deadline=now + TELL_TIME):
+            # Whoever asked may give up now, but the client waits: it is told, as long as it could still answer.
+            with trio.CancelScope(shield=True, deadline=deadline):
                 await exchange.answer(InputRequiredResult(input_requests=rounds.requests(), request_state=state))
 
     def hand_over(self, exchange: Exchange, questions: Sequence[Question], payload: bytes) -> InputRequiredResult:
