@@ -191,7 +191,8 @@ class Session(Actor[Outbound]):
         if is_modern(route):
             return modern_terms(route, self.host.offer.revisions, self.principal)
         if self.terms is not None:
-            return attrs.evolve(self.terms, progress_token=route.progress_token)
+            token = route.progress_token
+            return self.terms if token is None else attrs.evolve(self.terms, progress_token=token)
         if request.method == "ping" and LEGACY & self.host.offer.revisions:
             return Terms(revision=max(LEGACY & self.host.offer.revisions), capabilities=ClientCapabilities())
         if is_meant_modern(route) or not LEGACY & self.host.offer.revisions:
