@@ -130,16 +130,23 @@ class Exchange:
             return await self._ask_in_rounds(questions, at_once=at_once)
         if self.questions is None:
             raise RuntimeError("this way to the client carries no requests")
-        answers: dict[int, Model] = {}
-        async with trio.open_nursery() as nursery:
-            for index, question in enumerate(questions):
-                nursery.start_soon(self._ask_by_request, self.questions, question, answers, index)
-        return [answers[index] for index in range(len(questions))]
+        if len(questions) == 1:
+            return [await self.questions.ask(questions[0], self.slot)]
+        return await self._ask_by_requests(self.questions, questions)
 
-    async def _ask_by_request(
-        self, questions: Questions, question: Question, answers: dict[int, Model], index: int
-    ) -> None:
-        answers[index] = await questions.ask(question, self.slot)
+    async def _ask_by_requests(self, way: Questions, questions: Sequence[Question]) -> list[Model]:
+        answers: dict[int, Model] = {}
+
+        async def ask(index: int, question: Question) -> None:
+            answers[index] = await way.ask(question, self.slot)
+
+        try:
+            async with trio.open_nursery() as nursery:
+                for index, question in enumerate(questions):
+                    nursery.start_soon(ask, index, question)
+        except ExceptionGroup as group:  # the nursery is ours: a handler catches what went wrong by its own name
+            raise group.exceptions[0] from None
+        return [answers[index] for index in range(len(questions))]
 
     async def _ask_in_rounds(self, questions: Sequence[Question], *, at_once: bool) -> list[Model]:
         asked = self.rounds.add(questions)

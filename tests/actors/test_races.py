@@ -11,6 +11,7 @@ from callboard.actors.session import OUTBOX_BYTES, OUTBOX_SIZE
 from callboard.actors.topics import ResourceUpdated
 from callboard.codecs.revisions import CallToolResult
 from callboard.codecs.revisions.revision import R4, R5
+from callboard.errors import PeerRefused
 from callboard.testing.peer import EVERYTHING, Peer, Refusal
 from callboard.transports.memory import IN_BETWEEN
 from tests.actors.stage import Stage, said, stage, text
@@ -305,3 +306,18 @@ async def test_what_nobody_fetches_is_freed_at_its_deadline(autojump_clock: Mock
         assert len(here.host.parking) == 1
         await trio.sleep(2)
         assert len(here.host.parking) == 0
+
+
+async def test_a_handler_can_catch_a_refusal_by_its_name(autojump_clock: MockClock) -> None:
+    def refuse(params: dict[str, Any]) -> dict[str, Any]:
+        raise Refusal(-1, "not now")
+
+    async def ask(exchange: Exchange) -> CallToolResult:
+        for questions in ([ROOTS], [ROOTS, ROOTS]):
+            with pytest.raises(PeerRefused, match="not now"):
+                await exchange.ask(questions, at_once=True)
+        return text("caught")
+
+    async with stage({"ask": ask}) as here:
+        peer = await here.peer(R4, answers={"roots/list": refuse})
+        assert said(await peer.call("ask")) == "caught"
