@@ -3,6 +3,7 @@
 __version__ = "0.1.0.dev0"
 
 # After the version: the command line and the server say it.
+from callboard.actors.rate import Rate
 from callboard.codecs.revisions import ResourceLink, Revision, TextResourceContents, ToolAnnotations
 from callboard.context import Context, Declined, Dismissed, InputRequired, Reply
 from callboard.hosting import Audio, Blob, Doc, Header, Image, ToolError, assistant, user
@@ -18,6 +19,7 @@ __all__ = [
     "Header",
     "Image",
     "InputRequired",
+    "Rate",
     "Reply",
     "ResourceLink",
     "Revision",

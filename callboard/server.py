@@ -9,6 +9,7 @@ import trio
 
 from callboard.actors.host import Host, host_spec
 from callboard.actors.parking import Parking
+from callboard.actors.rate import Meters, Rate
 from callboard.actors.topics import Change, ListChanged, ListName, ResourceUpdated
 from callboard.codecs.header_map import HeaderMap
 from callboard.codecs.revisions import (
@@ -46,6 +47,10 @@ Lifespan: TypeAlias = Callable[["Server"], AbstractAsyncContextManager[Any]]
 """What is there while a server runs: the value is `ctx.lifespan`."""
 
 
+DEFAULT_RATES: Final[Mapping[str, Rate]] = {"completion/complete": Rate(100)}
+"""How often one principal may ask, by method. A person types no faster; what tools cost only their author knows."""
+
+
 class Server:
     """An MCP server. Decorate functions to offer them; they may come and go while it runs."""
 
@@ -61,6 +66,7 @@ class Server:
         instructions: str | None = None,
         revisions: frozenset[Revision] = ALL,
         lifespan: Lifespan | None = None,
+        rates: Mapping[str, Rate] = DEFAULT_RATES,
         ttl: float = 0,
         cache_scope: CacheScope = "private",
     ) -> None:
@@ -78,6 +84,7 @@ class Server:
         self.repertoire = Repertoire()
         self.middlewares: list[Middleware] = []
         self.lists_kept = Kept.of(ttl, cache_scope)
+        self._rates = dict(rates)
         self._lifespan = lifespan
         self._hosts: set[Host] = set()
 
@@ -310,7 +317,8 @@ class Server:
         lot = Parking(self.info.name) if parking is None else parking
         context = nullcontext() if self._lifespan is None else self._lifespan(self)
         async with context as value, open_tree(host_spec(self.info.name.replace("/", "-"), lambda: lot)) as root:
-            host = Host(Performance(self, value), root, lot)
+            meters = {method: Meters(rate) for method, rate in self._rates.items()}
+            host = Host(Performance(self, value), root, lot, meters=meters)
             self._hosts.add(host)
             try:
                 yield host

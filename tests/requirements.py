@@ -104,6 +104,7 @@ ELSEWHERE: Final = (
     Elsewhere(Why.AUTHOR, "what a handler says to a model, or takes from it, is its own", "M325 L168 M328"),
     Elsewhere(Why.AUTHOR, "a template's variables are text; a handler that makes paths of them checks them", "M255"),
     Elsewhere(Why.AUTHOR, "roots are guidance; a handler that touches files keeps to them", "M315"),
-    # To be done
-    Elsewhere(Why.MISSING, "no rate limit per principal yet", "M227 M268 L183 L196 M235"),
+    Elsewhere(
+        Why.AUTHOR, 'what a call costs only its author knows: `Server(rates={"tools/call": Rate(10)})`', "M268 L183"
+    ),
 )

@@ -13,8 +13,6 @@ from callboard.server import Server
 from callboard.testing import Peer, Refusal
 from tests.by_the_book import connect
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 EVERY = pytest.mark.parametrize("revision", list(Revision), ids=str)
 WITH_FORMS = pytest.mark.parametrize("revision", [r for r in Revision if r >= "2025-06-18"], ids=str)
 

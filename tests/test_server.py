@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import trio
 from structlog.testing import capture_logs
+from trio.testing import MockClock
 
-from callboard import Context, Server
+from callboard import Context, Rate, Server
 from callboard.actors.parking import MAX_PARKED_EACH
 from callboard.codecs.revisions import Model
+from callboard.server import DEFAULT_RATES
 from callboard.testing import Refusal, connect
-
-pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 
 def text(result: dict[str, Any]) -> str:
@@ -171,3 +171,47 @@ async def test_a_tool_that_too_many_wait_in_is_refused_as_overload_and_not_by_it
             await client.request("tools/call", name="where")
         with pytest.raises(Refusal, match="-31003"):
             await client.request("tools/call", name="where")
+
+
+@pytest.mark.requirement("M227", "L196")
+async def test_nobody_may_ask_more_often_than_the_rate_says(autojump_clock: MockClock) -> None:
+    server = Server("s", rates={"tools/call": Rate(2, per=60), "completion/complete": Rate(1)})
+
+    @server.tool
+    async def greet() -> str:
+        return "hello"
+
+    @server.prompt
+    def ask(city: str) -> str:
+        return city
+
+    async with connect(server) as client:
+        typed = {"ref": {"type": "ref/prompt", "name": "ask"}, "argument": {"name": "city", "value": ""}}
+        await client.request("completion/complete", **typed)
+        with pytest.raises(Refusal, match="-31003"):
+            await client.request("completion/complete", **typed)
+        for _ in range(2):
+            assert text(await client.call("greet")) == "hello"
+        with pytest.raises(Refusal, match="-31003"):
+            await client.call("greet")
+        await trio.sleep(30)
+        assert text(await client.call("greet")) == "hello"
+
+
+@pytest.mark.requirement("M235")
+async def test_a_handler_that_logs_too_much_is_heard_a_thousand_times_a_second(autojump_clock: MockClock) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def chatter(*, ctx: Context) -> str:
+        for number in range(1500):
+            await ctx.log("info", number)
+        return "done"
+
+    async with connect(server, log_level="info") as client:
+        assert text(await client.call("chatter")) == "done"
+        assert len(client.notifications("notifications/message")) <= 1000
+
+
+def test_completions_are_limited_unless_the_author_says_otherwise() -> None:
+    assert DEFAULT_RATES["completion/complete"].count == 100

@@ -11,6 +11,7 @@ from msgspec import UNSET, Raw
 from callboard.actors.life import Act, Event, Life, State
 from callboard.actors.progress import Progress, Report
 from callboard.actors.questions import Question, Questions, check_declared, check_may_ask
+from callboard.actors.rate import Meters, Rate
 from callboard.actors.rounds import GATHER, Asked, Rounds
 from callboard.actors.slot import Slot
 from callboard.actors.terms import Terms
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from callboard.actors.parking import Parking
 
 P = TypeVar("P", bound=Model)
+
+LOG_RATE: Final = Rate(1000)
+"""Most log messages of one request in a second; more are dropped. Nobody reads faster."""
 
 LEVELS: Final[tuple[LoggingLevel, ...]] = (
     *("debug", "info", "notice", "warning"),
@@ -63,6 +67,7 @@ class Exchange:
     kill: Callable[[str], None] = attrs.field(default=lambda _: None, init=False)
     _progress: Address[Report] | None = attrs.field(default=None, init=False)
     _reported: float = attrs.field(default=-math.inf, init=False)
+    _logged: Meters = attrs.field(factory=lambda: Meters(LOG_RATE), init=False)
     _cap: trio.CancelScope | None = attrs.field(default=None, init=False)
     _left: float = attrs.field(default=0.0, init=False)
 
@@ -91,9 +96,10 @@ class Exchange:
     # What a handler says on the way.
 
     async def log(self, level: LoggingLevel, data: JSONValue, logger: str | None = None) -> None:
-        """Send a log message, if the client wants to hear any of this level."""
+        """Send a log message, if the client wants to hear any of this level, and not too many."""
         wanted = self.terms.log_level
-        if wanted is None or LEVELS.index(level) < LEVELS.index(wanted):
+        heard = wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted)
+        if not heard or not self._logged.allow(None, trio.current_time()):
             await trio.lowlevel.checkpoint()
             return
         params = LoggingMessageNotificationParams(level=level, data=data, logger=UNSET if logger is None else logger)

@@ -5,10 +5,12 @@ from itertools import count
 from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
+import trio
 
 from callboard.actors.exchange import Exchange
 from callboard.actors.parking import Parking
 from callboard.actors.questions import Questions
+from callboard.actors.rate import Meters
 from callboard.actors.request import HARD_CAP, Handler, RequestActor
 from callboard.actors.slot import Slot
 from callboard.actors.subscription import Subscription, granted
@@ -66,6 +68,7 @@ class Host:
     cap: float = HARD_CAP
     most_in_flight: int = MAX_IN_FLIGHT
     most_followed: int = MAX_FOLLOWED
+    meters: Mapping[str, Meters] = attrs.field(factory=dict)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _infos: dict[Revision, Mapping[str, Any]] = attrs.field(factory=dict, init=False)
 
@@ -88,6 +91,12 @@ class Host:
         if not (name in offer.handlers or name in offer.instant or name in besides or name in _LISTEN):
             raise MethodNotFound(f"{name} is not offered here")
         return row
+
+    def check_rate(self, method: str, principal: str) -> None:
+        """Raises `Overloaded` if *principal* does this too often."""
+        meters = self.meters.get(method)
+        if meters is not None and not meters.allow(principal, trio.current_time()):
+            raise Overloaded(f"{method}: more than {meters.rate.count} in {meters.rate.per:g} s")
 
     def exchange(
         self, request: Request, slot: Slot, session: Supervisor | None, questions: Questions | None

@@ -211,6 +211,7 @@ class Session(Actor[Outbound]):
         else:
             if len(self._in_flight) >= self.host.most_in_flight:
                 raise Overloaded("too many requests are in flight")
+            self.host.check_rate(request.method, self.principal)
             if route.progress_token is not None:
                 self._tokens[route.progress_token] = request.id
             asks = slot.terms.revision in method.may_ask

@@ -13,8 +13,6 @@ from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5
 from callboard.testing.peer import Peer, Refusal
 from tests.actors.stage import Stage, said, stage, text
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
-
 EVERY = pytest.mark.parametrize("revision", list(Revision), ids=str)
 EACH_LEGACY = pytest.mark.parametrize("revision", sorted(LEGACY), ids=str)
 

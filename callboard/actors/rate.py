@@ -1,0 +1,43 @@
+"""How often somebody may do something: arithmetic, no clock."""
+
+from collections.abc import Hashable
+
+import attrs
+
+
+@attrs.frozen
+class Rate:
+    """So many times in so many seconds, and as many at once."""
+
+    count: int = attrs.field(validator=attrs.validators.ge(1))
+    per: float = attrs.field(default=1.0, validator=attrs.validators.gt(0))
+
+    @property
+    def interval(self) -> float:
+        """Seconds that one takes up."""
+        return self.per / self.count
+
+
+@attrs.define(eq=False)
+class Meters:
+    """One meter for each who is counted. Those whose time is up cost nothing and are forgotten.
+
+    A meter is one number: when it will be empty again (the generic cell rate algorithm).
+    """
+
+    rate: Rate
+    most: int = 10_000
+    _empty_at: dict[Hashable, float] = attrs.field(factory=dict, init=False)
+
+    def allow(self, who: Hashable, now: float) -> bool:
+        """Count one more for *who*, unless it is one too many."""
+        empty_at = max(self._empty_at.get(who, now), now) + self.rate.interval
+        if empty_at - now > self.rate.per + self.rate.interval / 2:
+            return False
+        if len(self._empty_at) >= self.most:
+            self._forget(now)
+        self._empty_at[who] = empty_at
+        return True
+
+    def _forget(self, now: float) -> None:
+        self._empty_at = {who: empty_at for who, empty_at in self._empty_at.items() if empty_at > now}
