@@ -256,8 +256,9 @@ class Session(Actor[Outbound]):
         if exchange is None or not exchange.cancel(Event.PEER_CANCELLED):
             self.ignored += 1  # finished already, or never there: a race, not a fault
             return
-        reason = "" if params.reason is UNSET else params.reason
-        log.info("request_cancelled", session=self.address.path, request=params.request_id, reason=reason[:MAX_REASON])
+        if params.reason is not UNSET:  # without one there is nothing to tell, and a storm of them is not news either
+            reason = params.reason[:MAX_REASON]
+            log.info("request_cancelled", session=self.address.path, request=params.request_id, reason=reason)
         if isinstance(exchange.slot.outlet, Batch):
             await exchange.slot.outlet.flush()  # it may have been the last that the others waited for
 
