@@ -36,7 +36,7 @@ def serve(*, json: Json = False) -> None:
         table.add_row(*map(str, row.values()))
     console = Console()
     console.print(table)
-    console.print("Codecs, supervisor and the hosting API are here; transports, client and broker follow. See README.md.")
+    console.print("Codecs, supervisor and hosting API are here; transports, client and broker follow. See README.md.")
 
 
 def _spoken(revision: Revision) -> dict[str, str | int]:
