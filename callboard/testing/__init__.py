@@ -5,8 +5,8 @@ async with connect(server) as client:
     result = await client.call("forecast", city="Oslo")
 ```
 
-With Trio's `autojump_clock` a wait of minutes takes no time. Not so with plain `def` handlers: they run in threads, which
-the clock does not wait for, and would seem to take for ever.
+With Trio's `autojump_clock` a wait of minutes takes no time. Not so with plain `def` handlers: they run in threads,
+which the clock does not wait for, and would seem to take for ever.
 """
 
 from collections.abc import AsyncIterator, Mapping
