@@ -3,7 +3,7 @@
 import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast, overload
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, cast, overload
 
 import attrs
 import msgspec
@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from callboard.actors.exchange import Exchange
 from callboard.actors.questions import Question
+from callboard.actors.topics import ListName
 from callboard.actors.turns import check_turns
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.revisions import (
@@ -113,11 +114,19 @@ class InputRequired:
             raise TypeError("a question of InputRequired needs a key: ctx.elicit(..., key=...)")
 
 
+class News(Protocol):
+    """Who tells the clients of changes: the server."""
+
+    def notify_updated(self, uri: str) -> None: ...
+    def notify_changed(self, name: ListName) -> None: ...
+
+
 @attrs.frozen(eq=False)
 class Context:
     """The request that a handler serves, seen from inside. Take it as a parameter: `ctx: Context`."""
 
     _exchange: Exchange
+    _news: News
     lifespan: Any = None
 
     # Who asks.
@@ -178,6 +187,21 @@ class Context:
         for number, item in enumerate(items, 1):
             yield item
             await self.report(number, total=total)
+
+    def notify_updated(self, uri: str) -> None:
+        """Tell all who asked, not only this client, that a resource has another content now."""
+        self._news.notify_updated(uri)
+
+    def notify_changed(self, name: ListName) -> None:
+        """Tell all who asked that a list is another one now. Adding and removing do so by themselves."""
+        self._news.notify_changed(name)
+
+    async def close_stream(self, *, retry: float = 1.0) -> None:
+        """Let a client of 2025-11-25 go and come back: its HTTP stream ends, and it resumes after *retry* seconds.
+
+        For work that takes long. The handler goes on; where there is no stream to end, nothing happens.
+        """
+        await self._exchange.slot.outlet.close_stream(retry)
 
     # What to ask.
 

@@ -206,12 +206,12 @@ class Performance:
         return handler
 
     async def _through(self, middleware: Middleware, handler: Handler, exchange: Exchange) -> Model:
-        return await middleware(Context(exchange, self._lifespan), partial(handler, exchange))
+        return await middleware(Context(exchange, self._server, self._lifespan), partial(handler, exchange))
 
     async def _perform(self, entry: Entry, arguments: Mapping[str, Any], exchange: Exchange) -> Any:
         """Run an author's function; one that returns `InputRequired` runs anew when the client has answered."""
         while True:
-            value = await entry.perform(arguments, Context(exchange, self._lifespan), self._limiter)
+            value = await entry.perform(arguments, Context(exchange, self._server, self._lifespan), self._limiter)
             if not isinstance(value, InputRequired):
                 return value
             questions = [asking.question for asking in value.askings]

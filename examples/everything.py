@@ -138,6 +138,14 @@ async def test_tool_with_progress(*, ctx: Context) -> str:
 
 
 @server.tool
+async def test_reconnection(*, ctx: Context) -> str:
+    """Lets its client go while it works; the client comes back for the result."""
+    await ctx.close_stream(retry=0.1)
+    await trio.sleep(MOMENT)
+    return "Reconnection test completed successfully"
+
+
+@server.tool
 async def test_logging_tool(*, ctx: Context) -> str:
     """Logs, which only a client that wants to hear it does hear."""
     await ctx.log("info", "Unheard, unless asked for")

@@ -215,3 +215,26 @@ async def test_a_handler_that_logs_too_much_is_heard_a_thousand_times_a_second(a
 
 def test_completions_are_limited_unless_the_author_says_otherwise() -> None:
     assert DEFAULT_RATES["completion/complete"].count == 100
+
+
+async def test_a_handler_tells_of_changes_and_may_let_its_client_go(autojump_clock: MockClock) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def change(*, ctx: Context) -> str:
+        ctx.notify_updated("file:///a")
+        ctx.notify_changed("prompts")
+        await ctx.close_stream(retry=0.1)  # there is no stream here, and so nothing happens
+        return "changed"
+
+    async with connect(server) as client:
+        wanted = {"promptsListChanged": True, "resourceSubscriptions": ["file:///a"]}
+        await client.begin("subscriptions/listen", notifications=wanted)
+        assert (await client.hear())["method"] == "notifications/subscriptions/acknowledged"
+        assert text(await client.call("change")) == "changed"
+        while len(client.heard) < 2:
+            client.heard.append(await client.hear())
+        assert sorted(message["method"] for message in client.heard) == [
+            "notifications/prompts/list_changed",
+            "notifications/resources/updated",
+        ]

@@ -31,6 +31,9 @@ class Batch:
     def send_nowait(self, message: Outbound) -> None:
         self.outlet.send_nowait(message)
 
+    async def close_stream(self, retry: float) -> None:
+        await self.outlet.close_stream(retry)
+
     async def flush(self) -> None:
         """Send the answers if all members were read and none is open any more. No answers, no array.
 

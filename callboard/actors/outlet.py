@@ -52,3 +52,9 @@ class Outlet(Protocol):
 
     def send_nowait(self, message: Outbound) -> None:
         """As `send`, but drop the frame where that would wait: for what is only a courtesy."""
+
+    async def close_stream(self, retry: float) -> None:
+        """End the stream of a legacy request; its client comes back for the rest after *retry* seconds (2025-11-25).
+
+        Where the way is not a stream of its own, there is nothing to end.
+        """

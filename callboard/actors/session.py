@@ -120,6 +120,9 @@ class Session(Actor[Outbound]):
         except trio.WouldBlock:
             self.ignored += 1
 
+    async def close_stream(self, retry: float) -> None:
+        await trio.lowlevel.checkpoint()  # the connection belongs to all requests on it
+
     def hear(self, change: Change) -> None:
         """Tell a legacy client of a change that its session asked for."""
         if self.terms is not None and self.is_ready:

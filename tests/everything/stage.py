@@ -23,13 +23,13 @@ TOOLS = {
     *("test_multiple_content_types", "test_tool_with_logging", "test_tool_with_progress", "test_error_handling"),
     *("test_sampling", "test_elicitation", "test_elicitation_sep1034_defaults", "test_elicitation_sep1330_enums"),
     *("json_schema_2020_12_tool", "test_x_mcp_header", "test_missing_capability", "test_streaming_elicitation"),
-    *("test_logging_tool", "test_trigger_tool_change", "test_trigger_prompt_change"),
+    *("test_logging_tool", "test_trigger_tool_change", "test_trigger_prompt_change", "test_reconnection"),
     *("test_input_required_result_elicitation", "test_input_required_result_sampling"),
     *("test_input_required_result_list_roots", "test_input_required_result_request_state"),
     *("test_input_required_result_multiple_inputs", "test_input_required_result_multi_round"),
     *("test_input_required_result_tampered_state", "test_input_required_result_capabilities"),
 }
-"""What the suite calls by name, and one with a mirrored header. `test_reconnection` needs a stream to close."""
+"""What the suite calls by name, and one with a mirrored header."""
 
 Json = dict[str, Any]
 

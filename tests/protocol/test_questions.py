@@ -200,7 +200,7 @@ def assistant(*blocks: Any) -> SamplingMessage:
 
 
 def sampling(messages: list[SamplingMessage]) -> Asking[Any]:
-    return Context(None).sample(messages, max_tokens=1)  # type: ignore[arg-type]  # nobody is asked
+    return Context(None, server).sample(messages, max_tokens=1)  # type: ignore[arg-type]  # nobody is asked
 
 
 @pytest.mark.requirement("M319", "M320", "M321", "L164", "L165")
