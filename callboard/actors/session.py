@@ -7,7 +7,7 @@ from typing import Final, Never, TypeVar
 import attrs
 import trio
 
-from callboard.actors.batch import Batch
+from callboard.actors.batch import BATCHED, Batch
 from callboard.actors.exchange import Exchange
 from callboard.actors.host import Host
 from callboard.actors.life import Event
@@ -133,7 +133,7 @@ class Session(Actor[Outbound]):
 
     async def receive(self, frame: bytes) -> None:
         """Deal with one frame of the peer's."""
-        if self.terms is not None and self.terms.revision is R2 and is_batch(frame):
+        if self.terms is not None and self.terms.revision in BATCHED and is_batch(frame):
             await self._receive_batch(frame)
         else:
             await self._receive_one(frame, self)
