@@ -138,9 +138,22 @@ class RequestTimedOut(RequestFailed):
 
 
 class Overloaded(RequestFailed):
-    """One more would be too many."""
+    """One more would be too many: of this peer's, or *for_all* of everybody's."""
 
     code = OVERLOADED
+
+    def __init__(self, message: str, *, for_all: bool = False) -> None:
+        super().__init__(message)
+        self.for_all = for_all
+
+
+class Draining(RequestFailed):
+    """This server is about to end, and takes no new work."""
+
+    code = DRAINING
+
+    def __init__(self) -> None:
+        super().__init__("the server is shutting down")
 
 
 class PeerRefused(RequestFailed):

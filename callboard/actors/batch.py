@@ -20,6 +20,7 @@ class Batch:
 
     outlet: Outlet
     is_read: bool = attrs.field(default=False, init=False)
+    _is_over: bool = attrs.field(default=False, init=False)
     _slots: list[Slot] = attrs.field(factory=list, init=False)
     _answers: list[bytes] = attrs.field(factory=list, init=False)
 
@@ -37,17 +38,28 @@ class Batch:
     def send_nowait(self, message: Outbound) -> None:
         self.outlet.send_nowait(message)
 
+    async def give_up(self) -> None:
+        await self.flush()  # it may have been the last that the others waited for
+
     async def close_stream(self, retry: float) -> None:
         await self.outlet.close_stream(retry)
 
     async def flush(self) -> None:
-        """Send the answers if all members were read and none is open any more. No answers, no array.
+        """Send the answers if all members were read and none is open any more. No answers, no array, but an end.
 
         What would not fit into one frame goes out answer by answer: that is legal too, and arrives.
         """
-        if not self.is_read or any(slot.is_open for slot in self._slots):
+        if not self.is_read or self._is_over or any(slot.is_open for slot in self._slots):
             return
-        answers, self._answers = self._answers, []
+        self._is_over, answers = True, self._answers
         fits = sum(map(len, answers)) + len(answers) < MAX_FRAME
-        for frame in [join_batch(answers)] if answers and fits else answers:
-            await self.outlet.send(Outbound(frame))
+        frames = [join_batch(answers)] if answers and fits else answers
+        for index, frame in enumerate(frames, 1):
+            await self.outlet.send(Outbound(frame, ends=index == len(frames)))
+        if self._slots and not frames:
+            await self.outlet.give_up()
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether any of its members is to be answered, or is already."""
+        return bool(self._slots or self._answers)

@@ -8,7 +8,7 @@ import attrs
 import trio
 
 from callboard.actors.exchange import Exchange
-from callboard.actors.parking import Parking
+from callboard.actors.parking import HANDED_OVER, PARKED, Parking
 from callboard.actors.questions import Questions
 from callboard.actors.rate import Meters
 from callboard.actors.request import HARD_CAP, Handler, RequestActor
@@ -29,6 +29,7 @@ from callboard.codecs.revisions import (
     method_of,
     write,
 )
+from callboard.codecs.routing import Route
 from callboard.errors import MethodNotFound, Overloaded
 from callboard.supervisor import Actor, Address, ChildSpec, Supervisor, SupervisorSpec
 
@@ -107,6 +108,33 @@ class Host:
         supervisor = self.root.supervisor_of("requests") if modern or session is None else session
         name = f"r-{next(self._names)}"
         return Exchange(request, slot, supervisor, self.parking, None if modern else questions, name)
+
+    def check_in_flight(self, count: int) -> None:
+        """Raises `Overloaded` if one peer may not have another request beside these."""
+        if count >= self.most_in_flight:
+            raise Overloaded("too many requests are in flight")
+
+    async def answers_at_once(self, exchange: Exchange) -> bool:
+        """Answer a request that needs no waiting; False if it does."""
+        instant = self.offer.instant.get(exchange.request.method)
+        if instant is not None:
+            await exchange.slot.answer(instant(exchange))
+        return instant is not None
+
+    async def begin(self, exchange: Exchange, method: Method, route: Route) -> Exchange:
+        """Start a request, or go on with the one that its state leads to: that is returned.
+
+        Raises as `Parking.open` and `Parking.retry` do.
+        """
+        slot, state = exchange.slot, route.request_state
+        if state is not None and slot.terms.revision in method.may_ask:
+            opened = self.parking.open(exchange.request, state, slot)
+            if opened.payload.startswith(PARKED):
+                return await self.parking.retry(exchange.request, opened, slot)
+            exchange.carried = opened.payload.removeprefix(HANDED_OVER)
+            exchange.rounds.number = opened.round
+        self.start(exchange)
+        return exchange
 
     def start(self, exchange: Exchange) -> None:
         """Start the actor of a request."""

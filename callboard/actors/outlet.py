@@ -33,15 +33,21 @@ class Outbound:
     frame: bytes
     kind: Kind = Kind.ANSWER
     key: Hashable = None
+    ends: bool = False  # it is the answer, after which its request has nothing more to say
+    error: Exception | None = None  # what an answer is about that is an error: HTTP says it in the status, too
 
 
-class Connection(Protocol):
-    """A duplex way to one peer: frames come out of it, frames go into it. A transport makes one."""
-
-    def __aiter__(self) -> AsyncIterator[bytes]: ...
+class Sink(Protocol):
+    """Where frames to one peer are written. A transport makes one."""
 
     async def send(self, frame: bytes) -> None:
-        """Raises `trio.BrokenResourceError` when the peer is gone."""
+        """Waits while the peer cannot take it. Raises `trio.BrokenResourceError` when the peer is gone for good."""
+
+
+class Connection(Sink, Protocol):
+    """A duplex way to one peer: frames come out of it, frames go into it."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
 
 
 class Outlet(Protocol):
@@ -52,6 +58,9 @@ class Outlet(Protocol):
 
     def send_nowait(self, message: Outbound) -> None:
         """As `send`, but drop the frame where that would wait: for what is only a courtesy."""
+
+    async def give_up(self) -> None:
+        """A request on this way was cancelled: there will be no answer to it."""
 
     async def close_stream(self, retry: float) -> None:
         """End the stream of a legacy request; its client comes back for the rest after *retry* seconds (2025-11-25).

@@ -113,7 +113,7 @@ class Parking(Actor[None]):
             raise InvalidState
         if state.payload.startswith(HANDED_OVER):
             if len(self._spent) >= MAX_SPENT:
-                raise Overloaded("too many rounds were answered")
+                raise Overloaded("too many rounds were answered", for_all=True)
             self._spent[state.serial] = state.expires
         return state
 
@@ -162,8 +162,9 @@ class Parking(Actor[None]):
 
     def _admit(self, exchange: Exchange) -> str:
         principal = exchange.terms.principal
-        if len(self._parked) >= self.most or self._principals[principal] >= self.most_each:
-            raise Overloaded("too many requests wait for input")
+        is_full = len(self._parked) >= self.most
+        if is_full or self._principals[principal] >= self.most_each:
+            raise Overloaded("too many requests wait for input", for_all=is_full)
         name = self._names[exchange] = secrets.token_urlsafe(9)
         self._parked[name] = exchange
         self._principals[principal] += 1

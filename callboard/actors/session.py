@@ -1,6 +1,6 @@
 """One connection of either era, or one legacy session: what was agreed, what is in flight, and the way to the peer."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterable, Callable, Mapping
 from functools import partial
 from typing import Final, Never, TypeVar
 
@@ -11,8 +11,7 @@ from callboard.actors.batch import BATCHED, Batch
 from callboard.actors.exchange import Exchange
 from callboard.actors.host import Host
 from callboard.actors.life import Event
-from callboard.actors.outlet import Connection, Kind, Outbound, Outlet
-from callboard.actors.parking import HANDED_OVER, PARKED
+from callboard.actors.outlet import Connection, Kind, Outbound, Outlet, Sink
 from callboard.actors.questions import Questions
 from callboard.actors.slot import MAX_ANSWER, Slot
 from callboard.actors.subscription import change_notification
@@ -20,7 +19,7 @@ from callboard.actors.terms import ANYBODY, Terms, is_meant_modern, is_modern, m
 from callboard.actors.topics import LISTS, Change, ListChanged, ResourceUpdated
 from callboard.actors.wire import error_frame, notification_frame
 from callboard.codecs.batch import is_batch, split_batch
-from callboard.codecs.envelope import Notification, Request, RequestId, decode
+from callboard.codecs.envelope import Envelope, Notification, Request, RequestId, decode
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import (
     LATEST,
@@ -39,9 +38,8 @@ from callboard.codecs.revisions import (
     read,
 )
 from callboard.codecs.revisions import Result as Empty
-from callboard.codecs.revisions.revision import R2
 from callboard.codecs.routing import Route, read_route
-from callboard.errors import InvalidParams, InvalidRequest, Overloaded, PeerError, RequestFailed, UnsupportedVersion
+from callboard.errors import InvalidParams, InvalidRequest, PeerError, RequestFailed, UnsupportedVersion
 from callboard.supervisor import Actor, ChildSpec, Fact, MailboxSpec, Restart, Supervisor, SupervisorSpec, get_logger
 
 M = TypeVar("M", bound=Model)
@@ -75,8 +73,9 @@ class Session(Actor[Outbound]):
     )
 
     host: Host
-    connection: Connection
+    sink: Sink
     principal: str = ANYBODY
+    on_end: Callable[[], None] = attrs.field(default=lambda: None)
     terms: Terms | None = attrs.field(default=None, init=False)
     is_ready: bool = attrs.field(default=False, init=False)
     ignored: int = attrs.field(default=0, init=False)
@@ -88,11 +87,12 @@ class Session(Actor[Outbound]):
     async def run(self) -> None:
         try:
             async for message in self.inbox:
-                await self.connection.send(message.frame)
+                await self.sink.send(message.frame)
         except trio.BrokenResourceError:
             pass  # the peer is gone, and the reader hears it too
         finally:
             self.hang_up()
+            self.on_end()
 
     def facts(self) -> Mapping[str, Fact]:
         agreed = "none" if self.terms is None else self.terms.revision.value
@@ -120,6 +120,9 @@ class Session(Actor[Outbound]):
         except trio.WouldBlock:
             self.ignored += 1
 
+    async def give_up(self) -> None:
+        await trio.lowlevel.checkpoint()  # a client that cancels does not wait for a word
+
     async def close_stream(self, retry: float) -> None:
         await trio.lowlevel.checkpoint()  # the connection belongs to all requests on it
 
@@ -131,38 +134,59 @@ class Session(Actor[Outbound]):
 
     # The way in.
 
-    async def receive(self, frame: bytes) -> None:
-        """Deal with one frame of the peer's."""
-        if self.terms is not None and self.terms.revision in BATCHED and is_batch(frame):
-            await self._receive_batch(frame)
-        else:
-            await self._receive_one(frame, self)
+    async def receive(self, frame: bytes, way: Outlet | None = None) -> bool:
+        """Deal with one frame of the peer's. True if it is answered, or will be, on *way*: the session's own, or that
+        of one HTTP response."""
+        if self.takes_batches and is_batch(frame):
+            return await self._receive_batch(frame, way or self)
+        try:
+            return await self.take(decode(frame), way or self)
+        except PeerError as error:
+            await self._refuse(error, way or self)
+            return True
 
-    async def _receive_batch(self, frame: bytes) -> None:
+    @property
+    def takes_batches(self) -> bool:
+        return self.terms is not None and self.terms.revision in BATCHED
+
+    async def _receive_batch(self, frame: bytes, way: Outlet) -> bool:
         try:
             members = split_batch(frame)
         except PeerError as error:
-            await self.send(Outbound(error_frame(None, R2, error)))
-            return
-        batch = Batch(self)
+            await self._refuse(error, way)
+            return True
+        batch = Batch(way)
         for member in members:
-            await self._receive_one(member, batch)
+            await self.receive_member(member, batch)
         batch.is_read = True
         await batch.flush()
+        return batch.is_answered
 
-    async def _receive_one(self, frame: bytes, way: Outlet) -> None:
+    async def receive_member(self, frame: bytes, batch: Batch) -> None:
+        """Deal with one member of a batch, which is no batch itself."""
         try:
-            message = decode(frame)
-            match message:
-                case Request():
-                    await self._request(message, way)
-                case Notification():
-                    await self._notification(message)
-                case _:
-                    self.ignored += not self._questions.settle(message)
+            await self.take(decode(frame), batch)
         except PeerError as error:
-            revision = LATEST if self.terms is None else self.terms.revision
-            await way.send(Outbound(error_frame(error.request_id, revision, error)))
+            await self._refuse(error, batch)
+
+    async def take(self, message: Envelope, way: Outlet) -> bool:
+        """Deal with one message, as `receive` does."""
+        match message:
+            case Request():
+                try:
+                    await self._request(message, way)
+                except PeerError as error:
+                    await self._refuse(error, way)
+                return True
+            case Notification():
+                await self._notification(message)
+            case _:
+                self.ignored += not self._questions.settle(message)
+        return False
+
+    async def _refuse(self, error: PeerError, way: Outlet) -> None:
+        revision = LATEST if self.terms is None else self.terms.revision
+        await way.send(Outbound(error_frame(error.request_id, revision, error), ends=True, error=error))
 
     async def _request(self, request: Request, way: Outlet) -> None:
         if request.id in self._in_flight:
@@ -174,7 +198,7 @@ class Session(Actor[Outbound]):
             if isinstance(way, Batch) and (is_modern(route) or request.method == "initialize"):
                 raise InvalidRequest("this may not be part of a batch")
             if request.method == "initialize" and not is_modern(route):
-                await self._initialize(request)
+                await self._initialize(request, way)
                 return
             terms = self._terms_of(request, route)
         except PeerError as error:
@@ -182,7 +206,7 @@ class Session(Actor[Outbound]):
             raise
         info = self.host.server_info(terms.revision)
         closed = partial(self._closed, request.id, route)
-        slot = Slot(request.id, request.method, terms, way, info, closed, is_shared=True)
+        slot = Slot(request.id, request.method, terms, way, info, closed, is_shared=way is self)
         if isinstance(way, Batch):
             way.expect(slot)
         try:
@@ -209,31 +233,14 @@ class Session(Actor[Outbound]):
         exchange = self.host.exchange(request, slot, self.supervisor, self._questions)
         if request.method in SESSION_METHODS:
             await slot.answer(SESSION_METHODS[request.method](self, exchange))
-        elif request.method in self.host.offer.instant:
-            await slot.answer(self.host.offer.instant[request.method](exchange))
-        else:
-            if len(self._in_flight) >= self.host.most_in_flight:
-                raise Overloaded("too many requests are in flight")
+        elif not await self.host.answers_at_once(exchange):
+            self.host.check_in_flight(len(self._in_flight))
             self.host.check_rate(request.method, self.principal)
             if route.progress_token is not None:
                 self._tokens[route.progress_token] = request.id
-            asks = slot.terms.revision in method.may_ask
-            await self._begin(exchange, route.request_state if asks else None)
-
-    async def _begin(self, exchange: Exchange, state: str | None) -> None:
-        """Start a request, or go on with the one that *state* leads to."""
-        request, slot = exchange.request, exchange.slot
-        if state is not None:
-            opened = self.host.parking.open(request, state, slot)
-            if opened.payload.startswith(PARKED):
-                going_on = await self.host.parking.retry(request, opened, slot)
-                if slot.is_open:
-                    self._in_flight[request.id] = going_on
-                return
-            exchange.carried = opened.payload.removeprefix(HANDED_OVER)
-            exchange.rounds.number = opened.round
-        self._in_flight[request.id] = exchange
-        self.host.start(exchange)
+            going_on = await self.host.begin(exchange, method, route)
+            if slot.is_open:
+                self._in_flight[request.id] = going_on
 
     def _closed(self, request_id: RequestId, route: Route) -> None:
         self._in_flight.pop(request_id, None)
@@ -262,8 +269,7 @@ class Session(Actor[Outbound]):
         if params.reason is not UNSET:  # without one there is nothing to tell, and a storm of them is not news either
             reason = params.reason[:MAX_REASON]
             log.info("request_cancelled", session=self.address.path, request=params.request_id, reason=reason)
-        if isinstance(exchange.slot.outlet, Batch):
-            await exchange.slot.outlet.flush()  # it may have been the last that the others waited for
+        await exchange.slot.outlet.give_up()
 
     def _progressed(self, notification: Notification) -> None:
         params = self._told(notification, ProgressNotificationParams)
@@ -281,7 +287,7 @@ class Session(Actor[Outbound]):
 
     # What a legacy session agrees on.
 
-    async def _initialize(self, request: Request) -> None:
+    async def _initialize(self, request: Request, way: Outlet) -> None:
         if self.terms is not None:
             raise InvalidRequest("this session is initialized already")
         spoken = LEGACY & self.host.offer.revisions
@@ -298,7 +304,7 @@ class Session(Actor[Outbound]):
             principal=self.principal,
             log_level="info",
         )
-        slot = Slot(request.id, request.method, self.terms, self, {})
+        slot = Slot(request.id, request.method, self.terms, way, {})
         instructions = self.host.offer.instructions
         await slot.answer(
             InitializeResult(
@@ -361,10 +367,11 @@ class Reader(Actor[Never]):
     mailbox = None
 
     session: Session
+    frames: AsyncIterable[bytes]
 
     async def run(self) -> None:
         try:
-            async for frame in self.session.connection:
+            async for frame in self.frames:
                 await self.session.receive(frame)
         finally:
             self.session.hang_up()
@@ -373,13 +380,15 @@ class Reader(Actor[Never]):
 async def open_session(host: Host, connection: Connection, name: str, principal: str = ANYBODY) -> Supervisor:
     """Begin to serve one connection. Its supervisor ends when the peer hangs up, or when it is stopped."""
     session = Session(host, connection, principal)
-    spec = SupervisorSpec(
-        name,
-        children=(
-            ChildSpec("session", lambda: session, restart=Restart.TEMPORARY, significant=True),
-            # Stopping begins with not listening any more.
-            ChildSpec("reader", lambda: Reader(session), restart=Restart.TEMPORARY, significant=True, shutdown=0),
-        ),
-        restart=Restart.TEMPORARY,
+    # Stopping begins with not listening any more.
+    reader = ChildSpec(
+        "reader", lambda: Reader(session, connection), restart=Restart.TEMPORARY, significant=True, shutdown=0
     )
+    return await add_session(host, session, name, reader)
+
+
+async def add_session(host: Host, session: Session, name: str, *readers: ChildSpec[Never]) -> Supervisor:
+    """Put a session into the tree. Without readers, whoever holds it hands it what the peer says."""
+    own = ChildSpec("session", lambda: session, restart=Restart.TEMPORARY, significant=True)
+    spec = SupervisorSpec(name, children=(own, *readers), restart=Restart.TEMPORARY)
     return await host.root.supervisor_of("sessions").add(spec)

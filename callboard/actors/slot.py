@@ -32,18 +32,19 @@ class Slot:
     async def answer(self, result: Model) -> None:
         """Send the result and close. One that the revision cannot say is a fault of ours, and answered as such."""
         revision = self.terms.revision
+        error: Exception | None = None
         try:
             frame = result_frame(self.request_id, revision, self.method, result, self.server_info)
-        except (TypeError, ValueError) as error:
-            frame = error_frame(self.request_id, revision, error)
+        except (TypeError, ValueError) as unfit:
+            frame, error = error_frame(self.request_id, revision, unfit), unfit
         if len(frame) > MAX_ANSWER:
-            too_large = RequestFailed(f"the answer is larger than {MAX_ANSWER} bytes")
-            frame = error_frame(self.request_id, revision, too_large)
-        await self._close(frame)
+            error = RequestFailed(f"the answer is larger than {MAX_ANSWER} bytes")
+            frame = error_frame(self.request_id, revision, error)
+        await self._close(frame, error)
 
     async def fail(self, error: Exception) -> None:
         """Send an error and close."""
-        await self._close(error_frame(self.request_id, self.terms.revision, error))
+        await self._close(error_frame(self.request_id, self.terms.revision, error), error)
 
     async def notify(self, method: str, params: Model, kind: Kind = Kind.REPORT, key: Hashable = None) -> None:
         """Send a notification that belongs to this request; none after the answer."""
@@ -57,7 +58,7 @@ class Slot:
             self.is_open = False
             self.on_close()
 
-    async def _close(self, frame: bytes) -> None:
+    async def _close(self, frame: bytes, error: Exception | None) -> None:
         if self.is_open:
             self.close()
-            await self.outlet.send(Outbound(frame))
+            await self.outlet.send(Outbound(frame, ends=True, error=error))
