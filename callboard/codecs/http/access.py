@@ -1,0 +1,116 @@
+"""Who may speak to a listener: the Host it is called by, and the Origin of the page that calls it.
+
+A page in the user's browser can reach loopback, and by rebinding a name it can make its own requests look local. So a
+`Host` must be one that this listener goes by, and an `Origin`, which browsers always send and others never need, one
+that was allowed. Both are compared whole, as scheme, host and port: a prefix or a suffix proves nothing.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from typing import Final, Self
+
+import attrs
+
+from callboard.codecs.http.refusal import Refusal
+
+LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
+"""Names that only this machine can mean."""
+
+ANY: Final = "*"
+
+_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?", re.ASCII)
+_ORIGIN: Final = re.compile(r"(https?)://(.+)", re.ASCII | re.IGNORECASE)
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+@attrs.frozen
+class Access:
+    """The names a listener goes by, as (host, port), and the origins that may use it, as (scheme, host, port).
+
+    `None` for a set means that anything goes: the operator said so.
+    """
+
+    hosts: frozenset[tuple[str, int]] | None
+    origins: frozenset[tuple[str, str, int]] | None
+    scheme: str = "http"
+
+    @classmethod
+    def of(
+        cls, host: str, port: int, *, scheme: str = "http", hosts: Iterable[str] = (), origins: Iterable[str] = ()
+    ) -> Self:
+        """For a listener on *host* and *port*. *hosts* and *origins* are what the operator adds; `*` admits all.
+
+        Bound to loopback it goes by the loopback names, bound to anything else by that name alone. Pages of its own
+        origin may always use it. Raises ValueError for what is neither a host nor an origin.
+        """
+        named = LOOPBACK if is_loopback(host) else (_bracketed(host),)
+        more, given = list(hosts), list(origins)
+        known = {_host(name, port) for name in named} | {_host(name, port) for name in more if name != ANY}
+        own = {(scheme, name, number) for name, number in known}
+        allowed = own | {_origin(origin) for origin in given if origin != ANY}
+        return cls(None if ANY in more else frozenset(known), None if ANY in given else frozenset(allowed), scheme)
+
+    def check(self, host: bytes | None, origin: bytes | None) -> None:
+        """Raises `Refusal`: 403 for a foreign origin, 421 for a host that this is not, 400 for none at all."""
+        if origin is not None and not self._allows_origin(origin):
+            raise Refusal(403, "this origin may not use this server", closes=True)
+        if host is None:
+            raise Refusal(400, "Host is missing", closes=True)
+        if not self._goes_by(host):
+            raise Refusal(421, "this server does not go by that name", closes=True)
+
+    def _allows_origin(self, origin: bytes) -> bool:
+        if self.origins is None:
+            return True
+        try:
+            return _origin(origin.decode("ascii")) in self.origins
+        except ValueError:
+            return False
+
+    def _goes_by(self, host: bytes) -> bool:
+        if self.hosts is None:
+            return True
+        try:
+            return _host(host.decode("ascii"), _PORTS[self.scheme]) in self.hosts
+        except ValueError:
+            return False
+
+
+EVERYONE: Final = Access(None, None)
+"""For a listener that no page can reach: a Unix socket."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to *host*."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def _host(text: str, default_port: int) -> tuple[str, int]:
+    """Host and port, in one spelling for every way to write an address. Raises ValueError."""
+    match = _HOST.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not a host: {text[:200]!r}")
+    name, port = match[1].lower(), match[2]
+    if name.startswith("["):
+        name = f"[{ipaddress.IPv6Address(name[1:-1])}]"
+    number = default_port if port is None else int(port)
+    if number > 65535:
+        raise ValueError(f"not a port: {number}")
+    return name, number
+
+
+def _origin(text: str) -> tuple[str, str, int]:
+    """Scheme, host and port. Raises ValueError, also for `null`, which is no origin."""
+    match = _ORIGIN.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not an origin: {text[:200]!r}")
+    scheme = match[1].lower()
+    return scheme, *_host(match[2], _PORTS[scheme])

@@ -1,0 +1,76 @@
+"""The head of an HTTP request: what is decided before a byte of the body is read."""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import attrs
+
+from callboard.codecs.http.refusal import Refusal
+
+HeaderList: TypeAlias = Sequence[tuple[bytes, bytes]]
+
+_ONCE: Final = frozenset(
+    (
+        *(b"host", b"origin", b"authorization", b"content-type", b"content-length"),
+        *(b"mcp-session-id", b"last-event-id", b"expect", b"upgrade"),
+    )
+)
+"""Headers that two readers could read differently if they stood twice. The mirrored ones see to that themselves."""
+
+
+@attrs.define
+class Head:
+    """Method, target and headers. Names are lower case; values are as they came, without outer white space."""
+
+    method: str
+    target: bytes
+    headers: HeaderList
+    version: str = "1.1"
+    keeps_alive: bool = True
+
+    def get(self, name: bytes) -> bytes | None:
+        """The value of a header, by its lower-case name: of several the first."""
+        for known, value in self.headers:
+            if known == name:
+                return value
+        return None
+
+    def all(self, name: bytes) -> list[bytes]:
+        """Every value of a header that may stand several times, or hold several by commas."""
+        found = (value for known, value in self.headers if known == name)
+        return [part.strip() for value in found for part in value.split(b",") if part.strip()]
+
+    @property
+    def path(self) -> bytes:
+        return self.target.partition(b"?")[0]
+
+    @property
+    def query(self) -> bytes:
+        return self.target.partition(b"?")[2]
+
+
+def check_once(headers: HeaderList) -> None:
+    """Raises `Refusal` (400) if a header that must be unique stands twice."""
+    seen: set[bytes] = set()
+    for name, _ in headers:
+        if name in _ONCE:
+            if name in seen:
+                raise Refusal(400, f"{name.decode()} stands twice")
+            seen.add(name)
+
+
+def covers(accepted: Sequence[bytes], media_type: bytes) -> bool:
+    """Whether an `Accept` list admits *media_type*. An empty list admits everything, as HTTP has it."""
+    wildcard = media_type.partition(b"/")[0] + b"/*"
+    for item in accepted:
+        media, *parameters = (part.strip().lower() for part in item.split(b";"))
+        if media in (media_type, wildcard, b"*/*"):
+            return not any(
+                parameter.replace(b" ", b"") in (b"q=0", b"q=0.0", b"q=0.00", b"q=0.000") for parameter in parameters
+            )
+    return not accepted
+
+
+def media_type_of(value: bytes | None) -> bytes:
+    """The bare media type of a `Content-Type`."""
+    return b"" if value is None else value.partition(b";")[0].strip().lower()

@@ -1,0 +1,43 @@
+"""What may be set about the edges: every limit and time, each with its default and its reason."""
+
+from typing import Any, Final
+
+import attrs
+
+from callboard.codecs.lines import MAX_FRAME
+
+
+def _setting(default: Any, why: str) -> Any:
+    """A field whose reason is there for `--help` and for the reference."""
+    return attrs.field(default=default, metadata={"why": why}, kw_only=True)
+
+
+@attrs.frozen
+class Settings:
+    """The limits of the edges. Sizes in bytes, times in seconds."""
+
+    max_frame: int = _setting(MAX_FRAME, "Largest message that is taken in: 413, or 1009 on a WebSocket.")
+    max_header: int = _setting(32 * 1024, "Largest head of an HTTP request, its first line included: 431.")
+    max_headers: int = _setting(100, "Most header lines of an HTTP request: 431.")
+    max_connections: int = _setting(20_000, "Most connections of one listener; the next is closed at once.")
+    max_in_flight: int = _setting(16_384, "Most modern HTTP requests in flight in all, streams counted too: 503.")
+    max_in_flight_each: int = _setting(64, "Most of them for one authenticated principal: 429.")
+    max_sessions: int = _setting(20_000, "Most legacy sessions in all: 503.")
+    max_streams: int = _setting(64, "Most open streams of one legacy session: 429.")
+    max_events: int = _setting(1024, "Most events that are kept for a client that comes back, for each session.")
+    max_event_bytes: int = _setting(8 * 1024 * 1024, "Most bytes of them.")
+    header_time: float = _setting(5.0, "For the head of a request, from its first byte: 408.")
+    body_idle: float = _setting(10.0, "Between two pieces of a body: 408.")
+    body_time: float = _setting(30.0, "For a whole body: 408.")
+    keep_alive: float = _setting(75.0, "For the next request on a connection.")
+    write_time: float = _setting(10.0, "For a peer to take what is written to it; then it is cut off.")
+    comment_every: float = _setting(15.0, "Between two comments that keep a quiet stream alive.")
+    session_idle: float = _setting(1800.0, "For a legacy session that nobody uses.")
+    retry: float = _setting(1.0, "After which a client whose stream ended comes back (2025-11-25).")
+    ping_every: float = _setting(20.0, "Between two pings of a WebSocket; two that are not answered end it.")
+    grace: float = _setting(60.0, "For a client to come back to the session of a dropped WebSocket.")
+    drain_time: float = _setting(30.0, "For what is in flight when the server is asked to end.")
+    spread: float = _setting(10.0, "Over which more than 100 listeners are sent away at the end.")
+
+
+DEFAULTS: Final = Settings()
