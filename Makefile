@@ -2,11 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help serve test lint types fuzz soak bench format clean
+.PHONY: help serve test conformance lint types fuzz soak bench format clean
 .DEFAULT_GOAL := help
 
 help:  ## Say what can be made
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
 
 # A stamp per kind of install: the second run of any target installs nothing.
 .venv/.created:
@@ -28,6 +28,9 @@ serve: .venv/.installed  ## Install, and run callboard
 
 test: lint types  ## Install the development extras; lint, types and every test
 	$(BIN)/pytest -n 2 --dist worksteal
+
+conformance: .venv/.installed-dev  ## The official conformance suite, by both doors, scenario by scenario
+	$(BIN)/python -m tests.conformance.run
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check .

@@ -1,0 +1,47 @@
+"""Run the official conformance suite and print what each scenario found.
+
+python -m tests.conformance.run                             callboard itself, by each of its doors, at every revision
+python -m tests.conformance.run --url URL [--revision REV]  any server that offers what the suite asks for
+
+The exit status is 0 only if something passed and nothing failed. No failure is ever expected.
+"""
+
+import argparse
+import sys
+
+from tests.conformance import suite
+from tests.served import served
+
+EVERYTHING = "examples/everything.py:server"
+DOORS = ("native", "asgi")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", help="the MCP endpoint of a server that runs already")
+    parser.add_argument("--door", choices=DOORS, action="append", help="of callboard; both if not given")
+    parser.add_argument("--revision", "--requirements", choices=suite.SELECTIONS, action="append")
+    options = parser.parse_args()
+    revisions = options.revision or list(suite.SELECTIONS)
+    if options.url:
+        return 0 if examine(options.url, options.url, revisions) else 1
+    good = True
+    for door in options.door or DOORS:
+        with served(EVERYTHING, "--door", door) as at:
+            good = examine(f"callboard, {door} door", at.http, revisions) and good
+    return 0 if good else 1
+
+
+def examine(what: str, url: str, revisions: list[str]) -> bool:
+    """Say what the suite finds at *url*; whether all of it is good."""
+    good = True
+    for revision in revisions:
+        report = suite.run(url, revision)
+        sys.stdout.write(f"{what}, {revision}\n{report}\n\n")
+        sys.stdout.flush()
+        good = good and report.good
+    return good
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""callboard as its users start it: a process of its own, on free ports of this machine."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+import attrs
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+RUN: Final = (sys.executable, "-m", "callboard", "run")
+
+START_TIME: Final = 30.0
+"""Seconds until the ports accept. A start takes less than one, on a machine that does nothing else."""
+STOP_TIME: Final = 15.0
+"""Seconds from SIGTERM to the end. Whoever is still connected is let go long before."""
+
+
+class NotServed(AssertionError):
+    """The server did not start, or did not end as it should; its own words are in the message."""
+
+
+@attrs.frozen
+class Addresses:
+    """Where one process serves."""
+
+    http: str
+    ws: str
+    sse: str
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def served(target: str, *flags: str, ws: bool = False) -> Iterator[Addresses]:
+    """*target* (FILE.py:NAME) over HTTP, and over WebSocket if asked, until the block ends. Raises NotServed."""
+    ports = {"--http": free_port()} | ({"--ws": free_port()} if ws else {})
+    places = [word for flag, port in ports.items() for word in (flag, f"127.0.0.1:{port}")]
+    with tempfile.TemporaryFile() as said:
+        # A group of its own: whatever it starts ends with it.
+        process = subprocess.Popen(
+            [*RUN, target, *places, *flags],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
+        try:
+            for port in ports.values():
+                _wait_accepting(port, process, said)
+            yield Addresses(
+                http=f"http://127.0.0.1:{ports['--http']}/mcp",
+                ws=f"ws://127.0.0.1:{ports.get('--ws', 0)}/mcp",
+                sse=f"http://127.0.0.1:{ports['--http']}/sse",
+            )
+            _stop(process, said)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def _wait_accepting(port: int, process: subprocess.Popen[bytes], said: IO[bytes]) -> None:
+    deadline = time.monotonic() + START_TIME
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.02)  # no event tells when another process listens
+        else:
+            return
+    raise NotServed(f"nothing listens on port {port} (exit status {process.poll()}):\n{_words(said)}")
+
+
+def _stop(process: subprocess.Popen[bytes], said: IO[bytes]) -> None:
+    """End the server as an operator does, and hold it to leaving in peace."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        status = process.wait(STOP_TIME)
+    except subprocess.TimeoutExpired:
+        raise NotServed(f"still running {STOP_TIME:g} s after SIGTERM:\n{_words(said)}") from None
+    words = _words(said)
+    if status != 0 or "Traceback" in words:
+        raise NotServed(f"ended with status {status}:\n{words}")
+
+
+def _words(said: IO[bytes]) -> str:
+    said.seek(0)
+    return said.read().decode(errors="replace")
