@@ -13,6 +13,7 @@ from msgspec import UNSET
 from callboard.actors.exchange import Exchange
 from callboard.actors.host import Instant
 from callboard.actors.request import Handler, sole
+from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
     MODERN,
     CallToolRequestParams,
@@ -39,6 +40,7 @@ from callboard.codecs.revisions import (
     Revision,
     ServerCapabilities,
 )
+from callboard.codecs.routing import Route
 from callboard.context import Context, InputRequired
 from callboard.errors import InvalidParams, MissingCapability, Overloaded, ResourceNotFound
 from callboard.hosting import BadArguments, Unfit, error_result, to_contents, to_messages, to_result
@@ -97,6 +99,10 @@ class Performance:
     def capabilities(self, revision: Revision) -> ServerCapabilities:
         """All that the hosting API can do: lists may fill up while the server runs."""
         return _CAPABILITIES
+
+    def header_map(self, method: str, route: Route) -> HeaderMap:
+        entry = self._repertoire.tools.entries.get(route.name or "") if method == "tools/call" else None
+        return NO_HEADERS if entry is None else entry.headers
 
     # What is answered at once.
 

@@ -16,6 +16,7 @@ from callboard.actors.slot import Slot
 from callboard.actors.subscription import Subscription, granted
 from callboard.actors.topics import Topics, wanted
 from callboard.codecs.envelope import Request
+from callboard.codecs.header_map import HeaderMap
 from callboard.codecs.revisions import (
     MODERN,
     Direction,
@@ -30,7 +31,7 @@ from callboard.codecs.revisions import (
     write,
 )
 from callboard.codecs.routing import Route
-from callboard.errors import MethodNotFound, Overloaded
+from callboard.errors import Draining, MethodNotFound, Overloaded
 from callboard.supervisor import Actor, Address, ChildSpec, Supervisor, SupervisorSpec
 
 Instant: TypeAlias = Callable[[Exchange], Model]
@@ -57,6 +58,9 @@ class Offer(Protocol):
 
     def capabilities(self, revision: Revision) -> ServerCapabilities: ...
 
+    def header_map(self, method: str, route: Route) -> HeaderMap:
+        """Which arguments of a request are mirrored into HTTP headers."""
+
 
 @attrs.define(eq=False)
 class Host:
@@ -70,6 +74,7 @@ class Host:
     most_in_flight: int = MAX_IN_FLIGHT
     most_followed: int = MAX_FOLLOWED
     meters: Mapping[str, Meters] = attrs.field(factory=dict)
+    is_draining: bool = attrs.field(default=False, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _infos: dict[Revision, Mapping[str, Any]] = attrs.field(factory=dict, init=False)
 
@@ -82,8 +87,9 @@ class Host:
     def method(self, revision: Revision, name: str, *, besides: Container[str] = ()) -> Method:
         """The method, if a client may call it in *revision* and this server (or the session *besides*) has it.
 
-        Raises `MethodNotFound`.
+        Raises `MethodNotFound`, and `Draining` for everything once the end has begun.
         """
+        self.check_admits()
         row = method_of(revision, name, Direction.CLIENT_TO_SERVER)
         needed = row.needed(revision, Direction.CLIENT_TO_SERVER)
         if needed is not None and not declares(self.offer.capabilities(revision), needed.path):
@@ -92,6 +98,15 @@ class Host:
         if not (name in offer.handlers or name in offer.instant or name in besides or name in _LISTEN):
             raise MethodNotFound(f"{name} is not offered here")
         return row
+
+    def begin_drain(self) -> None:
+        """Take no new work from now on. A retry of what is parked is refused, too: so nothing more is parked."""
+        self.is_draining = self.parking.is_closed = True
+
+    def check_admits(self) -> None:
+        """Raises `Draining` if no new work is taken."""
+        if self.is_draining:
+            raise Draining
 
     def check_rate(self, method: str, principal: str) -> None:
         """Raises `Overloaded` if *principal* does this too often."""

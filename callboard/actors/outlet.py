@@ -6,6 +6,7 @@ from typing import Protocol
 
 import attrs
 
+from callboard.errors import PeerError
 from callboard.supervisor import Overflow
 
 
@@ -45,9 +46,12 @@ class Sink(Protocol):
 
 
 class Connection(Sink, Protocol):
-    """A duplex way to one peer: frames come out of it, frames go into it."""
+    """A duplex way to one peer: frames come out of it, frames go into it.
 
-    def __aiter__(self) -> AsyncIterator[bytes]: ...
+    Where a frame could not be read, what is wrong with it takes its place.
+    """
+
+    def __aiter__(self) -> AsyncIterator[bytes | PeerError]: ...
 
 
 class Outlet(Protocol):

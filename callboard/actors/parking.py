@@ -20,7 +20,7 @@ from callboard.codecs.envelope import Request
 from callboard.codecs.revisions import InputRequiredResult
 from callboard.codecs.seal import KeyRing
 from callboard.codecs.state import STATE_TTL, Binding, State, open_, salient_digest, seal
-from callboard.errors import InvalidState, Overloaded
+from callboard.errors import Draining, InvalidState, Overloaded
 from callboard.supervisor import Actor, Fact
 
 MAX_PARKED: Final = 10_000
@@ -50,6 +50,7 @@ class Parking(Actor[None]):
     most: int = MAX_PARKED
     most_each: int = MAX_PARKED_EACH
     wall: Callable[[], float] = time.time
+    is_closed: bool = attrs.field(default=False, init=False)
     _parked: dict[str, Exchange] = attrs.field(factory=dict, init=False)
     _principals: Counter[str] = attrs.field(factory=Counter, init=False)
     _due: OrderedDict[str, float] = attrs.field(factory=OrderedDict, init=False)
@@ -73,9 +74,11 @@ class Parking(Actor[None]):
     async def park(self, exchange: Exchange) -> None:
         """Answer the front request with what is asked for, and let go of it.
 
-        Raises `Overloaded` if too many are parked already.
+        Raises `Overloaded` if too many are parked already, and `Draining` if nobody could come back for it.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
+        if self.is_closed:
+            raise Draining
         name = self._names.get(exchange) or self._admit(exchange)
         rounds = exchange.rounds
         rounds.number += 1

@@ -134,9 +134,12 @@ class Session(Actor[Outbound]):
 
     # The way in.
 
-    async def receive(self, frame: bytes, way: Outlet | None = None) -> bool:
+    async def receive(self, frame: bytes | PeerError, way: Outlet | None = None) -> bool:
         """Deal with one frame of the peer's. True if it is answered, or will be, on *way*: the session's own, or that
         of one HTTP response."""
+        if isinstance(frame, PeerError):
+            await self._refuse(frame, way or self)
+            return True
         if self.takes_batches and is_batch(frame):
             return await self._receive_batch(frame, way or self)
         try:
@@ -185,8 +188,11 @@ class Session(Actor[Outbound]):
         return False
 
     async def _refuse(self, error: PeerError, way: Outlet) -> None:
+        await self._refuse_as(error.request_id, error, way)
+
+    async def _refuse_as(self, request_id: RequestId | None, error: Exception, way: Outlet) -> None:
         revision = LATEST if self.terms is None else self.terms.revision
-        await way.send(Outbound(error_frame(error.request_id, revision, error), ends=True, error=error))
+        await way.send(Outbound(error_frame(request_id, revision, error), ends=True, error=error))
 
     async def _request(self, request: Request, way: Outlet) -> None:
         if request.id in self._in_flight:
@@ -290,6 +296,11 @@ class Session(Actor[Outbound]):
     async def _initialize(self, request: Request, way: Outlet) -> None:
         if self.terms is not None:
             raise InvalidRequest("this session is initialized already")
+        try:
+            self.host.check_admits()
+        except RequestFailed as error:
+            await self._refuse_as(request.id, error, way)
+            return
         spoken = LEGACY & self.host.offer.revisions
         members = {} if request.params is UNSET else request.params
         asked = read(max(LEGACY), InitializeRequestParams, write_members(members))
@@ -367,7 +378,7 @@ class Reader(Actor[Never]):
     mailbox = None
 
     session: Session
-    frames: AsyncIterable[bytes]
+    frames: AsyncIterable[bytes | PeerError]
 
     async def run(self) -> None:
         try:

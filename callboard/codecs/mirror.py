@@ -118,6 +118,16 @@ def check_params(received: Received, arguments: Any, header_map: HeaderMap) -> N
             raise HeaderMismatch(f"Header mismatch: {_shown(key)} differs from the body")
 
 
+def mirrored_arguments(params: Members | UnsetType, header_map: HeaderMap) -> Any:
+    """Read of the arguments what headers repeat. Raises `ParseError`."""
+    if not header_map.paths or params is UNSET or "arguments" not in params:
+        return None
+    try:
+        return _read_along(header_map.paths.values(), params["arguments"])
+    except (ParseError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise ParseError("arguments are not JSON, or hold a number out of range") from None
+
+
 def _mirrored(method: str, params: Members | UnsetType, header_map: HeaderMap) -> tuple[str | None, Any]:
     """Read from the params what headers repeat: the name, and the arguments if any is mirrored."""
     if isinstance(params, UnsetType):
@@ -129,12 +139,7 @@ def _mirrored(method: str, params: Members | UnsetType, header_map: HeaderMap) -
         raise InvalidParams(f"{key} must be a string") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise ParseError(f"{key} is not JSON") from None
-    if not header_map.paths or "arguments" not in params:
-        return name, None
-    try:
-        return name, _read_along(header_map.paths.values(), params["arguments"])
-    except (ParseError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise ParseError("arguments are not JSON, or hold a number out of range") from None
+    return name, mirrored_arguments(params, header_map)
 
 
 def _read_along(paths: Iterable[Path], value: msgspec.Raw) -> Any:

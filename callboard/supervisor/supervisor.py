@@ -130,6 +130,16 @@ class Supervisor(Actor[Never]):
             return Address(node)
         raise LookupError(f"no living {name} under {self.spec.name}")
 
+    def actors(self) -> list[tuple[Address[Any], Actor[Any]]]:
+        """Who lives directly under it now, in no order. Adopted ones have no address, and are left out."""
+        nodes = [child for child in self._children.values() if isinstance(child, Node)]
+        return [(Address(node), node.actor) for node in nodes if node.actor is not None]
+
+    @property
+    def child_count(self) -> int:
+        """How many live directly under it now."""
+        return len(self._children)
+
     def tree(self) -> Snapshot:
         """This supervisor and all below it, as they are now."""
         return self._bound().snapshot(trio.current_time())

@@ -1,0 +1,40 @@
+"""Which HTTP status says what a JSON-RPC error says."""
+
+from typing import Final
+
+from callboard.errors import (
+    Draining,
+    FrameTooLarge,
+    HeaderMismatch,
+    MethodNotFound,
+    MissingCapability,
+    Overloaded,
+    PeerError,
+    RequestFailed,
+    UnsupportedVersion,
+)
+
+RETRY_AFTER: Final = ((b"retry-after", b"1"),)
+
+_MODERN: Final[tuple[tuple[type[Exception], int], ...]] = (
+    (HeaderMismatch, 400),
+    (MissingCapability, 400),
+    (UnsupportedVersion, 400),
+    (MethodNotFound, 404),  # its body tells it from the 404 of an old server
+    (Draining, 503),
+)
+
+
+def status_of(error: Exception | None) -> int:
+    """The status of an answer to a modern request: 200 also for an error for which nothing else is laid down."""
+    if isinstance(error, Overloaded):
+        return 503 if error.for_all else 429
+    return next((status for kind, status in _MODERN if isinstance(error, kind)), 200)
+
+
+def status_of_unread(error: PeerError | RequestFailed) -> int:
+    """The status for a request that was refused before anything was begun."""
+    if isinstance(error, FrameTooLarge):
+        return 413
+    known = status_of(error)
+    return 400 if known == 200 else known

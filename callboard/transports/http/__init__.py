@@ -1,0 +1,1 @@
+"""The HTTP edge: one endpoint, and two doors that move its bytes."""

@@ -1,0 +1,141 @@
+"""One HTTP connection of the native door: reads requests, one after the other, and hands each to the endpoint.
+
+Its task only reads. An answer is written by whoever has it, on the wire itself, while this task already waits for the
+next request: so it hears at once when the client leaves, and no task has to wake another.
+"""
+
+import math
+from typing import Final, Never
+
+import attrs
+import trio
+
+from callboard.codecs.http.parser import Received, RequestParser, Stage
+from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.writer import CONTINUE, write_answer
+from callboard.supervisor import WHY_DEADLINE, Actor, Fact
+from callboard.transports.http.endpoint import Endpoint
+from callboard.transports.http.response import WireResponse
+from callboard.transports.settings import Settings
+from callboard.transports.wire import Wire
+
+SLACK: Final = 5.0
+"""Seconds by which the end of an idle connection may come early: its deadline is not moved for every request."""
+
+
+@attrs.define(eq=False)
+class HttpConnection(Actor[Never]):
+    """Owns a wire, the parser of what comes in, and the answer that is on its way out, if any."""
+
+    mailbox = None
+
+    endpoint: Endpoint
+    wire: Wire
+    settings: Settings
+    served: int = attrs.field(default=0, init=False)
+    _parser: RequestParser = attrs.field(init=False)
+    _response: WireResponse | None = attrs.field(default=None, init=False)
+    _until: float = attrs.field(default=math.inf, init=False)
+    _began: float = attrs.field(default=0.0, init=False)
+    _reading: Stage = attrs.field(default=Stage.IDLE, init=False)
+    _is_stopping: bool = attrs.field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        limits = self.settings
+        self._parser = RequestParser(
+            self.endpoint.admit, max_body=limits.max_frame, max_header=limits.max_header, max_headers=limits.max_headers
+        )
+
+    async def run(self) -> None:
+        try:
+            self._allow_idling()
+            while data := await self.wire.receive():
+                for received in self._parser.feed(data):
+                    await self._serve(received)
+                await self._mind_the_time()
+        except Refusal as refusal:
+            await self._refuse(refusal)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the peer is gone, or the answer was the last one
+        finally:
+            self._hang_up()
+
+    def facts(self) -> dict[str, Fact]:
+        return {"served": self.served, "state": "answering" if self._is_answering else f"reads {self._reading.value}"}
+
+    def on_stop(self) -> None:
+        """Finish the answer that is on its way, and end."""
+        self._is_stopping = True
+        if self._response is not None and self._is_answering:
+            self._response.close_after()
+        else:
+            self.wire.close()
+
+    @property
+    def _is_answering(self) -> bool:
+        return self._response is not None and not self._response.is_over
+
+    async def _serve(self, received: Received) -> None:
+        await self._wait_answered()
+        head = received.head
+        self.served += 1
+        if received.rest is not None:
+            self.expire(math.inf)
+            await self.endpoint.upgrade(head, received.rest, self.wire)
+            return
+        keeps_alive = head.keeps_alive and not self._is_stopping
+        response = WireResponse(self.wire, keeps_alive=keeps_alive, chunked=head.version == "1.1")
+        response.is_bodiless = head.method == "HEAD"
+        self._response = response
+        await self.endpoint.serve(head, received.body, response)
+        if not response.is_over:
+            response.on_over = self._allow_idling
+            self._wait_until(math.inf)
+
+    async def _wait_answered(self) -> None:
+        """Answers go out in the order of their requests."""
+        if self._response is not None and not self._response.is_over:
+            self._wait_until(math.inf)
+            await self._response.wait_over()
+
+    async def _refuse(self, refusal: Refusal) -> None:
+        """Answer what could not be read as a request, after what was asked before it."""
+        await self._wait_answered()
+        response = self._response = WireResponse(self.wire, keeps_alive=False, chunked=False)
+        await self.endpoint.refuse(refusal, response)
+
+    # How long it waits for what.
+
+    async def _mind_the_time(self) -> None:
+        limits, stage, was = self.settings, self._parser.stage, self._reading
+        self._reading = stage
+        if stage is Stage.IDLE:
+            if not self._is_answering:
+                self._allow_idling()
+            return
+        now = trio.current_time()
+        if stage is not was:
+            self._began = now
+        if stage is Stage.HEAD:
+            self._wait_until(self._began + limits.header_time)
+        else:
+            self._wait_until(min(self._began + limits.body_time, now + limits.body_idle))
+            if self._parser.is_waited_for:
+                self._parser.is_waited_for = False
+                await self.wire.send(CONTINUE)
+
+    def _allow_idling(self) -> None:
+        until = trio.current_time() + self.settings.keep_alive
+        if not until - SLACK < self._until <= until:
+            self._wait_until(until)
+
+    def _wait_until(self, until: float) -> None:
+        self._until = until
+        self.expire(until)
+
+    def _hang_up(self) -> None:
+        if self._is_answering and self._response is not None:
+            self._response.lose()
+        elif self._reading is not Stage.IDLE and self.why_cut == WHY_DEADLINE:
+            self.wire.send_nowait(write_answer(408, (), b"", closes=True))
+        self.wire.close()

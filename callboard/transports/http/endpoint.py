@@ -1,0 +1,178 @@
+"""The MCP endpoint: what a request is answered with, or which actor is asked. Both doors bring their requests here."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+import attrs
+
+from callboard.actors.host import Host
+from callboard.actors.terms import ANYBODY, is_meant_modern, is_modern
+from callboard.actors.wire import error_frame
+from callboard.codecs.batch import is_batch
+from callboard.codecs.envelope import Envelope, Error, Notification, Request, Result, decode
+from callboard.codecs.http.access import Access
+from callboard.codecs.http.head import Head, covers, media_type_of
+from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.status import RETRY_AFTER, status_of_unread
+from callboard.codecs.http.writer import JSON
+from callboard.codecs.revisions import LATEST, LEGACY, MODERN
+from callboard.codecs.routing import Route, read_route
+from callboard.errors import InvalidRequest, PeerError, RequestFailed
+from callboard.transports.http.legacy import Legacy
+from callboard.transports.http.modern import Modern
+from callboard.transports.http.pulse import Pulse
+from callboard.transports.http.response import Response
+from callboard.transports.settings import DEFAULTS, Settings
+from callboard.transports.wire import Wire
+
+Authenticate: TypeAlias = Callable[[str], Awaitable[str | None]]
+"""Who a bearer token stands for: the principal, or None if the token is no good."""
+
+Upgrade: TypeAlias = Callable[[Head, bytes, Wire, str], Awaitable[None]]
+"""Serves a connection that asked for another protocol, until it ends."""
+
+PATH: Final = b"/mcp"
+"""Where the endpoint is, on every listener."""
+
+ALLOW: Final = (b"allow", b"POST, GET, DELETE, OPTIONS")
+CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
+_BEARER: Final = b"bearer "
+_JSON: Final = b"application/json"
+_EVENTS: Final = b"text/event-stream"
+_MODERN: Final = frozenset(revision.value.encode() for revision in MODERN)
+_LEGACY: Final = frozenset(revision.value.encode() for revision in LEGACY)
+
+
+@attrs.define(eq=False)
+class Endpoint:
+    """Decides for both doors: method, path, headers, body and principal in; an answer, or a stream, out."""
+
+    host: Host
+    access: Access
+    settings: Settings = DEFAULTS
+    authenticate: Authenticate | None = attrs.field(default=None, kw_only=True)
+    is_http: bool = attrs.field(default=True, kw_only=True)
+    on_upgrade: Upgrade | None = attrs.field(default=None, kw_only=True)
+    pulse: Pulse = attrs.field(init=False)
+    modern: Modern = attrs.field(init=False)
+    legacy: Legacy = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.pulse = Pulse(self.settings.comment_every)
+        self.modern = Modern(self.host, self.settings, self.pulse)
+        self.legacy = Legacy(self.host, self.settings, self.pulse)
+
+    # Before the body.
+
+    def admit(self, head: Head) -> None:
+        """Raises `Refusal` for what needs no body to be refused."""
+        self.access.check(head.get(b"host"), head.get(b"origin"))
+        if head.path != PATH:
+            raise Refusal(404, "there is nothing here; the endpoint is /mcp", closes=True)
+        is_upgrade = head.method == "GET" and head.get(b"upgrade") is not None
+        if not (self.is_http or (is_upgrade and self.on_upgrade is not None)):
+            raise Refusal(426, "only a WebSocket is served here", headers=((b"upgrade", b"websocket"),), closes=True)
+        if head.method == "POST":
+            self._check_post(head)
+        elif head.method not in ("GET", "DELETE", "OPTIONS"):
+            raise Refusal(405, f"{head.method} is not for this endpoint", headers=(ALLOW,), closes=True)
+
+    def _check_post(self, head: Head) -> None:
+        if media_type_of(head.get(b"content-type")) != _JSON:
+            raise Refusal(415, "the body must be application/json", closes=True)
+        accepted = head.all(b"accept")
+        if not (covers(accepted, _JSON) and covers(accepted, _EVENTS)):
+            raise Refusal(406, "accept both application/json and text/event-stream", closes=True)
+
+    # With the body.
+
+    async def serve(self, head: Head, body: bytes, response: Response) -> None:
+        """Answer a request, or start what will. Never raises what a peer could cause."""
+        try:
+            principal = await self._principal(head)
+            if head.method == "POST":
+                await self._post(head, body, principal, response)
+            else:
+                await self._without_body(head, principal, response)
+        except Refusal as refusal:
+            await self.refuse(refusal, response)
+        except (PeerError, RequestFailed) as error:
+            status = status_of_unread(error)
+            headers = (*JSON, *(RETRY_AFTER if status in (429, 503) else ()))
+            request_id = error.request_id if isinstance(error, PeerError) else None
+            await response.answer(status, headers, error_frame(request_id, LATEST, error))
+
+    async def refuse(self, refusal: Refusal, response: Response) -> None:
+        """Answer what HTTP alone says no to, with the reason for whoever reads it."""
+        await response.answer(refusal.status, (*JSON, *refusal.headers), error_frame(None, LATEST, refusal))
+
+    async def upgrade(self, head: Head, rest: bytes, wire: Wire) -> None:
+        """Serve a connection that turns into another protocol. Raises `Refusal`."""
+        if self.on_upgrade is None:
+            raise Refusal(501, "no WebSocket is served here", closes=True)
+        await self.on_upgrade(head, rest, wire, "")
+
+    async def _principal(self, head: Head) -> str:
+        """Raises `Refusal` (401) if somebody must be known and is not."""
+        if self.authenticate is None or head.method == "OPTIONS":
+            return ANYBODY
+        given = head.get(b"authorization") or b""
+        token = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else b""
+        principal = await self.authenticate(token.decode("latin-1")) if token else None
+        if principal is None:
+            raise Refusal(401, "a bearer token is needed", headers=CHALLENGE)
+        return principal
+
+    async def _post(self, head: Head, body: bytes, principal: str, response: Response) -> None:
+        if is_batch(body):
+            session = self.legacy.find(head, principal)
+            if not session.session.takes_batches:
+                raise InvalidRequest("batches are for sessions of 2025-03-26 only")
+            await session.post(body, response)
+            return
+        message = decode(body)
+        route = read_route(message) if isinstance(message, Request | Notification) else Route()
+        if self._is_modern(head, message, route):
+            await self._modern(head, message, route, principal, response)
+        elif isinstance(message, Request) and message.method == "initialize":
+            await self.legacy.initialize(message, principal, response)
+        else:
+            await self.legacy.find(head, principal).post(message, response)
+
+    def _is_modern(self, head: Head, message: Envelope, route: Route) -> bool:
+        """What a request says of itself counts most; then the header; a session is for what says neither."""
+        version = head.get(b"mcp-protocol-version")
+        if is_modern(route) or version in _MODERN:
+            return True
+        if version in _LEGACY or b"mcp-session-id" in (name for name, _ in head.headers):
+            return False
+        is_initialize = isinstance(message, Request) and message.method == "initialize"
+        return is_meant_modern(route) or (not is_initialize and not LEGACY & self.host.offer.revisions)
+
+    async def _modern(self, head: Head, message: Envelope, route: Route, principal: str, response: Response) -> None:
+        match message:
+            case Request():
+                try:
+                    await self.modern.serve(head, message, route, principal, response)
+                except PeerError as error:
+                    error.request_id = message.id
+                    raise
+            case Notification():
+                await response.answer(202, ())  # there is none that a modern client could send by HTTP
+            case Result() | Error():
+                raise InvalidRequest("nothing was asked, so nothing can be answered")
+
+    async def _without_body(self, head: Head, principal: str, response: Response) -> None:
+        if head.method == "OPTIONS":
+            await response.answer(204, (ALLOW,))
+            return
+        if not LEGACY & self.host.offer.revisions or head.get(b"mcp-protocol-version") in _MODERN:
+            raise Refusal(405, "only POST is for this endpoint", headers=((b"allow", b"POST"),))
+        session = self.legacy.find(head, principal)
+        if head.method == "DELETE":
+            await self.legacy.end(session)
+            await response.answer(204, ())
+            return
+        if not covers(head.all(b"accept"), _EVENTS):
+            raise Refusal(406, "accept text/event-stream")
+        await session.get(head.get(b"last-event-id"), response)

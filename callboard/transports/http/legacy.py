@@ -1,0 +1,181 @@
+"""Legacy sessions over HTTP: opened by `initialize`, found again by their id, ended by DELETE or by neglect."""
+
+import math
+import secrets
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Final
+
+import attrs
+import trio
+
+from callboard.actors.host import Host
+from callboard.actors.outlet import Outbound
+from callboard.actors.session import Session, add_session
+from callboard.codecs.envelope import Envelope
+from callboard.codecs.http.head import Head
+from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.status import RETRY_AFTER
+from callboard.codecs.revisions import LEGACY
+from callboard.transports.http.pulse import Pulse
+from callboard.transports.http.response import Response
+from callboard.transports.http.streams import POLLED, EventStore, LegacyStream
+from callboard.transports.settings import Settings
+
+SESSION: Final = b"mcp-session-id"
+_STANDALONE: Final = 0  # the number of the stream that GET opens
+
+
+@attrs.define(eq=False)
+class LegacySession:
+    """One session and its streams. As a sink it waits until there is a stream for what belongs to no request."""
+
+    id: str
+    settings: Settings
+    pulse: Pulse
+    forget: Callable[[], None]
+    session: Session = attrs.field(init=False)
+    store: EventStore = attrs.field(init=False)
+    streams: dict[int, LegacyStream] = attrs.field(factory=dict, init=False)
+    _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+    _attached: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _used: float = attrs.field(default=-math.inf, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.store = EventStore(self.settings.max_events, self.settings.max_event_bytes)
+        self.streams[_STANDALONE] = self._stream(_STANDALONE, None)
+
+    async def send(self, frame: bytes) -> None:
+        standalone = self.streams[_STANDALONE]
+        while standalone.response is None:
+            self._attached = trio.Event()
+            await self._attached.wait()
+        await standalone.send(Outbound(frame))
+
+    async def post(
+        self, message: Envelope | bytes, response: Response, headers: tuple[tuple[bytes, bytes], ...] = ()
+    ) -> None:
+        """Take in what was posted: a message, or a batch. Raises `Refusal` for one stream too many."""
+        self.touch()
+        self._tidy()
+        number = next(self._numbers)
+        stream = self._stream(number, response)
+        stream.headers = headers
+        stream.on_plain_end = partial(self._drop, number)
+        response.on_lost = stream.detach
+        self.streams[number] = stream
+        if isinstance(message, bytes):
+            is_answered = await self.session.receive(message, stream)
+        else:
+            is_answered = await self.session.take(message, stream)
+        if not is_answered:
+            stream.on_plain_end()
+            await response.answer(202, ())
+
+    async def get(self, last_event: bytes | None, response: Response) -> None:
+        """Open the stream that belongs to no request, or go on with one that was left. Raises `Refusal`."""
+        self.touch()
+        if last_event is None:
+            standalone = self.streams[_STANDALONE]
+            standalone.is_polled = self._is_polled
+            await standalone.attach(response)
+        else:
+            stream, last = self._place(last_event)
+            await stream.resume(response, last)
+        self._attached.set()
+
+    def touch(self) -> None:
+        """Somebody uses it. Its end is moved no more often than it matters."""
+        now, idle = trio.current_time(), self.settings.session_idle
+        if now - self._used > idle / 10:
+            self._used = now
+            self.session.expire(now + idle)
+
+    def ended(self) -> None:
+        """The session is over: so are its streams."""
+        self.forget()
+        for stream in self.streams.values():
+            stream.cut()
+        self.streams.clear()
+
+    @property
+    def _is_polled(self) -> bool:
+        terms = self.session.terms
+        return terms is not None and terms.revision in POLLED
+
+    def _stream(self, number: int, response: Response | None) -> LegacyStream:
+        is_polled = number != _STANDALONE and self._is_polled
+        return LegacyStream(number, self.store, self.pulse, response, self.settings.retry, is_polled)
+
+    def _drop(self, number: int) -> None:
+        self.streams.pop(number, None)
+
+    def _tidy(self) -> None:
+        """Forget the oldest of the streams that have ended. Raises `Refusal` (429) if too many are still open."""
+        most = self.settings.max_streams
+        if len(self.streams) > most:
+            ended = [number for number, stream in self.streams.items() if stream.is_over]
+            for number in ended[: len(self.streams) - most]:
+                del self.streams[number]
+            if len(self.streams) > most:
+                raise Refusal(429, "too many streams are open", headers=RETRY_AFTER)
+
+    def _place(self, last_event: bytes) -> tuple[LegacyStream, int]:
+        number, dash, last = last_event.partition(b"-")
+        if dash and number.isdigit() and last.isdigit() and len(last_event) < 40:
+            stream = self.streams.get(int(number))
+            if stream is not None:
+                return stream, int(last)
+        raise Refusal(400, "no such event is kept")
+
+
+@attrs.define(eq=False)
+class Legacy:
+    """All legacy sessions of one endpoint."""
+
+    host: Host
+    settings: Settings
+    pulse: Pulse
+    _sessions: dict[str, LegacySession] = attrs.field(factory=dict, init=False)
+    _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+
+    async def initialize(self, message: Envelope, principal: str, response: Response) -> None:
+        """Open a session; if the handshake fails there is none. Raises `Refusal` (503) for one too many."""
+        if len(self._sessions) >= self.settings.max_sessions:
+            raise Refusal(503, "too many sessions", headers=RETRY_AFTER)
+        session_id = secrets.token_urlsafe(24)
+        opened = LegacySession(session_id, self.settings, self.pulse, lambda: self._forget(session_id))
+        opened.session = Session(self.host, opened, principal, opened.ended)
+        await add_session(self.host, opened.session, f"h-{next(self._names)}")
+        self._sessions[session_id] = opened
+        await opened.post(message, response, ((SESSION, session_id.encode()),))
+        if opened.session.terms is None:
+            opened.session.supervisor.address.begin_stop()
+
+    def find(self, head: Head, principal: str) -> LegacySession:
+        """The session that a request names, if it is this principal's.
+
+        Raises `Refusal`: 400 if none is named, 404 if there is none such, or not for this principal: one answer.
+        """
+        named = head.get(SESSION)
+        if named is None:
+            raise Refusal(400, "Mcp-Session-Id is missing")
+        found = self._sessions.get(named.decode("latin-1"))
+        if found is None or found.session.principal != principal:
+            raise Refusal(404, "there is no such session")
+        version = head.get(b"mcp-protocol-version")
+        if version is not None and version.decode("latin-1") not in {known.value for known in LEGACY}:
+            raise Refusal(400, "MCP-Protocol-Version is none of the session's")
+        return found
+
+    async def end(self, session: LegacySession) -> None:
+        """End a session, and all that goes on in it."""
+        self._forget(session.id)
+        await session.session.supervisor.address.stop()
+
+    def _forget(self, session_id: str) -> None:
+        self._sessions.pop(session_id, None)
+
+    def __len__(self) -> int:
+        return len(self._sessions)

@@ -1,0 +1,140 @@
+"""A modern request over HTTP: it stands alone, and so does its answer."""
+
+from collections import Counter
+
+import attrs
+
+from callboard.actors.exchange import Exchange
+from callboard.actors.host import Host
+from callboard.actors.life import Event
+from callboard.actors.outlet import Outbound
+from callboard.actors.slot import Slot
+from callboard.actors.terms import ANYBODY, Terms, is_modern, modern_terms
+from callboard.codecs.envelope import Request
+from callboard.codecs.http.head import Head
+from callboard.codecs.http.status import RETRY_AFTER, status_of
+from callboard.codecs.http.writer import JSON, STREAM
+from callboard.codecs.mirror import (
+    MIRRORED_NAME,
+    check_method,
+    check_params,
+    check_version,
+    mirrored_arguments,
+    read_mirror,
+)
+from callboard.codecs.revisions import Method, meta
+from callboard.codecs.routing import Route
+from callboard.codecs.sse import encode_event
+from callboard.errors import InvalidParams, Overloaded, PeerError, RequestFailed
+from callboard.transports.http.pulse import Pulse
+from callboard.transports.http.response import Response
+from callboard.transports.settings import Settings
+
+
+@attrs.define(eq=False)
+class ResponseWay:
+    """The way back of one modern request: JSON if the answer is all there is to say, else a stream that it ends."""
+
+    response: Response
+    pulse: Pulse
+    _is_stream: bool = attrs.field(default=False, init=False)
+
+    async def send(self, message: Outbound) -> None:
+        response = self.response
+        if message.ends and not self._is_stream:
+            status = status_of(message.error)
+            if status == 200:
+                await response.answer_json(message.frame)
+            else:
+                await response.answer(status, (*JSON, *(RETRY_AFTER if status in (429, 503) else ())), message.frame)
+            return
+        if not self._is_stream:
+            self._is_stream = True
+            await response.begin(STREAM)
+            self.pulse.add(response)
+        await response.write(encode_event(message.frame))
+        if message.ends:
+            self.pulse.discard(response)
+            await response.end()
+
+    def send_nowait(self, message: Outbound) -> None:
+        if self._is_stream:
+            self.response.write_nowait(encode_event(message.frame))
+
+    async def give_up(self) -> None:
+        await self.response.end()
+
+    async def close_stream(self, retry: float) -> None:
+        """A modern stream cannot be resumed."""
+
+
+@attrs.define(eq=False)
+class Modern:
+    """Takes modern requests in: checks what they say of themselves, and starts them."""
+
+    host: Host
+    settings: Settings
+    pulse: Pulse
+    _in_flight: int = attrs.field(default=0, init=False)
+    _in_flight_of: Counter[str] = attrs.field(factory=Counter, init=False)
+
+    async def serve(self, head: Head, request: Request, route: Route, principal: str, response: Response) -> None:
+        """Start a request, or answer it at once. Raises `PeerError` or `RequestFailed` before anything was begun."""
+        terms, method = self._check(head, request, route, principal)
+        way = ResponseWay(response, self.pulse)
+        slot = Slot(request.id, request.method, terms, way, self.host.server_info(terms.revision))
+        try:
+            await self._begin(request, route, slot, method, response)
+        except (PeerError, RequestFailed) as error:
+            await slot.fail(error)
+
+    def _check(self, head: Head, request: Request, route: Route, principal: str) -> tuple[Terms, Method]:
+        header_map = self.host.offer.header_map(request.method, route)
+        received = read_mirror(head.headers, header_map)
+        check_version(received, route.protocol_version)
+        if not is_modern(route):
+            raise InvalidParams(f"params._meta: {meta.PROTOCOL_VERSION} is required")
+        terms = modern_terms(route, self.host.offer.revisions, principal)
+        method = self.host.method(terms.revision, request.method)
+        name = {"name": route.name, "uri": route.uri}.get(MIRRORED_NAME.get(request.method, ""))
+        check_method(received, request.method, name)
+        if header_map.paths:
+            check_params(received, mirrored_arguments(request.params, header_map), header_map)
+        return terms, method
+
+    async def _begin(self, request: Request, route: Route, slot: Slot, method: Method, response: Response) -> None:
+        exchange = self.host.exchange(request, slot, None, None)
+        if await self.host.answers_at_once(exchange):
+            return
+        self._count(slot)
+        self.host.check_rate(request.method, slot.terms.principal)
+        going_on = await self.host.begin(exchange, method, route)
+
+        def lost() -> None:
+            self._left(going_on, slot)
+
+        if response.is_lost:
+            lost()
+        else:
+            response.on_lost = lost
+
+    def _left(self, exchange: Exchange, slot: Slot) -> None:
+        """The client closed the stream: that is the cancellation, as long as it waited for the answer."""
+        if slot.is_open:
+            exchange.cancel(Event.DISCONNECTED)
+
+    def _count(self, slot: Slot) -> None:
+        principal = slot.terms.principal
+        if self._in_flight >= self.settings.max_in_flight:
+            raise Overloaded("too many requests are in flight", for_all=True)
+        if principal != ANYBODY and self._in_flight_of[principal] >= self.settings.max_in_flight_each:
+            raise Overloaded("too many requests are in flight")
+        self._in_flight += 1
+        self._in_flight_of[principal] += 1
+        slot.on_close = lambda: self._uncount(principal)
+
+    def _uncount(self, principal: str) -> None:
+        self._in_flight -= 1
+        self._in_flight_of[principal] -= 1
+        if not self._in_flight_of[principal]:
+            del self._in_flight_of[principal]

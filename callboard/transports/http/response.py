@@ -1,0 +1,154 @@
+"""One answer on its way to an HTTP client: whole, or as a stream."""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import trio
+
+from callboard.codecs.http.writer import LAST_CHUNK, write_answer, write_chunk, write_head, write_json
+from callboard.transports.wire import Wire
+
+
+class Response(Protocol):
+    """What a door gives the endpoint to answer one request with.
+
+    Either `answer`, once; or `begin`, any number of `write`, and `end`. A client that is gone is no error here: what is
+    written to it is dropped, and `on_lost` was called.
+    """
+
+    on_lost: Callable[[], None]
+    """Called when the client leaves before the end."""
+
+    @property
+    def is_lost(self) -> bool: ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is answered, or nobody is left to read it."""
+
+    async def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes = b"") -> None: ...
+
+    async def answer_json(self, body: bytes) -> None:
+        """`answer` with 200 and JSON: the most common one, and the fastest."""
+
+    async def begin(self, headers: Iterable[tuple[bytes, bytes]]) -> None: ...
+
+    async def write(self, data: bytes) -> None: ...
+
+    def write_nowait(self, data: bytes) -> None:
+        """Write if that needs no waiting, else not at all."""
+
+    async def end(self) -> None: ...
+
+    def cut(self) -> None:
+        """End at once, politely if that needs no waiting: nothing more will be said."""
+
+
+def _nobody_minds() -> None:
+    """Before somebody wants to know that the client has left."""
+
+
+class WireResponse:
+    """An answer of the native door: bytes on the connection's wire, by whichever task has something to say."""
+
+    __slots__ = (
+        "_chunked",
+        "_closes",
+        "_is_stream",
+        "_wire",
+        "extra",
+        "is_bodiless",
+        "is_lost",
+        "is_over",
+        "on_lost",
+        "on_over",
+    )
+
+    def __init__(self, wire: Wire, *, keeps_alive: bool, chunked: bool) -> None:
+        self._wire = wire
+        self._chunked = chunked
+        self._closes = not keeps_alive
+        self.extra: tuple[tuple[bytes, bytes], ...] = ()
+        """Headers that the answer gets whatever it is."""
+        self.is_lost = False
+        self.is_over = False
+        self._is_stream = False
+        self.is_bodiless = False
+        self.on_lost: Callable[[], None] = _nobody_minds
+        self.on_over: Callable[[], None] = _nobody_minds
+
+    def close_after(self) -> None:
+        """Let this answer be the last one."""
+        self._closes = True
+
+    async def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes = b"") -> None:
+        data = write_answer(status, (*headers, *self.extra), body, closes=self._closes)
+        await self._write(data[: len(data) - len(body)] if self.is_bodiless else data)
+        self._finish()
+
+    async def answer_json(self, body: bytes) -> None:
+        if self._closes or self.extra:
+            await self.answer(200, ((b"content-type", b"application/json"),), body)
+        else:
+            await self._write(write_json(body))
+            self._finish()
+
+    async def begin(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        self._is_stream = True
+        if self._chunked:
+            headers = (*headers, (b"transfer-encoding", b"chunked"))
+        else:
+            self._closes = True  # HTTP/1.0 knows no other end of a stream
+        await self._write(write_head(200, (*headers, *self.extra), closes=self._closes))
+
+    async def write(self, data: bytes) -> None:
+        await self._write(write_chunk(data) if self._chunked else data)
+
+    def write_nowait(self, data: bytes) -> None:
+        if not self.is_lost and not self.is_over:
+            self._wire.send_nowait(write_chunk(data) if self._chunked else data)
+
+    async def end(self) -> None:
+        if self._chunked:
+            await self._write(LAST_CHUNK)
+        self._finish()
+
+    def cut(self) -> None:
+        if not self.is_over:
+            if not (self._is_stream and self._chunked and self._wire.send_nowait(LAST_CHUNK)):
+                self._closes = True
+            self._finish()
+
+    def lose(self) -> None:
+        """The client has left."""
+        if not self.is_over and not self.is_lost:
+            self.is_lost = True
+            self.on_lost()
+            self._finish()
+
+    async def wait_over(self) -> None:
+        """Wait until the answer is written, or nobody is left to read it."""
+        if not self.is_over:
+            done, told = trio.Event(), self.on_over
+
+            def tell() -> None:
+                told()
+                done.set()
+
+            self.on_over = tell
+            await done.wait()
+
+    def _finish(self) -> None:
+        self.is_over = True
+        if self._closes:
+            self._wire.close()
+        self.on_over()
+
+    async def _write(self, data: bytes) -> None:
+        if self.is_lost or self.is_over:
+            return
+        try:
+            await self._wire.send(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._wire.close()
+            self.lose()

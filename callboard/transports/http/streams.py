@@ -1,0 +1,186 @@
+"""Streams of a legacy session that a client may leave and come back to: what it missed is kept, within bounds."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from callboard.actors.outlet import Outbound
+from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.writer import JSON, STREAM
+from callboard.codecs.revisions import Revision
+from callboard.codecs.sse import encode_event, encode_retry
+from callboard.transports.http.pulse import Pulse
+from callboard.transports.http.response import Response
+
+POLLED: Final = frozenset({Revision.V2025_11_25})
+"""The revisions whose clients may be sent away in the middle of a stream: it begins with an id to come back by."""
+
+
+@attrs.define(eq=False)
+class EventStore:
+    """The latest events of one session, of all its streams together."""
+
+    most: int
+    most_bytes: int
+    _events: "deque[tuple[LegacyStream, int, bytes]]" = attrs.field(factory=deque, init=False)
+    _bytes: int = attrs.field(default=0, init=False)
+
+    def add(self, stream: "LegacyStream", number: int, event: bytes) -> None:
+        """Keep one event, and let go of the oldest."""
+        self._events.append((stream, number, event))
+        self._bytes += len(event)
+        while len(self._events) > self.most or self._bytes > self.most_bytes:
+            whose, gone, data = self._events.popleft()
+            self._bytes -= len(data)
+            whose.forgotten = gone
+
+    def after(self, stream: "LegacyStream", number: int) -> list[tuple[int, bytes]]:
+        """The events of *stream* that followed *number*. Raises `Refusal` if some of them are not here any more."""
+        if number < stream.forgotten:
+            raise Refusal(400, "what came after that event is no longer kept")
+        return [(n, data) for whose, n, data in self._events if whose is stream and n > number]
+
+
+@attrs.define(eq=False)
+class LegacyStream:
+    """The answer to one POST, or what is unrelated to any (GET). It goes on while nobody reads it.
+
+    A single answer is JSON; the stream begins when something must be said before it.
+    """
+
+    number: int
+    store: EventStore
+    pulse: Pulse
+    response: Response | None
+    retry: float
+    is_polled: bool = False
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    on_plain_end: Callable[[], None] = attrs.field(
+        default=lambda: None
+    )  # it was no stream to come back to
+    forgotten: int = attrs.field(default=0, init=False)  # the latest event that is no longer kept
+    is_over: bool = attrs.field(default=False, init=False)
+    _is_stream: bool = attrs.field(default=False, init=False)
+    _last: int = attrs.field(default=0, init=False)
+
+    async def send(self, message: Outbound) -> None:
+        response = self.response
+        if message.ends:
+            self.is_over = True
+            if not self._is_stream:
+                self.on_plain_end()
+                if response is not None:
+                    await self._answer(response, message.frame)
+                return
+        await self._begin(self.retry)
+        await self._write(self._keep(message.frame))
+        if message.ends:
+            await self._end()
+
+    async def _answer(self, response: Response, frame: bytes) -> None:
+        if self.headers:
+            await response.answer(200, (*JSON, *self.headers), frame)
+        else:
+            await response.answer_json(frame)
+
+    def send_nowait(self, message: Outbound) -> None:
+        if self._is_stream and not self.is_over:
+            event = self._keep(message.frame)
+            if self.response is not None:
+                self.response.write_nowait(event)
+
+    async def give_up(self) -> None:
+        """Cancelled: a stream without an event, and its end."""
+        self.is_over = True
+        if self.response is not None and not self._is_stream:
+            self._is_stream = True
+            await self.response.begin((*STREAM, *self.headers))
+        await self._end()
+
+    async def close_stream(self, retry: float) -> None:
+        if self.is_polled and not self.is_over:
+            if self._is_stream:
+                await self._write(encode_retry(round(retry * 1000)))
+            await self._begin(retry)
+            await self._end()
+
+    def cut(self) -> None:
+        """The session is over."""
+        self.is_over = True
+        if self.response is not None:
+            self.response.cut()
+
+    # Coming and going.
+
+    def detach(self) -> None:
+        """The client has left. That cancels nothing: it may come back."""
+        if self.response is not None:
+            self.pulse.discard(self.response)
+            self.response = None
+
+    async def resume(self, response: Response, last: int) -> None:
+        """The client is back, and has seen everything up to *last*. Raises `Refusal` if that is too long ago."""
+        missed = self.store.after(self, last)
+        self._take(response)
+        await response.begin(STREAM)
+        while missed:
+            for number, event in missed:
+                await response.write(event)
+                last = number
+            missed = self.store.after(self, last)
+        if response.is_lost:
+            return
+        self.response = response
+        self.pulse.add(response)
+        if self.is_over:
+            await self._end()
+
+    async def attach(self, response: Response) -> None:
+        """Begin to stream to *response* what comes from now on."""
+        self._take(response)
+        self.response = response
+        self._is_stream = False
+        await self._begin(self.retry)
+
+    def _take(self, response: Response) -> None:
+        if (
+            self.response is not None
+        ):  # the newest counts: who comes back has often not noticed that the old one is dead
+            left, self.response = self.response, None
+            self.pulse.discard(left)
+            left.cut()
+        response.on_lost = lambda: self._lost(response)
+
+    def _lost(self, response: Response) -> None:
+        if self.response is response:
+            self.detach()
+
+    async def _begin(self, retry: float) -> None:
+        if self._is_stream:
+            return
+        self._is_stream = True
+        response = self.response
+        primer = self._keep(b"", round(retry * 1000)) if self.is_polled else b""
+        if response is not None:
+            await response.begin((*STREAM, *self.headers))
+            self.pulse.add(response)
+            if primer:
+                await response.write(primer)
+
+    def _keep(self, frame: bytes, retry: int | None = None) -> bytes:
+        self._last += 1
+        event = encode_event(frame, event_id=f"{self.number}-{self._last}", event=None, retry=retry)
+        self.store.add(self, self._last, event)
+        return event
+
+    async def _write(self, event: bytes) -> None:
+        if self.response is not None:
+            await self.response.write(event)
+
+    async def _end(self) -> None:
+        response, self.response = self.response, None
+        if response is not None:
+            self.pulse.discard(response)
+            await response.end()
