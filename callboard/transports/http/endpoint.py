@@ -28,8 +28,8 @@ from callboard.transports.wire import Wire
 Authenticate: TypeAlias = Callable[[str], Awaitable[str | None]]
 """Who a bearer token stands for: the principal, or None if the token is no good."""
 
-Upgrade: TypeAlias = Callable[[Head, bytes, Wire, str], Awaitable[None]]
-"""Serves a connection that asked for another protocol, until it ends."""
+Upgrade: TypeAlias = Callable[[Head, bytes, Wire], Awaitable[None]]
+"""Serves a connection that turned into a WebSocket, until it ends: its head, what was read beyond it, and its wire."""
 
 PATH: Final = b"/mcp"
 """Where the endpoint is, on every listener."""
@@ -110,7 +110,7 @@ class Endpoint:
         """Serve a connection that turns into another protocol. Raises `Refusal`."""
         if self.on_upgrade is None:
             raise Refusal(501, "no WebSocket is served here", closes=True)
-        await self.on_upgrade(head, rest, wire, "")
+        await self.on_upgrade(head, rest, wire)
 
     async def _principal(self, head: Head) -> str:
         """Raises `Refusal` (401) if somebody must be known and is not."""
