@@ -1,0 +1,36 @@
+// The official TypeScript client of both eras (npm: @modelcontextprotocol/client) on the tour.
+// node client.mjs '{"http-modern": {"url": ...}, "stdio-legacy": {"command": [...]}}'
+
+import { answers, CAPABILITIES, Changes, load, take } from './tour.mjs';
+
+const { Client, StreamableHTTPClientTransport } = load('@modelcontextprotocol/client');
+const { StdioClientTransport } = load('@modelcontextprotocol/client/stdio');
+
+for (const [wire, { url, command }] of Object.entries(JSON.parse(process.argv[2]))) {
+    const modern = wire.endsWith('modern');
+    const asked = [];
+    const changes = new Changes();
+    const client = new Client(
+        { name: 'tour', version: '1' },
+        { capabilities: CAPABILITIES, versionNegotiation: { mode: modern ? 'auto' : 'legacy' } },
+    );
+    for (const [method, answer] of Object.entries(answers(asked))) client.setRequestHandler(method, answer);
+    client.setNotificationHandler('notifications/resources/updated', ({ params }) => changes.put(`updated ${params.uri}`));
+    client.setNotificationHandler('notifications/tools/list_changed', () => changes.put('tools changed'));
+
+    await client.connect(
+        url
+            ? new StreamableHTTPClientTransport(new URL(url))
+            : new StdioClientTransport({ command: command[0], args: command.slice(1) }),
+    );
+    const watch = async uri => {
+        if (modern) {
+            const subscription = await client.listen({ toolsListChanged: true, resourceSubscriptions: [uri] });
+            return () => subscription.close();
+        }
+        await client.subscribeResource({ uri });
+        return () => client.unsubscribeResource({ uri });
+    };
+    await take(wire, { client, asked, changes, watch, revision: client.getNegotiatedProtocolVersion() });
+    await client.close();
+}

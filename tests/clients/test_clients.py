@@ -1,0 +1,40 @@
+"""Other people's clients, as they are published, find in callboard the server that they expect."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.clients.libraries import EXPECTED, LIBRARIES, MODERN, STAGE, Library, Visit, visit
+from tests.node import needs_npm
+from tests.served import served
+
+ROWS = [
+    pytest.param(library, wire, step, id=f"{library.name}-{wire}-{step}", marks=[needs_npm] * ("npm" in library.name))
+    for library in LIBRARIES
+    for wire, step in library.steps()
+]
+
+
+@pytest.fixture(scope="session")
+def visits() -> Iterator[Callable[[Library], Visit]]:
+    """Each library's visit to one and the same server, made when its first step is looked at."""
+    made: dict[str, Visit] = {}
+    with served(STAGE, "--legacy-sse", ws=True) as at:
+
+        def of(library: Library) -> Visit:
+            if library.name not in made:
+                made[library.name] = visit(library, at)
+            return made[library.name]
+
+        yield of
+
+
+@pytest.mark.parametrize(("library", "wire", "step"), ROWS)
+def test_a_client_hears_what_it_should(
+    library: Library, wire: str, step: str, visits: Callable[[Library], Visit]
+) -> None:
+    been = visits(library)
+    expected = (MODERN if wire.endswith("modern") else {}).get(step, EXPECTED[step])
+    line = been.heard.get((wire, step))
+    assert line is not None, f"the client did not get there: {been.stderr}"
+    assert line.get("heard") == expected, line.get("error")
