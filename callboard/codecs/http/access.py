@@ -18,6 +18,7 @@ LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 """Names that only this machine can mean."""
 
 ANY: Final = "*"
+ANY_PORT: Final = 0
 
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?", re.ASCII)
 _ORIGIN: Final = re.compile(r"(https?)://(.+)", re.ASCII | re.IGNORECASE)
@@ -51,6 +52,17 @@ class Access:
         allowed = own | {_origin(origin) for origin in given if origin != ANY}
         return cls(None if ANY in more else frozenset(known), None if ANY in given else frozenset(allowed), scheme)
 
+    @classmethod
+    def on_any_port(cls, *, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> Self:
+        """For an application that does not know where it is bound: it goes by the loopback names and by *hosts*, whatever
+        the port, and takes pages of theirs and of *origins*."""
+        more, given = list(hosts), list(origins)
+        names = {_host(name, ANY_PORT)[0] for name in (*LOOPBACK, *more) if name != ANY}
+        own = {(scheme, name, ANY_PORT) for scheme in _PORTS for name in names}
+        allowed = own | {_origin(origin) for origin in given if origin != ANY}
+        known = {(name, ANY_PORT) for name in names}
+        return cls(None if ANY in more else frozenset(known), None if ANY in given else frozenset(allowed))
+
     def check(self, host: bytes | None, origin: bytes | None) -> None:
         """Raises `Refusal`: 403 for a foreign origin, 421 for a host that this is not, 400 for none at all."""
         if origin is not None and not self._allows_origin(origin):
@@ -64,7 +76,8 @@ class Access:
         if self.origins is None:
             return True
         try:
-            return _origin(origin.decode("ascii")) in self.origins
+            scheme, name, port = _origin(origin.decode("ascii"))
+            return (scheme, name, port) in self.origins or (scheme, name, ANY_PORT) in self.origins
         except ValueError:
             return False
 
@@ -72,7 +85,8 @@ class Access:
         if self.hosts is None:
             return True
         try:
-            return _host(host.decode("ascii"), _PORTS[self.scheme]) in self.hosts
+            name, port = _host(host.decode("ascii"), _PORTS[self.scheme])
+            return (name, port) in self.hosts or (name, ANY_PORT) in self.hosts
         except ValueError:
             return False
 

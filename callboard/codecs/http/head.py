@@ -59,6 +59,13 @@ def check_once(headers: HeaderList) -> None:
             seen.add(name)
 
 
+def check_framing(headers: HeaderList) -> None:
+    """Raises `Refusal` (400) if a body has two lengths: for a door whose parser lets that pass."""
+    names = {name for name, _ in headers}
+    if b"content-length" in names and b"transfer-encoding" in names:
+        raise Refusal(400, "content-length beside transfer-encoding", closes=True)
+
+
 def covers(accepted: Sequence[bytes], media_type: bytes) -> bool:
     """Whether an `Accept` list admits *media_type*. An empty list admits everything, as HTTP has it."""
     wildcard = media_type.partition(b"/")[0] + b"/*"

@@ -20,6 +20,7 @@ from callboard.codecs.routing import Route, read_route
 from callboard.errors import InvalidRequest, PeerError, RequestFailed
 from callboard.transports.http.legacy import Legacy
 from callboard.transports.http.modern import Modern
+from callboard.transports.http.pair import MESSAGES_PATH, SSE_PATH, Pairs
 from callboard.transports.http.pulse import Pulse
 from callboard.transports.http.response import Response
 from callboard.transports.settings import DEFAULTS, Settings
@@ -34,8 +35,20 @@ Upgrade: TypeAlias = Callable[[Head, bytes, Wire], Awaitable[None]]
 PATH: Final = b"/mcp"
 """Where the endpoint is, on every listener."""
 
-ALLOW: Final = (b"allow", b"POST, GET, DELETE, OPTIONS")
+METHODS: Final = {
+    PATH: ("POST", "GET", "DELETE", "OPTIONS"),
+    SSE_PATH: ("GET", "OPTIONS"),
+    MESSAGES_PATH: ("POST", "OPTIONS"),
+}
+"""What is where. The last two only if the operator wants HTTP+SSE."""
+
 CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
+_CROSS_ORIGIN: Final = ((b"vary", b"origin"), (b"access-control-expose-headers", b"mcp-session-id"))
+_PREFLIGHT: Final = (
+    (b"access-control-allow-methods", b"POST, GET, DELETE"),
+    (b"access-control-allow-headers", b"*, authorization"),
+    (b"access-control-max-age", b"600"),
+)
 _BEARER: Final = b"bearer "
 _JSON: Final = b"application/json"
 _EVENTS: Final = b"text/event-stream"
@@ -52,45 +65,54 @@ class Endpoint:
     settings: Settings = DEFAULTS
     authenticate: Authenticate | None = attrs.field(default=None, kw_only=True)
     is_http: bool = attrs.field(default=True, kw_only=True)
+    legacy_sse: bool = attrs.field(default=False, kw_only=True)  # HTTP+SSE, which is old, is off unless asked for
     on_upgrade: Upgrade | None = attrs.field(default=None, kw_only=True)
     pulse: Pulse = attrs.field(init=False)
     modern: Modern = attrs.field(init=False)
     legacy: Legacy = attrs.field(init=False)
+    pairs: Pairs = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.pulse = Pulse(self.settings.comment_every)
         self.modern = Modern(self.host, self.settings, self.pulse)
         self.legacy = Legacy(self.host, self.settings, self.pulse)
+        self.pairs = Pairs(self.host, self.settings, self.pulse)
 
     # Before the body.
 
     def admit(self, head: Head) -> None:
         """Raises `Refusal` for what needs no body to be refused."""
         self.access.check(head.get(b"host"), head.get(b"origin"))
-        if head.path != PATH:
+        path = head.path
+        if path != PATH and not (self.legacy_sse and path in METHODS):
             raise Refusal(404, "there is nothing here; the endpoint is /mcp", closes=True)
         is_upgrade = head.method == "GET" and head.get(b"upgrade") is not None
         if not (self.is_http or (is_upgrade and self.on_upgrade is not None)):
             raise Refusal(426, "only a WebSocket is served here", headers=((b"upgrade", b"websocket"),), closes=True)
+        if head.method not in METHODS[path]:
+            raise Refusal(405, f"{head.method} is not for this address", headers=(_allow(path),), closes=True)
         if head.method == "POST":
             self._check_post(head)
-        elif head.method not in ("GET", "DELETE", "OPTIONS"):
-            raise Refusal(405, f"{head.method} is not for this endpoint", headers=(ALLOW,), closes=True)
 
     def _check_post(self, head: Head) -> None:
         if media_type_of(head.get(b"content-type")) != _JSON:
             raise Refusal(415, "the body must be application/json", closes=True)
         accepted = head.all(b"accept")
-        if not (covers(accepted, _JSON) and covers(accepted, _EVENTS)):
+        if head.path == PATH and not (covers(accepted, _JSON) and covers(accepted, _EVENTS)):
             raise Refusal(406, "accept both application/json and text/event-stream", closes=True)
 
     # With the body.
 
     async def serve(self, head: Head, body: bytes, response: Response) -> None:
         """Answer a request, or start what will. Never raises what a peer could cause."""
+        origin = head.get(b"origin")
+        if origin is not None and origin.isascii():
+            response.extra = ((b"access-control-allow-origin", origin), *_CROSS_ORIGIN)
         try:
             principal = await self._principal(head)
-            if head.method == "POST":
+            if head.path != PATH:
+                await self._pair(head, body, principal, response)
+            elif head.method == "POST":
                 await self._post(head, body, principal, response)
             else:
                 await self._without_body(head, principal, response)
@@ -162,9 +184,17 @@ class Endpoint:
             case Result() | Error():
                 raise InvalidRequest("nothing was asked, so nothing can be answered")
 
+    async def _pair(self, head: Head, body: bytes, principal: str, response: Response) -> None:
+        if head.method == "OPTIONS":
+            await response.answer(204, (_allow(head.path), *_PREFLIGHT))
+        elif head.path == SSE_PATH:
+            await self.pairs.open(principal, response)
+        else:
+            await self.pairs.post(head, body, principal, response)
+
     async def _without_body(self, head: Head, principal: str, response: Response) -> None:
         if head.method == "OPTIONS":
-            await response.answer(204, (ALLOW,))
+            await response.answer(204, (_allow(PATH), *_PREFLIGHT))
             return
         if not LEGACY & self.host.offer.revisions or head.get(b"mcp-protocol-version") in _MODERN:
             raise Refusal(405, "only POST is for this endpoint", headers=((b"allow", b"POST"),))
@@ -176,3 +206,7 @@ class Endpoint:
         if not covers(head.all(b"accept"), _EVENTS):
             raise Refusal(406, "accept text/event-stream")
         await session.get(head.get(b"last-event-id"), response)
+
+
+def _allow(path: bytes) -> tuple[bytes, bytes]:
+    return b"allow", ", ".join(METHODS[path]).encode()

@@ -19,6 +19,9 @@ class Response(Protocol):
     on_lost: Callable[[], None]
     """Called when the client leaves before the end."""
 
+    extra: tuple[tuple[bytes, bytes], ...]
+    """Headers that the answer gets whatever it is."""
+
     @property
     def is_lost(self) -> bool: ...
 
@@ -69,7 +72,6 @@ class WireResponse:
         self._chunked = chunked
         self._closes = not keeps_alive
         self.extra: tuple[tuple[bytes, bytes], ...] = ()
-        """Headers that the answer gets whatever it is."""
         self.is_lost = False
         self.is_over = False
         self._is_stream = False

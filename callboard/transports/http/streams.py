@@ -57,9 +57,7 @@ class LegacyStream:
     retry: float
     is_polled: bool = False
     headers: tuple[tuple[bytes, bytes], ...] = ()
-    on_plain_end: Callable[[], None] = attrs.field(
-        default=lambda: None
-    )  # it was no stream to come back to
+    on_plain_end: Callable[[], None] = attrs.field(default=lambda: None)  # it was no stream to come back to
     forgotten: int = attrs.field(default=0, init=False)  # the latest event that is no longer kept
     is_over: bool = attrs.field(default=False, init=False)
     _is_stream: bool = attrs.field(default=False, init=False)

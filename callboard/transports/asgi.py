@@ -1,0 +1,219 @@
+"""The ASGI door: the same endpoint as an application, for hypercorn's Trio worker and whatever it can be mounted in.
+
+Here somebody else owns the connection, and `send` may wait for a stalled client without any bound. So whoever has
+something to say puts it into a small queue, and only the request's own task, for which nobody waits, calls `send`.
+"""
+
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, Final, Never, TypeAlias
+
+import attrs
+import trio
+
+from callboard.codecs.http.head import Head, check_framing, check_once
+from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.writer import JSON
+from callboard.supervisor import Actor, ChildSpec, Supervisor, SupervisorSpec
+from callboard.transports.http.endpoint import Endpoint
+
+Scope: TypeAlias = Mapping[str, Any]
+Message: TypeAlias = Mapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Any]]
+Send: TypeAlias = Callable[[Any], Awaitable[None]]
+
+QUEUED: Final = 16
+"""Messages of one answer that wait for its client."""
+
+_LAST: Final[Message] = {"type": "http.response.body", "body": b"", "more_body": False}
+
+
+class AsgiResponse:
+    """An answer on its way through a queue to the task that calls `send`."""
+
+    def __init__(self, write_time: float) -> None:
+        self._write_time = write_time
+        self._queue, self._out = trio.open_memory_channel[Message](QUEUED)
+        self.is_lost = False
+        self.is_over = False
+        self.extra: tuple[tuple[bytes, bytes], ...] = ()
+        self.on_lost: Callable[[], None] = lambda: None
+
+    async def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes = b"") -> None:
+        length = () if status == 204 else ((b"content-length", b"%d" % len(body)),)
+        await self._put(_start(status, (*headers, *length, *self.extra)))
+        await self._put({"type": "http.response.body", "body": body, "more_body": False})
+        self._finish()
+
+    async def answer_json(self, body: bytes) -> None:
+        await self.answer(200, JSON, body)
+
+    async def begin(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        await self._put(_start(200, (*headers, *self.extra)))
+
+    async def write(self, data: bytes) -> None:
+        await self._put({"type": "http.response.body", "body": data, "more_body": True})
+
+    def write_nowait(self, data: bytes) -> None:
+        if not self.is_over:
+            try:
+                self._queue.send_nowait({"type": "http.response.body", "body": data, "more_body": True})
+            except trio.WouldBlock:
+                return
+
+    async def end(self) -> None:
+        await self._put(_LAST)
+        self._finish()
+
+    def cut(self) -> None:
+        self._finish()
+
+    def lose(self) -> None:
+        """The client has left."""
+        if not self.is_over:
+            self.is_lost = True
+            self._finish()
+            self.on_lost()
+
+    async def pump(self, send: Send) -> None:
+        """Send what there is to send, until the end."""
+        async for message in self._out:
+            await send(message)
+
+    async def _put(self, message: Message) -> None:
+        if self.is_over:
+            return
+        with trio.move_on_after(self._write_time) as patience:
+            await self._queue.send(message)
+        if patience.cancelled_caught:
+            self.lose()
+
+    def _finish(self) -> None:
+        self.is_over = True
+        self._queue.close()
+
+
+@attrs.define(eq=False)
+class AsgiApp:
+    """The endpoint as an ASGI application. Each request is in the tree, in the task that the server gave it."""
+
+    endpoint: Endpoint
+    requests: Supervisor
+    _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise NotImplementedError(f"{scope['type']} is not served here")
+        response = AsgiResponse(self.endpoint.settings.write_time)
+        with self.requests.adopt(f"a-{next(self._names)}", kind="AsgiRequest"):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._serve, scope, receive, response, nursery.cancel_scope)
+                await response.pump(send)
+                nursery.cancel_scope.cancel()
+
+    async def _serve(self, scope: Scope, receive: Receive, response: AsgiResponse, whole: trio.CancelScope) -> None:
+        try:
+            head = _head(scope)
+            self.endpoint.admit(head)
+            body = await self._body(receive)
+        except Refusal as refusal:
+            await self.endpoint.refuse(refusal, response)
+            return
+        if body is None:
+            whole.cancel()
+            return
+        await self.endpoint.serve(head, body, response)
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        response.lose()
+
+    async def _body(self, receive: Receive) -> bytes | None:
+        """The whole body; None if the client left. Raises `Refusal` (408, 413)."""
+        limits = self.endpoint.settings
+        pieces: list[bytes] = []
+        size = 0
+        with trio.move_on_after(limits.body_time):
+            while True:
+                with trio.move_on_after(limits.body_idle) as patience:
+                    message = await receive()
+                if patience.cancelled_caught:
+                    break
+                if message["type"] == "http.disconnect":
+                    return None
+                pieces.append(message.get("body", b""))
+                size += len(pieces[-1])
+                if size > limits.max_frame:
+                    raise Refusal(413, f"a body of more than {limits.max_frame} bytes", closes=True)
+                if not message.get("more_body", False):
+                    return b"".join(pieces)
+        raise Refusal(408, "the body takes too long", closes=True)
+
+
+def _start(status: int, headers: Iterable[tuple[bytes, bytes]]) -> Message:
+    return {"type": "http.response.start", "status": status, "headers": list(headers)}
+
+
+def _head(scope: Scope) -> Head:
+    """Raises `Refusal` for what two readers could read differently."""
+    headers = [(name.lower(), value.strip(b" \t")) for name, value in scope["headers"]]
+    if scope["http_version"] == "2":  # where the host is called another name
+        known = {name for name, _ in headers}
+        headers = [(b"host" if name == b":authority" and b"host" not in known else name, v) for name, v in headers]
+    check_once(headers)
+    check_framing(headers)
+    target = scope.get("raw_path") or scope["path"].encode()
+    if scope["query_string"]:
+        target += b"?" + scope["query_string"]
+    return Head(scope["method"], target, headers, scope["http_version"])
+
+
+@attrs.define(eq=False)
+class Hypercorn(Actor[Never]):
+    """Runs hypercorn on sockets that listen already, until it is stopped."""
+
+    mailbox = None
+
+    endpoint: Endpoint
+    sockets: Sequence[socket.socket]
+    certificate: tuple[str, str] | None = None
+
+    async def run(self) -> None:
+        from hypercorn.config import Config, Sockets  # heavy, and only this door needs it
+        from hypercorn.trio.run import worker_serve
+        from hypercorn.utils import wrap_app
+
+        limits = self.endpoint.settings
+        config = Config()
+        config.accesslog = config.errorlog = None
+        config.include_server_header = config.include_date_header = False
+        config.graceful_timeout = limits.write_time
+        config.keep_alive_timeout = int(limits.keep_alive)
+        config.h11_max_incomplete_size = limits.max_header
+        if self.certificate is not None:
+            config.certfile, config.keyfile = self.certificate
+        ours = list(self.sockets)
+        sockets = Sockets(ours, [], []) if self.certificate is not None else Sockets([], ours, [])
+        app: Any = AsgiApp(self.endpoint, self.supervisor.supervisor_of("requests"))
+        await worker_serve(
+            wrap_app(app, limits.max_frame, "asgi"),
+            config,
+            sockets=sockets,
+            shutdown_trigger=partial(self.wait_stopping),
+        )
+
+
+def asgi_edge(
+    name: str, endpoint: Endpoint, sockets: Sequence[socket.socket], certificate: tuple[str, str] | None = None
+) -> SupervisorSpec:
+    """The tree of one edge behind the ASGI door. *certificate* is the paths of a certificate and its key."""
+    drain = endpoint.settings.write_time
+    return SupervisorSpec(
+        name,
+        children=(
+            ChildSpec("pulse", lambda: endpoint.pulse, shutdown=0),
+            SupervisorSpec("requests", drain=drain),
+            ChildSpec("hypercorn", lambda: Hypercorn(endpoint, sockets, certificate), shutdown=drain + 1),
+        ),
+    )

@@ -1,0 +1,80 @@
+"""HTTP+SSE (2024-11-05): one stream for all that the server says, and a second address for all that the client says."""
+
+import secrets
+from itertools import count
+from typing import Final
+from urllib.parse import parse_qs
+
+import attrs
+import trio
+
+from callboard.actors.host import Host
+from callboard.actors.session import Session, add_session
+from callboard.codecs.http.head import Head
+from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.status import RETRY_AFTER
+from callboard.codecs.http.writer import STREAM
+from callboard.codecs.sse import encode_event
+from callboard.transports.http.pulse import Pulse
+from callboard.transports.http.response import Response
+from callboard.transports.settings import Settings
+
+SSE_PATH: Final = b"/sse"
+MESSAGES_PATH: Final = b"/messages"
+
+
+@attrs.frozen(eq=False)
+class PairSink:
+    """Writes each frame as an event on the one stream."""
+
+    response: Response
+
+    async def send(self, frame: bytes) -> None:
+        await self.response.write(encode_event(frame, event="message"))
+        if self.response.is_lost:
+            raise trio.BrokenResourceError("the stream is closed")
+
+
+@attrs.define(eq=False)
+class Pairs:
+    """All sessions of this kind. A session is its stream: both end together, and neither comes back."""
+
+    host: Host
+    settings: Settings
+    pulse: Pulse
+    _sessions: dict[str, Session] = attrs.field(factory=dict, init=False)
+    _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+
+    async def open(self, principal: str, response: Response) -> None:
+        """Begin the stream, and say where to post. Raises `Refusal` (503) for one too many."""
+        if len(self._sessions) >= self.settings.max_sessions:
+            raise Refusal(503, "too many sessions", headers=RETRY_AFTER)
+        session_id = secrets.token_urlsafe(24)
+
+        def ended() -> None:
+            self._sessions.pop(session_id, None)
+            self.pulse.discard(response)
+            response.cut()
+
+        session = Session(self.host, PairSink(response), principal, ended)
+        supervisor = await add_session(self.host, session, f"e-{next(self._names)}")
+        self._sessions[session_id] = session
+        response.on_lost = supervisor.address.begin_stop
+        await response.begin(STREAM)
+        self.pulse.add(response)
+        where = f"{MESSAGES_PATH.decode()}?session={session_id}"
+        await response.write(encode_event(where.encode(), event="endpoint"))
+
+    async def post(self, head: Head, body: bytes, principal: str, response: Response) -> None:
+        """Take in what the client says; the answer goes out on its stream. Raises `Refusal` (400, 404)."""
+        named = parse_qs(head.query.decode("latin-1")).get("session", [])
+        if len(named) != 1:
+            raise Refusal(400, "post to the address that the stream named")
+        session = self._sessions.get(named[0])
+        if session is None or session.principal != principal:
+            raise Refusal(404, "there is no such session")
+        await response.answer(202, ())
+        await session.receive(body)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
