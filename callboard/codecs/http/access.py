@@ -54,8 +54,8 @@ class Access:
 
     @classmethod
     def on_any_port(cls, *, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> Self:
-        """For an application that does not know where it is bound: it goes by the loopback names and by *hosts*, whatever
-        the port, and takes pages of theirs and of *origins*."""
+        """For an application that does not know where it is bound: it goes by the loopback names and by *hosts*, on
+        whatever port, and takes pages of theirs and of *origins*."""
         more, given = list(hosts), list(origins)
         names = {_host(name, ANY_PORT)[0] for name in (*LOOPBACK, *more) if name != ANY}
         own = {(scheme, name, ANY_PORT) for scheme in _PORTS for name in names}
@@ -77,18 +77,18 @@ class Access:
             return True
         try:
             scheme, name, port = _origin(origin.decode("ascii"))
-            return (scheme, name, port) in self.origins or (scheme, name, ANY_PORT) in self.origins
         except ValueError:
             return False
+        return (scheme, name, port) in self.origins or (scheme, name, ANY_PORT) in self.origins
 
     def _goes_by(self, host: bytes) -> bool:
         if self.hosts is None:
             return True
         try:
             name, port = _host(host.decode("ascii"), _PORTS[self.scheme])
-            return (name, port) in self.hosts or (name, ANY_PORT) in self.hosts
         except ValueError:
             return False
+        return (name, port) in self.hosts or (name, ANY_PORT) in self.hosts
 
 
 EVERYONE: Final = Access(None, None)
