@@ -1,11 +1,6 @@
-"""The client of PyPI's fastmcp 4 on the tour, in both eras. Runs in its environment.
-
-python -m tests.clients.fast_mcp '{"http-modern": {"url": ...}, "stdio-legacy": {"command": [...]}}'
-"""
+"""The client of PyPI's fastmcp 4 on the tour, in both eras. Runs in its environment."""
 
 import asyncio
-import json
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,7 +11,7 @@ from fastmcp.client.transports import StdioTransport
 from mcp.client.subscriptions import ResourceUpdated, listen
 from mcp_types import PromptReference
 
-from tests.clients.tour import MODEL_SAYS, ROOT, Progress, form, take
+from tests.clients.tour import MODEL_SAYS, ROOT, Progress, form, run
 
 
 class Questions(MessageHandler):  # type: ignore[misc]  # the library is not installed where types are checked
@@ -97,21 +92,21 @@ class Visit:
             await session.unsubscribe_resource(uri)
 
 
-async def main(targets: Mapping[str, Any]) -> None:
-    for wire, target in targets.items():
-        questions = Questions()
-        modern = wire.endswith("modern")
-        command = target.get("command", [""])
-        async with Client(
-            target.get("url") or StdioTransport(command[0], command[1:], keep_alive=False),
-            mode="auto" if modern else "legacy",
-            elicitation_handler=questions.elicit,
-            sampling_handler=questions.sample,
-            roots=questions.roots,
-            message_handler=questions,
-        ) as client:
-            await take(wire, Visit(client, questions, modern=modern))
+@asynccontextmanager
+async def connect(wire: str, target: Mapping[str, Any]) -> AsyncIterator[Visit]:
+    questions = Questions()
+    modern = wire.endswith("modern")
+    command, *arguments = target.get("command", [""])
+    async with Client(
+        target.get("url") or StdioTransport(command, arguments, keep_alive=False),
+        mode="auto" if modern else "legacy",
+        elicitation_handler=questions.elicit,
+        sampling_handler=questions.sample,
+        roots=questions.roots,
+        message_handler=questions,
+    ) as client:
+        yield Visit(client, questions, modern=modern)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(json.loads(sys.argv[1])))
+    run(connect)

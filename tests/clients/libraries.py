@@ -57,6 +57,7 @@ EXPECTED: Final[Mapping[str, Any]] = {
     ],
     "cancel": "cancelled",
     "subscribe": ["updated stage://TAG/watched", "tools changed"],
+    "close": "closed",
 }
 """What each step of the tour ends with, whoever takes it."""
 
@@ -105,7 +106,7 @@ class Visit:
     stderr: str
 
 
-def visit(library: Library, at: Addresses) -> Visit:
+def visit(library: Library, at: Addresses, *, seconds: float = VISIT_TIME) -> Visit:
     """Send *library* to the stage. One that does not come back is killed with all that it started."""
     urls = {"http": at.http, "sse": at.sse, "ws": at.ws}
     stdio = [*RUN, str(ROOT / STAGE), "--stdio"]
@@ -123,10 +124,10 @@ def visit(library: Library, at: Addresses) -> Visit:
         start_new_session=True,
     )
     try:
-        out, err = process.communicate(timeout=VISIT_TIME)
+        out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
-        err += f"\nkilled after {VISIT_TIME} s"
+        out, err = process.communicate(timeout=seconds)
+        err += f"\nkilled after {seconds:g} s"
     lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     return Visit({(line["wire"], line["step"]): line for line in lines}, f"status {process.returncode}\n{err[-4000:]}")

@@ -1,11 +1,6 @@
-"""The official Python SDK of the legacy era (PyPI: mcp 1) on the tour. Runs in its environment.
-
-python -m tests.clients.mcp_one '{"http": {"url": ...}, "ws": {"url": ...}, "stdio": {"command": [...]}}'
-"""
+"""The official Python SDK of the legacy era (PyPI: mcp 1) on the tour. Runs in its environment."""
 
 import asyncio
-import json
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -15,7 +10,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.websocket import websocket_client
 
-from tests.clients.tour import MODEL_SAYS, ROOT, Progress, form, take
+from tests.clients.tour import MODEL_SAYS, ROOT, Progress, form, run
 
 
 class Questions:
@@ -111,23 +106,23 @@ def transport(wire: str, target: Mapping[str, Any]) -> AbstractAsyncContextManag
     return opened
 
 
-async def main(targets: Mapping[str, Any]) -> None:
-    for wire, target in targets.items():
-        questions = Questions()
-        async with (
-            transport(wire, target) as (reading, writing, *_),
-            ClientSession(
-                reading,
-                writing,
-                elicitation_callback=questions.elicit,
-                sampling_callback=questions.sample,
-                list_roots_callback=questions.roots,
-                message_handler=questions.hear,
-            ) as session,
-        ):
-            revision = (await session.initialize()).protocolVersion
-            await take(wire, Visit(session, questions, str(revision)))
+@asynccontextmanager
+async def connect(wire: str, target: Mapping[str, Any]) -> AsyncIterator[Visit]:
+    questions = Questions()
+    async with (
+        transport(wire, target) as (reading, writing, *_),
+        ClientSession(
+            reading,
+            writing,
+            elicitation_callback=questions.elicit,
+            sampling_callback=questions.sample,
+            list_roots_callback=questions.roots,
+            message_handler=questions.hear,
+        ) as session,
+    ):
+        revision = (await session.initialize()).protocolVersion
+        yield Visit(session, questions, str(revision))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(json.loads(sys.argv[1])))
+    run(connect)

@@ -1,11 +1,6 @@
-"""The official Python SDK of both eras (PyPI: mcp 2) on the tour. Runs in its environment.
-
-python -m tests.clients.mcp_two '{"http-modern": {"url": ...}, "stdio-legacy": {"command": [...]}}'
-"""
+"""The official Python SDK of both eras (PyPI: mcp 2) on the tour. Runs in its environment."""
 
 import asyncio
-import json
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +9,7 @@ import mcp_types as types
 from mcp import Client, StdioServerParameters
 from mcp.client.subscriptions import ResourceUpdated
 
-from tests.clients.tour import MODEL_SAYS, ROOT, Progress, form, take
+from tests.clients.tour import MODEL_SAYS, ROOT, Progress, form, run
 
 
 class Questions:
@@ -99,20 +94,21 @@ class Visit:
             await self._client.unsubscribe_resource(uri)
 
 
-async def main(targets: Mapping[str, Any]) -> None:
-    for wire, target in targets.items():
-        questions = Questions()
-        modern = wire.endswith("modern")
-        async with Client(
-            target.get("url") or StdioServerParameters(command=target["command"][0], args=target["command"][1:]),
-            mode="auto" if modern else "legacy",
-            elicitation_callback=questions.elicit,
-            sampling_callback=questions.sample,
-            list_roots_callback=questions.roots,
-            message_handler=questions.hear,
-        ) as client:
-            await take(wire, Visit(client, questions, modern=modern))
+@asynccontextmanager
+async def connect(wire: str, target: Mapping[str, Any]) -> AsyncIterator[Visit]:
+    questions = Questions()
+    modern = wire.endswith("modern")
+    command, *arguments = target.get("command", [""])
+    async with Client(
+        target.get("url") or StdioServerParameters(command=command, args=arguments),
+        mode="auto" if modern else "legacy",
+        elicitation_callback=questions.elicit,
+        sampling_callback=questions.sample,
+        list_roots_callback=questions.roots,
+        message_handler=questions.hear,
+    ) as client:
+        yield Visit(client, questions, modern=modern)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(json.loads(sys.argv[1])))
+    run(connect)

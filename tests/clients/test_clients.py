@@ -1,12 +1,13 @@
 """Other people's clients, as they are published, find in callboard the server that they expect."""
 
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.clients.libraries import EXPECTED, LIBRARIES, MODERN, STAGE, Library, Visit, visit
 from tests.node import needs_npm
-from tests.served import served
+from tests.served import Addresses, served
 
 ROWS = [
     pytest.param(library, wire, step, id=f"{library.name}-{wire}-{step}", marks=[needs_npm] * ("npm" in library.name))
@@ -38,3 +39,12 @@ def test_a_client_hears_what_it_should(
     line = been.heard.get((wire, step))
     assert line is not None, f"the client did not get there: {been.stderr}"
     assert line.get("heard") == expected, line.get("error")
+
+
+def test_a_client_that_hangs_is_ended_with_all_that_it_started_and_has_heard_nothing() -> None:
+    hanging = "import subprocess, sys; sys.stderr.write('I hang'); sys.stderr.flush(); subprocess.run(['sleep', '60'])"
+    library = Library("hanging", lambda: [sys.executable, "-c", hanging], ("http",))
+    been = visit(library, Addresses(http="", ws="", sse=""), seconds=2)
+    assert been.heard == {}
+    assert "I hang" in been.stderr
+    assert "killed after 2 s" in been.stderr

@@ -8,12 +8,14 @@ import json
 import sys
 import traceback
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 STEP_TIME = 10.0
 """Seconds for one step. Each takes less than one; a step that hangs must not take the others with it."""
+WIRE_TIME = 30.0
+"""Seconds for all steps over one wire, from connecting to closing."""
 
 ANSWERS = {"username": "ada", "email": "ada@example.org", "name": "Ada", "colour": "green"}
 """What the user writes into a form, field by field."""
@@ -42,22 +44,36 @@ class Visitor(Protocol):
         ...
 
 
-async def take(wire: str, visitor: Visitor) -> None:
-    """Take every step in turn."""
-    for step in STEPS:
-        visitor.asked.clear()
-        heard: dict[str, Any]
-        try:
-            async with asyncio.timeout(STEP_TIME):
-                heard = {"heard": await step(visitor)}
-        except Exception as error:  # whatever a library raises is what was heard, and the next step is taken
-            heard = {"error": f"{type(error).__name__}: {error}"}
-            traceback.print_exc()
-        say(wire, step.__name__, heard)
+Connect = Callable[[str, Mapping[str, Any]], AbstractAsyncContextManager[Visitor]]
 
 
-def say(wire: str, step: str, heard: Mapping[str, Any]) -> None:
-    sys.stdout.write(json.dumps({"wire": wire, "step": step, **heard}) + "\n")
+def run(connect: Connect) -> None:
+    """Tour every wire that the command line names: {"http": {"url": ...}, "stdio": {"command": [...]}, ...}."""
+    asyncio.run(_tour(connect, json.loads(sys.argv[1])))
+
+
+async def _tour(connect: Connect, targets: Mapping[str, Mapping[str, Any]]) -> None:
+    for wire, target in targets.items():
+        await _hear(wire, "close", WIRE_TIME, _visit(connect, wire, target))
+
+
+async def _visit(connect: Connect, wire: str, target: Mapping[str, Any]) -> str:
+    async with connect(wire, target) as visitor:
+        for step in STEPS:
+            visitor.asked.clear()
+            await _hear(wire, step.__name__, STEP_TIME, step(visitor))
+    return "closed"
+
+
+async def _hear(wire: str, step: str, seconds: float, heard: Awaitable[Any]) -> None:
+    said: dict[str, Any]
+    try:
+        async with asyncio.timeout(seconds):
+            said = {"heard": await heard}
+    except Exception as error:  # whatever a library raises is what was heard, and the next step is taken
+        traceback.print_exc()
+        said = {"error": f"{type(error).__name__}: {error}"}
+    sys.stdout.write(json.dumps({"wire": wire, "step": step, **said}) + "\n")
     sys.stdout.flush()
 
 
@@ -140,7 +156,7 @@ async def subscribe(visitor: Visitor) -> list[str]:
         return [first.replace(tag, "TAG"), await next_change()]
 
 
-STEPS: tuple[Callable[[Visitor], Awaitable[Any]], ...] = (
+STEPS: tuple[Callable[[Visitor], Coroutine[Any, Any, Any]], ...] = (
     *(negotiate, list_all, call, fail, read, prompt, complete, progress),
     *(elicit, sample, roots, two_rounds, cancel, subscribe),
 )

@@ -1,21 +1,20 @@
 // The official TypeScript client of both eras (npm: @modelcontextprotocol/client) on the tour.
-// node client.mjs '{"http-modern": {"url": ...}, "stdio-legacy": {"command": [...]}}'
 
-import { answers, CAPABILITIES, Changes, load, take } from './tour.mjs';
+import { answers, CAPABILITIES, load, run } from './tour.mjs';
 
 const { Client, StreamableHTTPClientTransport } = load('@modelcontextprotocol/client');
 const { StdioClientTransport } = load('@modelcontextprotocol/client/stdio');
 
-for (const [wire, { url, command }] of Object.entries(JSON.parse(process.argv[2]))) {
+await run(async (wire, { url, command }, asked, changes) => {
     const modern = wire.endsWith('modern');
-    const asked = [];
-    const changes = new Changes();
     const client = new Client(
         { name: 'tour', version: '1' },
         { capabilities: CAPABILITIES, versionNegotiation: { mode: modern ? 'auto' : 'legacy' } },
     );
     for (const [method, answer] of Object.entries(answers(asked))) client.setRequestHandler(method, answer);
-    client.setNotificationHandler('notifications/resources/updated', ({ params }) => changes.put(`updated ${params.uri}`));
+    client.setNotificationHandler('notifications/resources/updated', ({ params }) =>
+        changes.put(`updated ${params.uri}`),
+    );
     client.setNotificationHandler('notifications/tools/list_changed', () => changes.put('tools changed'));
 
     await client.connect(
@@ -31,6 +30,5 @@ for (const [wire, { url, command }] of Object.entries(JSON.parse(process.argv[2]
         await client.subscribeResource({ uri });
         return () => client.unsubscribeResource({ uri });
     };
-    await take(wire, { client, asked, changes, watch, revision: client.getNegotiatedProtocolVersion() });
-    await client.close();
-}
+    return { client, watch, revision: client.getNegotiatedProtocolVersion() };
+});

@@ -1,7 +1,6 @@
 // The official TypeScript SDK of the legacy era (npm: @modelcontextprotocol/sdk) on the tour.
-// node sdk.mjs '{"http": {"url": ...}, "ws": {"url": ...}, "stdio": {"command": [...]}}'
 
-import { answers, CAPABILITIES, Changes, load, take } from './tour.mjs';
+import { answers, CAPABILITIES, load, run } from './tour.mjs';
 
 const { Client } = load('@modelcontextprotocol/sdk/client/index.js');
 const { SSEClientTransport } = load('@modelcontextprotocol/sdk/client/sse.js');
@@ -17,15 +16,15 @@ const TRANSPORTS = {
     stdio: ({ command }) => new StdioClientTransport({ command: command[0], args: command.slice(1) }),
 };
 
-for (const [wire, target] of Object.entries(JSON.parse(process.argv[2]))) {
-    const asked = [];
-    const changes = new Changes();
+await run(async (wire, target, asked, changes) => {
     const client = new Client({ name: 'tour', version: '1' }, { capabilities: CAPABILITIES });
     const answer = answers(asked);
     client.setRequestHandler(types.ElicitRequestSchema, answer['elicitation/create']);
     client.setRequestHandler(types.CreateMessageRequestSchema, answer['sampling/createMessage']);
     client.setRequestHandler(types.ListRootsRequestSchema, answer['roots/list']);
-    client.setNotificationHandler(types.ResourceUpdatedNotificationSchema, ({ params }) => changes.put(`updated ${params.uri}`));
+    client.setNotificationHandler(types.ResourceUpdatedNotificationSchema, ({ params }) =>
+        changes.put(`updated ${params.uri}`),
+    );
     client.setNotificationHandler(types.ToolListChangedNotificationSchema, () => changes.put('tools changed'));
 
     const transport = TRANSPORTS[wire](target);
@@ -41,9 +40,7 @@ for (const [wire, target] of Object.entries(JSON.parse(process.argv[2]))) {
         await client.subscribeResource({ uri });
         return () => client.unsubscribeResource({ uri });
     };
-    const visitor = {
-        callTool: (params, options) => client.callTool(params, undefined, options),
-    };
-    await take(wire, { client: Object.setPrototypeOf(visitor, client), asked, changes, watch, revision });
-    await client.close();
-}
+    // Between the two arguments that the newer library takes, this one takes a schema.
+    const callTool = (params, options) => client.callTool(params, undefined, options);
+    return { client: Object.setPrototypeOf({ callTool }, client), watch, revision };
+});

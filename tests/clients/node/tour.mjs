@@ -9,6 +9,8 @@ export const load = createRequire(`${process.cwd()}/tour.mjs`);
 
 // Milliseconds for one step. A step that hangs must not take the others with it.
 const STEP_TIME = 10_000;
+// And for all steps over one wire, from connecting to closing.
+const WIRE_TIME = 30_000;
 
 const ANSWERS = { username: 'ada', email: 'ada@example.org', name: 'Ada', colour: 'green' };
 
@@ -35,7 +37,7 @@ export function answers(asked) {
 }
 
 /** Changes in the order in which they come, for one who waits for them. */
-export class Changes {
+class Changes {
     #come = [];
     #waiting = [];
 
@@ -64,8 +66,8 @@ const STEPS = {
         templates: (await client.listResourceTemplates()).resourceTemplates.map(each => each.uriTemplate).sort(),
         prompts: (await client.listPrompts()).prompts.map(prompt => prompt.name).sort(),
     }),
-    call: ({ client }) => text(client, 'test_simple_text'),
-    fail: ({ client }) => text(client, 'test_error_handling'),
+    call: ({ call }) => call('test_simple_text'),
+    fail: ({ call }) => call('test_error_handling'),
     read: async ({ client }) => (await client.readResource({ uri: 'test://static-text' })).contents[0].text,
     prompt: async ({ client }) => {
         const asked = { name: 'test_prompt_with_arguments', arguments: { arg1: 'one', arg2: 'two' } };
@@ -75,7 +77,7 @@ const STEPS = {
         const ref = { type: 'ref/prompt', name: 'test_prompt_with_arguments' };
         return (await client.complete({ ref, argument: { name: 'arg1', value: 'testi' } })).completion.values;
     },
-    progress: async ({ client, call }) => {
+    progress: async ({ call }) => {
         const reports = [];
         const onprogress = ({ progress, total, message }) => reports.push([progress, total, message]);
         return [await call('test_tool_with_progress', {}, { onprogress }), ...reports];
@@ -104,24 +106,40 @@ const STEPS = {
     },
 };
 
-/** Take every step in turn. */
-export async function take(wire, visit) {
-    const call = (name, args, options) => text(visit.client, name, args, options);
-    for (const [step, run] of Object.entries(STEPS)) {
-        visit.asked.length = 0;
-        let timer;
-        const late = new Promise((_, reject) => {
-            timer = setTimeout(() => reject(new Error('the step hangs')), STEP_TIME);
-        });
-        let heard;
-        try {
-            heard = { heard: await Promise.race([run({ ...visit, call }), late]) };
-        } catch (error) {
-            console.error(error);
-            heard = { error: String(error) };
-        } finally {
-            clearTimeout(timer);
-        }
-        console.log(JSON.stringify({ wire, step, ...heard }));
+/** Tour every wire that the command line names: {"http": {"url": ...}, "stdio": {"command": [...]}, ...}. */
+export async function run(connect) {
+    for (const [wire, target] of Object.entries(JSON.parse(process.argv[2]))) {
+        await hear(wire, 'close', WIRE_TIME, () => visit(connect, wire, target));
     }
+    process.exit(); // what a failed step left open must not keep the process
+}
+
+async function visit(connect, wire, target) {
+    const asked = [];
+    const changes = new Changes();
+    const visitor = await connect(wire, target, asked, changes);
+    const call = (name, args, options) => text(visitor.client, name, args, options);
+    for (const [step, take] of Object.entries(STEPS)) {
+        asked.length = 0;
+        await hear(wire, step, STEP_TIME, () => take({ ...visitor, asked, changes, call }));
+    }
+    await visitor.client.close();
+    return 'closed';
+}
+
+async function hear(wire, step, milliseconds, take) {
+    let timer;
+    const late = new Promise((_, reject) => {
+        timer = setTimeout(() => reject(new Error('no end in sight')), milliseconds);
+    });
+    let said;
+    try {
+        said = { heard: await Promise.race([take(), late]) };
+    } catch (error) {
+        console.error(error);
+        said = { error: String(error) };
+    } finally {
+        clearTimeout(timer);
+    }
+    console.log(JSON.stringify({ wire, step, ...said }));
 }
