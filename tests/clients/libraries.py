@@ -13,7 +13,7 @@ import attrs
 from benchmarks.peers import environment
 from tests.everything.stage import TOOLS
 from tests.node import installed, node
-from tests.served import ROOT, RUN, Addresses
+from tests.served import ROOT, RUN
 
 HERE: Final = Path(__file__).resolve().parent
 STAGE: Final = "tests/clients/stage.py:server"
@@ -21,8 +21,9 @@ STAGE: Final = "tests/clients/stage.py:server"
 VISIT_TIME: Final = 120
 """Seconds for one library on all of its wires. It needs about five; each of its steps may take ten."""
 
-BOTH_ERAS: Final = ("http-modern", "http-legacy", "stdio-modern", "stdio-legacy")
-LEGACY: Final = ("http", "sse", "ws", "stdio")
+BOTH_ERAS: Final = tuple(f"{way}-{era}" for way in ("http", "asgi", "stdio") for era in ("modern", "legacy"))
+LEGACY: Final = ("http", "asgi", "sse", "ws", "stdio")
+"""The wires: `asgi` is HTTP too, by the other door."""
 
 EXPECTED: Final[Mapping[str, Any]] = {
     "negotiate": "2025-11-25",
@@ -106,9 +107,8 @@ class Visit:
     stderr: str
 
 
-def visit(library: Library, at: Addresses, *, seconds: float = VISIT_TIME) -> Visit:
+def visit(library: Library, urls: Mapping[str, str], *, seconds: float = VISIT_TIME) -> Visit:
     """Send *library* to the stage. One that does not come back is killed with all that it started."""
-    urls = {"http": at.http, "sse": at.sse, "ws": at.ws}
     stdio = [*RUN, str(ROOT / STAGE), "--stdio"]
     targets = {
         wire: {"command": stdio} if wire.startswith("stdio") else {"url": urls[wire.split("-")[0]]}

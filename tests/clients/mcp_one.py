@@ -94,7 +94,7 @@ class Visit:
 def transport(wire: str, target: Mapping[str, Any]) -> AbstractAsyncContextManager[Any]:
     opened: AbstractAsyncContextManager[Any]
     match wire:
-        case "http":
+        case "http" | "asgi":
             opened = streamable_http_client(target["url"])
         case "sse":
             opened = sse_client(target["url"])

@@ -7,7 +7,7 @@ import pytest
 
 from tests.clients.libraries import EXPECTED, LIBRARIES, MODERN, STAGE, Library, Visit, visit
 from tests.node import needs_npm
-from tests.served import Addresses, served
+from tests.served import served
 
 ROWS = [
     pytest.param(library, wire, step, id=f"{library.name}-{wire}-{step}", marks=[needs_npm] * ("npm" in library.name))
@@ -18,13 +18,14 @@ ROWS = [
 
 @pytest.fixture(scope="session")
 def visits() -> Iterator[Callable[[Library], Visit]]:
-    """Each library's visit to one and the same server, made when its first step is looked at."""
+    """Each library's visit to the same two servers, one for each door, made when its first step is looked at."""
     made: dict[str, Visit] = {}
-    with served(STAGE, "--legacy-sse", ws=True) as at:
+    with served(STAGE, "--legacy-sse", ws=True) as native, served(STAGE, "--door", "asgi") as asgi:
+        urls = {"http": native.http, "sse": native.sse, "ws": native.ws, "asgi": asgi.http}
 
         def of(library: Library) -> Visit:
             if library.name not in made:
-                made[library.name] = visit(library, at)
+                made[library.name] = visit(library, urls)
             return made[library.name]
 
         yield of
@@ -44,7 +45,7 @@ def test_a_client_hears_what_it_should(
 def test_a_client_that_hangs_is_ended_with_all_that_it_started_and_has_heard_nothing() -> None:
     hanging = "import subprocess, sys; sys.stderr.write('I hang'); sys.stderr.flush(); subprocess.run(['sleep', '60'])"
     library = Library("hanging", lambda: [sys.executable, "-c", hanging], ("http",))
-    been = visit(library, Addresses(http="", ws="", sse=""), seconds=2)
+    been = visit(library, {"http": ""}, seconds=2)
     assert been.heard == {}
     assert "I hang" in been.stderr
     assert "killed after 2 s" in been.stderr

@@ -11,6 +11,7 @@ const types = load('@modelcontextprotocol/sdk/types.js');
 
 const TRANSPORTS = {
     http: ({ url }) => new StreamableHTTPClientTransport(new URL(url)),
+    asgi: ({ url }) => new StreamableHTTPClientTransport(new URL(url)),
     sse: ({ url }) => new SSEClientTransport(new URL(url)),
     ws: ({ url }) => new WebSocketClientTransport(new URL(url)),
     stdio: ({ command }) => new StdioClientTransport({ command: command[0], args: command.slice(1) }),
