@@ -10,6 +10,7 @@ import argparse
 import sys
 
 from tests.conformance import suite
+from tests.node import NPM
 from tests.served import served
 
 EVERYTHING = "examples/everything.py:server"
@@ -22,6 +23,8 @@ def main() -> int:
     parser.add_argument("--door", choices=DOORS, action="append", help="of callboard; both if not given")
     parser.add_argument("--revision", "--requirements", choices=suite.SELECTIONS, action="append")
     options = parser.parse_args()
+    if NPM is None:
+        parser.error("the suite is installed by npm, and npm is not installed")
     revisions = options.revision or list(suite.SELECTIONS)
     if options.url:
         return 0 if examine(options.url, options.url, revisions) else 1
