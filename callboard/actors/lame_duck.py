@@ -44,7 +44,7 @@ async def drain(host: Host, edges: Sequence[Address[Any]] = (), *, within: float
     with trio.move_on_after(within):
         for edge in edges:
             edge.begin_stop()
-        await _end_all(found.listening, min(spread, within))
+        await _end_all(found.listening, min(spread, within / 2))  # the last one needs time to hear of it, too
         for ending in (*found.listening, *(address for address, _ in found.waiting), *edges):
             await ending.wait_ended()
     cut = sum([_cut(exchange) for address, exchange in found.waiting if address.ended is None])

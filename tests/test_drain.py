@@ -1,0 +1,206 @@
+"""Lame duck, in virtual time: who is refused, who finishes, who is sent away, and when exactly it is over."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from callboard.actors.exchange import Exchange
+from callboard.actors.lame_duck import MANY, drain
+from callboard.codecs.revisions import CallToolResult, Revision
+from callboard.codecs.revisions.revision import R4, R5
+from callboard.errors import DRAINING
+from callboard.supervisor import Actor, ChildSpec
+from callboard.testing import Peer, Refusal
+from tests.actors.stage import Stage, said, stage, text
+from tests.actors.test_parking import form
+
+BOTH = pytest.mark.parametrize("revision", [R4, R5], ids=str)
+LISTEN = {"notifications": {"toolsListChanged": True}}
+
+Tool = Callable[[Exchange], Awaitable[CallToolResult]]
+
+
+def takes(seconds: float) -> Tool:
+    async def work(exchange: Exchange) -> CallToolResult:
+        await trio.sleep(seconds)
+        return text("done")
+
+    return work
+
+
+async def greet(exchange: Exchange) -> CallToolResult:
+    return text("hello")
+
+
+async def drained(here: Stage, *, within: float = 30, spread: float = 10, edges: Any = ()) -> float:
+    """Drain, and say how long that took."""
+    started = trio.current_time()
+    await drain(here.host, edges, within=within, spread=spread)
+    return trio.current_time() - started
+
+
+@BOTH
+async def test_nothing_in_flight_costs_no_time(revision: Revision, autojump_clock: MockClock) -> None:
+    async with stage({"greet": greet}) as here:
+        peer = await here.peer(revision)
+        assert said(await peer.call("greet")) == "hello"
+        assert await drained(here) == 0
+
+
+@BOTH
+async def test_what_is_in_flight_finishes_and_nothing_is_waited_for_after_that(
+    revision: Revision, autojump_clock: MockClock
+) -> None:
+    async with stage({"short": takes(3), "long": takes(20)}) as here:
+        peer = await here.peer(revision)
+        short, long = [await peer.begin("tools/call", name=name, arguments={}) for name in ("short", "long")]
+        await wait_all_tasks_blocked()
+        assert await drained(here) == 20
+        assert said(await peer.finish(short)) == "done"
+        assert said(await peer.finish(long)) == "done"
+
+
+@BOTH
+async def test_what_takes_longer_than_the_drain_time_is_answered_exactly_then(
+    revision: Revision, autojump_clock: MockClock
+) -> None:
+    async with stage({"work": takes(31)}) as here:
+        peer = await here.peer(revision)
+        work = await peer.begin("tools/call", name="work", arguments={})
+        await wait_all_tasks_blocked()
+        assert await drained(here) == 30
+        with pytest.raises(Refusal) as refused:
+            await peer.finish(work)
+        assert refused.value.code == DRAINING
+        await wait_all_tasks_blocked()
+        assert not here.root.supervisor_of("requests").actors()
+
+
+@BOTH
+@pytest.mark.parametrize("method", ["ping", "tools/list", "tools/call"])
+async def test_new_requests_are_refused_while_others_finish(
+    revision: Revision, method: str, autojump_clock: MockClock
+) -> None:
+    async with stage({"work": takes(5), "greet": greet}) as here:
+        peer = await here.peer(revision)
+        work = await peer.begin("tools/call", name="work", arguments={})
+        await wait_all_tasks_blocked()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drained, here)
+            await wait_all_tasks_blocked()
+            assert here.host.is_draining
+            with pytest.raises(Refusal) as refused:
+                await peer.request(method, name="greet", arguments={})
+            assert refused.value.code == DRAINING
+            assert said(await peer.finish(work)) == "done"
+
+
+async def test_nobody_may_shake_hands_any_more(autojump_clock: MockClock) -> None:
+    async with stage({}) as here:
+        await drained(here)
+        with pytest.raises(Refusal) as refused:
+            await here.peer(R4)
+        assert refused.value.code == DRAINING
+
+
+async def test_a_client_that_is_asked_by_what_is_in_flight_may_still_answer(autojump_clock: MockClock) -> None:
+    async def work(exchange: Exchange) -> CallToolResult:
+        await trio.sleep(2)
+        await exchange.ask([form()])
+        return text("done")
+
+    async with stage({"work": work}) as here:
+        peer = await here.peer(R4)
+        request = await peer.begin("tools/call", name="work", arguments={})
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drained, here)
+            assert said(await peer.finish(request)) == "done"
+        assert trio.current_time() < 30
+
+
+async def test_what_is_parked_is_not_waited_for_and_nothing_more_is_parked(autojump_clock: MockClock) -> None:
+    async def ask(exchange: Exchange) -> CallToolResult:
+        await trio.sleep(1)
+        await exchange.ask([form()], at_once=True)
+        return text("done")
+
+    async with stage({"ask": ask}) as here:
+        peer = await here.peer(R5)
+        asked = await peer.request("tools/call", name="ask", arguments={})
+        assert asked["resultType"] == "input_required"
+        late = await peer.begin("tools/call", name="ask", arguments={})
+        await wait_all_tasks_blocked()
+        assert await drained(here) == 1
+        for refused in (peer.finish(late), peer.request("tools/call", name="ask", **peer.answered(asked))):
+            with pytest.raises(Refusal) as told:
+                await refused
+            assert told.value.code == DRAINING
+
+
+async def endings(peer: Peer, count: int) -> list[float]:
+    """The moments at which *count* subscriptions got their closing result, and after it the notification that the
+    specification wants as well where no stream ends with it."""
+    ended: dict[int, float] = {}
+    told: list[int] = []
+    while len(told) < count:
+        message = await peer.hear()
+        if "result" in message:
+            ended[message["id"]] = trio.current_time()
+        elif message["method"] == "notifications/cancelled":
+            told.append(message["params"]["requestId"])
+            assert told[-1] in ended
+    assert sorted(told) == sorted(ended)
+    return list(ended.values())
+
+
+@pytest.mark.parametrize("count", [1, MANY])
+async def test_a_few_listeners_are_sent_away_at_once(count: int, autojump_clock: MockClock) -> None:
+    async with stage({}) as here:
+        here.host.most_in_flight = count
+        peer = await here.peer(R5)
+        for _ in range(count):
+            await peer.begin("subscriptions/listen", **LISTEN)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drained, here)
+            assert set(await endings(peer, count)) == {trio.current_time()}
+        assert trio.current_time() == 0
+
+
+@pytest.mark.parametrize(("within", "over"), [(30.0, 10.0), (4.0, 2.0)])
+async def test_many_listeners_are_sent_away_evenly(within: float, over: float, autojump_clock: MockClock) -> None:
+    count = MANY + 1
+    async with stage({}) as here:
+        here.host.most_in_flight = count
+        peer = await here.peer(R5)
+        for _ in range(count):
+            await peer.begin("subscriptions/listen", **LISTEN)
+        await wait_all_tasks_blocked()
+        started = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: drained(here, within=within))
+            moments = [moment - started for moment in await endings(peer, count)]
+        assert moments == pytest.approx([number * over / (count - 1) for number in range(count)])
+
+
+async def test_edges_are_asked_to_stop_first_and_waited_for_last(autojump_clock: MockClock) -> None:
+    seen: list[tuple[str, float]] = []
+
+    class Edge(Actor[None]):
+        mailbox = None
+
+        async def run(self) -> None:
+            await self.wait_stopping()
+            seen.append(("asked", trio.current_time()))
+            await trio.sleep(4)
+            seen.append(("gone", trio.current_time()))
+
+    async with stage({"work": takes(2)}) as here:
+        edge = await here.root.add(ChildSpec("edge", Edge))
+        peer = await here.peer(R5)
+        await peer.begin("tools/call", name="work", arguments={})
+        await wait_all_tasks_blocked()
+        assert await drained(here, edges=[edge]) == 4
+    assert seen == [("asked", 0), ("gone", 4)]
