@@ -32,7 +32,9 @@ from callboard.codecs.revisions import (
     Model,
     ProgressNotificationParams,
     ResourceRequestParams,
+    ResultMetaObject,
     SetLevelRequestParams,
+    UnsetType,
     declares,
     meta,
     read,
@@ -323,8 +325,13 @@ class Session(Actor[Outbound]):
                 capabilities=self.host.offer.capabilities(revision),
                 server_info=self.host.offer.info,
                 instructions=UNSET if instructions is None else instructions,
+                meta=self.greeting(),
             )
         )
+
+    def greeting(self) -> ResultMetaObject | UnsetType:
+        """What a transport has to say beside what was agreed, once it is."""
+        return UNSET
 
     def _ready(self) -> None:
         if self.terms is None or self.is_ready:

@@ -14,7 +14,7 @@ from callboard.codecs.http.parser import Received, RequestParser, Stage
 from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.http.writer import CONTINUE, write_answer
 from callboard.supervisor import WHY_DEADLINE, Actor, Fact
-from callboard.transports.http.endpoint import Endpoint
+from callboard.transports.http.endpoint import Endpoint, Upgraded
 from callboard.transports.http.response import WireResponse
 from callboard.transports.settings import Settings
 from callboard.transports.wire import Wire
@@ -39,6 +39,7 @@ class HttpConnection(Actor[Never]):
     _began: float = attrs.field(default=0.0, init=False)
     _reading: Stage = attrs.field(default=Stage.IDLE, init=False)
     _is_stopping: bool = attrs.field(default=False, init=False)
+    _upgraded: Upgraded | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         limits = self.settings
@@ -61,12 +62,16 @@ class HttpConnection(Actor[Never]):
             self._hang_up()
 
     def facts(self) -> dict[str, Fact]:
+        if self._upgraded is not None:
+            return self._upgraded.facts()
         return {"served": self.served, "state": "answering" if self._is_answering else f"reads {self._reading.value}"}
 
     def on_stop(self) -> None:
         """Finish the answer that is on its way, and end."""
         self._is_stopping = True
-        if self._response is not None and self._is_answering:
+        if self._upgraded is not None and self._upgraded.on_stop is not None:
+            self._upgraded.on_stop()
+        elif self._response is not None and self._is_answering:
             self._response.close_after()
         else:
             self.wire.close()
@@ -81,7 +86,8 @@ class HttpConnection(Actor[Never]):
         self.served += 1
         if received.rest is not None:
             self.expire(math.inf)
-            await self.endpoint.upgrade(head, received.rest, self.wire)
+            self._upgraded = Upgraded()
+            await self.endpoint.upgrade(head, received.rest, self.wire, self._upgraded)
             return
         keeps_alive = head.keeps_alive and not self._is_stopping
         response = WireResponse(self.wire, keeps_alive=keeps_alive, chunked=head.version == "1.1")

@@ -18,6 +18,7 @@ from callboard.codecs.http.writer import JSON
 from callboard.codecs.revisions import LATEST, LEGACY, MODERN
 from callboard.codecs.routing import Route, read_route
 from callboard.errors import InvalidRequest, PeerError, RequestFailed
+from callboard.supervisor import Fact
 from callboard.transports.http.legacy import Legacy
 from callboard.transports.http.modern import Modern
 from callboard.transports.http.pair import MESSAGES_PATH, SSE_PATH, Pairs
@@ -29,7 +30,16 @@ from callboard.transports.wire import Wire
 Authenticate: TypeAlias = Callable[[str], Awaitable[str | None]]
 """Who a bearer token stands for: the principal, or None if the token is no good."""
 
-Upgrade: TypeAlias = Callable[[Head, bytes, Wire], Awaitable[None]]
+
+@attrs.define(eq=False)
+class Upgraded:
+    """What the actor of a connection asks of whatever its connection has turned into."""
+
+    on_stop: Callable[[], None] | None = None
+    facts: Callable[[], dict[str, Fact]] = dict
+
+
+Upgrade: TypeAlias = Callable[[Head, bytes, Wire, Upgraded], Awaitable[None]]
 """Serves a connection that turned into a WebSocket, until it ends: its head, what was read beyond it, and its wire."""
 
 PATH: Final = b"/mcp"
@@ -128,11 +138,11 @@ class Endpoint:
         """Answer what HTTP alone says no to, with the reason for whoever reads it."""
         await response.answer(refusal.status, (*JSON, *refusal.headers), error_frame(None, LATEST, refusal))
 
-    async def upgrade(self, head: Head, rest: bytes, wire: Wire) -> None:
+    async def upgrade(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
         """Serve a connection that turns into another protocol. Raises `Refusal`."""
         if self.on_upgrade is None:
             raise Refusal(501, "no WebSocket is served here", closes=True)
-        await self.on_upgrade(head, rest, wire)
+        await self.on_upgrade(head, rest, wire, upgraded)
 
     async def _principal(self, head: Head) -> str:
         """Raises `Refusal` (401) if somebody must be known and is not."""
