@@ -4,6 +4,7 @@ Reads `name`, `uri`, `requestState` and the reserved keys of `_meta`. Arguments,
 the bytes they are.
 """
 
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -15,6 +16,9 @@ from callboard.codecs.envelope import MAX_SAFE_INTEGER, Notification, Request, R
 from callboard.codecs.members import Members, read_members
 from callboard.codecs.revisions.meta import PROGRESS_TOKEN, PROTOCOL_VERSION
 from callboard.errors import InvalidParams, PeerError
+
+MAX_REMEMBERED: Final = 2048
+"""Longest `_meta` that is remembered, in bytes: a client says the same with every request."""
 
 _NOTHING: Final[Members] = MappingProxyType({})
 _STRING: Final = msgspec.json.Decoder(str)
@@ -32,6 +36,8 @@ class Route:
     progress_token: RequestId | None = None
     protocol_version: str | None = None
     meta: Members = _NOTHING
+    said: bytes = b""
+    """`_meta` as it stands in the message."""
 
 
 def read_route(message: Request | Notification) -> Route:
@@ -49,19 +55,29 @@ def read_route(message: Request | Notification) -> Route:
 
 
 def _route(params: Members) -> Route:
-    meta = _NOTHING
-    if "_meta" in params:
-        if not bytes(params["_meta"]).startswith(b"{"):
-            raise InvalidParams('"_meta" must be an object')
-        meta = read_members(params["_meta"])
+    said = bytes(params.get("_meta", b""))
+    meta, token, version = (_remembered if len(said) <= MAX_REMEMBERED else _read_meta)(said)
     return Route(
-        name=_member(params, "name", _STRING),
-        uri=_member(params, "uri", _STRING),
-        request_state=_member(params, "requestState", _STRING),
-        progress_token=_progress_token(meta),
-        protocol_version=_member(meta, PROTOCOL_VERSION, _STRING),
-        meta=meta,
+        _member(params, "name", _STRING),
+        _member(params, "uri", _STRING),
+        _member(params, "requestState", _STRING),
+        token,
+        version,
+        meta,
+        said,
     )
+
+
+def _read_meta(said: bytes) -> tuple[Members, RequestId | None, str | None]:
+    if not said:
+        return _NOTHING, None, None
+    if not said.startswith(b"{"):
+        raise InvalidParams('"_meta" must be an object')
+    meta = read_members(said)
+    return meta, _progress_token(meta), _member(meta, PROTOCOL_VERSION, _STRING)
+
+
+_remembered: Final = lru_cache(maxsize=256)(_read_meta)
 
 
 def _progress_token(meta: Members) -> RequestId | None:

@@ -5,7 +5,9 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.mirror import Received, read_mirror
 
 HeaderList: TypeAlias = Sequence[tuple[bytes, bytes]]
 
@@ -27,22 +29,30 @@ class Head:
     headers: HeaderList
     version: str = "1.1"
     keeps_alive: bool = True
+    path: bytes = attrs.field(init=False)
+    _first: dict[bytes, bytes] = attrs.field(init=False, repr=False)
+    _mirrored: Received | None = attrs.field(default=None, init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.path = self.target.partition(b"?")[0]
+        self._first = dict(reversed(self.headers))
 
     def get(self, name: bytes) -> bytes | None:
         """The value of a header, by its lower-case name: of several the first."""
-        for known, value in self.headers:
-            if known == name:
-                return value
-        return None
+        return self._first.get(name)
+
+    def mirrored(self, header_map: HeaderMap) -> Received:
+        """The headers that repeat what the body says. Raises `HeaderMismatch`. Worked out once for each head."""
+        if header_map is not NO_HEADERS:
+            return read_mirror(self.headers, header_map)
+        if self._mirrored is None:
+            self._mirrored = read_mirror(self.headers)
+        return self._mirrored
 
     def all(self, name: bytes) -> list[bytes]:
         """Every value of a header that may stand several times, or hold several by commas."""
         found = (value for known, value in self.headers if known == name)
         return [part.strip() for value in found for part in value.split(b",") if part.strip()]
-
-    @property
-    def path(self) -> bytes:
-        return self.target.partition(b"?")[0]
 
     @property
     def query(self) -> bytes:

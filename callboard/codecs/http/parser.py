@@ -10,6 +10,12 @@ import httptools
 from callboard.codecs.http.head import Head, check_once
 from callboard.codecs.http.refusal import Refusal
 
+MAX_REMEMBERED: Final = 2048
+"""Longest head that is remembered, in bytes."""
+
+MOST_REMEMBERED: Final = 1024
+"""Most heads that are remembered; then it begins anew. Two megabytes."""
+
 MAX_WAITING: Final = 64
 """Most requests of one connection that are read before the first is answered. Nobody pipelines more."""
 
@@ -31,13 +37,49 @@ class Received:
     rest: bytes | None = None
 
 
+@attrs.define(eq=False)
+class HeadMemory:
+    """Heads that were read and admitted before, by their bytes: a client says the same with every request.
+
+    The same bytes get the same decisions, so nothing of it is worked out twice. Shared by the connections of a door.
+    """
+
+    _known: dict[bytes, tuple[Head, int]] = attrs.field(factory=dict, init=False)
+
+    def recall(self, data: bytes) -> Received | None:
+        """The request that *data* is, if it is a whole one behind a known head."""
+        end = data.find(b"\r\n\r\n", 0, MAX_REMEMBERED) + 4
+        known = self._known.get(data[:end])
+        if known is None or len(data) - end != known[1]:
+            return None
+        return Received(known[0], data[end:])
+
+    def remember(self, data: bytes, received: Received) -> None:
+        """*data* was read as just one request. A head that asks for more than an answer is not remembered."""
+        head, end = received.head, len(data) - len(received.body)
+        length = head.get(b"content-length")
+        plain = length is not None and head.keeps_alive and head.get(b"expect") is None and received.rest is None
+        if plain and end <= MAX_REMEMBERED and data.endswith(b"\r\n\r\n", 0, end):
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known.clear()
+            self._known[data[:end]] = head, len(received.body)
+
+
 class RequestParser:
     """Cut a byte stream into requests. `on_head` is asked about every head, before its body is read.
 
     `feed` raises `Refusal`, from `on_head` or its own; then this connection has nothing more to say.
     """
 
-    def __init__(self, on_head: Callable[[Head], None], *, max_body: int, max_header: int, max_headers: int) -> None:
+    def __init__(
+        self,
+        on_head: Callable[[Head], None],
+        *,
+        max_body: int,
+        max_header: int,
+        max_headers: int,
+        memory: HeadMemory | None = None,
+    ) -> None:
         self.stage = Stage.IDLE
         self.is_waited_for = False
         """Whether the peer waits for a `100 Continue` before it sends the body."""
@@ -45,6 +87,7 @@ class RequestParser:
         self._max_body = max_body
         self._max_header = max_header
         self._max_headers = max_headers
+        self._memory = memory
         self._parser = httptools.HttpRequestParser(self)
         self._found: list[Received] = []
         self._begin()
@@ -59,6 +102,9 @@ class RequestParser:
 
     def feed(self, data: bytes) -> list[Received]:
         """Return the requests that *data* completes, in order. Raises `Refusal`."""
+        starts = self.stage is Stage.IDLE and self._memory is not None
+        if starts and self._memory is not None and (known := self._memory.recall(data)) is not None:
+            return [known]
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -75,6 +121,8 @@ class RequestParser:
         if self.stage is Stage.HEAD:
             self._count(len(data))
         found, self._found = self._found, []
+        if starts and self._memory is not None and len(found) == 1 and self.stage is Stage.IDLE:
+            self._memory.remember(data, found[0])
         return found
 
     def _upgraded(self, rest: bytes) -> None:
