@@ -8,11 +8,11 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.exchange import Exchange
-from callboard.actors.lame_duck import MANY, drain
+from callboard.actors.lame_duck import FAREWELL, MANY, drain
 from callboard.codecs.revisions import CallToolResult, Revision
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.errors import DRAINING
-from callboard.supervisor import Actor, ChildSpec
+from callboard.supervisor import Actor, Address, ChildSpec
 from callboard.testing import Peer, Refusal
 from tests.actors.stage import Stage, said, stage, text
 from tests.actors.test_parking import form
@@ -35,10 +35,10 @@ async def greet(exchange: Exchange) -> CallToolResult:
     return text("hello")
 
 
-async def drained(here: Stage, *, within: float = 30, spread: float = 10, edges: Any = ()) -> float:
+async def drained(here: Stage, *, within: float = 30, spread: float = 10, doors: Any = ()) -> float:
     """Drain, and say how long that took."""
     started = trio.current_time()
-    await drain(here.host, edges, within=within, spread=spread)
+    await drain(here.host, doors, within=within, spread=spread)
     return trio.current_time() - started
 
 
@@ -133,11 +133,14 @@ async def test_what_is_parked_is_not_waited_for_and_nothing_more_is_parked(autoj
         assert asked["resultType"] == "input_required"
         late = await peer.begin("tools/call", name="ask", arguments={})
         await wait_all_tasks_blocked()
-        assert await drained(here) == 1
-        for refused in (peer.finish(late), peer.request("tools/call", name="ask", **peer.answered(asked))):
-            with pytest.raises(Refusal) as told:
-                await refused
-            assert told.value.code == DRAINING
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drained, here)
+            await wait_all_tasks_blocked()
+            for refused in (peer.request("tools/call", name="ask", **peer.answered(asked)), peer.finish(late)):
+                with pytest.raises(Refusal) as told:
+                    await refused
+                assert told.value.code == DRAINING
+        assert trio.current_time() == 2  # a second until it asked, and one more for the other to ask in vain
 
 
 async def endings(peer: Peer, count: int) -> list[float]:
@@ -185,22 +188,60 @@ async def test_many_listeners_are_sent_away_evenly(within: float, over: float, a
         assert moments == pytest.approx([number * over / (count - 1) for number in range(count)])
 
 
-async def test_edges_are_asked_to_stop_first_and_waited_for_last(autojump_clock: MockClock) -> None:
-    seen: list[tuple[str, float]] = []
+async def test_doors_close_first_and_what_is_in_flight_does_not_notice(autojump_clock: MockClock) -> None:
+    closed: list[float] = []
 
-    class Edge(Actor[None]):
+    class Door(Actor[None]):
         mailbox = None
 
         async def run(self) -> None:
             await self.wait_stopping()
-            seen.append(("asked", trio.current_time()))
-            await trio.sleep(4)
-            seen.append(("gone", trio.current_time()))
+            closed.append(trio.current_time())
 
     async with stage({"work": takes(2)}) as here:
-        edge = await here.root.add(ChildSpec("edge", Edge))
+        door = await here.root.add(ChildSpec("door", Door))
         peer = await here.peer(R5)
-        await peer.begin("tools/call", name="work", arguments={})
+        work = await peer.begin("tools/call", name="work", arguments={})
         await wait_all_tasks_blocked()
-        assert await drained(here, edges=[edge]) == 4
-    assert seen == [("asked", 0), ("gone", 4)]
+        assert await drained(here, doors=[door]) == 2
+        assert said(await peer.finish(work)) == "done"
+    assert closed == [0]
+
+
+async def note_end(session: Address[Any], moments: list[float]) -> None:
+    await session.wait_ended()
+    moments.append(trio.current_time())
+
+
+@pytest.mark.parametrize("count", [MANY, MANY + 1])
+async def test_sessions_end_last_and_many_of_them_evenly(count: int, autojump_clock: MockClock) -> None:
+    moments: list[float] = []
+    async with stage({"work": takes(3)}) as here:
+        peers = [await here.peer(R4) for _ in range(count)]
+        await peers[0].begin("tools/call", name="work", arguments={})
+        await wait_all_tasks_blocked()
+        async with trio.open_nursery() as nursery:
+            for session, _ in here.root.supervisor_of("sessions").actors():
+                nursery.start_soon(note_end, session, moments)
+            nursery.start_soon(drained, here)
+    if count <= MANY:
+        assert moments == [3] * count
+    else:  # what is left of the ten seconds
+        assert moments == pytest.approx([3 + number * 7 / (count - 1) for number in range(count)])
+
+
+async def test_a_peer_that_reads_nothing_holds_up_nobody_for_long(autojump_clock: MockClock) -> None:
+    async def flood(exchange: Exchange) -> CallToolResult:
+        return text("x" * 100_000)
+
+    async with stage({"flood": flood, "work": takes(60)}) as here:
+        deaf = await here.peer(R4)
+        for _ in range(60):
+            await deaf.begin("tools/call", name="flood", arguments={})
+        peer = await here.peer(R5)
+        work = await peer.begin("tools/call", name="work", arguments={})
+        await wait_all_tasks_blocked()
+        assert await drained(here, within=5) == 5 + FAREWELL
+        with pytest.raises(Refusal) as refused:
+            await peer.finish(work)
+        assert refused.value.code == DRAINING

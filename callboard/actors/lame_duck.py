@@ -9,15 +9,16 @@ import trio
 from callboard.actors.exchange import Exchange
 from callboard.actors.host import Host
 from callboard.actors.life import Act, Event, State
-from callboard.actors.outlet import Outbound
 from callboard.actors.request import RequestActor
 from callboard.actors.subscription import Subscription
-from callboard.actors.wire import error_frame
 from callboard.errors import Draining
-from callboard.supervisor import Address, Supervisor, get_logger
+from callboard.supervisor import WHY_DRAIN, Address, Supervisor, get_logger
 
 MANY: Final = 100
-"""Most subscriptions that are ended all at once. More come back all at once, to somebody who has just started."""
+"""Most peers that are sent away all at once. More would come back all at once, to somebody who has just started."""
+
+FAREWELL: Final = 2.0
+"""Seconds in which the last words are written to whoever still reads."""
 
 log = get_logger("callboard.actors")
 
@@ -30,36 +31,60 @@ class _InFlight:
     waiting: list[tuple[Address[Any], Exchange]]
 
 
-async def drain(host: Host, edges: Sequence[Address[Any]] = (), *, within: float, spread: float) -> None:
-    """Come to an end: new requests are refused, *edges* stop accepting, subscriptions get their closing result, and
-    what is in flight gets *within* seconds. What is not ready by then is answered that the server ends.
+async def drain(host: Host, doors: Sequence[Address[Any]] = (), *, within: float, spread: float) -> None:
+    """Come to an end: new requests are refused, *doors* let nobody in, subscriptions get their closing result, and
+    what is in flight gets *within* seconds. What is not ready by then is answered that the server ends. Then the
+    sessions end.
 
-    More than `MANY` subscriptions are ended one after the other, over *spread* seconds. What is parked is not waited
-    for: nobody could come back for it.
+    More than `MANY` subscriptions, or sessions, are ended one after the other until *spread* seconds from now. What is
+    parked is not waited for: nobody could come back for it.
     """
     host.begin_drain()
     found = _find(host)
     if found.listening or found.waiting:
         log.info("draining", listening=len(found.listening), waiting=len(found.waiting), within=within)
+    until = trio.current_time() + min(spread, within / 2)  # the last one needs time to hear of it, too
     with trio.move_on_after(within):
-        for edge in edges:
-            edge.begin_stop()
-        await _end_all(found.listening, min(spread, within / 2))  # the last one needs time to hear of it, too
-        for ending in (*found.listening, *(address for address, _ in found.waiting), *edges):
+        for door in doors:
+            door.begin_stop()
+        await _end_all(found.listening, until)
+        for ending in (*found.listening, *(address for address, _ in found.waiting)):
             await ending.wait_ended()
-    cut = sum([_cut(exchange) for address, exchange in found.waiting if address.ended is None])
-    if cut:
-        log.warning("drain_time_passed", unfinished=cut)
+    await _cut([exchange for address, exchange in found.waiting if address.ended is None])
+    await _end_sessions(host.root.supervisor_of("sessions"), until)
 
 
-async def _end_all(listening: Sequence[Address[Any]], spread: float) -> None:
-    """Stop them all: at once, or if they are many evenly, the last one *spread* seconds after the first."""
+async def _end_all(leaving: Sequence[Address[Any]], until: float) -> None:
+    """Stop them all: at once, or if they are many evenly, the first one now and the last one then."""
     started = trio.current_time()
-    step = spread / (len(listening) - 1) if len(listening) > MANY else 0.0
-    for number, address in enumerate(listening):
-        if step:
+    step = (until - started) / (len(leaving) - 1) if len(leaving) > MANY else 0.0
+    for number, address in enumerate(leaving):
+        if step > 0:
             await trio.sleep_until(started + number * step)
         address.begin_stop()
+
+
+async def _cut(exchanges: Sequence[Exchange]) -> None:
+    """Answer what takes too long, as far as the peers can take it in, and end it."""
+    owed = [exchange for exchange in exchanges if exchange.life.meet(Event.DEADLINE) is Act.ANSWER]
+    if owed:
+        log.warning("drain_time_passed", unfinished=len(owed))
+    with trio.move_on_after(FAREWELL):
+        async with trio.open_nursery() as nursery:
+            for exchange in owed:
+                nursery.start_soon(exchange.slot.fail, Draining())
+    for exchange in owed:
+        exchange.kill(WHY_DRAIN)
+
+
+async def _end_sessions(sessions: Supervisor, until: float) -> None:
+    leaving = [address for address, _ in sessions.actors()]
+    await _end_all(leaving, until)
+    with trio.move_on_after(FAREWELL):
+        for address in leaving:
+            await address.wait_ended()
+    for address in leaving:
+        address.kill(WHY_DRAIN)
 
 
 def _find(host: Host) -> _InFlight:
@@ -79,16 +104,3 @@ def _places(root: Supervisor) -> Iterator[Supervisor]:
     for _, session in root.supervisor_of("sessions").actors():
         if isinstance(session, Supervisor):
             yield session
-
-
-def _cut(exchange: Exchange) -> bool:
-    """Answer what takes too long, if the peer can take it in, and end it."""
-    is_owed = exchange.life.meet(Event.DEADLINE) is Act.ANSWER
-    slot = exchange.slot
-    if is_owed and slot.is_open:
-        error = Draining()
-        frame = error_frame(slot.request_id, slot.terms.revision, error)
-        slot.close()
-        slot.outlet.send_nowait(Outbound(frame, ends=True, error=error))
-    exchange.kill("drain time passed")
-    return is_owed
