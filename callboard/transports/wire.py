@@ -44,6 +44,8 @@ class SocketWire:
 
     async def receive(self) -> bytes:
         while True:
+            if self._socket.fileno() == -1:
+                raise trio.ClosedResourceError("it was closed here")
             await trio.lowlevel.wait_readable(self._socket)
             try:
                 return self._socket.recv(READ_SIZE)
