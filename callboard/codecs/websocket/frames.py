@@ -1,0 +1,179 @@
+"""WebSocket frames: bytes to messages by wsproto's parser, and messages to bytes."""
+
+import contextlib
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+import attrs
+from wsproto.frame_protocol import CloseReason, Frame, FrameProtocol, Opcode, ParseFailed
+
+from callboard.errors import PeerError
+
+
+class Code(IntEnum):
+    """Why a WebSocket was closed."""
+
+    NORMAL = 1000
+    GOING_AWAY = 1001
+    PROTOCOL_ERROR = 1002
+    NOT_TEXT = 1003
+    NO_CODE = 1005
+    """Never on the wire: the peer closed without one."""
+    NOT_UTF8 = 1007
+    POLICY = 1008
+    TOO_BIG = 1009
+    INTERNAL = 1011
+    OVERLOADED = 1013
+    TAKEN_OVER = 4001
+    """Ours: another connection goes on with this session."""
+
+
+@attrs.frozen
+class Text:
+    """A whole message, however many frames it came in."""
+
+    frame: bytes
+
+
+@attrs.frozen
+class Ping:
+    """Wants the same payload back."""
+
+    payload: bytes
+
+
+@attrs.frozen
+class Pong:
+    """The payload of a ping of ours, or of none."""
+
+    payload: bytes
+
+
+@attrs.frozen
+class Close:
+    """One side's last word. The reason is for whoever reads a log."""
+
+    code: int
+    reason: str = ""
+
+
+Received: TypeAlias = Text | Ping | Pong | Close
+
+
+class Violation(PeerError):
+    """The peer broke the framing, or a limit of it. *close* is the answer, and nothing that follows can be read."""
+
+    def __init__(self, close: Close) -> None:
+        super().__init__(close.reason)
+        self.close = close
+
+
+@attrs.define(eq=False)
+class MessageReader:
+    """Cut a client's bytes into messages, none larger than *limit*."""
+
+    limit: int
+    is_over: bool = attrs.field(default=False, init=False)
+    """Whether there is nothing more to read: the peer has closed, or cannot be understood."""
+    is_closed: bool = attrs.field(default=False, init=False)
+    """Whether the peer has closed."""
+    _protocol: FrameProtocol = attrs.field(factory=lambda: FrameProtocol(client=False, extensions=[]), init=False)
+    _begun: bytearray | None = attrs.field(default=None, init=False)
+
+    @property
+    def is_amid(self) -> bool:
+        """Whether a message has begun, and not ended."""
+        return self._begun is not None
+
+    def feed(self, data: bytes) -> Iterator[Received]:
+        """What *data* completes, in order. After a `Close` there is nothing more. Raises `Violation`, once."""
+        if self.is_over:
+            return
+        self._protocol.receive_bytes(data)
+        try:
+            for frame in self._protocol.received_frames():
+                received = self._take(frame)
+                if received is not None:
+                    yield received
+        except ParseFailed as failure:
+            is_text = failure.code is CloseReason.INVALID_FRAME_PAYLOAD_DATA
+            raise self._violation(Code.NOT_UTF8 if is_text else Code.PROTOCOL_ERROR, str(failure)) from None
+
+    def skip(self, data: bytes) -> None:
+        """Look at *data* for the peer's `Close`, and for nothing else."""
+        with contextlib.suppress(Violation):
+            for _ in self.feed(data):
+                pass
+
+    def _take(self, frame: Frame) -> Received | None:
+        payload = frame.payload
+        if isinstance(payload, str):
+            return self._text(payload.encode(), ends=frame.message_finished)
+        if isinstance(payload, tuple):
+            self.is_over = self.is_closed = True
+            return Close(*payload)
+        if frame.opcode is Opcode.PING:
+            return Ping(payload)
+        if frame.opcode is Opcode.PONG:
+            return Pong(payload)
+        raise self._violation(Code.NOT_TEXT, "messages are text")
+
+    def _text(self, piece: bytes, *, ends: bool) -> Text | None:
+        begun = self._begun
+        if len(piece) + (0 if begun is None else len(begun)) > self.limit:
+            raise self._violation(Code.TOO_BIG, f"a message of more than {self.limit} bytes")
+        if begun is not None:
+            begun += piece
+        if not ends:
+            if begun is None:
+                self._begun = bytearray(piece)
+            return None
+        self._begun = None
+        return Text(piece if begun is None else bytes(begun))
+
+    def _violation(self, code: Code, reason: str) -> Violation:
+        self.is_over, self._begun = True, None
+        return Violation(Close(code, reason))
+
+
+# What a server writes is not masked.
+
+_TEXT: Final = 0x81
+_CLOSE: Final = 0x88
+_PING: Final = 0x89
+_PONG: Final = 0x8A
+_SHORT: Final = 125
+_MEDIUM: Final = 0xFFFF
+
+
+def write_text(message: bytes) -> bytes:
+    """A message in one frame. It must be UTF-8, as all that is written here is."""
+    size = len(message)
+    if size <= _SHORT:
+        return bytes((_TEXT, size)) + message
+    if size <= _MEDIUM:
+        return struct.pack("!BBH", _TEXT, 126, size) + message
+    return struct.pack("!BBQ", _TEXT, 127, size) + message
+
+
+def write_ping(payload: bytes) -> bytes:
+    return _write_control(_PING, payload)
+
+
+def write_pong(payload: bytes) -> bytes:
+    return _write_control(_PONG, payload)
+
+
+def write_close(close: Close) -> bytes:
+    """A last word. Without a code, if that is what it answers."""
+    if close.code == Code.NO_CODE:
+        return _write_control(_CLOSE, b"")
+    # A reason that is cut must not be cut in the middle of a character.
+    reason = close.reason.encode()[: _SHORT - 2].decode(errors="ignore").encode()
+    return _write_control(_CLOSE, struct.pack("!H", close.code) + reason)
+
+
+def _write_control(opcode: int, payload: bytes) -> bytes:
+    return bytes((opcode, len(payload))) + payload

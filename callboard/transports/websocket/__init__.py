@@ -1,0 +1,1 @@
+"""WebSocket: one message per text frame, both eras, and sessions that outlive their sockets."""

@@ -1,0 +1,200 @@
+"""One WebSocket: reads what the client says, sees that it is still there, and says good-bye.
+
+Its task is the connection's, and only reads: the session writes, in its own. Whoever wants the socket closed says so
+here, and the reading task does it.
+"""
+
+import math
+from typing import Final
+
+import attrs
+import trio
+
+from callboard.codecs.websocket.frames import (
+    Close,
+    Code,
+    MessageReader,
+    Ping,
+    Pong,
+    Received,
+    Text,
+    Violation,
+    write_close,
+    write_ping,
+    write_pong,
+)
+from callboard.supervisor import Fact, get_logger
+from callboard.transports.settings import Settings
+from callboard.transports.websocket.conversation import Conversation
+from callboard.transports.wire import Wire
+
+log = get_logger("callboard.transports")
+
+SLICE: Final = 8192
+"""Bytes that are parsed before others get a turn: a frame may be six bytes long, and takes as long as any."""
+
+CLOSE_TIME: Final = 2.0
+"""Seconds that a peer has for its last word, once it has heard ours."""
+
+MISSED: Final = 2
+"""Pings without an answer after which a peer is gone."""
+
+CLEAN: Final = frozenset({Code.NORMAL, Code.GOING_AWAY, Code.NO_CODE})
+"""Last words of a client that does not mean to come back."""
+
+
+@attrs.define(eq=False)
+class Link:
+    """A socket, and the conversation that it carries at the moment."""
+
+    wire: Wire
+    conversation: Conversation
+    settings: Settings
+    _reader: MessageReader = attrs.field(init=False)
+    _listening: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    _farewell: Close | None = attrs.field(default=None, init=False)
+    _is_busy: bool = attrs.field(default=True, init=False)  # in the middle of something that must not be cut short
+    _is_heard: bool = attrs.field(default=True, init=False)  # since the latest beat
+    _is_pinging: bool = attrs.field(default=False, init=False)
+    _missed: int = attrs.field(default=0, init=False)
+    _began: float | None = attrs.field(default=None, init=False)  # when the message began that is being read
+
+    def __attrs_post_init__(self) -> None:
+        self._reader = MessageReader(self.settings.max_frame)
+
+    async def run(self, opening: bytes, received: int, rest: bytes) -> None:
+        """Be the socket of the conversation until one of the three ends.
+
+        *opening* is what turns the connection into a WebSocket, *received* how many messages the client has, and
+        *rest* what was read of its own already.
+        """
+        is_whole = False
+        try:
+            await self.wire.send(opening)
+            await self.conversation.catch_up(self, received)
+            with self._listening:
+                await self._listen(rest)
+            self.conversation.drop(self)
+            if self._farewell is not None:
+                await part(self.wire, self._farewell, self._reader)
+            is_whole = True
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            is_whole = True  # the peer is gone: that is its affair
+        finally:
+            if not is_whole:
+                self._cut()
+            self.wire.close()
+            self.conversation.drop(self)
+
+    def _cut(self) -> None:
+        """It was cancelled, or broke."""
+        is_cancelled = trio.current_effective_deadline() == -math.inf
+        self.wire.send_nowait(write_close(Close(Code.GOING_AWAY if is_cancelled else Code.INTERNAL)))
+        if not is_cancelled:
+            self.conversation.end()
+
+    # What the client says.
+
+    async def _listen(self, data: bytes) -> None:
+        while True:
+            try:
+                await self._take(data)
+            except Violation as violation:
+                self.begin_close(violation.close)
+            self._watch_the_time()
+            if self._farewell is not None:
+                return
+            self._is_busy = False
+            data = await self.wire.receive()
+            self._is_busy = self._is_heard = True
+            if not data or self._farewell is not None:
+                return
+
+    async def _take(self, data: bytes) -> None:
+        for start in range(0, len(data), SLICE):
+            if start:
+                await trio.lowlevel.checkpoint()
+            for received in self._reader.feed(data[start : start + SLICE]):
+                await self._meet(received)
+                if self._farewell is not None:
+                    return
+
+    async def _meet(self, received: Received) -> None:
+        match received:
+            case Text(frame):
+                await self.conversation.receive(frame)
+            case Ping(payload):
+                await self.wire.send(write_pong(payload))
+            case Pong(payload):
+                self.conversation.acknowledge(payload)
+            case Close(code):
+                self.begin_close(Close(code))
+                if code in CLEAN:
+                    self.conversation.end()
+
+    def _watch_the_time(self) -> None:
+        if not self._reader.is_amid:
+            self._began = None
+        elif self._began is None:
+            self._began = trio.current_time()
+
+    # Whether it is still there.
+
+    def beat(self, now: float) -> bool:
+        """Look whether anything was heard since the last time; False if this socket needs no other beat."""
+        self._missed = 0 if self._is_heard else self._missed + 1
+        self._is_heard = False
+        if self._farewell is not None:
+            return False
+        if self._missed >= MISSED:
+            log.info("websocket_silent", session=self.conversation.session.path)
+            self.wire.close()
+            self.conversation.drop(self)
+            return False
+        if self._began is not None and now - self._began > self.settings.body_time:
+            self.begin_close(Close(Code.POLICY, "a message took too long"))
+            return False
+        return True
+
+    def ping_nowait(self) -> bool:
+        """Send a ping if that needs no waiting. It carries the number of messages so far, which a pong acknowledges."""
+        return self.wire.send_nowait(self._ping())
+
+    async def ping(self) -> None:
+        """Send a ping, in line behind what is being written."""
+        if self._is_pinging:
+            return
+        self._is_pinging = True
+        try:
+            await self.wire.send(self._ping())
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self.wire.close()
+        finally:
+            self._is_pinging = False
+
+    def _ping(self) -> bytes:
+        return write_ping(b"%d" % self.conversation.kept.sent)
+
+    # The end.
+
+    def begin_close(self, close: Close) -> None:
+        """Have the reading task say *close*. The first one counts."""
+        if self._farewell is None:
+            self._farewell = close
+            if not self._is_busy:
+                self._listening.cancel()
+
+    def leave(self) -> None:
+        """The server ends."""
+        self.conversation.leave()
+
+    def facts(self) -> dict[str, Fact]:
+        return {"state": "websocket", "session": self.conversation.session.path, "missed": self._missed}
+
+
+async def part(wire: Wire, close: Close, reader: MessageReader) -> None:
+    """Say the last word, and wait for the peer's, so that ours is read before the connection ends."""
+    await wire.send(write_close(close))
+    with trio.move_on_after(CLOSE_TIME):
+        while not reader.is_closed and (data := await wire.receive()):
+            reader.skip(data)
