@@ -5,7 +5,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from callboard.codecs.header_map import NO_HEADERS, HeaderMap
+from callboard.codecs.header_map import HeaderMap
 from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.mirror import Received, read_mirror
 
@@ -14,10 +14,13 @@ HeaderList: TypeAlias = Sequence[tuple[bytes, bytes]]
 _ONCE: Final = frozenset(
     (
         *(b"host", b"origin", b"authorization", b"content-type", b"content-length"),
-        *(b"mcp-session-id", b"last-event-id", b"expect", b"upgrade"),
+        *(b"mcp-session-id", b"last-event-id", b"expect", b"upgrade", b"transfer-encoding"),
     )
 )
 """Headers that two readers could read differently if they stood twice. The mirrored ones see to that themselves."""
+
+_DISGUISED: Final = frozenset((b"content_length", b"transfer_encoding"))
+"""Some gateways read `_` as `-`: to them these would say where the body ends."""
 
 
 @attrs.define
@@ -43,7 +46,7 @@ class Head:
 
     def mirrored(self, header_map: HeaderMap) -> Received:
         """The headers that repeat what the body says. Raises `HeaderMismatch`. Worked out once for each head."""
-        if header_map is not NO_HEADERS:
+        if header_map.paths:
             return read_mirror(self.headers, header_map)
         if self._mirrored is None:
             self._mirrored = read_mirror(self.headers)
@@ -55,14 +58,21 @@ class Head:
         return [part.strip() for value in found for part in value.split(b",") if part.strip()]
 
     @property
+    def has_body(self) -> bool:
+        """Whether something follows the head."""
+        return b"transfer-encoding" in self._first or int(self._first.get(b"content-length", b"0")) > 0
+
+    @property
     def query(self) -> bytes:
         return self.target.partition(b"?")[2]
 
 
 def check_once(headers: HeaderList) -> None:
-    """Raises `Refusal` (400) if a header that must be unique stands twice."""
+    """Raises `Refusal` (400) if a header that must be unique stands twice, or is there in disguise."""
     seen: set[bytes] = set()
     for name, _ in headers:
+        if name in _DISGUISED:
+            raise Refusal(400, f"{name.decode()} is spelled with _ for -", closes=True)
         if name in _ONCE:
             if name in seen:
                 raise Refusal(400, f"{name.decode()} stands twice")
@@ -74,6 +84,17 @@ def check_framing(headers: HeaderList) -> None:
     names = {name for name, _ in headers}
     if b"content-length" in names and b"transfer-encoding" in names:
         raise Refusal(400, "content-length beside transfer-encoding", closes=True)
+
+
+def check_coding(head: Head) -> None:
+    """Raises `Refusal` for a body in pieces (400) where HTTP/1.0 has none, or (501) in more than pieces."""
+    coding = head.get(b"transfer-encoding")
+    if coding is None:
+        return
+    if head.version != "1.1":
+        raise Refusal(400, "transfer-encoding is for HTTP/1.1", closes=True)
+    if coding.lower() != b"chunked":
+        raise Refusal(501, "no transfer-encoding but chunked is known here", closes=True)
 
 
 def covers(accepted: Sequence[bytes], media_type: bytes) -> bool:

@@ -1,13 +1,13 @@
 """Bytes to HTTP requests, by llhttp: strict where two readers could differ, and bounded everywhere."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import Final
 
 import attrs
 import httptools
 
-from callboard.codecs.http.head import Head, check_once
+from callboard.codecs.http.head import Head, check_coding, check_once
 from callboard.codecs.http.refusal import Refusal
 
 MAX_REMEMBERED: Final = 2048
@@ -16,8 +16,8 @@ MAX_REMEMBERED: Final = 2048
 MOST_REMEMBERED: Final = 1024
 """Most heads that are remembered; then it begins anew. Two megabytes."""
 
-MAX_WAITING: Final = 64
-"""Most requests of one connection that are read before the first is answered. Nobody pipelines more."""
+MAX_IDLE: Final = 4
+"""Bytes of empty lines between two requests that are nobody's fault. More of them are a slow head."""
 
 
 class Stage(Enum):
@@ -90,52 +90,84 @@ class RequestParser:
         self._memory = memory
         self._parser = httptools.HttpRequestParser(self)
         self._found: list[Received] = []
+        self._is_stirred = False
+        self._read_before: Head | None = None
         self._begin()
 
     def _begin(self) -> None:
         self._target = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._head: Head | None = None
-        self._head_size = 0
-        self._body: list[bytes] = []
-        self._body_size = 0
+        self._unseen = 0  # bytes that were read since anything came of them
+        self._trailer_size = 0
+        self._body: bytes | bytearray = b""
 
-    def feed(self, data: bytes) -> list[Received]:
-        """Return the requests that *data* completes, in order. Raises `Refusal`."""
+    def feed(self, data: bytes) -> Iterable[Received]:
+        """Return the requests that *data* completes, in order. Raises `Refusal`, at the latest after the last of them:
+        what was whole is answered, wherever the bytes were cut."""
         starts = self.stage is Stage.IDLE and self._memory is not None
         if starts and self._memory is not None and (known := self._memory.recall(data)) is not None:
             return [known]
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._upgraded(data[upgrade.args[0] :])
-        except httptools.HttpParserCallbackError as error:
-            cause = error.__context__
-            if isinstance(cause, Refusal):
-                raise cause from None
-            raise
-        except httptools.HttpParserInvalidMethodError:
-            raise Refusal(501, "no such method is known here", closes=True) from None
-        except httptools.HttpParserError as error:
-            raise Refusal(400, f"not HTTP: {error}", closes=True) from None
-        if self.stage is Stage.HEAD:
-            self._count(len(data))
+        refusal = self._read(data)
         found, self._found = self._found, []
+        if refusal is not None:
+            if not found:
+                raise refusal
+            return _before(found, refusal)
         if starts and self._memory is not None and len(found) == 1 and self.stage is Stage.IDLE:
             self._memory.remember(data, found[0])
         return found
 
-    def _upgraded(self, rest: bytes) -> None:
-        """llhttp stops at the end of the head: what follows is another protocol's."""
-        head = self._found.pop().head if self._found else None
-        if head is None or (head.get(b"upgrade") or b"").lower() != b"websocket":
-            raise Refusal(501, "only a WebSocket can be upgraded to", closes=True)
-        self._found.append(Received(head, b"", rest))
+    def _read(self, data: bytes) -> Refusal | None:
+        self._is_stirred = False
+        try:
+            while True:
+                try:
+                    self._parser.feed_data(data)
+                    break
+                except httptools.HttpParserUpgrade as upgrade:
+                    data = data[upgrade.args[0] :]
+                    if self._upgrades(data):
+                        return None
+        except httptools.HttpParserCallbackError as error:
+            if isinstance(error.__context__, Refusal):
+                return error.__context__
+            raise
+        except httptools.HttpParserInvalidMethodError:
+            return Refusal(501, "no such method is known here", closes=True)
+        except httptools.HttpParserError as error:
+            return Refusal(400, f"not HTTP: {error}", closes=True)
+        return self._weigh(len(data))
 
-    def _count(self, size: int) -> None:
-        self._head_size += size
-        if self._head_size > self._max_header:
-            raise Refusal(431, f"a head of more than {self._max_header} bytes", closes=True)
+    def _upgrades(self, rest: bytes) -> bool:
+        """llhttp stops where a client offers another protocol. Whether that is taken up; if not, it goes on.
+
+        Only a WebSocket is. Java's client offers HTTP/2 with its first request, whatever that is, and waits for an
+        answer all the same.
+        """
+        head = self._found.pop().head
+        is_offered = head.method == "GET" and (head.get(b"upgrade") or b"").lower() == b"websocket"
+        if is_offered and not head.has_body:
+            self._found.append(Received(head, b"", rest))
+            return True
+        # The same request once more, without the offer: so it gets its body.
+        kept = (b"content-length", b"transfer-encoding", b"connection")
+        lines = [b"%b: %b\r\n" % header for header in head.headers if header[0] in kept]
+        again = b"%b / HTTP/%b\r\n%b\r\n" % (head.method.encode(), head.version.encode(), b"".join(lines))
+        self._read_before = head
+        self._parser = httptools.HttpRequestParser(self)
+        self._parser.feed_data(again)
+        return False
+
+    def _weigh(self, size: int) -> Refusal | None:
+        """Bound what is held of a head, of a trailer, or between two chunks: llhttp does not say how much that is."""
+        self._unseen = 0 if self._is_stirred else self._unseen + size
+        if self.stage is Stage.IDLE and self._unseen > MAX_IDLE:
+            self.stage = Stage.HEAD
+        return self._too_long() if self._unseen > self._max_header else None
+
+    def _too_long(self) -> Refusal:
+        return Refusal(431, f"a head of more than {self._max_header} bytes", closes=True)
 
     # What the parser calls.
 
@@ -146,45 +178,64 @@ class RequestParser:
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value) + 4)
-        if self._head is None:  # what follows a chunked body is not looked at
+        if self._head is None:
             self._headers.append((name.lower(), value.strip(b" \t")))
             if len(self._headers) > self._max_headers:
                 raise Refusal(431, f"more than {self._max_headers} headers", closes=True)
+        else:  # what follows a chunked body is not looked at, but weighed
+            self._trailer_size += len(name) + len(value) + len(": \r\n")
+            if self._trailer_size > self._max_header:
+                raise self._too_long()
 
     def on_headers_complete(self) -> None:
-        parser = self._parser
-        version = parser.get_http_version()
+        head, self._read_before = self._read_before, None
+        if head is None:
+            head = self._checked_head()
+        self._head = head
+        self._is_stirred = True
+        self.stage = Stage.BODY
+        self.is_waited_for = head.version == "1.1" and (head.get(b"expect") or b"").lower() == b"100-continue"
+
+    def _checked_head(self) -> Head:
+        parser, headers = self._parser, self._headers
+        version, method = parser.get_http_version(), parser.get_method().decode()
         if version not in ("1.1", "1.0"):
             raise Refusal(505, "HTTP/1.1 is spoken here", closes=True)
-        self._count(len(self._target))
-        check_once(self._headers)
-        head = Head(
-            parser.get_method().decode(), self._target, self._headers, version, bool(parser.should_keep_alive())
-        )
+        size = len(f"{method}  HTTP/1.1\r\n\r\n") + len(self._target)
+        if size + sum([len(name) + len(value) + len(": \r\n") for name, value in headers]) > self._max_header:
+            raise self._too_long()
+        check_once(headers)
+        # Nobody can tell a client of 1.0 that its connection goes on.
+        head = Head(method, self._target, headers, version, version == "1.1" and bool(parser.should_keep_alive()))
+        check_coding(head)
+        if method == "CONNECT":
+            raise Refusal(501, "this is no proxy", closes=True)
         length = head.get(b"content-length")
         if length is not None and int(length) > self._max_body:
             raise Refusal(413, f"a body of more than {self._max_body} bytes", closes=True)
         self._on_head(head)
-        self._head = head
-        self._head_size = 0
-        self.stage = Stage.BODY
-        self.is_waited_for = (head.get(b"expect") or b"").lower() == b"100-continue"
+        return head
 
     def on_body(self, data: bytes) -> None:
         self.is_waited_for = False
-        self._body_size += len(data)
-        if self._body_size > self._max_body:
+        self._is_stirred = True
+        if len(self._body) + len(data) > self._max_body:
             raise Refusal(413, f"a body of more than {self._max_body} bytes", closes=True)
-        self._body.append(data)
+        if not self._body:
+            self._body = data
+        else:
+            if isinstance(self._body, bytes):  # not a list of pieces: a thousand small chunks weigh more than they say
+                self._body = bytearray(self._body)
+            self._body += data
 
     def on_message_complete(self) -> None:
-        if self._head is None:
-            return
-        if len(self._found) >= MAX_WAITING:
-            raise Refusal(400, "too many requests at once", closes=True)
-        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        self._found.append(Received(self._head, body))
-        self.stage = Stage.IDLE
-        self.is_waited_for = False
-        self._begin()
+        if self._head is not None:
+            self._found.append(Received(self._head, bytes(self._body)))
+            self.stage = Stage.IDLE
+            self.is_waited_for = False
+            self._begin()
+
+
+def _before(found: list[Received], refusal: Refusal) -> Iterator[Received]:
+    yield from found
+    raise refusal
