@@ -35,10 +35,10 @@ async def greet(exchange: Exchange) -> CallToolResult:
     return text("hello")
 
 
-async def drained(here: Stage, *, within: float = 30, spread: float = 10, doors: Any = ()) -> float:
+async def drained(here: Stage, *, within: float = 30, spread: float = 10, **more: Any) -> float:
     """Drain, and say how long that took."""
     started = trio.current_time()
-    await drain(here.host, doors, within=within, spread=spread)
+    await drain(here.host, within=within, spread=spread, **more)
     return trio.current_time() - started
 
 
@@ -245,3 +245,23 @@ async def test_a_peer_that_reads_nothing_holds_up_nobody_for_long(autojump_clock
         with pytest.raises(Refusal) as refused:
             await peer.finish(work)
         assert refused.value.code == DRAINING
+
+
+@pytest.mark.parametrize(("takes", "drain_time", "ends"), [(4, 30, 4), (40, 30, 30), (40, 0, FAREWELL)])
+async def test_an_edge_that_answers_by_itself_has_the_same_time(
+    takes: float, drain_time: float, ends: float, autojump_clock: MockClock
+) -> None:
+    asked: list[float] = []
+
+    class Edge(Actor[None]):
+        mailbox = None
+
+        async def run(self) -> None:
+            await self.wait_stopping()
+            asked.append(trio.current_time())
+            await trio.sleep(takes)
+
+    async with stage({}) as here:
+        edge = await here.root.add(ChildSpec("edge", Edge, shutdown=60))
+        assert await drained(here, within=drain_time, edges=[edge]) == ends
+    assert asked == [0]

@@ -31,10 +31,17 @@ class _InFlight:
     waiting: list[tuple[Address[Any], Exchange]]
 
 
-async def drain(host: Host, doors: Sequence[Address[Any]] = (), *, within: float, spread: float) -> None:
+async def drain(
+    host: Host,
+    *,
+    doors: Sequence[Address[Any]] = (),
+    edges: Sequence[Address[Any]] = (),
+    within: float,
+    spread: float,
+) -> None:
     """Come to an end: new requests are refused, *doors* let nobody in, subscriptions get their closing result, and
     what is in flight gets *within* seconds. What is not ready by then is answered that the server ends. Then the
-    sessions end.
+    sessions end, and last the *edges*, which finish what they have begun to answer.
 
     More than `MANY` subscriptions, or sessions, are ended one after the other until *spread* seconds from now. What is
     parked is not waited for: nobody could come back for it.
@@ -43,7 +50,8 @@ async def drain(host: Host, doors: Sequence[Address[Any]] = (), *, within: float
     found = _find(host)
     if found.listening or found.waiting:
         log.info("draining", listening=len(found.listening), waiting=len(found.waiting), within=within)
-    until = trio.current_time() + min(spread, within / 2)  # the last one needs time to hear of it, too
+    started = trio.current_time()
+    until = started + min(spread, within / 2)  # the last one needs time to hear of it, too
     with trio.move_on_after(within):
         for door in doors:
             door.begin_stop()
@@ -51,7 +59,11 @@ async def drain(host: Host, doors: Sequence[Address[Any]] = (), *, within: float
         for ending in (*found.listening, *(address for address, _ in found.waiting)):
             await ending.wait_ended()
     await _cut([exchange for address, exchange in found.waiting if address.ended is None])
-    await _end_sessions(host.root.supervisor_of("sessions"), until)
+    sessions = [address for address, _ in host.root.supervisor_of("sessions").actors()]
+    await _end_all(sessions, until)
+    await _wait_gone(sessions, 0)
+    await _end_all(edges, 0)
+    await _wait_gone(edges, started + within)
 
 
 async def _end_all(leaving: Sequence[Address[Any]], until: float) -> None:
@@ -77,10 +89,9 @@ async def _cut(exchanges: Sequence[Exchange]) -> None:
         exchange.kill(WHY_DRAIN)
 
 
-async def _end_sessions(sessions: Supervisor, until: float) -> None:
-    leaving = [address for address, _ in sessions.actors()]
-    await _end_all(leaving, until)
-    with trio.move_on_after(FAREWELL):
+async def _wait_gone(leaving: Sequence[Address[Any]], until: float) -> None:
+    """Wait for those who were asked to leave, until then or for a farewell at least; the rest is cut off."""
+    with trio.CancelScope(deadline=max(until, trio.current_time() + FAREWELL)):
         for address in leaving:
             await address.wait_ended()
     for address in leaving:

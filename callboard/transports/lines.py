@@ -1,0 +1,68 @@
+"""Frames on any byte stream, one to a line: pipes, sockets, whatever has two ends."""
+
+from collections import deque
+from typing import Final, Protocol, Self
+
+import attrs
+import trio
+
+from callboard.codecs.lines import MAX_FRAME, Line, LineDecoder, encode_line, flatten
+
+READ_SIZE: Final = 65_536
+"""Bytes that are read at once: what a pipe holds."""
+
+
+class ByteStream(Protocol):
+    """What `trio.abc.Stream` and its kind can do."""
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray: ...
+
+    async def send_all(self, data: bytes) -> None: ...
+
+
+@attrs.define(eq=False)
+class LineConnection:
+    """A `Connection` over a byte stream, for `open_session`. The stream is its caller's to close.
+
+    A line over the limit is not kept: what is wrong with it takes its place, and reading goes on.
+    """
+
+    incoming: ByteStream
+    outgoing: ByteStream
+    limit: int = MAX_FRAME
+    _decoder: LineDecoder = attrs.field(init=False)
+    _lines: deque[Line] = attrs.field(factory=deque, init=False)  # at most those of one read
+    _ended: bool = attrs.field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._decoder = LineDecoder(self.limit)
+
+    async def send(self, frame: bytes) -> None:
+        """Waits as long as the peer does not read. Raises `trio.BrokenResourceError` when it never will."""
+        try:
+            await self.outgoing.send_all(encode_line(flatten(frame)))
+        except trio.ClosedResourceError:
+            raise trio.BrokenResourceError("closed here") from None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Line:
+        if self._lines:
+            await trio.lowlevel.checkpoint()  # a thousand short lines may come in one read; others want a turn
+        while not self._lines:
+            if self._ended:
+                raise StopAsyncIteration
+            await self._read()
+        return self._lines.popleft()
+
+    async def _read(self) -> None:
+        try:
+            data = await self.incoming.receive_some(READ_SIZE)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            data = b""
+        if data:
+            self._lines.extend(self._decoder.feed(bytes(data)))
+        else:
+            self._ended = True
+            self._lines.extend(self._decoder.finish())
