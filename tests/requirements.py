@@ -47,7 +47,6 @@ ELSEWHERE: Final = (
         """,
     ),
     Elsewhere(Why.EDGE, "the process behind stdio: its stdout and its end", "M072 M081 L036"),
-    Elsewhere(Why.EDGE, "which framing a byte stream of another kind gets", "M069 M070 L073"),
     # Authorization
     Elsewhere(
         Why.AUTHORIZATION,
