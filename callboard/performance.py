@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 import msgspec
 import trio
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from callboard.actors.exchange import Exchange
-from callboard.actors.host import Instant
+from callboard.actors.host import Errand, Instant
 from callboard.actors.request import Handler, sole
+from callboard.codecs.envelope import Request
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
+    LATEST,
     MODERN,
     CallToolRequestParams,
     CallToolResult,
@@ -44,7 +46,7 @@ from callboard.codecs.routing import Route
 from callboard.context import Context, InputRequired
 from callboard.errors import InvalidParams, MissingCapability, Overloaded, ResourceNotFound
 from callboard.hosting import BadArguments, Unfit, error_result, to_contents, to_messages, to_result
-from callboard.repertoire import Entry, Shelf
+from callboard.repertoire import Entry, Shelf, ToolEntry
 
 if TYPE_CHECKING:
     from callboard.server import Server
@@ -59,6 +61,9 @@ MAX_VALUES: Final = 100
 GoOn: TypeAlias = Callable[[], Awaitable[Model]]
 Middleware: TypeAlias = Callable[[Context, GoOn], Awaitable[Model]]
 """Stands around every handler: does what it wants before and after, and calls the second argument in between."""
+
+_CALL: Final = frozenset(("name", "arguments", "_meta"))
+_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 
 _CAPABILITIES: Final = ServerCapabilities(
     tools=ListChangedCapability(list_changed=True),
@@ -104,6 +109,23 @@ class Performance:
         entry = self._repertoire.tools.entries.get(route.name or "") if method == "tools/call" else None
         return NO_HEADERS if entry is None else entry.headers
 
+    def errand(self, request: Request, route: Route) -> Errand | None:
+        if self._server.middlewares or request.method != "tools/call" or request.params is UNSET:
+            return None
+        entry = self._repertoire.tools.entries.get(route.name or "")
+        if entry is None or not entry.is_errand or not request.params.keys() <= _CALL:
+            return None
+        return self._run_errand(entry, request.params.get("arguments"))
+
+    async def _run_errand(self, entry: ToolEntry, given: Raw | None) -> Model:
+        try:
+            arguments = entry.signature.read(_arguments(given))
+            return to_result(await entry.function(**arguments), entry.signature)
+        except SystemExit:
+            return error_result(RuntimeError("the function called exit"))
+        except Exception as error:
+            return self._failed(LATEST, sole(error))
+
     # What is answered at once.
 
     def _discover(self, exchange: Exchange) -> Model:
@@ -147,16 +169,16 @@ class Performance:
             value = await self._perform(entry, arguments, exchange)
             return value if isinstance(value, InputRequiredResult) else to_result(value, entry.signature)
         except Exception as error:
-            return self._failed(exchange, sole(error))
+            return self._failed(exchange.terms.revision, sole(error))
 
-    def _failed(self, exchange: Exchange, error: Exception) -> CallToolResult:
+    def _failed(self, revision: Revision, error: Exception) -> CallToolResult:
         """A tool that fails has a result that says so, and the model can act on it. A modern client that lacks a
         capability, or brought an answer to another question, is told in the specification's own way; and no model can
         do anything about a server that has too much to do."""
         if isinstance(error, Overloaded):
             raise error
         is_clients = isinstance(error, MissingCapability | InvalidParams) and not isinstance(error, Unfit)
-        if is_clients and exchange.terms.revision in MODERN:
+        if is_clients and revision in MODERN:
             raise error
         return error_result(error)
 
@@ -227,3 +249,13 @@ class Performance:
             answers = await exchange.ask(questions, at_once=True)
             exchange.answers = {question.key or "": answer for question, answer in zip(questions, answers, strict=True)}
             exchange.carried = carried
+
+
+def _arguments(given: Raw | None) -> dict[str, Any]:
+    """Raises `InvalidParams` for arguments that are no object."""
+    if given is None:
+        return {}
+    try:
+        return _OBJECT.decode(given)
+    except msgspec.ValidationError as error:
+        raise InvalidParams(f"params.arguments: {error}") from None

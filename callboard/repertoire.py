@@ -62,6 +62,11 @@ class ToolEntry(Entry):
     shown: Tool
     headers: HeaderMap
 
+    @property
+    def is_errand(self) -> bool:
+        """Whether nobody can speak to it while it runs: it takes no context, and holds up no thread."""
+        return self.signature.is_async and self.signature.context_parameter is None
+
 
 @attrs.frozen
 class Kept:

@@ -1,11 +1,12 @@
 """A hosted server, as all of its peers share it: what it offers, and what lives longer than a connection."""
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Coroutine, Mapping
 from itertools import count
 from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
 import trio
+from msgspec import Raw
 
 from callboard.actors.exchange import Exchange
 from callboard.actors.parking import HANDED_OVER, PARKED, Parking
@@ -17,6 +18,7 @@ from callboard.actors.subscription import Subscription, granted
 from callboard.actors.topics import Topics, wanted
 from callboard.codecs.envelope import Request
 from callboard.codecs.header_map import HeaderMap
+from callboard.codecs.members import raw
 from callboard.codecs.revisions import (
     MODERN,
     Direction,
@@ -47,6 +49,10 @@ MAX_FOLLOWED: Final = 4096
 _LISTEN: Final = frozenset({"subscriptions/listen"})
 
 
+Errand: TypeAlias = Coroutine[Any, Any, Model]
+"""A request that needs nothing but its arguments. It may run in the task that brought it."""
+
+
 class Offer(Protocol):
     """What a server offers: whoever hosts one fills this in."""
 
@@ -57,6 +63,9 @@ class Offer(Protocol):
     handlers: Mapping[str, Handler]
 
     def capabilities(self, revision: Revision) -> ServerCapabilities: ...
+
+    def errand(self, request: Request, route: Route) -> Errand | None:
+        """A request that nobody can speak to while it runs, as one coroutine. None if it may ask, log or report."""
 
     def header_map(self, method: str, route: Route) -> HeaderMap:
         """Which arguments of a request are mirrored into HTTP headers."""
@@ -76,12 +85,13 @@ class Host:
     meters: Mapping[str, Meters] = attrs.field(factory=dict)
     is_draining: bool = attrs.field(default=False, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
-    _infos: dict[Revision, Mapping[str, Any]] = attrs.field(factory=dict, init=False)
+    _methods: dict[tuple[Revision, str], tuple[ServerCapabilities, Method]] = attrs.field(factory=dict, init=False)
+    _infos: dict[Revision, Raw | None] = attrs.field(factory=dict, init=False)
 
-    def server_info(self, revision: Revision) -> Mapping[str, Any]:
-        """Who answers, as the revision writes it."""
+    def server_info(self, revision: Revision) -> Raw | None:
+        """Who answers, as the revision writes it into a result; None where a result does not say."""
         if revision not in self._infos:
-            self._infos[revision] = write(revision, self.offer.info)
+            self._infos[revision] = raw(write(revision, self.offer.info)) if revision in MODERN else None
         return self._infos[revision]
 
     def method(self, revision: Revision, name: str, *, besides: Container[str] = ()) -> Method:
@@ -90,12 +100,18 @@ class Host:
         Raises `MethodNotFound`, and `Draining` for everything once the end has begun.
         """
         self.check_admits()
+        declared = self.offer.capabilities(revision)
+        known = self._methods.get((revision, name))
+        if known is not None and known[0] is declared:
+            return known[1]
         row = method_of(revision, name, Direction.CLIENT_TO_SERVER)
         needed = row.needed(revision, Direction.CLIENT_TO_SERVER)
-        if needed is not None and not declares(self.offer.capabilities(revision), needed.path):
+        if needed is not None and not declares(declared, needed.path):
             raise MethodNotFound(f"{name} is not offered here")
         offer = self.offer
-        if not (name in offer.handlers or name in offer.instant or name in besides or name in _LISTEN):
+        if name in offer.handlers or name in offer.instant or name in _LISTEN:
+            self._methods[revision, name] = declared, row
+        elif name not in besides:
             raise MethodNotFound(f"{name} is not offered here")
         return row
 

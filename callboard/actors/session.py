@@ -13,11 +13,11 @@ from callboard.actors.host import Host
 from callboard.actors.life import Event
 from callboard.actors.outlet import Connection, Kind, Outbound, Outlet, Sink
 from callboard.actors.questions import Questions
-from callboard.actors.slot import MAX_ANSWER, Slot
+from callboard.actors.slot import Slot
 from callboard.actors.subscription import change_notification
 from callboard.actors.terms import ANYBODY, Terms, is_meant_modern, is_modern, modern_terms
 from callboard.actors.topics import LISTS, Change, ListChanged, ResourceUpdated
-from callboard.actors.wire import error_frame, notification_frame
+from callboard.actors.wire import MAX_ANSWER, error_frame, notification_frame
 from callboard.codecs.batch import is_batch, split_batch
 from callboard.codecs.envelope import Envelope, Notification, Request, RequestId, decode
 from callboard.codecs.members import write_members
@@ -317,7 +317,7 @@ class Session(Actor[Outbound]):
             principal=self.principal,
             log_level="info",
         )
-        slot = Slot(request.id, request.method, self.terms, way, {})
+        slot = Slot(request.id, request.method, self.terms, way)
         instructions = self.host.offer.instructions
         await slot.answer(
             InitializeResult(

@@ -1,19 +1,15 @@
 """Where one front request is answered: once, and before that with whatever belongs to it."""
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Hashable
 
 import attrs
+from msgspec import Raw
 
 from callboard.actors.outlet import Kind, Outbound, Outlet
 from callboard.actors.terms import Terms
-from callboard.actors.wire import error_frame, notification_frame, result_frame
+from callboard.actors.wire import answer_frame, error_frame, notification_frame
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.revisions import Model
-from callboard.errors import RequestFailed
-
-MAX_ANSWER: Final = 8 * 1024 * 1024
-"""Largest answer, in bytes: what fits into the outbox of a peer."""
 
 
 @attrs.define(eq=False)
@@ -24,23 +20,14 @@ class Slot:
     method: str
     terms: Terms
     outlet: Outlet
-    server_info: Mapping[str, Any]
+    server_info: Raw | None = None
     on_close: Callable[[], None] = attrs.field(default=lambda: None)
     is_shared: bool = False  # others are answered on the same way, so its end is not the end of a stream
     is_open: bool = attrs.field(default=True, init=False)
 
     async def answer(self, result: Model) -> None:
         """Send the result and close. One that the revision cannot say is a fault of ours, and answered as such."""
-        revision = self.terms.revision
-        error: Exception | None = None
-        try:
-            frame = result_frame(self.request_id, revision, self.method, result, self.server_info)
-        except (TypeError, ValueError) as unfit:
-            frame, error = error_frame(self.request_id, revision, unfit), unfit
-        if len(frame) > MAX_ANSWER:
-            error = RequestFailed(f"the answer is larger than {MAX_ANSWER} bytes")
-            frame = error_frame(self.request_id, revision, error)
-        await self._close(frame, error)
+        await self._close(*answer_frame(self.request_id, self.terms.revision, self.method, result, self.server_info))
 
     async def fail(self, error: Exception) -> None:
         """Send an error and close."""

@@ -1,11 +1,12 @@
 """What goes out to a peer, in its own revision. The one place where an exception becomes an error on the wire."""
 
-from collections.abc import Mapping
 from typing import Any, Final
+
+from msgspec import Raw
 
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.members import write_members
-from callboard.codecs.revisions import ERROR_CODES, MODERN, Model, Revision, meta, write, write_params, write_result
+from callboard.codecs.revisions import ERROR_CODES, Model, Revision, meta, write, write_params, write_result
 from callboard.codecs.revisions.older import for_older
 from callboard.errors import INTERNAL_ERROR, INVALID_PARAMS, PeerError, RequestFailed
 from callboard.supervisor import get_logger
@@ -13,18 +14,39 @@ from callboard.supervisor.ended import where
 
 log = get_logger("callboard.actors")
 
+MAX_ANSWER: Final = 8 * 1024 * 1024
+"""Largest answer, in bytes: what fits into the outbox of a peer."""
+
 MAX_MESSAGE: Final = 1024
 """Longest error message, in characters. It may quote the peer's own words, and is no place for a payload."""
 
 
 def result_frame(
-    request_id: RequestId, revision: Revision, method: str, result: Model, server_info: Mapping[str, Any]
+    request_id: RequestId, revision: Revision, method: str, result: Model, server_info: Raw | None
 ) -> bytes:
-    """Write the answer to a request, shaped for the peer's revision."""
+    """Write the answer to a request, shaped for the peer's revision. Raises `TypeError` or `ValueError` if it has no
+    shape there. *server_info* is who answers, where a result says so."""
     body = write_result(revision, method, for_older(revision, result))
-    if revision in MODERN:
+    if server_info is not None:
         body["_meta"] = {meta.SERVER_INFO: server_info, **body.get("_meta", {})}
     return write_members({"jsonrpc": "2.0", "id": request_id, "result": body})
+
+
+def answer_frame(
+    request_id: RequestId, revision: Revision, method: str, result: Model, server_info: Raw | None
+) -> tuple[bytes, Exception | None]:
+    """As `result_frame`, but one that the revision cannot say, or that is too large, is a fault of ours: the error that
+    is answered instead, and what it is about."""
+    error: Exception
+    try:
+        frame = result_frame(request_id, revision, method, result, server_info)
+    except (TypeError, ValueError) as unfit:
+        error = unfit
+    else:
+        if len(frame) <= MAX_ANSWER:
+            return frame, None
+        error = RequestFailed(f"the answer is larger than {MAX_ANSWER} bytes")
+    return error_frame(request_id, revision, error), error
 
 
 def request_frame(request_id: RequestId, revision: Revision, method: str, params: Model) -> bytes:

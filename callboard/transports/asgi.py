@@ -18,6 +18,7 @@ from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.http.writer import JSON
 from callboard.supervisor import Actor, ChildSpec, Supervisor, SupervisorSpec
 from callboard.transports.http.endpoint import Endpoint
+from callboard.transports.http.response import Adopt
 
 Scope: TypeAlias = Mapping[str, Any]
 Message: TypeAlias = Mapping[str, Any]
@@ -40,6 +41,7 @@ class AsgiResponse:
         self.is_over = False
         self.extra: tuple[tuple[bytes, bytes], ...] = ()
         self.on_lost: Callable[[], None] = lambda: None
+        self.adopt: Adopt | None = None
 
     async def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes = b"") -> None:
         length = () if status == 204 else ((b"content-length", b"%d" % len(body)),)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 import httptools
@@ -28,8 +28,7 @@ class Stage(Enum):
     BODY = "a body"
 
 
-@attrs.frozen
-class Received:
+class Received(NamedTuple):
     """A whole request. *rest* is what came after an upgrade: it belongs to the other protocol."""
 
     head: Head

@@ -79,12 +79,15 @@ def model_writer(revision: Revision, model: type[Model], converter: Converter) -
     values = _getter([field.name for field in fields.values()])
 
     def write(instance: Any) -> dict[str, Any]:
-        out = {key: value for key, value in instance.extra.items() if key not in fields}
-        for (wire, must, hook), value in zip(plan, values(instance), strict=True):
-            written = value if hook is as_it_is or value is UNSET else hook(value)
-            if written is not UNSET:
-                out[wire] = written
-            elif must:
+        extra = instance.extra
+        out = {key: value for key, value in extra.items() if key not in fields} if extra else {}
+        for (wire, must, hook), value in zip(plan, values(instance)):  # noqa: B905  # as many as there are
+            if value is not UNSET:
+                written = value if hook is as_it_is else hook(value)
+                if written is not UNSET:
+                    out[wire] = written
+                    continue
+            if must:
                 raise ValueError(f"{model.__name__} needs a fitting {wire} in {revision}")
         return out
 

@@ -88,7 +88,7 @@ def write(revision: Revision, value: Model) -> dict[str, Any]:
 
 def write_form(revision: Revision, form: Any, value: object) -> Any:
     """As `write`, for any type that stands in a model."""
-    return _writer(revision, form)(value)
+    return writer(revision, form)(value)
 
 
 @cache
@@ -97,5 +97,6 @@ def _reader(revision: Revision, form: Any) -> _read.Reader:
 
 
 @cache
-def _writer(revision: Revision, form: Any) -> _write.Writer:
+def writer(revision: Revision, form: Any) -> _write.Writer:
+    """What writes a type that stands in a model."""
     return _write.writer_of(form, converter_for(revision))

@@ -1,8 +1,10 @@
 """Params and results of a method in a revision: typed in, JSON out. Raw bytes are decoded on the way."""
 
+from functools import cache
 from typing import Any, Final, get_args
 
-from callboard.codecs.revisions.convert import decoded, read, read_form, write
+from callboard.codecs.revisions._write import Writer
+from callboard.codecs.revisions.convert import decoded, read, read_form, write, writer
 from callboard.codecs.revisions.inputs import InputRequiredResult
 from callboard.codecs.revisions.methods import Direction, Method, method_of
 from callboard.codecs.revisions.model import UNSET, Model, required_members
@@ -56,12 +58,19 @@ def write_result(revision: Revision, method: str, result: Model) -> dict[str, An
     Raises `MethodNotFound` if *revision* does not have the method, `ValueError` if it cannot say this result (a
     question in a legacy revision, a block it does not have), and `TypeError` if it is another method's.
     """
-    row = method_of(revision, method)
-    if not _answers(revision, row, type(result)):
-        raise TypeError(f"{type(result).__name__} does not answer {method} in {revision}")
     if _asks_nothing(result):
         raise ValueError("a question needs input_requests or request_state")
-    return write(revision, result)
+    kind: Any = type(result)
+    written: dict[str, Any] = _result_writer(revision, method, kind)(result)
+    return written
+
+
+@cache
+def _result_writer(revision: Revision, method: str, kind: Any) -> Writer:
+    row = method_of(revision, method)
+    if not _answers(revision, row, kind):
+        raise TypeError(f"{kind.__name__} does not answer {method} in {revision}")
+    return writer(revision, kind)
 
 
 def _branch(revision: Revision, row: Method, value: object) -> type[Model]:

@@ -36,6 +36,8 @@ class Direction(enum.Enum):
     SERVER_TO_CLIENT = "s>c"
     INPUT = "input"
 
+    __hash__ = object.__hash__  # the enum's own is Python code
+
 
 @attrs.frozen
 class Capability:

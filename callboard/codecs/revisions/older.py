@@ -10,11 +10,13 @@ from callboard.codecs.revisions.calls import CallToolResult, GetPromptResult
 from callboard.codecs.revisions.content import AudioContent, ContentBlock, EmbeddedResource, TextContent
 from callboard.codecs.revisions.model import Model
 from callboard.codecs.revisions.resources import BlobResourceContents, ResourceLink
-from callboard.codecs.revisions.revision import Revision
+from callboard.codecs.revisions.revision import LATEST, Revision
 
 
 def for_older(revision: Revision, result: Model) -> Model:
     """Return *result* with only such blocks as *revision* has. Other results are returned as they are."""
+    if revision is LATEST:
+        return result
     match result:
         case CallToolResult(content=blocks) if _lacks(revision, blocks):
             return attrs.evolve(result, content=[_nearest(revision, block) for block in blocks])

@@ -5,19 +5,24 @@ next request: so it hears at once when the client leaves, and no task has to wak
 """
 
 import math
-from typing import Final, Never
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Never, TypeVar
 
 import attrs
 import trio
 
+from callboard.actors.life import Event
 from callboard.codecs.http.parser import Received, RequestParser, Stage
 from callboard.codecs.http.refusal import Refusal
-from callboard.codecs.http.writer import CONTINUE, write_answer
-from callboard.supervisor import WHY_DEADLINE, Actor, Fact
+from callboard.codecs.http.writer import CONTINUE, JSON, write_answer
+from callboard.supervisor import WHY_DEADLINE, Actor, Address, Fact
+from callboard.transports.http.adoption import run_noticing
 from callboard.transports.http.endpoint import Endpoint, Upgraded
 from callboard.transports.http.response import WireResponse
 from callboard.transports.settings import Settings
 from callboard.transports.wire import Wire
+
+T = TypeVar("T")
 
 SLACK: Final = 5.0
 """Seconds by which the end of an idle connection may come early: its deadline is not moved for every request."""
@@ -39,21 +44,31 @@ class HttpConnection(Actor[Never]):
     _began: float = attrs.field(default=0.0, init=False)
     _reading: Stage = attrs.field(default=Stage.IDLE, init=False)
     _is_stopping: bool = attrs.field(default=False, init=False)
+    _watch: Address[Never] | None = attrs.field(default=None, init=False)
+    _ahead: bytes | None = attrs.field(default=None, init=False)
+    _on_late: Callable[[], bytes] | None = attrs.field(default=None, init=False)
     _upgraded: Upgraded | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         limits = self.settings
         self._parser = RequestParser(
-            self.endpoint.admit, max_body=limits.max_frame, max_header=limits.max_header, max_headers=limits.max_headers
+            self.endpoint.admit,
+            max_body=limits.max_frame,
+            max_header=limits.max_header,
+            max_headers=limits.max_headers,
+            memory=self.endpoint.heads,
         )
 
     async def run(self) -> None:
         try:
             self._allow_idling()
-            while data := await self.wire.receive():
+            while data := await self._receive():
                 for received in self._parser.feed(data):
                     await self._serve(received)
-                await self._mind_the_time()
+                if self._parser.stage is not Stage.IDLE or self._reading is not Stage.IDLE:
+                    await self._mind_the_time()
+                elif not self._is_answering:
+                    self._allow_idling()
         except Refusal as refusal:
             await self._refuse(refusal)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -91,12 +106,43 @@ class HttpConnection(Actor[Never]):
             return
         keeps_alive = head.keeps_alive and not self._is_stopping
         response = WireResponse(self.wire, keeps_alive=keeps_alive, chunked=head.version == "1.1")
-        response.is_bodiless = head.method == "HEAD"
+        response.adopt = self._adopt
         self._response = response
         await self.endpoint.serve(head, received.body, response)
         if not response.is_over:
             response.on_over = self._allow_idling
             self._wait_until(math.inf)
+
+    async def _adopt(self, errand: Coroutine[Any, Any, T], cap: float, on_late: Callable[[], bytes]) -> T:
+        """Run an errand here. Only if it waits, somebody else must listen whether the client leaves."""
+
+        def on_wait() -> None:
+            self._on_late = on_late
+            self._wait_until(trio.current_time() + cap)
+            self._watch = self.supervisor.spawn(Watch(self), name=f"{self._node.name}.watch")
+
+        try:
+            return await run_noticing(errand, on_wait)
+        finally:
+            if self._watch is not None:
+                self._watch.kill()
+
+    async def _receive(self) -> bytes:
+        """What the client says next, also if somebody heard it meanwhile."""
+        if self._watch is not None:
+            watch, self._watch, self._on_late = self._watch, None, None
+            await watch.wait_ended()
+            self._allow_idling()
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            return ahead
+        return await self.wire.receive()
+
+    def hear(self, data: bytes) -> None:
+        """What the client said while the connection was busy: an end of it ends what it waits for."""
+        self._ahead = data
+        if not data:
+            self.address.kill(Event.DISCONNECTED.value)
 
     async def _wait_answered(self) -> None:
         """Answers go out in the order of their requests."""
@@ -140,8 +186,26 @@ class HttpConnection(Actor[Never]):
         self.expire(until)
 
     def _hang_up(self) -> None:
+        if self._on_late is not None and self.why_cut == WHY_DEADLINE:
+            self.wire.send_nowait(write_answer(200, JSON, self._on_late(), closes=True))
         if self._is_answering and self._response is not None:
             self._response.lose()
         elif self._reading is not Stage.IDLE and self.why_cut == WHY_DEADLINE:
             self.wire.send_nowait(write_answer(408, (), b"", closes=True))
         self.wire.close()
+
+
+@attrs.define(eq=False)
+class Watch(Actor[Never]):
+    """Listens in the place of a connection that runs an errand, until the client says something or leaves."""
+
+    mailbox = None
+
+    connection: HttpConnection
+
+    async def run(self) -> None:
+        try:
+            data = await self.connection.wire.receive()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            data = b""
+        self.connection.hear(data)

@@ -9,9 +9,10 @@ from callboard.actors.host import Host
 from callboard.actors.terms import ANYBODY, is_meant_modern, is_modern
 from callboard.actors.wire import error_frame
 from callboard.codecs.batch import is_batch
-from callboard.codecs.envelope import Envelope, Error, Notification, Request, Result, decode
+from callboard.codecs.envelope import Envelope, Error, Notification, Request, RequestId, Result, decode
 from callboard.codecs.http.access import Access
 from callboard.codecs.http.head import Head, covers, media_type_of
+from callboard.codecs.http.parser import HeadMemory
 from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.http.status import RETRY_AFTER, status_of_unread
 from callboard.codecs.http.writer import JSON
@@ -77,6 +78,7 @@ class Endpoint:
     is_http: bool = attrs.field(default=True, kw_only=True)
     legacy_sse: bool = attrs.field(default=False, kw_only=True)  # HTTP+SSE, which is old, is off unless asked for
     on_upgrade: Upgrade | None = attrs.field(default=None, kw_only=True)
+    heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
     pulse: Pulse = attrs.field(init=False)
     modern: Modern = attrs.field(init=False)
     legacy: Legacy = attrs.field(init=False)
@@ -128,11 +130,15 @@ class Endpoint:
                 await self._without_body(head, principal, response)
         except Refusal as refusal:
             await self.refuse(refusal, response)
-        except (PeerError, RequestFailed) as error:
-            status = status_of_unread(error)
-            headers = (*JSON, *(RETRY_AFTER if status in (429, 503) else ()))
-            request_id = error.request_id if isinstance(error, PeerError) else None
-            await response.answer(status, headers, error_frame(request_id, LATEST, error))
+        except PeerError as error:
+            await self._refuse_unread(error, error.request_id, response)
+
+    async def _refuse_unread(
+        self, error: PeerError | RequestFailed, request_id: RequestId | None, response: Response
+    ) -> None:
+        status = status_of_unread(error)
+        headers = (*JSON, *(RETRY_AFTER if status in (429, 503) else ()))
+        await response.answer(status, headers, error_frame(request_id, LATEST, error))
 
     async def refuse(self, refusal: Refusal, response: Response) -> None:
         """Answer what HTTP alone says no to, with the reason for whoever reads it."""
@@ -186,9 +192,8 @@ class Endpoint:
             case Request():
                 try:
                     await self.modern.serve(head, message, route, principal, response)
-                except PeerError as error:
-                    error.request_id = message.id
-                    raise
+                except (PeerError, RequestFailed) as error:
+                    await self._refuse_unread(error, message.id, response)
             case Notification():
                 await response.answer(202, ())  # there is none that a modern client could send by HTTP
             case Result() | Error():

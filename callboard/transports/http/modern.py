@@ -1,15 +1,17 @@
 """A modern request over HTTP: it stands alone, and so does its answer."""
 
 from collections import Counter
+from functools import partial
 
 import attrs
 
 from callboard.actors.exchange import Exchange
-from callboard.actors.host import Host
+from callboard.actors.host import Errand, Host
 from callboard.actors.life import Event
 from callboard.actors.outlet import Outbound
 from callboard.actors.slot import Slot
 from callboard.actors.terms import ANYBODY, Terms, is_modern, modern_terms
+from callboard.actors.wire import answer_frame, error_frame
 from callboard.codecs.envelope import Request
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.status import RETRY_AFTER, status_of
@@ -20,14 +22,13 @@ from callboard.codecs.mirror import (
     check_params,
     check_version,
     mirrored_arguments,
-    read_mirror,
 )
-from callboard.codecs.revisions import Method, meta
+from callboard.codecs.revisions import Method, Revision, meta
 from callboard.codecs.routing import Route
 from callboard.codecs.sse import encode_event
-from callboard.errors import InvalidParams, Overloaded, PeerError, RequestFailed
+from callboard.errors import InvalidParams, Overloaded, PeerError, RequestFailed, RequestTimedOut
 from callboard.transports.http.pulse import Pulse
-from callboard.transports.http.response import Response
+from callboard.transports.http.response import Adopt, Response
 from callboard.transports.settings import Settings
 
 
@@ -42,11 +43,7 @@ class ResponseWay:
     async def send(self, message: Outbound) -> None:
         response = self.response
         if message.ends and not self._is_stream:
-            status = status_of(message.error)
-            if status == 200:
-                await response.answer_json(message.frame)
-            else:
-                await response.answer(status, (*JSON, *(RETRY_AFTER if status in (429, 503) else ())), message.frame)
+            await answer(response, message.frame, message.error)
             return
         if not self._is_stream:
             self._is_stream = True
@@ -68,6 +65,15 @@ class ResponseWay:
         """A modern stream cannot be resumed."""
 
 
+async def answer(response: Response, frame: bytes, error: Exception | None) -> None:
+    """Answer with one frame, and the status that says what it says."""
+    status = 200 if error is None else status_of(error)
+    if status == 200:
+        await response.answer_json(frame)
+    else:
+        await response.answer(status, (*JSON, *(RETRY_AFTER if status in (429, 503) else ())), frame)
+
+
 @attrs.define(eq=False)
 class Modern:
     """Takes modern requests in: checks what they say of themselves, and starts them."""
@@ -81,6 +87,11 @@ class Modern:
     async def serve(self, head: Head, request: Request, route: Route, principal: str, response: Response) -> None:
         """Start a request, or answer it at once. Raises `PeerError` or `RequestFailed` before anything was begun."""
         terms, method = self._check(head, request, route, principal)
+        self._check_in_flight(principal)
+        self.host.check_rate(request.method, principal)
+        if response.adopt is not None and (errand := self.host.offer.errand(request, route)) is not None:
+            await self._run(errand, request, terms, response.adopt, response)
+            return
         way = ResponseWay(response, self.pulse)
         slot = Slot(request.id, request.method, terms, way, self.host.server_info(terms.revision))
         try:
@@ -88,15 +99,34 @@ class Modern:
         except (PeerError, RequestFailed) as error:
             await slot.fail(error)
 
+    async def _run(self, errand: Errand, request: Request, terms: Terms, adopt: Adopt, response: Response) -> None:
+        """Have an errand run by the connection that brought it."""
+        host, revision = self.host, terms.revision
+        error: Exception | None
+        self._count(terms.principal)
+        try:
+            outcome = await adopt(errand, host.cap, partial(self._late, request, revision))
+        except (PeerError, RequestFailed) as failure:
+            frame, error = error_frame(request.id, revision, failure), failure
+        else:
+            frame, error = answer_frame(request.id, revision, request.method, outcome, host.server_info(revision))
+        finally:
+            self._uncount(terms.principal)
+        await answer(response, frame, error)
+
+    def _late(self, request: Request, revision: Revision) -> bytes:
+        return error_frame(request.id, revision, RequestTimedOut(after=self.host.cap))
+
     def _check(self, head: Head, request: Request, route: Route, principal: str) -> tuple[Terms, Method]:
         header_map = self.host.offer.header_map(request.method, route)
-        received = read_mirror(head.headers, header_map)
+        received = head.mirrored(header_map)
         check_version(received, route.protocol_version)
         if not is_modern(route):
             raise InvalidParams(f"params._meta: {meta.PROTOCOL_VERSION} is required")
         terms = modern_terms(route, self.host.offer.revisions, principal)
         method = self.host.method(terms.revision, request.method)
-        name = {"name": route.name, "uri": route.uri}.get(MIRRORED_NAME.get(request.method, ""))
+        mirrored = MIRRORED_NAME.get(request.method)
+        name = route.name if mirrored == "name" else route.uri if mirrored == "uri" else None
         check_method(received, request.method, name)
         if header_map.paths:
             check_params(received, mirrored_arguments(request.params, header_map), header_map)
@@ -106,8 +136,9 @@ class Modern:
         exchange = self.host.exchange(request, slot, None, None)
         if await self.host.answers_at_once(exchange):
             return
-        self._count(slot)
-        self.host.check_rate(request.method, slot.terms.principal)
+        principal = slot.terms.principal
+        self._count(principal)
+        slot.on_close = partial(self._uncount, principal)
         going_on = await self.host.begin(exchange, method, route)
 
         def lost() -> None:
@@ -123,18 +154,20 @@ class Modern:
         if slot.is_open:
             exchange.cancel(Event.DISCONNECTED)
 
-    def _count(self, slot: Slot) -> None:
-        principal = slot.terms.principal
+    def _check_in_flight(self, principal: str) -> None:
         if self._in_flight >= self.settings.max_in_flight:
             raise Overloaded("too many requests are in flight", for_all=True)
         if principal != ANYBODY and self._in_flight_of[principal] >= self.settings.max_in_flight_each:
             raise Overloaded("too many requests are in flight")
+
+    def _count(self, principal: str) -> None:
         self._in_flight += 1
-        self._in_flight_of[principal] += 1
-        slot.on_close = lambda: self._uncount(principal)
+        if principal != ANYBODY:
+            self._in_flight_of[principal] += 1
 
     def _uncount(self, principal: str) -> None:
         self._in_flight -= 1
-        self._in_flight_of[principal] -= 1
-        if not self._in_flight_of[principal]:
-            del self._in_flight_of[principal]
+        if principal != ANYBODY:
+            self._in_flight_of[principal] -= 1
+            if not self._in_flight_of[principal]:
+                del self._in_flight_of[principal]

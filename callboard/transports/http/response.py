@@ -1,12 +1,21 @@
 """One answer on its way to an HTTP client: whole, or as a stream."""
 
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Protocol, TypeVar
 
 import trio
 
 from callboard.codecs.http.writer import LAST_CHUNK, write_answer, write_chunk, write_head, write_json
 from callboard.transports.wire import Wire
+
+T = TypeVar("T")
+
+
+class Adopt(Protocol):
+    """How a connection runs an errand of its client's."""
+
+    async def __call__(self, errand: Coroutine[Any, Any, T], cap: float, on_late: Callable[[], bytes]) -> T:
+        """*cap* seconds long at most; then the connection ends with the frame that *on_late* gives."""
 
 
 class Response(Protocol):
@@ -21,6 +30,9 @@ class Response(Protocol):
 
     extra: tuple[tuple[bytes, bytes], ...]
     """Headers that the answer gets whatever it is."""
+
+    adopt: "Adopt | None"
+    """Runs an errand in the connection's own task, and cancels it when the client leaves. None where it cannot."""
 
     @property
     def is_lost(self) -> bool: ...
@@ -59,8 +71,8 @@ class WireResponse:
         "_closes",
         "_is_stream",
         "_wire",
+        "adopt",
         "extra",
-        "is_bodiless",
         "is_lost",
         "is_over",
         "on_lost",
@@ -75,7 +87,7 @@ class WireResponse:
         self.is_lost = False
         self.is_over = False
         self._is_stream = False
-        self.is_bodiless = False
+        self.adopt: Adopt | None = None
         self.on_lost: Callable[[], None] = _nobody_minds
         self.on_over: Callable[[], None] = _nobody_minds
 
@@ -84,8 +96,7 @@ class WireResponse:
         self._closes = True
 
     async def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes = b"") -> None:
-        data = write_answer(status, (*headers, *self.extra), body, closes=self._closes)
-        await self._write(data[: len(data) - len(body)] if self.is_bodiless else data)
+        await self._write(write_answer(status, (*headers, *self.extra), body, closes=self._closes))
         self._finish()
 
     async def answer_json(self, body: bytes) -> None:
