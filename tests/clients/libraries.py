@@ -22,6 +22,7 @@ VISIT_TIME: Final = 120
 """Seconds for one library on all of its wires. It needs about five; each of its steps may take ten."""
 
 BOTH_ERAS: Final = tuple(f"{way}-{era}" for way in ("http", "asgi", "stdio") for era in ("modern", "legacy"))
+SOCKETS: Final = ("ws-modern", "ws-legacy")
 LEGACY: Final = ("http", "asgi", "sse", "ws", "stdio")
 """The wires: `asgi` is HTTP too, by the other door."""
 
@@ -94,7 +95,7 @@ LIBRARIES: Final = (
     Library("mcp-1.30.0", python("mcp_one", "mcp[ws]==1.30.0"), LEGACY),
     # The whole of fastmcp asks for a certifi that may not be published yet; its client is in a package of its own.
     Library("fastmcp-4.1.4", python("fast_mcp", "fastmcp-slim[client]==4.1.4"), BOTH_ERAS),
-    Library("npm-client-2.4.0", javascript("client.mjs"), BOTH_ERAS, cwd=lambda: installed(HERE / "node")),
+    Library("npm-client-2.4.0", javascript("client.mjs"), BOTH_ERAS + SOCKETS, cwd=lambda: installed(HERE / "node")),
     Library("npm-sdk-1.32.2", javascript("sdk.mjs"), LEGACY, cwd=lambda: installed(HERE / "node")),
 )
 
