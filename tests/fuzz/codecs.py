@@ -29,6 +29,7 @@ from callboard.codecs.sse import EventDecoder, encode_event
 from callboard.codecs.state import Binding, open_, seal
 from callboard.codecs.uri_template import UriTemplate
 from callboard.errors import ParseError, PeerError
+from tests.fuzz import requests
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -207,6 +208,7 @@ CODECS: dict[str, Codec] = {
         tuple(to_turtle(json.loads(f)).encode() for f in FRAMES[:5]),
         lambda f: from_turtle(f.decode("utf-8", "replace")),
     ),
+    "HTTP requests": Codec(requests.SMALL, requests.lump, requests.byte_by_byte),
     "JSON-LD": Codec(
         tuple(b'{"@context":"%b",' % CONTEXT_URL.encode() + f[1:] for f in FRAMES), lambda f: from_jsonld(_object(f))
     ),

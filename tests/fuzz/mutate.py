@@ -3,12 +3,15 @@
 import random
 from collections.abc import Callable, Sequence
 
+from tests.fuzz.requests import HTTP_TOKENS
+
 TOKENS = (
     *(b"{", b"}", b"[", b"]", b'"', b"\\", b",", b":", b"\n", b"\r", b"\r\n", b"\x00", b"\xff", b"\xc3", b" "),
     *(b"null", b"true", b"NaN", b"1e400", b"-0", b"9" * 400, b"\\ud800", b"\\u0000", b"\xef\xbb\xbf", b"\xed\xa0\x80"),
     *(b'"id":1,', b'"jsonrpc":"2.0",', b'"method":"ping",', b'"params":{},', b'"_meta":{},', b"[" * 70, b'{"a":' * 70),
     *(b"data: x", b"id: 1\n", b"retry: 5\n", b"event: e\n", b": c\n", b"=?base64?", b"?=", b"{+x}", b"%2", b"%ff"),
     *(b"_:x", b"^^xsd:integer", b"@prefix ", b" . ", b"$ref", b"x-mcp-header", "é世界\u2028".encode()),
+    *HTTP_TOKENS,
 )
 
 Mutation = Callable[[random.Random, bytearray, Sequence[bytes]], None]

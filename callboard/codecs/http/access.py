@@ -42,10 +42,10 @@ class Access:
     ) -> Self:
         """For a listener on *host* and *port*. *hosts* and *origins* are what the operator adds; `*` admits all.
 
-        Bound to loopback it goes by the loopback names, bound to anything else by that name alone. Pages of its own
+        Bound to loopback it goes by the loopback names too, bound to anything else by that name alone. Pages of its own
         origin may always use it. Raises ValueError for what is neither a host nor an origin.
         """
-        named = LOOPBACK if is_loopback(host) else (_bracketed(host),)
+        named = (*(LOOPBACK if is_loopback(host) else ()), _bracketed(host))
         more, given = list(hosts), list(origins)
         known = {_host(name, port) for name in named} | {_host(name, port) for name in more if name != ANY}
         own = {(scheme, name, number) for name, number in known}

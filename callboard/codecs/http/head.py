@@ -1,5 +1,6 @@
 """The head of an HTTP request: what is decided before a byte of the body is read."""
 
+import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
@@ -21,6 +22,8 @@ _ONCE: Final = frozenset(
 
 _DISGUISED: Final = frozenset((b"content_length", b"transfer_encoding"))
 """Some gateways read `_` as `-`: to them these would say where the body ends."""
+
+_NEVER: Final = re.compile(rb"q\s*=\s*0(?:\.0*)?")
 
 
 @attrs.define
@@ -98,14 +101,17 @@ def check_coding(head: Head) -> None:
 
 
 def covers(accepted: Sequence[bytes], media_type: bytes) -> bool:
-    """Whether an `Accept` list admits *media_type*. An empty list admits everything, as HTTP has it."""
-    wildcard = media_type.partition(b"/")[0] + b"/*"
+    """Whether an `Accept` list admits *media_type*: the narrowest name that fits counts.
+
+    An empty list admits everything, as HTTP has it.
+    """
+    admits: dict[bytes, bool] = {}
     for item in accepted:
         media, *parameters = (part.strip().lower() for part in item.split(b";"))
-        if media in (media_type, wildcard, b"*/*"):
-            return not any(
-                parameter.replace(b" ", b"") in (b"q=0", b"q=0.0", b"q=0.00", b"q=0.000") for parameter in parameters
-            )
+        admits[media] = not any(_NEVER.fullmatch(parameter) for parameter in parameters)
+    for name in (media_type, media_type.partition(b"/")[0] + b"/*", b"*/*"):
+        if name in admits:
+            return admits[name]
     return not accepted
 
 
