@@ -117,10 +117,13 @@ class Performance:
             return None
         return self._run_errand(entry, request.params.get("arguments"))
 
-    async def _run_errand(self, entry: ToolEntry, given: Raw | None) -> Model:
+    async def _run_errand(self, entry: ToolEntry, given: Raw | None) -> Model | str:
         try:
             arguments = entry.signature.read(_arguments(given))
-            return to_result(await entry.function(**arguments), entry.signature)
+            value = await entry.function(**arguments)
+            if type(value) is str and entry.signature.output is None:
+                return value
+            return to_result(value, entry.signature)
         except SystemExit:
             return error_result(RuntimeError("the function called exit"))
         except Exception as error:

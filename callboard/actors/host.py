@@ -49,8 +49,9 @@ MAX_FOLLOWED: Final = 4096
 _LISTEN: Final = frozenset({"subscriptions/listen"})
 
 
-Errand: TypeAlias = Coroutine[Any, Any, Model]
-"""A request that needs nothing but its arguments. It may run in the task that brought it."""
+Errand: TypeAlias = Coroutine[Any, Any, Model | str]
+"""A modern request that needs nothing but its arguments, and so may run in the task that brought it. Its outcome is its
+result; that of a tool may be nothing but a text."""
 
 
 class Offer(Protocol):

@@ -64,6 +64,8 @@ async def drain(
     await _wait_gone(sessions, 0)
     await _end_all(edges, 0)
     await _wait_gone(edges, started + within)
+    for parked, _ in host.root.supervisor_of("requests").actors():
+        parked.kill(WHY_DRAIN)
 
 
 async def _end_all(leaving: Sequence[Address[Any]], until: float) -> None:

@@ -179,7 +179,7 @@ def _sort(wire: _Wire) -> Envelope:
 
 
 def _checked(request_id: object) -> RequestId:
-    if not isinstance(request_id, int | str):
+    if not isinstance(request_id, (int, str)):
         raise InvalidRequest('"id" must be a string or an integer')
     if isinstance(request_id, int) and abs(request_id) > MAX_SAFE_INTEGER:
         raise InvalidParams('"id" is beyond 2^53 - 1')

@@ -9,19 +9,18 @@ from callboard.actors.host import Host
 from callboard.actors.terms import ANYBODY, is_meant_modern, is_modern
 from callboard.actors.wire import error_frame
 from callboard.codecs.batch import is_batch
-from callboard.codecs.envelope import Envelope, Error, Notification, Request, RequestId, Result, decode
+from callboard.codecs.envelope import Envelope, Error, Notification, Request, Result, decode
 from callboard.codecs.http.access import Access
 from callboard.codecs.http.head import Head, covers, media_type_of
 from callboard.codecs.http.parser import HeadMemory
 from callboard.codecs.http.refusal import Refusal
-from callboard.codecs.http.status import RETRY_AFTER, status_of_unread
 from callboard.codecs.http.writer import JSON
 from callboard.codecs.revisions import LATEST, LEGACY, MODERN
 from callboard.codecs.routing import Route, read_route
-from callboard.errors import InvalidRequest, PeerError, RequestFailed
+from callboard.errors import InvalidRequest, PeerError
 from callboard.supervisor import Fact
 from callboard.transports.http.legacy import Legacy
-from callboard.transports.http.modern import Modern
+from callboard.transports.http.modern import Modern, answer_unread
 from callboard.transports.http.pair import MESSAGES_PATH, SSE_PATH, Pairs
 from callboard.transports.http.pulse import Pulse
 from callboard.transports.http.response import Response
@@ -121,7 +120,7 @@ class Endpoint:
         if origin is not None and origin.isascii():
             response.extra = ((b"access-control-allow-origin", origin), *_CROSS_ORIGIN)
         try:
-            principal = await self._principal(head)
+            principal = ANYBODY if self.authenticate is None else await self._principal(head, self.authenticate)
             if head.path != PATH:
                 await self._pair(head, body, principal, response)
             elif head.method == "POST":
@@ -131,14 +130,7 @@ class Endpoint:
         except Refusal as refusal:
             await self.refuse(refusal, response)
         except PeerError as error:
-            await self._refuse_unread(error, error.request_id, response)
-
-    async def _refuse_unread(
-        self, error: PeerError | RequestFailed, request_id: RequestId | None, response: Response
-    ) -> None:
-        status = status_of_unread(error)
-        headers = (*JSON, *(RETRY_AFTER if status in (429, 503) else ()))
-        await response.answer(status, headers, error_frame(request_id, LATEST, error))
+            await answer_unread(response, error, error.request_id)
 
     async def refuse(self, refusal: Refusal, response: Response) -> None:
         """Answer what HTTP alone says no to, with the reason for whoever reads it."""
@@ -150,32 +142,32 @@ class Endpoint:
             raise Refusal(501, "no WebSocket is served here", closes=True)
         await self.on_upgrade(head, rest, wire, upgraded)
 
-    async def _principal(self, head: Head) -> str:
+    async def _principal(self, head: Head, authenticate: Authenticate) -> str:
         """Raises `Refusal` (401) if somebody must be known and is not."""
-        if self.authenticate is None or head.method == "OPTIONS":
+        if head.method == "OPTIONS":  # a browser asks before it tells who it is
             return ANYBODY
         given = head.get(b"authorization") or b""
         token = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else b""
-        principal = await self.authenticate(token.decode("latin-1")) if token else None
+        principal = await authenticate(token.decode("latin-1")) if token else None
         if principal is None:
             raise Refusal(401, "a bearer token is needed", headers=CHALLENGE)
         return principal
 
-    async def _post(self, head: Head, body: bytes, principal: str, response: Response) -> None:
+    # These only choose who answers. They are not coroutines themselves: each would cost every request of theirs.
+
+    def _post(self, head: Head, body: bytes, principal: str, response: Response) -> Awaitable[None]:
         if is_batch(body):
             session = self.legacy.find(head, principal)
             if not session.session.takes_batches:
                 raise InvalidRequest("batches are for sessions of 2025-03-26 only")
-            await session.post(body, response)
-            return
+            return session.post(body, response)
         message = decode(body)
-        route = read_route(message) if isinstance(message, Request | Notification) else Route()
+        route = read_route(message) if isinstance(message, (Request, Notification)) else Route()
         if self._is_modern(head, message, route):
-            await self._modern(head, message, route, principal, response)
-        elif isinstance(message, Request) and message.method == "initialize":
-            await self.legacy.initialize(message, principal, response)
-        else:
-            await self.legacy.find(head, principal).post(message, response)
+            return self._modern(head, message, route, principal, response)
+        if isinstance(message, Request) and message.method == "initialize":
+            return self.legacy.initialize(message, principal, response)
+        return self.legacy.find(head, principal).post(message, response)
 
     def _is_modern(self, head: Head, message: Envelope, route: Route) -> bool:
         """What a request says of itself counts most; then the header; a session is for what says neither."""
@@ -187,25 +179,23 @@ class Endpoint:
         is_initialize = isinstance(message, Request) and message.method == "initialize"
         return is_meant_modern(route) or (not is_initialize and not LEGACY & self.host.offer.revisions)
 
-    async def _modern(self, head: Head, message: Envelope, route: Route, principal: str, response: Response) -> None:
+    def _modern(
+        self, head: Head, message: Envelope, route: Route, principal: str, response: Response
+    ) -> Awaitable[None]:
         match message:
             case Request():
-                try:
-                    await self.modern.serve(head, message, route, principal, response)
-                except (PeerError, RequestFailed) as error:
-                    await self._refuse_unread(error, message.id, response)
+                return self.modern.serve(head, message, route, principal, response)
             case Notification():
-                await response.answer(202, ())  # there is none that a modern client could send by HTTP
+                return response.answer(202, ())  # there is none that a modern client could send by HTTP
             case Result() | Error():
                 raise InvalidRequest("nothing was asked, so nothing can be answered")
 
-    async def _pair(self, head: Head, body: bytes, principal: str, response: Response) -> None:
+    def _pair(self, head: Head, body: bytes, principal: str, response: Response) -> Awaitable[None]:
         if head.method == "OPTIONS":
-            await response.answer(204, (_allow(head.path), *_PREFLIGHT))
-        elif head.path == SSE_PATH:
-            await self.pairs.open(principal, response)
-        else:
-            await self.pairs.post(head, body, principal, response)
+            return response.answer(204, (_allow(head.path), *_PREFLIGHT))
+        if head.path == SSE_PATH:
+            return self.pairs.open(principal, response)
+        return self.pairs.post(head, body, principal, response)
 
     async def _without_body(self, head: Head, principal: str, response: Response) -> None:
         if head.method == "OPTIONS":

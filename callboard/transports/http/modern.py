@@ -11,10 +11,10 @@ from callboard.actors.life import Event
 from callboard.actors.outlet import Outbound
 from callboard.actors.slot import Slot
 from callboard.actors.terms import ANYBODY, Terms, is_modern, modern_terms
-from callboard.actors.wire import answer_frame, error_frame
-from callboard.codecs.envelope import Request
+from callboard.actors.wire import answer_frame, error_frame, text_frame
+from callboard.codecs.envelope import Request, RequestId
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.status import RETRY_AFTER, status_of
+from callboard.codecs.http.status import RETRY_AFTER, status_of, status_of_unread
 from callboard.codecs.http.writer import JSON, STREAM
 from callboard.codecs.mirror import (
     MIRRORED_NAME,
@@ -23,7 +23,7 @@ from callboard.codecs.mirror import (
     check_version,
     mirrored_arguments,
 )
-from callboard.codecs.revisions import Method, Revision, meta
+from callboard.codecs.revisions import LATEST, Method, Revision, meta
 from callboard.codecs.routing import Route
 from callboard.codecs.sse import encode_event
 from callboard.errors import InvalidParams, Overloaded, PeerError, RequestFailed, RequestTimedOut
@@ -74,6 +74,13 @@ async def answer(response: Response, frame: bytes, error: Exception | None) -> N
         await response.answer(status, (*JSON, *(RETRY_AFTER if status in (429, 503) else ())), frame)
 
 
+async def answer_unread(response: Response, error: PeerError | RequestFailed, request_id: RequestId | None) -> None:
+    """Refuse what was not begun."""
+    status = status_of_unread(error)
+    headers = (*JSON, *(RETRY_AFTER if status in (429, 503) else ()))
+    await response.answer(status, headers, error_frame(request_id, LATEST, error))
+
+
 @attrs.define(eq=False)
 class Modern:
     """Takes modern requests in: checks what they say of themselves, and starts them."""
@@ -85,10 +92,14 @@ class Modern:
     _in_flight_of: Counter[str] = attrs.field(factory=Counter, init=False)
 
     async def serve(self, head: Head, request: Request, route: Route, principal: str, response: Response) -> None:
-        """Start a request, or answer it at once. Raises `PeerError` or `RequestFailed` before anything was begun."""
-        terms, method = self._check(head, request, route, principal)
-        self._check_in_flight(principal)
-        self.host.check_rate(request.method, principal)
+        """Start a request, or answer it at once."""
+        try:
+            terms, method = self._check(head, request, route, principal)
+            self._check_in_flight(principal)
+            self.host.check_rate(request.method, principal)
+        except (PeerError, RequestFailed) as error:
+            await answer_unread(response, error, request.id)
+            return
         if response.adopt is not None and (errand := self.host.offer.errand(request, route)) is not None:
             await self._run(errand, request, terms, response.adopt, response)
             return
@@ -109,7 +120,11 @@ class Modern:
         except (PeerError, RequestFailed) as failure:
             frame, error = error_frame(request.id, revision, failure), failure
         else:
-            frame, error = answer_frame(request.id, revision, request.method, outcome, host.server_info(revision))
+            info = host.server_info(revision)
+            if isinstance(outcome, str):
+                frame, error = text_frame(request.id, outcome, info)
+            else:
+                frame, error = answer_frame(request.id, revision, request.method, outcome, info)
         finally:
             self._uncount(terms.principal)
         await answer(response, frame, error)
