@@ -32,6 +32,10 @@ class CallboardError(Exception):
     """Root of everything callboard raises on purpose."""
 
 
+class CannotServe(CallboardError):
+    """What was asked for cannot be served: a wrong or taken address, a bad certificate. One line says which and why."""
+
+
 class PeerError(CallboardError):
     """The peer broke the protocol. It is answered; nothing here restarts."""
 

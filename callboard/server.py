@@ -3,7 +3,7 @@
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any, Final, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, Unpack, overload
 
 import trio
 
@@ -36,6 +36,9 @@ from callboard.hosting import Signature
 from callboard.performance import Middleware, Performance
 from callboard.repertoire import Entry, Kept, PromptEntry, Repertoire, ResourceEntry, TemplateEntry, ToolEntry
 from callboard.supervisor import open_tree
+
+if TYPE_CHECKING:
+    from callboard.serving import Options
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.")
@@ -324,6 +327,20 @@ class Server:
                 yield host
             finally:
                 self._hosts.discard(host)
+
+    def run(self, **options: Unpack["Options"]) -> None:
+        """Serve on any set of transports at once, and return when that is over. Without any: stdio.
+
+        ```python
+        server.run(http="127.0.0.1:8000", ws="127.0.0.1:8001")
+        ```
+
+        SIGTERM and SIGINT let it drain: what is in flight is finished; a second one ends it at once.
+        Raises `CannotServe`, for an address that is taken and the like.
+        """
+        from callboard.serving import run  # with all transports, which not every user of a `Server` needs
+
+        run(self, **options)
 
     def _changed(self, change: Change) -> None:
         if not self._hosts:

@@ -141,6 +141,7 @@ async def test_what_is_parked_is_not_waited_for_and_nothing_more_is_parked(autoj
                     await refused
                 assert told.value.code == DRAINING
         assert trio.current_time() == 2  # a second until it asked, and one more for the other to ask in vain
+    assert trio.current_time() == 2  # and the tree does not wait for it either
 
 
 async def endings(peer: Peer, count: int) -> list[float]:

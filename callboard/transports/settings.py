@@ -9,7 +9,12 @@ from callboard.codecs.lines import MAX_FRAME
 
 def _setting(default: Any, why: str) -> Any:
     """A field whose reason is there for `--help` and for the reference."""
-    return attrs.field(default=default, metadata={"why": why}, kw_only=True)
+    return attrs.field(default=default, metadata={"why": why, "help": why}, kw_only=True, validator=_not_negative)
+
+
+def _not_negative(_: object, attribute: "attrs.Attribute[float]", value: float) -> None:
+    if not value >= 0:
+        raise ValueError(f"{attribute.name} cannot be {value}")
 
 
 @attrs.frozen

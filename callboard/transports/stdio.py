@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Final, Never, TextIO
 
 import attrs
@@ -18,6 +18,7 @@ import trio
 from callboard.actors.host import Host
 from callboard.actors.session import open_session
 from callboard.codecs.lines import MAX_FRAME
+from callboard.errors import CannotServe
 from callboard.supervisor import Actor, Supervisor, get_logger
 from callboard.transports.lines import ByteStream, LineConnection
 
@@ -41,21 +42,20 @@ class Pipes:
 
 @contextmanager
 def claim_stdio() -> Iterator[Pipes]:
-    """Have standard input and output for the protocol alone, until the block ends. Raises OSError if one is closed."""
-    incoming = os.dup(IN)
-    try:
-        outgoing = os.dup(OUT)
+    """Have standard input and output for the protocol alone, until the block ends. Raises `CannotServe`."""
+    with ExitStack() as stack:
         try:
-            with _others_elsewhere(incoming, outgoing):
-                yield Pipes(incoming, outgoing)
-        finally:
-            os.close(outgoing)
-    finally:
-        os.close(incoming)
+            pipes = Pipes(os.dup(IN), os.dup(OUT))
+        except OSError:
+            raise CannotServe("stdio: standard input or output is closed") from None
+        for fd in attrs.astuple(pipes):
+            stack.callback(os.close, fd)
+        stack.enter_context(_others_elsewhere(pipes))
+        yield pipes
 
 
 @contextmanager
-def _others_elsewhere(incoming: int, outgoing: int) -> Iterator[None]:
+def _others_elsewhere(pipes: Pipes) -> Iterator[None]:
     """What is printed goes to standard error, and what is read is empty, also for child processes."""
     printed = sys.stdout
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -73,8 +73,8 @@ def _others_elsewhere(incoming: int, outgoing: int) -> Iterator[None]:
         _flush(sys.stdout)
         sys.stdout = printed
         _flush(printed)
-        os.dup2(incoming, IN)
-        os.dup2(outgoing, OUT)
+        os.dup2(pipes.incoming, IN)
+        os.dup2(pipes.outgoing, OUT)
 
 
 def _flush(file: TextIO | None) -> None:

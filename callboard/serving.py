@@ -1,0 +1,241 @@
+"""How a server is run: any set of transports at once, in one process, until it is asked to end."""
+
+import ssl
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, Unpack
+
+import attrs
+import trio
+
+from callboard.actors.host import Host
+from callboard.actors.lame_duck import drain
+from callboard.announcing import announce
+from callboard.codecs.http.access import EVERYONE, Access
+from callboard.errors import CannotServe
+from callboard.signals import heed_signals
+from callboard.supervisor import SupervisorSpec
+from callboard.transports.asgi import asgi_edge
+from callboard.transports.bind import Bound, Place, listen
+from callboard.transports.http.endpoint import Authenticate, Endpoint
+from callboard.transports.http.listener import HttpListener, http_edge
+from callboard.transports.settings import DEFAULTS, Settings
+from callboard.transports.stdio import Pipes, Stdio, claim_stdio
+from callboard.transports.websocket.door import WebSocketDoor
+
+if TYPE_CHECKING:
+    from callboard.server import Server
+
+Door: TypeAlias = Literal["native", "asgi"]
+DOORS: Final[tuple[Door, ...]] = ("native", "asgi")
+
+
+@attrs.frozen
+class Listening:
+    """One way to the server that is open now. Of stdio there is no URL."""
+
+    transport: Literal["stdio", "http", "ws", "sse"]
+    url: str | None = None
+
+
+@attrs.frozen
+class Ready:
+    """What is served, where, and what the operator should know about it."""
+
+    server: "Server"
+    listening: tuple[Listening, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class Options(TypedDict, total=False):
+    """What `Server.run` and `serve` take. Without any transport, stdio is served."""
+
+    stdio: bool | Pipes
+    http: str | int | None
+    """Where to serve HTTP: `127.0.0.1:8000`, `8000` (this machine), `[::1]:8000`, `unix:/path`. Port 0: any."""
+    ws: str | int | None
+    """Where to serve WebSocket; it may be the same place."""
+    door: Door
+    """Who serves HTTP: callboard itself, or hypercorn (`asgi`), which has HTTP/2."""
+    tls_cert: str | None
+    tls_key: str | None
+    allow_hosts: Sequence[str]
+    """Names that the server goes by, beside that of its address; `*` for any."""
+    allow_origins: Sequence[str]
+    """Web pages that may use it, beside its own; `*` for any."""
+    authenticate: Authenticate | None
+    """Bearer token in, principal out; None refuses it."""
+    legacy_sse: bool
+    """Serve HTTP+SSE (2024-11-05) at /sse as well."""
+    settings: Settings
+    on_ready: Callable[[Ready], None] | None
+
+
+def _place(text: str | int | None) -> Place | None:
+    return None if text is None else Place.parse(text)
+
+
+@attrs.frozen(kw_only=True)
+class _Plan:
+    """The options, read and checked. Raises `CannotServe`."""
+
+    stdio: bool | Pipes = False
+    http: Place | None = attrs.field(default=None, converter=_place)
+    ws: Place | None = attrs.field(default=None, converter=_place)
+    door: Door = "native"
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    allow_hosts: Sequence[str] = ()
+    allow_origins: Sequence[str] = ()
+    authenticate: Authenticate | None = None
+    legacy_sse: bool = False
+    settings: Settings = DEFAULTS
+    on_ready: Callable[[Ready], None] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.door not in DOORS:
+            raise CannotServe(f"{self.door!r} is no door: take one of {', '.join(DOORS)}")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise CannotServe("TLS needs both, a certificate and its key")
+        if self.legacy_sse and self.http is None:
+            raise CannotServe("HTTP+SSE is served where HTTP is: give an address for that")
+        if self.door == "asgi" and self.http is not None and self.http == self.ws:
+            raise CannotServe("the ASGI door serves no WebSocket: give ws an address of its own")
+
+    @property
+    def serves_stdio(self) -> bool:
+        return self.stdio is not False or (self.http is None and self.ws is None)
+
+    def places(self) -> list[Place]:
+        """Where to listen: one place if both share it."""
+        return list(dict.fromkeys(place for place in (self.http, self.ws) if place is not None))
+
+    @property
+    def certificate(self) -> tuple[str, str] | None:
+        return None if self.tls_cert is None or self.tls_key is None else (self.tls_cert, self.tls_key)
+
+    def pipes(self) -> AbstractContextManager[Pipes]:
+        """Those that were claimed already, or a claim of them."""
+        return nullcontext(self.stdio) if isinstance(self.stdio, Pipes) else claim_stdio()
+
+    @property
+    def schemes(self) -> tuple[str, str]:
+        return ("http", "ws") if self.tls_cert is None else ("https", "wss")
+
+    def tls(self) -> ssl.SSLContext | None:
+        if self.tls_cert is None:
+            return None
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        try:
+            context.load_cert_chain(self.tls_cert, self.tls_key)
+        except (OSError, ssl.SSLError) as error:
+            raise CannotServe(f"TLS: {self.tls_cert}, {self.tls_key}: {error.strerror or error}") from None
+        context.set_alpn_protocols(["http/1.1"])
+        return context
+
+    def access(self, place: Place) -> Access:
+        """Who may come in at *place*."""
+        if place.path is not None:
+            return EVERYONE
+        try:
+            return Access.of(
+                place.host, place.port, scheme=self.schemes[0], hosts=self.allow_hosts, origins=self.allow_origins
+            )
+        except ValueError as error:
+            raise CannotServe(str(error)) from None
+
+
+async def serve(
+    server: "Server",
+    *,
+    until: Callable[[], Awaitable[None]] = trio.sleep_forever,
+    task_status: trio.TaskStatus[Ready] = trio.TASK_STATUS_IGNORED,
+    **options: Unpack[Options],
+) -> None:
+    """Serve until *until* returns, or whoever is at the other end of stdio leaves; then drain, and return.
+
+    Raises `CannotServe` if one of the transports cannot be opened. Cancelled, it ends at once.
+    """
+    plan = _Plan(**options)
+    tls, settings = plan.tls(), plan.settings
+    async with AsyncExitStack() as stack:
+        pipes = stack.enter_context(plan.pipes()) if plan.serves_stdio else None
+        bound = {place: await stack.enter_async_context(listen(place)) for place in plan.places()}
+        ready = Ready(server, tuple(_listening(plan, bound)), tuple(_warnings(plan, bound)))
+        host = await stack.enter_async_context(server.host())
+        edges = [await host.root.add(_edge(plan, host, place, at, tls)) for place, at in bound.items()]
+        ends: list[Callable[[], Awaitable[object]]] = [until]
+        if pipes is not None:
+            ends.append(host.root.spawn(Stdio(host, pipes, settings.max_frame), name="stdio").wait_ended)
+        if plan.on_ready is not None:
+            plan.on_ready(ready)
+        task_status.started(ready)
+        await _wait_first(ends)
+        doors = [address for edge in edges for address, actor in edge.actors() if isinstance(actor, HttpListener)]
+        leaving = [edge.address for edge in edges]
+        await drain(host, doors=doors, edges=leaving, within=settings.drain_time, spread=settings.spread)
+
+
+def run(server: "Server", **options: Unpack[Options]) -> None:
+    """`serve` in an event loop of its own, until a signal says that it is enough: the first one lets it drain."""
+    options.setdefault("on_ready", announce)
+    trio.run(partial(_run, server, options))
+
+
+async def _run(server: "Server", options: Options) -> None:
+    with trio.CancelScope() as whole, heed_signals(whole.cancel) as asked:
+        await serve(server, until=asked.wait, **options)
+
+
+def _edge(plan: _Plan, host: Host, place: Place, bound: Bound, tls: ssl.SSLContext | None) -> SupervisorSpec:
+    """The tree behind one address."""
+    settings, authenticate = plan.settings, plan.authenticate
+    is_http, is_ws = place == plan.http, place == plan.ws
+    endpoint = Endpoint(
+        host,
+        plan.access(bound.place),
+        settings,
+        authenticate=authenticate,
+        is_http=is_http,
+        legacy_sse=is_http and plan.legacy_sse,
+        on_upgrade=WebSocketDoor(host, settings, authenticate).serve if is_ws else None,
+    )
+    if is_http and plan.door == "asgi":
+        return asgi_edge("http", endpoint, bound.sockets, plan.certificate)
+    return http_edge("http" if is_http else "ws", endpoint, bound.sockets, tls)
+
+
+def _listening(plan: _Plan, bound: Mapping[Place, Bound]) -> Iterator[Listening]:
+    http, ws = plan.schemes
+    if plan.http is not None:
+        url = bound[plan.http].place.url(http)
+        yield Listening("http", url)
+        if plan.legacy_sse:
+            yield Listening("sse", url.removesuffix("/mcp") + "/sse")
+    if plan.ws is not None:
+        yield Listening("ws", bound[plan.ws].place.url(ws))
+    if plan.serves_stdio:
+        yield Listening("stdio")
+
+
+def _warnings(plan: _Plan, bound: Mapping[Place, Bound]) -> Iterator[str]:
+    for at in bound.values():
+        plan.access(at.place)  # what is wrong with the names is said before anything starts
+        if not at.place.is_local:
+            tokens = "" if plan.authenticate is not None else ", and nobody is asked for a token"
+            yield f"other machines can reach {at.place}{tokens}"
+            if not plan.allow_hosts:
+                yield f"requests to {at.place} must name it so; allow other names of this machine as hosts"
+
+
+async def _wait_first(ends: Sequence[Callable[[], Awaitable[object]]]) -> None:
+    """Wait until one of them returns."""
+    async with trio.open_nursery() as nursery:
+
+        async def wait(end: Callable[[], Awaitable[object]]) -> None:
+            await end()
+            nursery.cancel_scope.cancel()
+
+        for end in ends:
+            nursery.start_soon(wait, end)
