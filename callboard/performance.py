@@ -63,6 +63,7 @@ Middleware: TypeAlias = Callable[[Context, GoOn], Awaitable[Model]]
 """Stands around every handler: does what it wants before and after, and calls the second argument in between."""
 
 _CALL: Final = frozenset(("name", "arguments", "_meta"))
+_STRING: Final = msgspec.json.Decoder(str)
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 
 _CAPABILITIES: Final = ServerCapabilities(
@@ -163,16 +164,24 @@ class Performance:
     # What takes an author's function.
 
     async def _call_tool(self, exchange: Exchange) -> Model:
-        params = exchange.params(CallToolRequestParams)
-        entry = self._repertoire.tools.entries.get(params.name)
+        name, given = self._called(exchange)
+        entry = self._repertoire.tools.entries.get(name)
         if entry is None:
-            raise InvalidParams(f"Unknown tool: {params.name[:128]}")
+            raise InvalidParams(f"Unknown tool: {name[:128]}")
         try:
-            arguments = entry.signature.read(None if params.arguments is UNSET else params.arguments)
+            arguments = entry.signature.read(given)
             value = await self._perform(entry, arguments, exchange)
             return value if isinstance(value, InputRequiredResult) else to_result(value, entry.signature)
         except Exception as error:
             return self._failed(exchange.terms.revision, sole(error))
+
+    def _called(self, exchange: Exchange) -> tuple[str, Mapping[str, Any] | None]:
+        """Which tool, and with what. A call that says nothing else needs no model of its params to be read."""
+        members = exchange.request.params
+        if members is not UNSET and "name" in members and members.keys() <= _CALL:
+            return _name(members["name"]), _arguments(members.get("arguments"))
+        params = exchange.params(CallToolRequestParams)
+        return params.name, None if params.arguments is UNSET else params.arguments
 
     def _failed(self, revision: Revision, error: Exception) -> CallToolResult:
         """A tool that fails has a result that says so, and the model can act on it. A modern client that lacks a
@@ -252,6 +261,14 @@ class Performance:
             answers = await exchange.ask(questions, at_once=True)
             exchange.answers = {question.key or "": answer for question, answer in zip(questions, answers, strict=True)}
             exchange.carried = carried
+
+
+def _name(given: Raw) -> str:
+    """Raises `InvalidParams` for a name that is no text."""
+    try:
+        return _STRING.decode(given)
+    except msgspec.ValidationError as error:
+        raise InvalidParams(f"params.name: {error}") from None
 
 
 def _arguments(given: Raw | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
@@ -45,6 +46,8 @@ LEVELS: Final[tuple[LoggingLevel, ...]] = (
 )
 """From the least to the most severe."""
 
+_NONE: Final[Mapping[str, Model]] = MappingProxyType({})
+
 # Stands for a `_meta` that was read when the terms were: the least that the modern revision takes for one.
 _SEEN: Final = raw({meta.PROTOCOL_VERSION: LATEST.value, meta.CLIENT_CAPABILITIES: {}})
 
@@ -60,21 +63,29 @@ class Exchange:
     questions: Questions | None = None  # how a legacy client is asked; None where it cannot be
     name: str = ""
     life: Life = attrs.field(factory=Life, init=False)
-    rounds: Rounds = attrs.field(factory=Rounds, init=False)
+    _rounds: Rounds | None = attrs.field(default=None, init=False)
     outcome: Model | Exception | None = attrs.field(default=None, init=False)
     carried: bytes | None = attrs.field(default=None, init=False)  # what an earlier run gave the client to keep
-    answers: dict[str, Model] = attrs.field(factory=dict, init=False)
+    answers: Mapping[str, Model] = attrs.field(default=_NONE, init=False)
     kill: Callable[[str], None] = attrs.field(default=lambda _: None, init=False)
     _progress: Address[Report] | None = attrs.field(default=None, init=False)
     _reported: float = attrs.field(default=-math.inf, init=False)
-    _logged: Meters = attrs.field(factory=lambda: Meters(LOG_RATE), init=False)
-    _cap: trio.CancelScope | None = attrs.field(default=None, init=False)
-    _left: float = attrs.field(default=0.0, init=False)
+    _logged: Meters | None = attrs.field(default=None, init=False)
+    _expire: Callable[[float], None] | None = attrs.field(default=None, init=False)
+    _until: float = attrs.field(default=math.inf, init=False)
+    _left: float = attrs.field(default=math.inf, init=False)
 
     @property
     def terms(self) -> Terms:
         """Those of the latest front request."""
         return self.slot.terms
+
+    @property
+    def rounds(self) -> Rounds:
+        """The questions of a modern request; most ask none."""
+        if self._rounds is None:
+            self._rounds = Rounds()
+        return self._rounds
 
     def params(self, model: type[P]) -> P:
         """The typed params of the latest front request; its modern `_meta` is in the terms. Raises `InvalidParams`."""
@@ -99,6 +110,8 @@ class Exchange:
         """Send a log message, if the client wants to hear any of this level, and not too many."""
         wanted = self.terms.log_level
         heard = wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted)
+        if self._logged is None:
+            self._logged = Meters(LOG_RATE)
         if not heard or not self._logged.allow(None, trio.current_time()):
             await trio.lowlevel.checkpoint()
             return
@@ -191,23 +204,25 @@ class Exchange:
 
     # How it goes on and ends.
 
-    def under_cap(self, seconds: float) -> trio.CancelScope:
-        """The scope of the handler: so many seconds, those not counted that it is parked."""
-        self._cap = trio.CancelScope(deadline=trio.current_time() + seconds)
-        return self._cap
+    def give_time(self, seconds: float, expire: Callable[[float], None]) -> None:
+        """Give the handler so many seconds, those not counted that it is parked. *expire* moves the deadline."""
+        self._expire = expire
+        self._until = trio.current_time() + seconds
+        expire(self._until)
 
     def pause(self) -> None:
         """The clock stands still while it is parked."""
-        if self._cap is not None:
-            self._left = self._cap.deadline - trio.current_time()
-            self._cap.deadline = math.inf
+        if self._expire is not None:
+            self._left = self._until - trio.current_time()
+            self._expire(math.inf)
 
     def attach(self, slot: Slot, request: Request) -> None:
         """Go on with the next front request: its id, its token, its terms."""
         self.slot, self.request = slot, request
         self._reported = -math.inf
-        if self._cap is not None:
-            self._cap.deadline = trio.current_time() + self._left
+        if self._expire is not None:
+            self._until = trio.current_time() + self._left
+            self._expire(self._until)
 
     async def settle(self, outcome: Model | Exception, event: Event) -> None:
         """The handler has come to an end: answer, or keep it for the retry, or say nothing."""
@@ -241,7 +256,8 @@ class Exchange:
             return False
         self.slot.close()
         self.kill(event.value)
-        self.rounds.change()
+        if self._rounds is not None:
+            self._rounds.change()
         return True
 
 

@@ -1,5 +1,6 @@
 """One in-flight request: runs its handler, and sees to it that there is exactly one outcome."""
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import Final, Never, TypeAlias
 
@@ -9,7 +10,7 @@ from callboard.actors.exchange import Exchange
 from callboard.actors.life import Event, State
 from callboard.codecs.revisions import Model
 from callboard.errors import RequestTimedOut
-from callboard.supervisor import Actor
+from callboard.supervisor import WHY_DEADLINE, Actor
 
 HARD_CAP: Final = 600.0
 """Seconds a hosted request may take in all, the time that it is parked not counted."""
@@ -28,20 +29,22 @@ class RequestActor(Actor[Never]):
     cap: float = HARD_CAP
 
     async def run(self) -> None:
+        exchange = self.exchange
+        exchange.give_time(self.cap, self.expire)
         try:
-            outcome, event = await self._outcome()
-            await self.exchange.settle(outcome, event)
+            try:
+                outcome: Model | Exception = await self.handler(exchange)
+                event = Event.RESULT
+            except Exception as error:  # the handler's own: answered, whatever it is
+                outcome, event = sole(error), Event.FAILURE
+            exchange.give_time(math.inf, self.expire)  # an answer is not torn by the deadline of the work
+            await exchange.settle(outcome, event)
         finally:
-            self.exchange.leave()
-
-    async def _outcome(self) -> tuple[Model | Exception, Event]:
-        try:
-            with self.exchange.under_cap(self.cap):
-                return await self.handler(self.exchange), Event.RESULT
-        # The handler's own: answered, whatever it is. Outside the scope, which lets through what broke at the deadline.
-        except Exception as error:
-            return sole(error), Event.FAILURE
-        return RequestTimedOut(after=self.cap), Event.DEADLINE
+            if self.why_cut == WHY_DEADLINE and exchange.life.state is State.WAITING:
+                # This task can say nothing more: its own scope is what the deadline cancelled.
+                exchange.supervisor.spawn(LastWord(exchange, self.cap), name=f"{exchange.name}.late")
+            else:
+                exchange.leave()
 
     def facts(self) -> dict[str, str | int]:
         exchange = self.exchange
@@ -49,6 +52,22 @@ class RequestActor(Actor[Never]):
         if exchange.life.state is State.PARKED:
             shown |= {"state": "parked", "round": exchange.rounds.number}
         return shown
+
+
+@attrs.define(eq=False)
+class LastWord(Actor[Never]):
+    """Answers a request whose time is over."""
+
+    mailbox = None
+
+    exchange: Exchange
+    cap: float
+
+    async def run(self) -> None:
+        try:
+            await self.exchange.settle(RequestTimedOut(after=self.cap), Event.DEADLINE)
+        finally:
+            self.exchange.leave()
 
 
 def sole(error: Exception) -> Exception:
