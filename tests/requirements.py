@@ -46,7 +46,6 @@ ELSEWHERE: Final = (
         L038 L039 L040 L041 L045 L046 L047 L049 L050 L052 L055 L056 L057 L058 L059 L060 L062 L063 L066 L067 L071 L072
         """,
     ),
-    Elsewhere(Why.EDGE, "the process behind stdio: its stdout and its end", "M072 M081 L036"),
     # Authorization
     Elsewhere(
         Why.AUTHORIZATION,
