@@ -4,7 +4,7 @@ from typing import Final
 
 import attrs
 
-from callboard.actors.outlet import Kind, Outbound, Outlet
+from callboard.actors.outlet import Adopt, Kind, Outbound, Outlet
 from callboard.actors.slot import Slot
 from callboard.codecs.batch import join_batch
 from callboard.codecs.lines import MAX_FRAME
@@ -37,6 +37,10 @@ class Batch:
 
     def send_nowait(self, message: Outbound) -> None:
         self.outlet.send_nowait(message)
+
+    @property
+    def adopt(self) -> Adopt | None:
+        return None
 
     async def give_up(self) -> None:
         await self.flush()  # it may have been the last that the others waited for

@@ -250,6 +250,10 @@ class Exchange:
         if self.outcome is None:
             self.parking.leave(self)
 
+    async def give_up(self) -> None:
+        """It was cancelled: tell the way that there will be no answer."""
+        await self.slot.outlet.give_up()
+
     def cancel(self, event: Event) -> bool:
         """Somebody no longer wants it. True if that ended it: then nothing more is sent."""
         if self.life.meet(event) is not Act.STAY_SILENT:

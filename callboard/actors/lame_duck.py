@@ -1,6 +1,6 @@
 """How a server ends in peace: no new work, listeners sent away gently, and time for what is in flight."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final
 
 import attrs
@@ -36,12 +36,13 @@ async def drain(
     *,
     doors: Sequence[Address[Any]] = (),
     edges: Sequence[Address[Any]] = (),
+    errands: Sequence[Callable[[], Awaitable[object]]] = (),
     within: float,
     spread: float,
 ) -> None:
     """Come to an end: new requests are refused, *doors* let nobody in, subscriptions get their closing result, and
-    what is in flight gets *within* seconds. What is not ready by then is answered that the server ends. Then the
-    sessions end, and last the *edges*, which finish what they have begun to answer.
+    what is in flight gets *within* seconds, *errands* too, which edges run by themselves: each returns when one is done.
+    What is not ready by then is answered that the server ends. Then the sessions end, and last the *edges*.
 
     More than `MANY` subscriptions, or sessions, are ended one after the other until *spread* seconds from now. What is
     parked is not waited for: nobody could come back for it.
@@ -58,6 +59,8 @@ async def drain(
         await _end_all(found.listening, until)
         for ending in (*found.listening, *(address for address, _ in found.waiting)):
             await ending.wait_ended()
+        for wait_done in errands:
+            await wait_done()
     await _cut([exchange for address, exchange in found.waiting if address.ended is None])
     sessions = [address for address, _ in host.root.supervisor_of("sessions").actors()]
     await _end_all(sessions, until)

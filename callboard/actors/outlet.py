@@ -1,13 +1,15 @@
 """Where messages to a peer go: the vocabulary between the company and the edges."""
 
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
 from enum import Enum
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import attrs
 
 from callboard.errors import PeerError
 from callboard.supervisor import Overflow
+
+T = TypeVar("T")
 
 
 class Kind(Enum):
@@ -54,8 +56,31 @@ class Connection(Sink, Protocol):
     def __aiter__(self) -> AsyncIterator[bytes | PeerError]: ...
 
 
+class Custody(NamedTuple):
+    """How an errand is looked after while it waits, in the task that brought it."""
+
+    cap: float
+    """Seconds it may take."""
+    late: Callable[[], bytes]
+    """What is answered when they are over."""
+    ends_with_client: bool
+    """Whether it is cancelled when the client leaves."""
+    on_wait: Callable[[Callable[[], None]], None]
+    """Called when it waits for the first time, with what cancels it. Until then nobody could."""
+
+
+class Adopt(Protocol):
+    """Runs an errand in the task that brought it."""
+
+    async def __call__(self, errand: Coroutine[Any, Any, T], custody: Custody) -> T: ...
+
+
 class Outlet(Protocol):
     """The way to the peer: a session's, or that of one HTTP response. Frames arrive in the order they were sent."""
+
+    @property
+    def adopt(self) -> Adopt | None:
+        """How the task that brought a request can run it; None if others on this way would have to wait for it."""
 
     async def send(self, message: Outbound) -> None:
         """Hand over one frame. Waits while there is no room for it; if the way is closed, the frame is dropped."""

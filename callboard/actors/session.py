@@ -8,10 +8,11 @@ import attrs
 import trio
 
 from callboard.actors.batch import BATCHED, Batch
+from callboard.actors.errands import Adopted, InFlight
 from callboard.actors.exchange import Exchange
 from callboard.actors.host import Host
 from callboard.actors.life import Event
-from callboard.actors.outlet import Connection, Kind, Outbound, Outlet, Sink
+from callboard.actors.outlet import Adopt, Connection, Custody, Kind, Outbound, Outlet, Sink
 from callboard.actors.questions import Questions
 from callboard.actors.slot import Slot
 from callboard.actors.subscription import change_notification
@@ -41,7 +42,14 @@ from callboard.codecs.revisions import (
 )
 from callboard.codecs.revisions import Result as Empty
 from callboard.codecs.routing import Route, read_route
-from callboard.errors import InvalidParams, InvalidRequest, PeerError, RequestFailed, UnsupportedVersion
+from callboard.errors import (
+    InvalidParams,
+    InvalidRequest,
+    PeerError,
+    RequestFailed,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
 from callboard.supervisor import Actor, ChildSpec, Fact, MailboxSpec, Restart, Supervisor, SupervisorSpec, get_logger
 
 M = TypeVar("M", bound=Model)
@@ -81,7 +89,7 @@ class Session(Actor[Outbound]):
     terms: Terms | None = attrs.field(default=None, init=False)
     is_ready: bool = attrs.field(default=False, init=False)
     ignored: int = attrs.field(default=0, init=False)
-    _in_flight: dict[RequestId, Exchange] = attrs.field(factory=dict, init=False)
+    _in_flight: dict[RequestId, InFlight] = attrs.field(factory=dict, init=False)
     _tokens: dict[RequestId, RequestId] = attrs.field(factory=dict, init=False)  # and whose they are
     _questions: Questions = attrs.field(factory=Questions, init=False)
     _hears: set[Change] = attrs.field(factory=set, init=False)
@@ -121,6 +129,10 @@ class Session(Actor[Outbound]):
             self.address.tell_nowait(message)
         except trio.WouldBlock:
             self.ignored += 1
+
+    @property
+    def adopt(self) -> Adopt | None:
+        return None
 
     async def give_up(self) -> None:
         await trio.lowlevel.checkpoint()  # a client that cancels does not wait for a word
@@ -238,6 +250,8 @@ class Session(Actor[Outbound]):
         method = self.host.method(slot.terms.revision, request.method, besides=SESSION_METHODS)
         if route.progress_token is not None and route.progress_token in self._tokens:
             raise InvalidParams("this progress token is in use")
+        if slot.outlet.adopt is not None and await self._run_errand(request, route, slot, slot.outlet.adopt):
+            return
         exchange = self.host.exchange(request, slot, self.supervisor, self._questions)
         if request.method in SESSION_METHODS:
             await slot.answer(SESSION_METHODS[request.method](self, exchange))
@@ -249,6 +263,23 @@ class Session(Actor[Outbound]):
             going_on = await self.host.begin(exchange, method, route)
             if slot.is_open:
                 self._in_flight[request.id] = going_on
+
+    async def _run_errand(self, request: Request, route: Route, slot: Slot, adopt: Adopt) -> bool:
+        """Run a request in the task that brought it, if it is one that can be; False if not."""
+        host = self.host
+        host.check_in_flight(len(self._in_flight))
+        errand = host.offer.errand(request, route)
+        if errand is None:
+            return False
+
+        def waits(end: Callable[[], None]) -> None:
+            self._in_flight[request.id] = Adopted(slot, end)
+            if route.progress_token is not None:
+                self._tokens[route.progress_token] = request.id
+
+        late = partial(error_frame, request.id, slot.terms.revision, RequestTimedOut(after=host.cap))
+        await slot.answer(await adopt(errand, Custody(host.cap, late, ends_with_client=False, on_wait=waits)))
+        return True
 
     def _closed(self, request_id: RequestId, route: Route) -> None:
         self._in_flight.pop(request_id, None)
@@ -277,7 +308,7 @@ class Session(Actor[Outbound]):
         if params.reason is not UNSET:  # without one there is nothing to tell, and a storm of them is not news either
             reason = params.reason[:MAX_REASON]
             log.info("request_cancelled", session=self.address.path, request=params.request_id, reason=reason)
-        await exchange.slot.outlet.give_up()
+        await exchange.give_up()
 
     def _progressed(self, notification: Notification) -> None:
         params = self._told(notification, ProgressNotificationParams)

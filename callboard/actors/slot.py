@@ -7,7 +7,7 @@ from msgspec import Raw
 
 from callboard.actors.outlet import Kind, Outbound, Outlet
 from callboard.actors.terms import Terms
-from callboard.actors.wire import answer_frame, error_frame, notification_frame
+from callboard.actors.wire import answer_frame, error_frame, notification_frame, text_frame
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.revisions import Model
 
@@ -25,8 +25,14 @@ class Slot:
     is_shared: bool = False  # others are answered on the same way, so its end is not the end of a stream
     is_open: bool = attrs.field(default=True, init=False)
 
-    async def answer(self, result: Model) -> None:
-        """Send the result and close. One that the revision cannot say is a fault of ours, and answered as such."""
+    async def answer(self, result: Model | str) -> None:
+        """Send the result and close. One that the revision cannot say is a fault of ours, and answered as such.
+
+        A text alone is the result of a tool that says nothing else.
+        """
+        if isinstance(result, str):
+            await self._close(*text_frame(self.request_id, result, self.server_info))
+            return
         await self._close(*answer_frame(self.request_id, self.terms.revision, self.method, result, self.server_info))
 
     async def fail(self, error: Exception) -> None:

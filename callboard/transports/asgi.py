@@ -13,12 +13,12 @@ from typing import Any, Final, Never, TypeAlias
 import attrs
 import trio
 
+from callboard.actors.outlet import Adopt
 from callboard.codecs.http.head import Head, check_framing, check_once
 from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.http.writer import JSON
 from callboard.supervisor import Actor, ChildSpec, Supervisor, SupervisorSpec
 from callboard.transports.http.endpoint import Endpoint
-from callboard.transports.http.response import Adopt
 
 Scope: TypeAlias = Mapping[str, Any]
 Message: TypeAlias = Mapping[str, Any]

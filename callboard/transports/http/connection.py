@@ -5,16 +5,17 @@ next request: so it hears at once when the client leaves, and no task has to wak
 """
 
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Final, Never, TypeVar
 
 import attrs
 import trio
 
 from callboard.actors.life import Event
+from callboard.actors.outlet import Custody
 from callboard.codecs.http.parser import Received, RequestParser, Stage
 from callboard.codecs.http.refusal import Refusal
-from callboard.codecs.http.writer import CONTINUE, JSON, write_answer
+from callboard.codecs.http.writer import CONTINUE, JSON, STREAM, write_answer
 from callboard.supervisor import WHY_DEADLINE, Actor, Address, Fact
 from callboard.transports.http.adoption import run_noticing
 from callboard.transports.http.endpoint import Endpoint, Upgraded
@@ -46,7 +47,8 @@ class HttpConnection(Actor[Never]):
     _is_stopping: bool = attrs.field(default=False, init=False)
     _watch: Address[Never] | None = attrs.field(default=None, init=False)
     _ahead: bytes | None = attrs.field(default=None, init=False)
-    _on_late: Callable[[], bytes] | None = attrs.field(default=None, init=False)
+    _custody: Custody | None = attrs.field(default=None, init=False)
+    _parting: bytes = attrs.field(default=b"", init=False)
     _upgraded: Upgraded | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -113,13 +115,14 @@ class HttpConnection(Actor[Never]):
             response.on_over = self._allow_idling
             self._wait_until(math.inf)
 
-    async def _adopt(self, errand: Coroutine[Any, Any, T], cap: float, on_late: Callable[[], bytes]) -> T:
+    async def _adopt(self, errand: Coroutine[Any, Any, T], custody: Custody) -> T:
         """Run an errand here. Only if it waits, somebody else must listen whether the client leaves."""
 
         def on_wait() -> None:
-            self._on_late = on_late
-            self._wait_until(trio.current_time() + cap)
+            self._custody = custody
+            self._wait_until(trio.current_time() + custody.cap)
             self._watch = self.supervisor.spawn(Watch(self), name=f"{self._node.name}.watch")
+            custody.on_wait(self._cancel_errand)
 
         try:
             return await run_noticing(errand, on_wait)
@@ -130,7 +133,7 @@ class HttpConnection(Actor[Never]):
     async def _receive(self) -> bytes:
         """What the client says next, also if somebody heard it meanwhile."""
         if self._watch is not None:
-            watch, self._watch, self._on_late = self._watch, None, None
+            watch, self._watch, self._custody = self._watch, None, None
             await watch.wait_ended()
             self._allow_idling()
         if self._ahead is not None:
@@ -141,8 +144,15 @@ class HttpConnection(Actor[Never]):
     def hear(self, data: bytes) -> None:
         """What the client said while the connection was busy: an end of it ends what it waits for."""
         self._ahead = data
-        if not data:
+        if not data and self._custody is not None and self._custody.ends_with_client:
             self.address.kill(Event.DISCONNECTED.value)
+        elif not data and self._response is not None:
+            self._response.lose()
+
+    def _cancel_errand(self) -> None:
+        """Answer nothing: a stream without an event. The connection ends with it."""
+        self._parting = write_answer(200, STREAM, b"", closes=True)
+        self.address.kill(Event.PEER_CANCELLED.value)
 
     async def _wait_answered(self) -> None:
         """Answers go out in the order of their requests."""
@@ -186,8 +196,10 @@ class HttpConnection(Actor[Never]):
         self.expire(until)
 
     def _hang_up(self) -> None:
-        if self._on_late is not None and self.why_cut == WHY_DEADLINE:
-            self.wire.send_nowait(write_answer(200, JSON, self._on_late(), closes=True))
+        if self._custody is not None and self.why_cut == WHY_DEADLINE:
+            self._parting = write_answer(200, JSON, self._custody.late(), closes=True)
+        if self._parting:
+            self.wire.send_nowait(self._parting)
         if self._is_answering and self._response is not None:
             self._response.lose()
         elif self._reading is not Stage.IDLE and self.why_cut == WHY_DEADLINE:

@@ -1,6 +1,7 @@
 """A modern request over HTTP: it stands alone, and so does its answer."""
 
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 
 import attrs
@@ -8,7 +9,7 @@ import attrs
 from callboard.actors.exchange import Exchange
 from callboard.actors.host import Errand, Host
 from callboard.actors.life import Event
-from callboard.actors.outlet import Outbound
+from callboard.actors.outlet import Adopt, Custody, Outbound
 from callboard.actors.slot import Slot
 from callboard.actors.terms import ANYBODY, Terms, is_modern, modern_terms
 from callboard.actors.wire import answer_frame, error_frame, text_frame
@@ -28,7 +29,7 @@ from callboard.codecs.routing import Route
 from callboard.codecs.sse import encode_event
 from callboard.errors import InvalidParams, Overloaded, PeerError, RequestFailed, RequestTimedOut
 from callboard.transports.http.pulse import Pulse
-from callboard.transports.http.response import Adopt, Response
+from callboard.transports.http.response import Response
 from callboard.transports.settings import Settings
 
 
@@ -39,6 +40,10 @@ class ResponseWay:
     response: Response
     pulse: Pulse
     _is_stream: bool = attrs.field(default=False, init=False)
+
+    @property
+    def adopt(self) -> Adopt | None:
+        return self.response.adopt
 
     async def send(self, message: Outbound) -> None:
         response = self.response
@@ -81,6 +86,10 @@ async def answer_unread(response: Response, error: PeerError | RequestFailed, re
     await response.answer(status, headers, error_frame(request_id, LATEST, error))
 
 
+def _nobody_else(_: Callable[[], None]) -> None:
+    """A modern errand is cancelled by its client's leaving, and in no other way."""
+
+
 @attrs.define(eq=False)
 class Modern:
     """Takes modern requests in: checks what they say of themselves, and starts them."""
@@ -116,7 +125,8 @@ class Modern:
         error: Exception | None
         self._count(terms.principal)
         try:
-            outcome = await adopt(errand, host.cap, partial(self._late, request, revision))
+            late = partial(self._late, request, revision)
+            outcome = await adopt(errand, Custody(host.cap, late, ends_with_client=True, on_wait=_nobody_else))
         except (PeerError, RequestFailed) as failure:
             frame, error = error_frame(request.id, revision, failure), failure
         else:

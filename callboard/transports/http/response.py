@@ -1,21 +1,13 @@
 """One answer on its way to an HTTP client: whole, or as a stream."""
 
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import trio
 
+from callboard.actors.outlet import Adopt
 from callboard.codecs.http.writer import LAST_CHUNK, write_answer, write_chunk, write_head, write_json
 from callboard.transports.wire import Wire
-
-T = TypeVar("T")
-
-
-class Adopt(Protocol):
-    """How a connection runs an errand of its client's."""
-
-    async def __call__(self, errand: Coroutine[Any, Any, T], cap: float, on_late: Callable[[], bytes]) -> T:
-        """*cap* seconds long at most; then the connection ends with the frame that *on_late* gives."""
 
 
 class Response(Protocol):
@@ -31,7 +23,7 @@ class Response(Protocol):
     extra: tuple[tuple[bytes, bytes], ...]
     """Headers that the answer gets whatever it is."""
 
-    adopt: "Adopt | None"
+    adopt: Adopt | None
     """Runs an errand in the connection's own task, and cancels it when the client leaves. None where it cannot."""
 
     @property

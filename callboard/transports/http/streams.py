@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-from callboard.actors.outlet import Outbound
+from callboard.actors.outlet import Adopt, Outbound
 from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.http.writer import JSON, STREAM
 from callboard.codecs.revisions import Revision
@@ -62,6 +62,10 @@ class LegacyStream:
     is_over: bool = attrs.field(default=False, init=False)
     _is_stream: bool = attrs.field(default=False, init=False)
     _last: int = attrs.field(default=0, init=False)
+
+    @property
+    def adopt(self) -> Adopt | None:
+        return None if self.response is None else self.response.adopt
 
     async def send(self, message: Outbound) -> None:
         response = self.response
