@@ -1,6 +1,7 @@
 """Lame duck, in virtual time: who is refused, who finishes, who is sent away, and when exactly it is over."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -266,3 +267,11 @@ async def test_an_edge_that_answers_by_itself_has_the_same_time(
         edge = await here.root.add(ChildSpec("edge", Edge, shutdown=60))
         assert await drained(here, within=drain_time, edges=[edge]) == ends
     assert asked == [0]
+
+
+async def test_errands_that_an_edge_runs_by_itself_are_in_flight_too(autojump_clock: MockClock) -> None:
+    async with stage({"work": takes(2)}) as here:
+        peer = await here.peer(R5)
+        await peer.begin("tools/call", name="work", arguments={})
+        await wait_all_tasks_blocked()
+        assert await drained(here, errands=[partial(trio.sleep_until, 5), partial(trio.sleep_until, 4)]) == 5

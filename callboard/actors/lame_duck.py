@@ -41,7 +41,7 @@ async def drain(
     spread: float,
 ) -> None:
     """Come to an end: new requests are refused, *doors* let nobody in, subscriptions get their closing result, and
-    what is in flight gets *within* seconds, *errands* too, which edges run by themselves: each returns when one is done.
+    what is in flight gets *within* seconds, *errands* too, which edges run by themselves: each waits for its end.
     What is not ready by then is answered that the server ends. Then the sessions end, and last the *edges*.
 
     More than `MANY` subscriptions, or sessions, are ended one after the other until *spread* seconds from now. What is
