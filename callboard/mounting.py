@@ -52,11 +52,11 @@ class Mounted:
 
 def mounted(
     server: "Server",
-    *,
-    allow_hosts: Iterable[str] = (),
-    allow_origins: Iterable[str] = (),
-    authenticate: Authenticate | None = None,
-    settings: Settings = DEFAULTS,
+    allow_hosts: Iterable[str],
+    allow_origins: Iterable[str],
+    authenticate: Authenticate | None,
+    settings: Settings | None,
 ) -> Mounted:
     """See `Server.asgi`."""
-    return Mounted(server, Access.on_any_port(hosts=allow_hosts, origins=allow_origins), settings, authenticate)
+    access = Access.on_any_port(hosts=allow_hosts, origins=allow_origins)
+    return Mounted(server, access, settings or DEFAULTS, authenticate)

@@ -1,7 +1,7 @@
 """The hosting API: a server is an object; its tools, resources and prompts are functions."""
 
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, Unpack, overload
 
@@ -38,7 +38,10 @@ from callboard.repertoire import Entry, Kept, PromptEntry, Repertoire, ResourceE
 from callboard.supervisor import open_tree
 
 if TYPE_CHECKING:
+    from callboard.mounting import Mounted
     from callboard.serving import Options
+    from callboard.transports.http.endpoint import Authenticate
+    from callboard.transports.settings import Settings
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.")
@@ -341,6 +344,24 @@ class Server:
         from callboard.serving import run  # with all transports, which not every user of a `Server` needs
 
         run(self, **options)
+
+    def asgi(
+        self,
+        *,
+        allow_hosts: Iterable[str] = (),
+        allow_origins: Iterable[str] = (),
+        authenticate: "Authenticate | None" = None,
+        settings: "Settings | None" = None,
+    ) -> "Mounted":
+        """The endpoint `/mcp` as an ASGI application, for hypercorn's Trio worker or to be mounted beside others.
+
+        The server runs from the startup to the shutdown of the ASGI lifespan. It goes by the loopback names and by
+        *allow_hosts*: name those that a proxy in front passes on. *authenticate* is given a bearer token and returns
+        the principal, or None to refuse it.
+        """
+        from callboard.mounting import mounted
+
+        return mounted(self, allow_hosts, allow_origins, authenticate, settings)
 
     def _changed(self, change: Change) -> None:
         if not self._hosts:

@@ -9,10 +9,12 @@ import attrs
 import trio
 
 from callboard.actors.exchange import Exchange
-from callboard.actors.host import Host, Instant, host_spec
+from callboard.actors.host import Errand, Host, Instant, host_spec
 from callboard.actors.parking import Parking
 from callboard.actors.request import Handler
 from callboard.actors.session import open_session
+from callboard.codecs.envelope import Request
+from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
     CallToolRequestParams,
     CallToolResult,
@@ -25,6 +27,7 @@ from callboard.codecs.revisions import (
     TextContent,
     Tool,
 )
+from callboard.codecs.routing import Route
 from callboard.supervisor import Supervisor, open_tree
 from callboard.testing.peer import Answer, Peer
 from callboard.transports.memory import MemoryConnection, memory_pair
@@ -71,6 +74,12 @@ class BareOffer:
             resources=ResourcesCapability(subscribe=True, list_changed=True),
             logging={},
         )
+
+    def errand(self, request: Request, route: Route) -> Errand | None:
+        return None
+
+    def header_map(self, method: str, route: Route) -> HeaderMap:
+        return NO_HEADERS
 
     def _list(self, exchange: Exchange) -> ListToolsResult:
         return ListToolsResult(tools=[Tool(name=name, input_schema={"type": "object"}) for name in self.tools])
