@@ -26,6 +26,9 @@ class Wire(Protocol):
     def send_nowait(self, data: bytes) -> bool:
         """Write all of *data* if that is possible without waiting; else nothing. A courtesy."""
 
+    async def linger(self) -> None:
+        """Say that nothing more comes, and let the peer say what it has to say, unheard. Bounded by the caller."""
+
     def close(self) -> None:
         """The end, at once. Whoever reads or writes hears it. Harmless twice."""
 
@@ -74,6 +77,12 @@ class SocketWire:
         if sent:
             self._rest = data[sent:]
         return sent > 0
+
+    async def linger(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+        while await self.receive():
+            pass
 
     def close(self) -> None:
         self._is_broken = True
@@ -141,6 +150,10 @@ class SslWire:
 
     def send_nowait(self, data: bytes) -> bool:
         return False
+
+    async def linger(self) -> None:
+        while await self.receive():
+            pass
 
     def close(self) -> None:
         """Without the good-bye of TLS: there may be nobody to read it."""

@@ -212,7 +212,11 @@ class RequestParser:
         length = head.get(b"content-length")
         if length is not None and int(length) > self._max_body:
             raise Refusal(413, f"a body of more than {self._max_body} bytes", closes=True)
-        self._on_head(head)
+        try:
+            self._on_head(head)
+        except Refusal as refusal:
+            refusal.is_bodiless = method == "HEAD"
+            raise
         return head
 
     def on_body(self, data: bytes) -> None:

@@ -16,3 +16,5 @@ class Refusal(PeerError):
         self.status = status
         self.headers = headers
         self.closes = closes
+        self.is_bodiless = False
+        """Whether the request was one whose answer has no body, whatever happens: HEAD."""

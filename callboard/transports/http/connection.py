@@ -6,6 +6,7 @@ next request: so it hears at once when the client leaves, and no task has to wak
 
 import math
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, Final, Never, TypeVar
 
 import attrs
@@ -16,17 +17,21 @@ from callboard.actors.outlet import Custody
 from callboard.codecs.http.parser import Received, RequestParser, Stage
 from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.http.writer import CONTINUE, JSON, STREAM, write_answer
+from callboard.errors import SupervisorClosed
 from callboard.supervisor import WHY_DEADLINE, Actor, Address, Fact
 from callboard.transports.http.adoption import run_noticing
 from callboard.transports.http.endpoint import Endpoint, Upgraded
 from callboard.transports.http.response import WireResponse
 from callboard.transports.settings import Settings
-from callboard.transports.wire import Wire
+from callboard.transports.wire import READ_SIZE, Wire
 
 T = TypeVar("T")
 
 SLACK: Final = 5.0
 """Seconds by which the end of an idle connection may come early: its deadline is not moved for every request."""
+
+LINGER: Final = 1.0
+"""Seconds for a refused client to hear why. Closed while it still sends, it would get a reset and no answer."""
 
 
 @attrs.define(eq=False)
@@ -46,7 +51,7 @@ class HttpConnection(Actor[Never]):
     _reading: Stage = attrs.field(default=Stage.IDLE, init=False)
     _is_stopping: bool = attrs.field(default=False, init=False)
     _watch: Address[Never] | None = attrs.field(default=None, init=False)
-    _ahead: bytes | None = attrs.field(default=None, init=False)
+    _ahead: bytes = attrs.field(default=b"", init=False)
     _custody: Custody | None = attrs.field(default=None, init=False)
     _parting: bytes = attrs.field(default=b"", init=False)
     _upgraded: Upgraded | None = attrs.field(default=None, init=False)
@@ -65,12 +70,12 @@ class HttpConnection(Actor[Never]):
         try:
             self._allow_idling()
             while data := await self._receive():
+                if self._reading is Stage.IDLE and not self._is_answering:
+                    self._allow_idling()  # a deadline that is close must not fall into what is served now
                 for received in self._parser.feed(data):
                     await self._serve(received)
                 if self._parser.stage is not Stage.IDLE or self._reading is not Stage.IDLE:
                     await self._mind_the_time()
-                elif not self._is_answering:
-                    self._allow_idling()
         except Refusal as refusal:
             await self._refuse(refusal)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -94,17 +99,28 @@ class HttpConnection(Actor[Never]):
             self.wire.close()
 
     @property
+    def errand(self) -> WireResponse | None:
+        """The answer that an errand which runs here, and waits, will give; None if none does."""
+        return self._response if self._custody is not None and self._is_answering else None
+
+    @property
     def _is_answering(self) -> bool:
         return self._response is not None and not self._response.is_over
 
     async def _serve(self, received: Received) -> None:
         await self._wait_answered()
+        if self._is_stopping:
+            raise trio.ClosedResourceError("the answer was the last one")
         head = received.head
         self.served += 1
+        if self._reading is not Stage.IDLE:
+            self._reading = Stage.IDLE
+            self._allow_idling()
         if received.rest is not None:
             self.expire(math.inf)
+            await self._stop_watching()
             self._upgraded = Upgraded()
-            await self.endpoint.upgrade(head, received.rest, self.wire, self._upgraded)
+            await self.endpoint.upgrade(head, received.rest + self._ahead, self.wire, self._upgraded)
             return
         keeps_alive = head.keeps_alive and not self._is_stopping
         response = WireResponse(self.wire, keeps_alive=keeps_alive, chunked=head.version == "1.1")
@@ -112,8 +128,13 @@ class HttpConnection(Actor[Never]):
         self._response = response
         await self.endpoint.serve(head, received.body, response)
         if not response.is_over:
-            response.on_over = self._allow_idling
+            response.on_over = self._answered
             self._wait_until(math.inf)
+
+    def _answered(self) -> None:
+        """The client may take its time, unless it has begun with the next request."""
+        if self._parser.stage is Stage.IDLE:
+            self._allow_idling()
 
     async def _adopt(self, errand: Coroutine[Any, Any, T], custody: Custody) -> T:
         """Run an errand here. Only if it waits, somebody else must listen whether the client leaves."""
@@ -121,33 +142,50 @@ class HttpConnection(Actor[Never]):
         def on_wait() -> None:
             self._custody = custody
             self._wait_until(trio.current_time() + custody.cap)
-            self._watch = self.supervisor.spawn(Watch(self), name=f"{self._node.name}.watch")
+            self._begin_watching()
             custody.on_wait(self._cancel_errand)
 
-        try:
-            return await run_noticing(errand, on_wait)
-        finally:
-            if self._watch is not None:
-                self._watch.kill()
+        outcome = await run_noticing(errand, on_wait)
+        self._custody = None
+        return outcome
+
+    def _begin_watching(self) -> None:
+        """Have somebody hear whether the client leaves, while this task is busy. Never raises: an errand waits."""
+        if self._watch is None:
+            with suppress(SupervisorClosed):  # the end has begun, and everybody hears of it anyway
+                self._watch = self.supervisor.spawn(Watch(self), name=f"{self._node.name}.watch")
+
+    async def _stop_watching(self) -> None:
+        if self._watch is not None:
+            watch, self._watch = self._watch, None
+            watch.kill()
+            await watch.wait_ended()
 
     async def _receive(self) -> bytes:
         """What the client says next, also if somebody heard it meanwhile."""
         if self._watch is not None:
-            watch, self._watch, self._custody = self._watch, None, None
-            await watch.wait_ended()
-            self._allow_idling()
-        if self._ahead is not None:
-            ahead, self._ahead = self._ahead, None
+            await self._stop_watching()
+            self._custody = None
+            if not self._is_answering:
+                self._allow_idling()
+        if self._ahead:
+            ahead, self._ahead = self._ahead, b""
             return ahead
         return await self.wire.receive()
 
-    def hear(self, data: bytes) -> None:
-        """What the client said while the connection was busy: an end of it ends what it waits for."""
-        self._ahead = data
-        if not data and self._custody is not None and self._custody.ends_with_client:
+    def hear(self, data: bytes) -> bool:
+        """What the client said while the connection was busy: an end of it ends what it waits for.
+
+        Whether it may say more: what comes ahead of its time is kept, but not without bound.
+        """
+        if data:
+            self._ahead += data
+            return len(self._ahead) < READ_SIZE
+        if self._custody is None or self._custody.ends_with_client:
             self.address.kill(Event.DISCONNECTED.value)
-        elif not data and self._response is not None:
+        elif self._response is not None:
             self._response.lose()
+        return False
 
     def _cancel_errand(self) -> None:
         """Answer nothing: a stream without an event. The connection ends with it."""
@@ -158,13 +196,20 @@ class HttpConnection(Actor[Never]):
         """Answers go out in the order of their requests."""
         if self._response is not None and not self._response.is_over:
             self._wait_until(math.inf)
+            self._begin_watching()
             await self._response.wait_over()
 
     async def _refuse(self, refusal: Refusal) -> None:
         """Answer what could not be read as a request, after what was asked before it."""
         await self._wait_answered()
+        await self._stop_watching()
+        self._reading = Stage.IDLE
         response = self._response = WireResponse(self.wire, keeps_alive=False, chunked=False)
+        response.lingers = True
         await self.endpoint.refuse(refusal, response)
+        self._wait_until(trio.current_time() + LINGER)
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await self.wire.linger()
 
     # How long it waits for what.
 
@@ -178,17 +223,20 @@ class HttpConnection(Actor[Never]):
         now = trio.current_time()
         if stage is not was:
             self._began = now
+        if self._parser.is_waited_for:
+            self._parser.is_waited_for = False
+            await self._wait_answered()  # it is an answer too, and has its turn
+            await self.wire.send(CONTINUE)
+            now = self._began = trio.current_time()
         if stage is Stage.HEAD:
             self._wait_until(self._began + limits.header_time)
         else:
             self._wait_until(min(self._began + limits.body_time, now + limits.body_idle))
-            if self._parser.is_waited_for:
-                self._parser.is_waited_for = False
-                await self.wire.send(CONTINUE)
 
     def _allow_idling(self) -> None:
-        until = trio.current_time() + self.settings.keep_alive
-        if not until - SLACK < self._until <= until:
+        keep_alive = self.settings.keep_alive
+        until = trio.current_time() + keep_alive
+        if not until - min(SLACK, keep_alive / 2) < self._until <= until:
             self._wait_until(until)
 
     def _wait_until(self, until: float) -> None:
@@ -209,15 +257,18 @@ class HttpConnection(Actor[Never]):
 
 @attrs.define(eq=False)
 class Watch(Actor[Never]):
-    """Listens in the place of a connection that runs an errand, until the client says something or leaves."""
+    """Listens in the place of a connection that is busy: the client may leave."""
 
     mailbox = None
 
     connection: HttpConnection
 
     async def run(self) -> None:
+        while self.connection.hear(await self._next()):
+            pass
+
+    async def _next(self) -> bytes:
         try:
-            data = await self.connection.wire.receive()
+            return await self.connection.wire.receive()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            data = b""
-        self.connection.hear(data)
+            return b""

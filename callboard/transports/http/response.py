@@ -67,6 +67,7 @@ class WireResponse:
         "extra",
         "is_lost",
         "is_over",
+        "lingers",
         "on_lost",
         "on_over",
     )
@@ -79,6 +80,7 @@ class WireResponse:
         self.is_lost = False
         self.is_over = False
         self._is_stream = False
+        self.lingers = False  # the connection closes itself when the answer was heard
         self.adopt: Adopt | None = None
         self.on_lost: Callable[[], None] = _nobody_minds
         self.on_over: Callable[[], None] = _nobody_minds
@@ -145,7 +147,7 @@ class WireResponse:
 
     def _finish(self) -> None:
         self.is_over = True
-        if self._closes:
+        if self._closes and not self.lingers:
             self._wire.close()
         self.on_over()
 
