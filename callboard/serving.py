@@ -15,9 +15,10 @@ from callboard.announcing import announce
 from callboard.codecs.http.access import EVERYONE, Access
 from callboard.errors import CannotServe
 from callboard.signals import heed_signals
-from callboard.supervisor import SupervisorSpec
+from callboard.supervisor import Supervisor, SupervisorSpec
 from callboard.transports.asgi import asgi_edge
 from callboard.transports.bind import Bound, Place, listen
+from callboard.transports.http.connection import HttpConnection
 from callboard.transports.http.endpoint import Authenticate, Endpoint
 from callboard.transports.http.listener import HttpListener, http_edge
 from callboard.transports.settings import DEFAULTS, Settings
@@ -172,9 +173,14 @@ async def serve(
             plan.on_ready(ready)
         task_status.started(ready)
         await _wait_first(ends)
-        doors = [address for edge in edges for address, actor in edge.actors() if isinstance(actor, HttpListener)]
-        leaving = [edge.address for edge in edges]
-        await drain(host, doors=doors, edges=leaving, within=settings.drain_time, spread=settings.spread)
+        await drain(
+            host,
+            close_doors=partial(_close_doors, edges),
+            edges=[edge.address for edge in edges],
+            errands=_errands(edges),
+            within=settings.drain_time,
+            spread=settings.spread,
+        )
 
 
 def run(server: "Server", **options: Unpack[Options]) -> None:
@@ -227,6 +233,26 @@ def _warnings(plan: _Plan, bound: Mapping[Place, Bound]) -> Iterator[str]:
             yield f"other machines can reach {at.place}{tokens}"
             if not plan.allow_hosts:
                 yield f"requests to {at.place} must name it so; allow other names of this machine as hosts"
+
+
+async def _close_doors(edges: Sequence[Supervisor]) -> None:
+    """Accept nobody any more, and let go of the addresses: whoever comes next may take them over.
+
+    hypercorn closes its own when it ends; until then it refuses, as all do.
+    """
+    for edge in edges:
+        for address, actor in edge.actors():
+            if isinstance(actor, HttpListener):
+                await address.stop()
+                actor.listening.close()
+
+
+def _errands(edges: Sequence[Supervisor]) -> list[Callable[[], Awaitable[None]]]:
+    """What connections run by themselves."""
+    places = [place for edge in edges for _, place in edge.actors() if isinstance(place, Supervisor)]
+    connections = [actor for place in places for _, actor in place.actors() if isinstance(actor, HttpConnection)]
+    answers = [connection.errand for connection in connections]
+    return [answer.wait_over for answer in answers if answer is not None]
 
 
 async def _wait_first(ends: Sequence[Callable[[], Awaitable[object]]]) -> None:

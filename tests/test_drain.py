@@ -193,19 +193,15 @@ async def test_many_listeners_are_sent_away_evenly(within: float, over: float, a
 async def test_doors_close_first_and_what_is_in_flight_does_not_notice(autojump_clock: MockClock) -> None:
     closed: list[float] = []
 
-    class Door(Actor[None]):
-        mailbox = None
-
-        async def run(self) -> None:
-            await self.wait_stopping()
-            closed.append(trio.current_time())
+    async def close() -> None:
+        assert here.host.is_draining
+        closed.append(trio.current_time())
 
     async with stage({"work": takes(2)}) as here:
-        door = await here.root.add(ChildSpec("door", Door))
         peer = await here.peer(R5)
         work = await peer.begin("tools/call", name="work", arguments={})
         await wait_all_tasks_blocked()
-        assert await drained(here, doors=[door]) == 2
+        assert await drained(here, close_doors=close) == 2
         assert said(await peer.finish(work)) == "done"
     assert closed == [0]
 

@@ -34,13 +34,13 @@ class _InFlight:
 async def drain(
     host: Host,
     *,
-    doors: Sequence[Address[Any]] = (),
+    close_doors: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint,
     edges: Sequence[Address[Any]] = (),
     errands: Sequence[Callable[[], Awaitable[object]]] = (),
     within: float,
     spread: float,
 ) -> None:
-    """Come to an end: new requests are refused, *doors* let nobody in, subscriptions get their closing result, and
+    """Come to an end: new requests are refused, doors are closed, subscriptions get their closing result, and
     what is in flight gets *within* seconds, *errands* too, which edges run by themselves: each waits for its end.
     What is not ready by then is answered that the server ends. Then the sessions end, and last the *edges*.
 
@@ -54,8 +54,7 @@ async def drain(
     started = trio.current_time()
     until = started + min(spread, within / 2)  # the last one needs time to hear of it, too
     with trio.move_on_after(within):
-        for door in doors:
-            door.begin_stop()
+        await close_doors()
         await _end_all(found.listening, until)
         for ending in (*found.listening, *(address for address, _ in found.waiting)):
             await ending.wait_ended()
