@@ -1,0 +1,449 @@
+"""A legacy session outlives its socket: who may come back, until when, and what he gets."""
+
+from typing import Any, cast
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from callboard import Context, Revision, Server
+from callboard.actors.terms import ANYBODY
+from callboard.codecs.revisions.revision import LATEST, R2, R4
+from callboard.testing import Peer
+from callboard.transports.memory import MemoryConnection
+from callboard.transports.settings import Settings
+from callboard.transports.websocket.conversation import RESUMED, SESSION_KEY
+from tests.test_one_handler_every_revision import text
+from tests.transports.websocket.stage import House, Refused, Socket, back, house, masked, session_of, socket_of
+from tests.transports.websocket.wires import MemoryWire, wire_pair
+
+LEGACY = pytest.mark.parametrize("revision", [r for r in Revision if r < LATEST], ids=str)
+GRACE = Settings().grace
+
+Json = dict[str, Any]
+
+
+@attrs.define(eq=False)
+class Seen:
+    """What the tools of `company` have come to, and when they may go on."""
+
+    begun: list[str] = attrs.field(factory=list)
+    cancelled: list[str] = attrs.field(factory=list)
+    go: trio.Event = attrs.field(factory=trio.Event)
+
+
+def company() -> tuple[Server, Seen]:
+    server, seen = Server("company", version="1"), Seen()
+
+    @server.tool
+    async def wait(name: str, *, ctx: Context) -> str:
+        seen.begun.append(name)
+        try:
+            await seen.go.wait()
+        except trio.Cancelled:
+            seen.cancelled.append(name)
+            raise
+        return f"{name} waited"
+
+    @server.tool
+    async def ask(*, ctx: Context) -> str:
+        return (await ctx.sample("?", max_tokens=9)).text
+
+    @server.tool
+    async def greet(name: str = "you") -> str:
+        return f"hello {name}"
+
+    return server, seen
+
+
+def wire_of(client: Peer) -> MemoryWire:
+    wire = socket_of(client).wire
+    assert isinstance(wire, MemoryWire)
+    return wire
+
+
+async def drop(client: Peer) -> None:
+    """Cut the connection, without a word."""
+    socket_of(client).close()
+    await wait_all_tasks_blocked()
+
+
+async def resume(here: House, client: Peer, received: int) -> Json:
+    """Come back with the same session; what the server says of it is returned."""
+    client.connection = await here.dial(back(session_of(client), received))  # type: ignore[assignment]  # as `as_peer`
+    told = await socket_of(client).hear()
+    assert told["method"] == RESUMED
+    assert socket_of(client).headers["mcp-received"] == str(told["params"]["received"])
+    params: Json = told["params"]
+    return params
+
+
+@LEGACY
+async def test_a_call_goes_on_while_nobody_is_there_and_its_answer_waits(
+    revision: Revision, autojump_clock: MockClock
+) -> None:
+    server, seen = company()
+    async with house(server) as here:
+        client = await here.peer(revision)
+        assert client.agreed["_meta"][SESSION_KEY]["grace"] == GRACE
+        call = await client.begin("tools/call", name="wait", arguments={"name": "a"})
+        await wait_all_tasks_blocked()
+        await drop(client)
+        seen.go.set()
+        await trio.sleep(GRACE - 1)
+        assert await resume(here, client, 1) == {"received": 3, "replayed": 0}
+        assert text(await client.finish(call)) == "a waited"
+        assert text(await client.call("greet")) == "hello you"
+
+
+async def test_what_was_said_and_did_not_arrive_is_said_again_in_order_and_once(autojump_clock: MockClock) -> None:
+    server, _ = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        asked = [await client.begin("ping") for _ in range(5)]
+        await wait_all_tasks_blocked()  # all five are answered, and on their way
+        assert (await client.hear())["id"] == asked[0]
+        await drop(client)
+        assert await resume(here, client, 2) == {"received": 7, "replayed": 4}
+        assert [(await client.hear())["id"] for _ in range(4)] == asked[1:]
+        assert text(await client.call("greet", name="last")) == "hello last"
+
+
+async def test_a_client_may_lose_its_socket_as_often_as_it_likes(autojump_clock: MockClock) -> None:
+    server, seen = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        call = await client.begin("tools/call", name="wait", arguments={"name": "a"})
+        for _ in range(3):
+            await wait_all_tasks_blocked()
+            await drop(client)
+            await trio.sleep(GRACE - 1)
+            assert await resume(here, client, 1) == {"received": 3, "replayed": 0}
+        seen.go.set()
+        assert text(await client.finish(call)) == "a waited"
+        assert len(here.sessions()) == 1
+
+
+async def test_a_question_that_the_client_did_not_hear_is_asked_again_and_can_be_answered(
+    autojump_clock: MockClock,
+) -> None:
+    server, _ = company()
+    async with house(server) as here:
+        client = await here.peer(R4, answers={})
+        call = await client.begin("tools/call", name="ask", arguments={})
+        await wait_all_tasks_blocked()
+        await drop(client)
+        client.answers = {
+            "sampling/createMessage": lambda params: {
+                "role": "assistant",
+                "model": "m",
+                "content": {"type": "text", "text": "boots"},
+            }
+        }
+        assert await resume(here, client, 1) == {"received": 3, "replayed": 1}
+        assert text(await client.finish(call)) == "boots"
+
+
+async def test_a_message_that_did_not_arrive_here_is_not_counted_and_can_be_sent_again(
+    autojump_clock: MockClock,
+) -> None:
+    server, _ = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        await wait_all_tasks_blocked()
+        wire_of(client).outgoing.left = 30
+        call = await client.begin("tools/call", name="greet", arguments={})
+        await drop(client)
+        assert (await resume(here, client, 1))["received"] == 2
+        again = await client.begin("tools/call", name="greet", arguments={})
+        assert again != call
+        assert text(await client.finish(again)) == "hello you"
+
+
+async def test_a_session_is_over_when_its_grace_is(autojump_clock: MockClock) -> None:
+    server, seen = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        await client.begin("tools/call", name="wait", arguments={"name": "a"})
+        await wait_all_tasks_blocked()
+        await drop(client)
+        assert here.sessions()[0].facts["socket"] == "none"
+        await trio.sleep(GRACE - 0.1)
+        assert (len(here.door), seen.cancelled) == (1, [])
+        await trio.sleep(0.2)
+        assert (len(here.door), seen.cancelled) == (0, ["a"])
+        assert not here.sessions()
+        with pytest.raises(Refused) as refused:
+            await resume(here, client, 1)
+        assert refused.value.status == 404
+
+
+async def test_a_client_that_comes_back_has_all_the_time_in_the_world(autojump_clock: MockClock) -> None:
+    server, _ = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        await drop(client)
+        await resume(here, client, 1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.hear)  # it answers the pings
+            await trio.sleep(10 * GRACE)
+            nursery.cancel_scope.cancel()
+        assert text(await client.call("greet")) == "hello you"
+
+
+@pytest.mark.parametrize("code", [1000, 1001, None])
+async def test_a_client_that_says_good_bye_has_ended_its_session(code: int | None, autojump_clock: MockClock) -> None:
+    server, seen = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        await client.begin("tools/call", name="wait", arguments={"name": "a"})
+        await wait_all_tasks_blocked()
+        socket = socket_of(client)
+        gone = await (socket.finish(code) if code is not None else without_code(socket))
+        assert gone.code == (code or 1005)
+        await wait_all_tasks_blocked()
+        assert (len(here.door), seen.cancelled, here.sessions()) == (0, ["a"], [])
+        assert trio.current_time() < 1
+
+
+async def without_code(socket: Socket) -> Any:
+    await socket.write(bytes([0x88, 0x80]) + b"mask")
+    return await socket.wait_gone()
+
+
+@pytest.mark.parametrize("code", [1002, 1006, 1011, 3000, 4000])
+async def test_any_other_last_word_leaves_the_session_for_a_while(code: int, autojump_clock: MockClock) -> None:
+    server, _ = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        if code == 1006:  # which nobody may say
+            await drop(client)
+        else:
+            assert (await socket_of(client).finish(code)).code == code
+        assert (await resume(here, client, 1))["replayed"] == 0
+        assert text(await client.call("greet")) == "hello you"
+
+
+async def test_before_initialize_and_in_the_modern_era_there_is_nothing_to_come_back_to(
+    autojump_clock: MockClock,
+) -> None:
+    server, seen = company()
+    async with house(server) as here:
+        client = await here.peer(LATEST)
+        await client.begin("tools/call", name="wait", arguments={"name": "a"})
+        await wait_all_tasks_blocked()
+        await drop(client)
+        assert (seen.cancelled, here.sessions(), len(here.door)) == (["a"], [], 0)
+        await here.dial()
+        assert len(here.door) == 1
+        here.close()
+        await wait_all_tasks_blocked()
+        assert (here.sessions(), len(here.door)) == ([], 0)
+
+
+async def test_a_modern_request_ends_with_its_socket_though_the_session_goes_on(autojump_clock: MockClock) -> None:
+    server, seen = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        modern = Peer(client.connection, LATEST)
+        modern._ids = iter(range(100, 200))  # type: ignore[assignment]  # ids of their own on the shared connection
+        await client.begin("tools/call", name="wait", arguments={"name": "legacy"})
+        await modern.begin("tools/call", name="wait", arguments={"name": "modern"})
+        await wait_all_tasks_blocked()
+        await drop(client)
+        assert (sorted(seen.begun), seen.cancelled) == (["legacy", "modern"], ["modern"])
+
+
+async def test_a_second_socket_takes_over_and_the_first_is_told(autojump_clock: MockClock) -> None:
+    server, seen = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        call = await client.begin("tools/call", name="wait", arguments={"name": "a"})
+        await wait_all_tasks_blocked()
+        first = socket_of(client)
+        assert await resume(here, client, 1) == {"received": 3, "replayed": 0}
+        await first.say({"id": 77, "method": "ping"})  # nobody hears that any more
+        assert (await first.wait_gone()).code == 4001
+        await first.write(bytes([0x88, 0x82]) + b"\0\0\0\0" + (4001).to_bytes(2, "big"))
+        assert await first.is_at_end()
+        seen.go.set()
+        assert text(await client.finish(call)) == "a waited"
+        assert (len(here.door), len(here.sessions()), len(here.connections())) == (1, 1, 1)
+        assert trio.current_time() == 0
+
+
+async def test_what_the_old_socket_says_in_the_moment_of_the_takeover_does_not_count(
+    autojump_clock: MockClock,
+) -> None:
+    server, _ = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        await wait_all_tasks_blocked()
+        old, new = wire_of(client), wire_pair()[1]
+        old.outgoing.put(masked(1, b'{"jsonrpc":"2.0","id":9,"method":"ping"}'))  # read, and not looked at yet
+        here.door._return(session_of(client), ANYBODY, 1, new)
+        await wait_all_tasks_blocked()
+        assert here.sessions()[0].facts["received"] == 2
+        assert (await socket_of(client).wait_gone()).code == 4001
+
+
+async def test_neither_side_counts_what_was_said_before_the_handshake(autojump_clock: MockClock) -> None:
+    server, _ = company()
+    async with house(server) as here:
+        socket = await here.dial()
+        await socket.say({"id": "early", "method": "ping"})
+        assert (await socket.hear())["id"] == "early"
+        modern = Peer(cast("MemoryConnection", socket), LATEST)
+        wire = wire_of(modern)
+        wire.incoming.is_stalled = True
+        asked = [await modern.begin("tools/list") for _ in range(3)]
+        handshake = {"protocolVersion": R4.value, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        await socket.say({"id": "hello", "method": "initialize", "params": handshake})
+        await wait_all_tasks_blocked()
+        wire.incoming.flow()
+        assert [(await socket.hear())["id"] for _ in range(3)] == asked
+        agreed = await socket.hear()
+        assert agreed["id"] == "hello"
+        socket.close()
+        again = await here.dial(back(agreed["result"]["_meta"][SESSION_KEY]["id"], 1))
+        assert (await again.hear())["params"] == {"received": 1, "replayed": 0}
+
+
+async def principal_of(token: str) -> str | None:
+    return {"t-ada": "ada", "t-bob": "bob"}.get(token)
+
+
+async def test_a_session_is_its_principals_alone_and_others_learn_nothing(autojump_clock: MockClock) -> None:
+    server, _ = company()
+    async with house(server, authenticate=principal_of) as here:
+        ada, bob = {"Authorization": "Bearer t-ada"}, {"Authorization": "Bearer t-bob"}
+        client = await here.peer(R4, headers=ada)
+        foreign = await refusal(here, {**bob, **back(session_of(client), 1)})
+        unknown = await refusal(here, {**bob, **back("x" * 32, 1)})
+        assert foreign == unknown
+        assert foreign[0] == 404
+        assert (await refusal(here, back(session_of(client), 1)))[0] == 401
+        socket = await here.dial({**ada, **back(session_of(client), 1)})
+        assert (await socket.hear())["method"] == RESUMED
+
+
+async def refusal(here: House, headers: dict[str, str]) -> tuple[int, bytes]:
+    with pytest.raises(Refused) as refused:
+        await here.dial(headers)
+    return refused.value.status, refused.value.body
+
+
+@pytest.mark.parametrize("received", [0, 2, 999_999_999_999_999])
+async def test_a_number_of_messages_that_cannot_be_is_answered_like_a_session_that_is_not(
+    received: int, autojump_clock: MockClock
+) -> None:
+    server, _ = company()
+    settings = Settings(max_events=1)
+    async with house(server, settings) as here:
+        client = await here.peer(R2)
+        if received == 0:
+            await client.request("ping")
+        await drop(client)
+        assert (await refusal(here, back(session_of(client), received)))[0] == 404
+        assert here.sessions()[0].facts["socket"] == "none"  # and it is still there for whoever knows better
+
+
+@pytest.mark.parametrize("bounds", [{"max_events": 3}, {"max_event_bytes": 300}], ids=str)
+async def test_only_so_much_is_kept(bounds: dict[str, int], autojump_clock: MockClock) -> None:
+    server, _ = company()
+    async with house(server, Settings(**bounds)) as here:
+        client = await here.peer(R4)
+        for number in range(6):
+            await client.call("greet", name=str(number))
+        await drop(client)
+        kept = int(str(here.sessions()[0].facts["kept"]))
+        assert 1 <= kept <= 3
+        assert (await refusal(here, back(session_of(client), 7 - kept - 1)))[0] == 404
+        assert (await resume(here, client, 7 - kept))["replayed"] == kept
+
+
+async def test_a_pong_acknowledges_what_was_sent_before_its_ping_and_it_is_let_go(autojump_clock: MockClock) -> None:
+    server, _ = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        await client.call("greet")
+        assert here.sessions()[0].facts["kept"] == 2
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.hear)
+            await trio.sleep(here.settings.ping_every + 1)
+            nursery.cancel_scope.cancel()
+        assert socket_of(client).pings == [b"2"]
+        assert here.sessions()[0].facts["kept"] == 0
+        await drop(client)
+        assert (await refusal(here, back(session_of(client), 1)))[0] == 404
+        assert (await resume(here, client, 2))["replayed"] == 0
+
+
+@pytest.mark.parametrize("payload", [b"3", b"-1", b"x", b"", b"9" * 100])
+async def test_a_pong_that_answers_no_ping_of_ours_lets_nothing_go(payload: bytes, autojump_clock: MockClock) -> None:
+    server, _ = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        await client.call("greet")
+        await socket_of(client).write(bytes([0x8A, 0x80 | len(payload)]) + b"\0\0\0\0" + payload)
+        await client.request("ping")
+        assert here.sessions()[0].facts["kept"] == 3
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Mcp-Session-Id": "x"},
+        {"Mcp-Received": "1"},
+        {"Mcp-Session-Id": "x", "Mcp-Received": "-1"},
+        {"Mcp-Session-Id": "x", "Mcp-Received": "1e3"},
+        {"Mcp-Session-Id": "x", "Mcp-Received": "1" * 16},
+        {"Mcp-Session-Id": "x", "Mcp-Received": "1", "Sec-WebSocket-Protocol": "mcp, mcp.received.2"},
+    ],
+    ids=str,
+)
+async def test_half_a_wish_to_come_back_is_malformed(headers: dict[str, str], autojump_clock: MockClock) -> None:
+    server, _ = company()
+    async with house(server) as here:
+        assert (await refusal(here, headers))[0] == 400
+
+
+async def test_a_browser_comes_back_by_subprotocols_which_are_not_chosen(autojump_clock: MockClock) -> None:
+    server, _ = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        await drop(client)
+        offered = f"mcp.received.1, mcp, mcp.session.{session_of(client)}"
+        socket = await here.dial({"Sec-WebSocket-Protocol": offered})
+        assert socket.headers["sec-websocket-protocol"] == "mcp"
+        assert (await socket.hear())["params"] == {"received": 2, "replayed": 0}
+
+
+async def test_while_nobody_reads_messages_wait_within_the_bounds_of_the_outbox(autojump_clock: MockClock) -> None:
+    server, _ = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        await client.request("resources/subscribe", uri="x://y")
+        await drop(client)
+        for _ in range(5000):
+            server.notify_updated("x://y")
+        await wait_all_tasks_blocked()
+        (session,) = here.sessions()
+        assert session.mailbox_depth <= 1
+        assert await resume(here, client, 2) == {"received": 3, "replayed": 0}
+        assert (await client.hear())["method"] == "notifications/resources/updated"
+        assert text(await client.call("greet")) == "hello you"
+        assert not client.heard
+
+
+async def test_no_more_time_is_lost_at_the_end_for_a_session_that_nobody_is_there_for(
+    autojump_clock: MockClock,
+) -> None:
+    server, _ = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        await drop(client)
+        server.notify_changed("tools")
+        await wait_all_tasks_blocked()
+    assert trio.current_time() == 0
