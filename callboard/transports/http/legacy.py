@@ -28,6 +28,16 @@ _STANDALONE: Final = 0  # the number of the stream that GET opens
 
 
 @attrs.define(eq=False)
+class HttpSession(Session):
+    """A session whose way out may lead nowhere for now."""
+
+    on_stopping: Callable[[], None] = attrs.field(kw_only=True)
+
+    def on_stop(self) -> None:
+        self.on_stopping()
+
+
+@attrs.define(eq=False)
 class LegacySession:
     """One session and its streams. As a sink it waits until there is a stream for what belongs to no request."""
 
@@ -40,6 +50,7 @@ class LegacySession:
     streams: dict[int, LegacyStream] = attrs.field(factory=dict, init=False)
     _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _attached: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _is_ending: bool = attrs.field(default=False, init=False)
     _used: float = attrs.field(default=-math.inf, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -49,9 +60,16 @@ class LegacySession:
     async def send(self, frame: bytes) -> None:
         standalone = self.streams[_STANDALONE]
         while standalone.response is None:
+            if self._is_ending:
+                raise trio.BrokenResourceError("nobody will come for this any more")
             self._attached = trio.Event()
             await self._attached.wait()
         await standalone.send(Outbound(frame))
+
+    def stop_waiting(self) -> None:
+        """The session is asked to end: what nobody listens to now, nobody will."""
+        self._is_ending = True
+        self._attached.set()
 
     async def post(
         self, message: Envelope | bytes, response: Response, headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -146,7 +164,7 @@ class Legacy:
             raise Refusal(503, "too many sessions", headers=RETRY_AFTER)
         session_id = secrets.token_urlsafe(24)
         opened = LegacySession(session_id, self.settings, self.pulse, lambda: self._forget(session_id))
-        opened.session = Session(self.host, opened, principal, opened.ended)
+        opened.session = HttpSession(self.host, opened, principal, opened.ended, on_stopping=opened.stop_waiting)
         await add_session(self.host, opened.session, f"h-{next(self._names)}")
         self._sessions[session_id] = opened
         await opened.post(message, response, ((SESSION, session_id.encode()),))
