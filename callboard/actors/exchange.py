@@ -108,12 +108,12 @@ class Exchange:
 
     async def log(self, level: LoggingLevel, data: JSONValue, logger: str | None = None) -> None:
         """Send a log message, if the client wants to hear any of this level, and not too many."""
+        await trio.lowlevel.checkpoint()  # also for whoever says much, and is not wanted any more
         wanted = self.terms.log_level
         heard = wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted)
         if self._logged is None:
             self._logged = Meters(LOG_RATE)
         if not heard or not self._logged.allow(None, trio.current_time()):
-            await trio.lowlevel.checkpoint()
             return
         params = LoggingMessageNotificationParams(level=level, data=data, logger=UNSET if logger is None else logger)
         await self.slot.notify("notifications/message", params)

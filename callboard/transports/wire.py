@@ -6,6 +6,7 @@ to wake. Only a peer that does not keep up makes writers wait, in line, and none
 
 import contextlib
 import socket
+import ssl
 from typing import Final, Protocol
 
 import trio
@@ -58,17 +59,20 @@ class SocketWire:
                 raise trio.BrokenResourceError(str(error)) from None
 
     async def send(self, data: bytes) -> None:
-        if self._lock is None and not self._rest and not self._is_broken:
+        sent = 0
+        if self.is_free:
             sent = self._try(data)
             if sent == len(data):
                 return
-            data = data[sent:]
-            if self._lock is None:
-                self._lock = trio.Lock()
-        await self._send_slowly(data)
+        await self._send_slowly(data[sent:], is_torn=sent > 0)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody waits to write."""
+        return self._lock is None and not self._rest and not self._is_broken
 
     def send_nowait(self, data: bytes) -> bool:
-        if self._lock is not None or self._rest or self._is_broken:
+        if not self.is_free:
             return False
         try:
             sent = self._try(data)
@@ -77,6 +81,10 @@ class SocketWire:
         if sent:
             self._rest = data[sent:]
         return sent > 0
+
+    def push(self, data: bytes) -> None:
+        """Write what can be written of *data* while the wire is free; the next one to send finishes it."""
+        self._rest = data[self._try(data) :]
 
     async def linger(self) -> None:
         with contextlib.suppress(OSError):
@@ -90,7 +98,7 @@ class SocketWire:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
 
-    def _try(self, data: bytes) -> int:
+    def _try(self, data: bytes | memoryview) -> int:
         try:
             return self._socket.send(data)
         except (BlockingIOError, InterruptedError):
@@ -99,24 +107,27 @@ class SocketWire:
             self._is_broken = True
             raise trio.BrokenResourceError(str(error)) from None
 
-    async def _send_slowly(self, data: bytes) -> None:
+    async def _send_slowly(self, data: bytes, *, is_torn: bool) -> None:
         """Wait in line, then for the peer. Cut off in the middle, nothing that follows could be told from the rest."""
         lock = self._lock = self._lock or trio.Lock()
         is_whole = False
         with trio.move_on_after(self._write_time):
-            async with lock:
-                try:
+            try:
+                async with lock:
                     if self._is_broken:
                         raise trio.BrokenResourceError("the peer is gone")
+                    is_torn = is_torn or bool(self._rest)
                     left = memoryview(self._rest + data)
                     self._rest = b""
                     while left:
                         await trio.lowlevel.wait_writable(self._socket)
-                        left = left[self._try(left) :]  # type: ignore[arg-type]  # a buffer is as good as bytes
+                        sent = self._try(left)
+                        is_torn = is_torn or sent > 0
+                        left = left[sent:]
                     is_whole = True
-                finally:
-                    if not is_whole:
-                        self.close()
+            finally:
+                if is_torn and not is_whole:
+                    self.close()
             if not lock.locked():  # nobody stood in line behind
                 self._lock = None
         if not is_whole:
@@ -125,37 +136,81 @@ class SocketWire:
 
 
 class SslWire:
-    """TLS around a socket."""
+    """TLS around a socket. Not Trio's: that one cannot say anything without waiting, not even a comment."""
 
-    def __init__(self, stream: trio.SSLStream[trio.SocketStream], write_time: float) -> None:
-        self._stream = stream
-        self._write_time = write_time
-        self._lock = trio.Lock()
+    def __init__(self, connected: socket.socket, context: ssl.SSLContext, write_time: float) -> None:
+        self._wire = SocketWire(connected, write_time)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._is_open = False
 
     async def receive(self) -> bytes:
-        return bytes(await self._stream.receive_some(READ_SIZE))
+        while True:
+            try:
+                data = self._read()
+            except ssl.SSLWantReadError:
+                data = None
+            except ssl.SSLError as error:
+                self._push(self._outgoing.read())  # what TLS has to say about it
+                raise trio.BrokenResourceError(str(error)) from None
+            if self._outgoing.pending:  # a handshake, or new keys
+                await self._send(self._outgoing.read())
+            if data is not None:
+                return data
+            raw = await self._wire.receive()
+            if not raw:
+                return b""  # without a good-bye: HTTP knows by itself where a request ends
+            self._incoming.write(raw)
+
+    def _read(self) -> bytes:
+        if not self._is_open:
+            self._tls.do_handshake()
+            self._is_open = True
+        return self._tls.read(READ_SIZE)
 
     async def send(self, data: bytes) -> None:
-        is_whole = False
-        with trio.move_on_after(self._write_time):
-            async with self._lock:
-                try:
-                    await self._stream.send_all(data)
-                    is_whole = True
-                finally:
-                    if not is_whole:
-                        self.close()
-        if not is_whole:
-            raise trio.BrokenResourceError("the peer takes too long to read")
+        await self._send(self._sealed(data))
+
+    async def _send(self, sealed: bytes) -> None:
+        """Once sealed it must go out, or all that is sealed after it cannot be opened."""
+        is_sent = False
+        try:
+            await self._wire.send(sealed)
+            is_sent = True
+        finally:
+            if not is_sent:
+                self.close()
 
     def send_nowait(self, data: bytes) -> bool:
-        return False
+        if not self._is_open or not self._wire.is_free:
+            return False
+        try:
+            return self._push(self._sealed(data))
+        except trio.BrokenResourceError:
+            return False
+
+    def _push(self, sealed: bytes) -> bool:
+        try:
+            if self._wire.is_free:
+                self._wire.push(sealed)
+        except trio.BrokenResourceError:
+            return False
+        return True
+
+    def _sealed(self, data: bytes) -> bytes:
+        try:
+            self._tls.write(data)
+        except ssl.SSLError as error:
+            raise trio.BrokenResourceError(str(error)) from None
+        return self._outgoing.read()
 
     async def linger(self) -> None:
-        while await self.receive():
-            pass
+        with contextlib.suppress(ssl.SSLError):
+            self._tls.unwrap()
+        if self._outgoing.pending:
+            await self._send(self._outgoing.read())
+        await self._wire.linger()
 
     def close(self) -> None:
         """Without the good-bye of TLS: there may be nobody to read it."""
-        with contextlib.suppress(OSError):
-            self._stream.transport_stream.socket.close()
+        self._wire.close()

@@ -73,9 +73,7 @@ class HttpListener(Actor[Never]):
     def _wire(self, connected: socket.socket) -> Wire:
         if self.tls is None:
             return SocketWire(connected, self.settings.write_time)
-        stream = trio.SocketStream(trio.socket.from_stdlib_socket(connected))
-        wrapped = trio.SSLStream(stream, self.tls, server_side=True, https_compatible=True)
-        return SslWire(wrapped, self.settings.write_time)
+        return SslWire(connected, self.tls, self.settings.write_time)
 
     def facts(self) -> dict[str, Fact]:
         return {"accepted": self.accepted, "refused": self.refused}

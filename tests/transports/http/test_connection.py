@@ -1,6 +1,7 @@
 """Connections: what a slow one, a greedy one, a busy one and a vanished one get."""
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 import trio
@@ -12,7 +13,7 @@ from tests.transports.http.stage import Client, request, serving, settle
 LOG = {"io.modelcontextprotocol/logLevel": "info"}
 
 
-def slowly(**times: float) -> Settings:
+def slowly(**times: Any) -> Settings:
     """Little patience, with what is being looked at."""
     return Settings(**{"header_time": 5, "body_idle": 5, "body_time": 5, "keep_alive": 5, "write_time": 1, **times})
 

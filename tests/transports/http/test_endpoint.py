@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.transports.http.house import open_house
-from tests.transports.http.stage import Place, request, serving, settle
+from tests.transports.http.stage import Json, Place, request, serving, settle
 
 JSON = "application/json"
 
@@ -34,7 +34,7 @@ async def test_one_connection_carries_many_requests() -> None:
 
 @pytest.mark.parametrize("tool", ["echo", "chat"])
 async def test_a_client_that_asks_for_it_gets_the_last_answer_and_the_end(tool: str) -> None:
-    arguments = {"text": "x"} if tool == "echo" else {"words": []}
+    arguments: Json = {"text": "x"} if tool == "echo" else {"words": []}
     async with serving(open_house().server) as place:
         client = await place.connect()
         await client.send(client.modern("tools/call", "Connection: close", name=tool, arguments=arguments))
