@@ -175,10 +175,11 @@ class Endpoint:
         version = head.get(b"mcp-protocol-version")
         if is_modern(route) or version in _MODERN:
             return True
-        if version in _LEGACY or b"mcp-session-id" in (name for name, _ in head.headers):
+        if not LEGACY & self.host.offer.revisions:  # then there are no sessions, whatever a header says
+            return not (isinstance(message, Request) and message.method == "initialize")
+        if version in _LEGACY or head.get(b"mcp-session-id") is not None:
             return False
-        is_initialize = isinstance(message, Request) and message.method == "initialize"
-        return is_meant_modern(route) or (not is_initialize and not LEGACY & self.host.offer.revisions)
+        return is_meant_modern(route)
 
     def _modern(
         self, head: Head, message: Envelope, route: Route, principal: str, response: Response

@@ -13,11 +13,13 @@ import trio
 from callboard.actors.host import Host
 from callboard.actors.outlet import Outbound
 from callboard.actors.session import Session, add_session
-from callboard.codecs.envelope import Envelope
+from callboard.codecs.envelope import Envelope, Request
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.http.status import RETRY_AFTER
-from callboard.codecs.revisions import LEGACY
+from callboard.codecs.members import write_members
+from callboard.codecs.revisions import LEGACY, UNSET, InitializeRequestParams, read
+from callboard.errors import Overloaded, UnsupportedVersion
 from callboard.transports.http.pulse import Pulse
 from callboard.transports.http.response import Response
 from callboard.transports.http.streams import POLLED, EventStore, LegacyStream
@@ -158,18 +160,36 @@ class Legacy:
     _sessions: dict[str, LegacySession] = attrs.field(factory=dict, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
-    async def initialize(self, message: Envelope, principal: str, response: Response) -> None:
-        """Open a session; if the handshake fails there is none. Raises `Refusal` (503) for one too many."""
+    async def initialize(self, message: Request, principal: str, response: Response) -> None:
+        """Open a session; if the handshake fails there is none.
+
+        Raises `UnsupportedVersion` where none is offered, `Draining`, and `Overloaded` for one too many.
+        """
+        self._check_offered(message)
+        self.host.check_admits()
         if len(self._sessions) >= self.settings.max_sessions:
-            raise Refusal(503, "too many sessions", headers=RETRY_AFTER)
+            raise Overloaded("too many sessions", for_all=True)
         session_id = secrets.token_urlsafe(24)
         opened = LegacySession(session_id, self.settings, self.pulse, lambda: self._forget(session_id))
         opened.session = HttpSession(self.host, opened, principal, opened.ended, on_stopping=opened.stop_waiting)
-        await add_session(self.host, opened.session, f"h-{next(self._names)}")
         self._sessions[session_id] = opened
-        await opened.post(message, response, ((SESSION, session_id.encode()),))
+        try:
+            await add_session(self.host, opened.session, f"h-{next(self._names)}")
+            await opened.post(message, response, ((SESSION, session_id.encode()),))
+        finally:
+            if opened.session.terms is None:
+                self._forget(session_id)
         if opened.session.terms is None:
             opened.session.supervisor.address.begin_stop()
+
+    def _check_offered(self, message: Request) -> None:
+        spoken = self.host.offer.revisions
+        if not LEGACY & spoken:
+            members = {} if message.params is UNSET else message.params
+            asked = read(max(LEGACY), InitializeRequestParams, write_members(members))
+            error = UnsupportedVersion(asked.protocol_version, sorted(spoken))
+            error.request_id = message.id
+            raise error
 
     def find(self, head: Head, principal: str) -> LegacySession:
         """The session that a request names, if it is this principal's.

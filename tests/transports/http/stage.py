@@ -210,7 +210,7 @@ class Client:
 
     def modern(self, method: str, *lines: str, headers: Json | None = None, **params: Any) -> bytes:
         """A modern request, with all that it must say."""
-        return self.post(self.message(method, **params), *lines, **mirror(method, params), **(headers or {}))
+        return self.post(self.message(method, **params), *lines, **(mirror(method, params) | (headers or {})))
 
     def message(self, method: str, *, id: Any = None, meta: Json | None = None, **params: Any) -> Json:
         said = {"protocolVersion": VERSION, "clientCapabilities": {"elicitation": {"form": {}}, "sampling": {}}}
