@@ -168,6 +168,38 @@ class PeerRefused(RequestFailed):
         self.peer_code = code
 
 
+class CannotConnect(CallboardError):
+    """There is no server that can be spoken to at the other end. One line says which and why."""
+
+
+class ServerRefused(RequestFailed):
+    """The server answered a request with an error: its code, its message, and what it said about it."""
+
+    def __init__(self, code: int, message: str, data: object = None) -> None:
+        super().__init__(f"{message} ({code})")
+        self.error_code = code
+        self.error_message = message
+        self.data = data
+
+
+class ConnectionLost(RequestFailed):
+    """The way to the server broke before it answered. Whether it did what it was asked to do is not known."""
+
+    code = BACKEND_GONE
+
+
+class BadAnswer(RequestFailed):
+    """The server answered with what is no answer to that request."""
+
+
+class TooManyRounds(RequestFailed):
+    """The server asks again and again, and never answers."""
+
+    def __init__(self, *, rounds: int) -> None:
+        super().__init__(f"no answer after {rounds} rounds of questions")
+        self.rounds = rounds
+
+
 class ActorError(CallboardError):
     """What the supervision tree has to say about one of its actors."""
 

@@ -1,0 +1,104 @@
+"""How a client answers what a server asks: the same functions, whether it asks by a request or inside a result."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Never, TypeAlias
+
+import attrs
+import trio
+from msgspec import UNSET
+
+from callboard.actors.link import Link
+from callboard.actors.wire import error_frame, result_frame
+from callboard.codecs.envelope import Request, RequestId
+from callboard.codecs.members import write_members
+from callboard.codecs.revisions import Direction, Model, Revision, method_of, read_params
+from callboard.codecs.revisions import Result as Empty
+from callboard.errors import ConnectionLost, MethodNotFound
+from callboard.supervisor import Actor, Address, Supervisor
+
+Answer: TypeAlias = Callable[[Any], Awaitable[Model]]
+"""Answers one kind of question: params in, result out."""
+
+
+@attrs.define(eq=False)
+class Answering:
+    """The questions of one server that are being answered, each by an actor of its own."""
+
+    answers: Mapping[str, Answer]
+    supervisor: Supervisor
+    _begun: dict[RequestId, Address[Never]] = attrs.field(factory=dict, init=False)
+
+    def begin(self, request: Request, revision: Revision, link: Link) -> None:
+        """Answer a request of the server's, whenever that is done."""
+        if request.id in self._begun:
+            return  # an answer to it would end the first one
+        actor = Answerer(self, request, revision, link)
+        self._begun[request.id] = self.supervisor.spawn(
+            actor, name=f"q-{type(request.id).__name__[0]}{request.id}"[:64]
+        )
+
+    def cancel(self, request_id: RequestId) -> None:
+        """The server no longer wants to know."""
+        address = self._begun.get(request_id)
+        if address is not None:
+            address.kill("no longer wanted")
+
+    def done(self, request_id: RequestId) -> None:
+        self._begun.pop(request_id, None)
+
+    async def answer_all(self, wanted: Mapping[str, Any], revision: Revision) -> dict[str, Any]:
+        """Answer everything that one round asks for, all at once. Raises what a function raises."""
+        given: dict[str, Any] = {}
+
+        async def answer(key: str, asked: Any) -> None:
+            given[key] = await self.find(asked.method)(asked.params)
+
+        try:
+            async with trio.open_nursery() as nursery:
+                for key, asked in wanted.items():
+                    nursery.start_soon(answer, key, asked)
+        except ExceptionGroup as group:  # the nursery is ours: who called hears what went wrong by its own name
+            raise group.exceptions[0] from None
+        return {key: given[key] for key in wanted}
+
+    def find(self, method: str) -> Answer:
+        """Who answers *method*. Raises `MethodNotFound`."""
+        answer = self.answers.get(method)
+        if answer is None:
+            raise MethodNotFound(f"{method} is not answered here")
+        return answer
+
+
+@attrs.define(eq=False)
+class Answerer(Actor[Never]):
+    """Answers one request of the server's."""
+
+    mailbox = None
+
+    answering: Answering
+    request: Request
+    revision: Revision
+    link: Link
+
+    async def run(self) -> None:
+        request, revision = self.request, self.revision
+        try:
+            try:
+                result = await self._result()
+                frame = result_frame(request.id, revision, request.method, result, None)
+            except Exception as error:  # the user's function: the server is told that it failed, and no more
+                frame = error_frame(request.id, revision, error)
+            await self.link.tell(frame)
+        except ConnectionLost:
+            pass  # nobody is left who wants to know
+        finally:
+            self.answering.done(request.id)
+
+    async def _result(self) -> Model:
+        request = self.request
+        method_of(self.revision, request.method, Direction.SERVER_TO_CLIENT)
+        if request.method == "ping":
+            return Empty()
+        answer = self.answering.find(request.method)
+        params = {} if request.params is UNSET else request.params
+        return await answer(read_params(self.revision, request.method, write_members(params)))

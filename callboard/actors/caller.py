@@ -1,0 +1,226 @@
+"""A client's side of a conversation: what it asks, the rounds that takes, and what it hears on the way."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+import attrs
+import trio
+from msgspec import UNSET, Raw
+
+from callboard.actors.answering import Answering
+from callboard.actors.link import Link, Outgoing
+from callboard.actors.wire import notification_frame
+from callboard.codecs.envelope import Error, Notification, Request, RequestId, Result
+from callboard.codecs.header_map import NO_HEADERS, HeaderMap
+from callboard.codecs.members import raw, write_members
+from callboard.codecs.mirror import mirror
+from callboard.codecs.revisions import (
+    LATEST,
+    MODERN,
+    CancelledNotificationParams,
+    ClientCapabilities,
+    Implementation,
+    InputRequiredResult,
+    LoggingLevel,
+    LoggingMessageNotificationParams,
+    Model,
+    NotificationParams,
+    ProgressNotificationParams,
+    RequestMetaObject,
+    Revision,
+    read,
+    read_result,
+    write_params,
+)
+from callboard.errors import BadAnswer, InvalidParams, PeerError, RequestTimedOut, ServerRefused, TooManyRounds
+from callboard.supervisor import get_logger
+
+log = get_logger("callboard.actors")
+
+TIMEOUT: Final = 60.0
+"""Seconds that a server may say nothing about a request. Each progress report begins them anew."""
+
+CAP: Final = 600.0
+"""Seconds that a request may take in all, whatever progress it makes."""
+
+MAX_ROUNDS: Final = 32
+"""Rounds of questions that one request may take."""
+
+P = TypeVar("P", bound=Model)
+Report: TypeAlias = ProgressNotificationParams
+OnProgress: TypeAlias = Callable[[Report], None]
+OnChange: TypeAlias = Callable[[str, Mapping[str, Raw]], None]
+OnLog: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
+Answer: TypeAlias = Callable[[Model], Awaitable[Model]]
+"""Answers a question of the server's: params in, result out."""
+
+
+@attrs.frozen(kw_only=True)
+class Patience:
+    """How long a request may take: *timeout* seconds of silence, *cap* seconds in all."""
+
+    timeout: float = TIMEOUT
+    cap: float = CAP
+
+
+@attrs.define(eq=False)
+class _Call:
+    """A request that is on its way."""
+
+    patience: Patience
+    scope: trio.CancelScope
+    latest: float
+    on_progress: OnProgress | None
+
+    def progressed(self, report: Report) -> None:
+        self.scope.deadline = min(trio.current_time() + self.patience.timeout, self.latest)
+        if self.on_progress is not None:
+            self.on_progress(report)
+
+
+@attrs.define(eq=False)
+class Caller:
+    """Asks one server, in one revision, and deals with what it says and asks meanwhile."""
+
+    link: Link
+    answering: Answering
+    info: Implementation
+    capabilities: ClientCapabilities
+    log_level: LoggingLevel | None = None
+    on_change: OnChange | None = None
+    on_log: OnLog | None = None
+    revision: Revision = LATEST
+    ignored: int = attrs.field(default=0, init=False)
+    _ids: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+    _calls: dict[RequestId, _Call] = attrs.field(factory=dict, init=False)
+
+    async def request(
+        self,
+        method: str,
+        params: Model,
+        *,
+        patience: Patience = Patience(),
+        on_progress: OnProgress | None = None,
+        header_map: HeaderMap = NO_HEADERS,
+    ) -> Model:
+        """Ask, answer what the server wants to know first, and return its result.
+
+        Raises `ServerRefused` for an error, `RequestTimedOut`, `TooManyRounds`, `BadAnswer`, and what the link raises.
+        """
+        for _ in range(MAX_ROUNDS):
+            result = await self.once(method, params, patience=patience, on_progress=on_progress, header_map=header_map)
+            if not isinstance(result, InputRequiredResult):
+                return result
+            params = await self.retry_of(params, result)
+        raise TooManyRounds(rounds=MAX_ROUNDS)
+
+    async def once(
+        self,
+        method: str,
+        params: Model,
+        *,
+        patience: Patience = Patience(),
+        on_progress: OnProgress | None = None,
+        header_map: HeaderMap = NO_HEADERS,
+    ) -> Model:
+        """As `request`, but one round: the result may be a question."""
+        request_id = next(self._ids)
+        outgoing = self._outgoing(request_id, method, params, header_map)
+        began = trio.current_time()
+        scope = trio.CancelScope(deadline=began + min(patience.timeout, patience.cap))
+        self._calls[request_id] = _Call(patience, scope, began + patience.cap, on_progress)
+        answer: Result | Error | None = None
+        try:
+            with scope:
+                answer = await self.link.ask(outgoing, self.hear)
+        finally:
+            del self._calls[request_id]
+        if answer is None:
+            raise RequestTimedOut(after=trio.current_time() - began)
+        return self._read(method, answer)
+
+    async def retry_of(self, params: Model, asked: InputRequiredResult) -> Model:
+        """The same request again, with the answers to what was asked, and the state as it was given."""
+        wanted = {} if asked.input_requests is UNSET else asked.input_requests
+        given = await self.answering.answer_all(wanted, self.revision)
+        return cast(
+            "Model", attrs.evolve(cast("Any", params), input_responses=given, request_state=asked.request_state)
+        )
+
+    async def notify(self, method: str, params: Model | None = None) -> None:
+        """Tell the server something. Raises `ConnectionLost`."""
+        await self.link.tell(notification_frame(self.revision, method, params or NotificationParams()))
+
+    async def hear(self, message: Request | Notification) -> None:
+        """Take in what the server says unasked."""
+        if isinstance(message, Request):
+            self.answering.begin(message, self.revision, self.link)
+            return
+        match message.method:
+            case "notifications/progress":
+                self._progressed(message)
+            case "notifications/message":
+                self._logged(message)
+            case "notifications/cancelled":
+                self._cancelled(message)
+            case _ if self.on_change is not None:
+                self.on_change(message.method, {} if message.params is UNSET else message.params)
+
+    # What goes out.
+
+    def _outgoing(self, request_id: RequestId, method: str, params: Model, header_map: HeaderMap) -> Outgoing:
+        meta = attrs.evolve(self._meta(), progress_token=request_id)
+        body = write_params(self.revision, method, attrs.evolve(cast("Any", params), meta=meta))
+        frame = write_members({"jsonrpc": "2.0", "id": request_id, "method": method, "params": body})
+        headers = []
+        if self.link.is_http and self.revision in MODERN:
+            members = {key: raw(body[key]) for key in ("name", "uri", "taskId", "arguments") if key in body}
+            headers = mirror(self.revision.value, method, members, header_map)
+        return Outgoing(id=request_id, method=method, revision=self.revision, frame=frame, headers=headers)
+
+    def _meta(self) -> RequestMetaObject:
+        if self.revision not in MODERN:
+            return RequestMetaObject()
+        return RequestMetaObject(
+            protocol_version=self.revision.value,
+            client_capabilities=self.capabilities,
+            client_info=self.info,
+            log_level=UNSET if self.log_level is None else self.log_level,
+        )
+
+    # What comes in.
+
+    def _read(self, method: str, answer: Result | Error) -> Model:
+        if isinstance(answer, Error):
+            data = None if answer.data is UNSET else answer.data
+            raise ServerRefused(answer.code, answer.message, data)
+        try:
+            return read_result(self.revision, method, write_members(answer.result))
+        except InvalidParams as error:
+            raise BadAnswer(f"{method}: {error}") from None
+
+    def _progressed(self, message: Notification) -> None:
+        report = self._told(message, ProgressNotificationParams)
+        call = None if report is None else self._calls.get(report.progress_token)
+        if call is None or report is None:
+            self.ignored += 1
+        else:
+            call.progressed(report)
+
+    def _logged(self, message: Notification) -> None:
+        said = self._told(message, LoggingMessageNotificationParams)
+        if said is not None and self.on_log is not None:
+            self.on_log(said)
+
+    def _cancelled(self, message: Notification) -> None:
+        params = self._told(message, CancelledNotificationParams)
+        if params is not None and params.request_id is not UNSET:
+            self.answering.cancel(params.request_id)
+
+    def _told(self, message: Notification, model: type[P]) -> P | None:
+        try:
+            return read(self.revision, model, write_members({} if message.params is UNSET else message.params))
+        except PeerError:
+            self.ignored += 1
+            return None

@@ -1,0 +1,115 @@
+"""A link over one connection that carries everything in both directions: pipes, sockets, memory."""
+
+from typing import Final
+
+import attrs
+import trio
+
+from callboard.actors.link import Hear, Outgoing
+from callboard.actors.outlet import Connection
+from callboard.actors.wire import notification_frame
+from callboard.codecs.batch import is_batch, split_batch
+from callboard.codecs.envelope import Error, RequestId, Result, decode
+from callboard.codecs.revisions import CancelledNotificationParams, Revision
+from callboard.errors import ConnectionLost, PeerError
+from callboard.supervisor import get_logger
+
+log = get_logger("callboard.actors")
+
+FAREWELL: Final = 1.0
+"""Seconds in which a server is told that a request is no longer wanted; then it is not told."""
+
+_NEVER_CANCELLED: Final = frozenset({"initialize"})
+
+
+@attrs.define(eq=False)
+class _Waiting:
+    answered: trio.Event = attrs.field(factory=trio.Event)
+    answer: Result | Error | None = None
+
+
+@attrs.define(eq=False)
+class DuplexLink:
+    """Sends on a connection; `listen` reads it, and wakes whoever waits for what arrives."""
+
+    connection: Connection
+    is_http: bool = attrs.field(default=False, init=False)
+    ignored: int = attrs.field(default=0, init=False)
+    lost: str = attrs.field(default="", init=False)
+    """Why nothing can be asked any more, once that is so."""
+    _waiting: dict[RequestId, _Waiting] = attrs.field(factory=dict, init=False)
+
+    async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error:
+        if self.lost:
+            raise ConnectionLost(self.lost)
+        mine = self._waiting[outgoing.id] = _Waiting()
+        try:
+            await self.tell(outgoing.frame)
+            await mine.answered.wait()
+        finally:
+            self._waiting.pop(outgoing.id, None)
+            if not mine.answered.is_set() and outgoing.method not in _NEVER_CANCELLED:
+                await self._take_back(outgoing)
+        if mine.answer is None:
+            raise ConnectionLost(self.lost)
+        return mine.answer
+
+    async def _take_back(self, outgoing: Outgoing) -> None:
+        params = CancelledNotificationParams(request_id=outgoing.id, reason="no longer needed")
+        frame = notification_frame(outgoing.revision, "notifications/cancelled", params)
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + FAREWELL):
+            try:
+                await self.connection.send(frame)
+            except trio.BrokenResourceError:
+                return  # nobody is left to tell
+
+    async def tell(self, frame: bytes) -> None:
+        if self.lost:
+            raise ConnectionLost(self.lost)
+        try:
+            await self.connection.send(frame)
+        except trio.BrokenResourceError as error:
+            raise ConnectionLost(str(error) or "the connection is broken") from None
+
+    async def listen(self, hear: Hear) -> None:
+        try:
+            async for frame in self.connection:
+                await self._take_in(frame, hear)
+        finally:
+            self.lose("the server closed the connection")
+
+    def lose(self, why: str) -> None:
+        """Nothing will come any more: whoever waits hears so at once."""
+        self.lost = self.lost or why
+        for waiting in self._waiting.values():
+            waiting.answered.set()
+
+    def agree(self, revision: Revision) -> None:
+        """Nothing changes: the messages say it all."""
+
+    async def aclose(self) -> None:
+        self.lose("closed here")
+        await trio.lowlevel.checkpoint()
+
+    async def _take_in(self, frame: bytes | PeerError, hear: Hear) -> None:
+        try:
+            if isinstance(frame, PeerError):
+                raise frame
+            members = split_batch(frame) if is_batch(frame) else [frame]
+            for member in members:
+                message = decode(member)
+                if isinstance(message, (Result, Error)):
+                    self._settle(message)
+                else:
+                    await hear(message)
+        except PeerError as error:
+            self.ignored += 1
+            log.warning("unreadable_message", failure=str(error)[:200])
+
+    def _settle(self, answer: Result | Error) -> None:
+        waiting = None if answer.id is None else self._waiting.get(answer.id)
+        if waiting is None or waiting.answer is not None:
+            self.ignored += 1  # cancelled meanwhile, answered twice, or never asked
+            return
+        waiting.answer = answer
+        waiting.answered.set()

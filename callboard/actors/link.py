@@ -1,0 +1,52 @@
+"""The way to a server: what every transport of a client can do."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeAlias
+
+import attrs
+
+from callboard.codecs.envelope import Error, Notification, Request, RequestId, Result
+from callboard.codecs.revisions import Revision
+
+Hear: TypeAlias = Callable[[Request | Notification], Awaitable[None]]
+"""Takes in what a server says unasked. Never waits for long: others are heard on the same way."""
+
+
+@attrs.frozen(kw_only=True)
+class Outgoing:
+    """One request on its way to a server."""
+
+    id: RequestId
+    method: str
+    revision: Revision
+    frame: bytes
+    headers: Sequence[tuple[bytes, bytes]] = ()
+    """What HTTP repeats of it (2026-07-28)."""
+
+
+class Link(Protocol):
+    """A way to one server. A transport makes one.
+
+    Whoever is cancelled in `ask` need do nothing more: the link lets the server know, as its transport has it.
+    """
+
+    is_http: bool
+    """Whether requests are told apart by the stream that they open, and headers repeat what they say."""
+
+    async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error:
+        """Send a request and wait for its answer; what else comes on its way is given to *hear*.
+
+        Raises `ConnectionLost`, `BadAnswer`, and what a transport has of its own to say.
+        """
+
+    async def tell(self, frame: bytes) -> None:
+        """Send a notification, or an answer to what the server asked. Raises `ConnectionLost`."""
+
+    async def listen(self, hear: Hear) -> None:
+        """Give *hear* whatever comes on no request's way, until the link ends. Returns at once if nothing can."""
+
+    def agree(self, revision: Revision) -> None:
+        """The handshake of a legacy session is done."""
+
+    async def aclose(self) -> None:
+        """Say good-bye where that is the custom, and let go of everything. Bounded in time."""
