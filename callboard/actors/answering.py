@@ -1,6 +1,7 @@
 """How a client answers what a server asks: the same functions, whether it asks by a request or inside a result."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
 from typing import Any, Never, TypeAlias
 
 import attrs
@@ -27,15 +28,14 @@ class Answering:
     answers: Mapping[str, Answer]
     supervisor: Supervisor
     _begun: dict[RequestId, Address[Never]] = attrs.field(factory=dict, init=False)
+    _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
     def begin(self, request: Request, revision: Revision, link: Link) -> None:
         """Answer a request of the server's, whenever that is done."""
         if request.id in self._begun:
             return  # an answer to it would end the first one
         actor = Answerer(self, request, revision, link)
-        self._begun[request.id] = self.supervisor.spawn(
-            actor, name=f"q-{type(request.id).__name__[0]}{request.id}"[:64]
-        )
+        self._begun[request.id] = self.supervisor.spawn(actor, name=f"q-{next(self._names)}")
 
     def cancel(self, request_id: RequestId) -> None:
         """The server no longer wants to know."""

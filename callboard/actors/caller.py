@@ -64,6 +64,9 @@ class Patience:
     cap: float = CAP
 
 
+PATIENT: Final = Patience()
+
+
 @attrs.define(eq=False)
 class _Call:
     """A request that is on its way."""
@@ -100,7 +103,7 @@ class Caller:
         method: str,
         params: Model,
         *,
-        patience: Patience = Patience(),
+        patience: Patience = PATIENT,
         on_progress: OnProgress | None = None,
         header_map: HeaderMap = NO_HEADERS,
     ) -> Model:
@@ -120,7 +123,7 @@ class Caller:
         method: str,
         params: Model,
         *,
-        patience: Patience = Patience(),
+        patience: Patience = PATIENT,
         on_progress: OnProgress | None = None,
         header_map: HeaderMap = NO_HEADERS,
     ) -> Model:
@@ -144,9 +147,8 @@ class Caller:
         """The same request again, with the answers to what was asked, and the state as it was given."""
         wanted = {} if asked.input_requests is UNSET else asked.input_requests
         given = await self.answering.answer_all(wanted, self.revision)
-        return cast(
-            "Model", attrs.evolve(cast("Any", params), input_responses=given, request_state=asked.request_state)
-        )
+        again: Any = params
+        return cast("Model", attrs.evolve(again, input_responses=given, request_state=asked.request_state))
 
     async def notify(self, method: str, params: Model | None = None) -> None:
         """Tell the server something. Raises `ConnectionLost`."""
@@ -175,7 +177,9 @@ class Caller:
         frame = write_members({"jsonrpc": "2.0", "id": request_id, "method": method, "params": body})
         headers = []
         if self.link.is_http and self.revision in MODERN:
-            members = {key: raw(body[key]) for key in ("name", "uri", "taskId", "arguments") if key in body}
+            members: dict[str, Raw] = {
+                key: raw(body[key]) for key in ("name", "uri", "taskId", "arguments") if key in body
+            }
             headers = mirror(self.revision.value, method, members, header_map)
         return Outgoing(id=request_id, method=method, revision=self.revision, frame=frame, headers=headers)
 
