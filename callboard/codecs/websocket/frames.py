@@ -1,6 +1,5 @@
 """WebSocket frames: bytes to messages by wsproto's parser, and messages to bytes."""
 
-import contextlib
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
@@ -75,8 +74,6 @@ class MessageReader:
     """Cut a client's bytes into messages, none larger than *limit*."""
 
     limit: int
-    is_over: bool = attrs.field(default=False, init=False)
-    """Whether there is nothing more to read: the peer has closed, or cannot be understood."""
     is_closed: bool = attrs.field(default=False, init=False)
     """Whether the peer has closed."""
     _protocol: FrameProtocol = attrs.field(factory=lambda: FrameProtocol(client=False, extensions=[]), init=False)
@@ -88,9 +85,7 @@ class MessageReader:
         return self._begun is not None
 
     def feed(self, data: bytes) -> Iterator[Received]:
-        """What *data* completes, in order. After a `Close` there is nothing more. Raises `Violation`, once."""
-        if self.is_over:
-            return
+        """What *data* completes, in order. After a `Close` there is nothing more. Raises `Violation`."""
         self._protocol.receive_bytes(data)
         try:
             for frame in self._protocol.received_frames():
@@ -98,32 +93,27 @@ class MessageReader:
                 if received is not None:
                     yield received
         except ParseFailed as failure:
-            is_text = failure.code is CloseReason.INVALID_FRAME_PAYLOAD_DATA
-            raise self._violation(Code.NOT_UTF8 if is_text else Code.PROTOCOL_ERROR, str(failure)) from None
-
-    def skip(self, data: bytes) -> None:
-        """Look at *data* for the peer's `Close`, and for nothing else."""
-        with contextlib.suppress(Violation):
-            for _ in self.feed(data):
-                pass
+            if failure.code is CloseReason.INVALID_FRAME_PAYLOAD_DATA:
+                raise Violation(Close(Code.NOT_UTF8, "text is UTF-8")) from None
+            raise Violation(Close(Code.PROTOCOL_ERROR, str(failure))) from None
 
     def _take(self, frame: Frame) -> Received | None:
         payload = frame.payload
         if isinstance(payload, str):
             return self._text(payload.encode(), ends=frame.message_finished)
         if isinstance(payload, tuple):
-            self.is_over = self.is_closed = True
+            self.is_closed = True
             return Close(*payload)
         if frame.opcode is Opcode.PING:
             return Ping(payload)
         if frame.opcode is Opcode.PONG:
             return Pong(payload)
-        raise self._violation(Code.NOT_TEXT, "messages are text")
+        raise Violation(Close(Code.NOT_TEXT, "messages are text"))
 
     def _text(self, piece: bytes, *, ends: bool) -> Text | None:
         begun = self._begun
         if len(piece) + (0 if begun is None else len(begun)) > self.limit:
-            raise self._violation(Code.TOO_BIG, f"a message of more than {self.limit} bytes")
+            raise Violation(Close(Code.TOO_BIG, f"a message of more than {self.limit} bytes"))
         if begun is not None:
             begun += piece
         if not ends:
@@ -132,10 +122,6 @@ class MessageReader:
             return None
         self._begun = None
         return Text(piece if begun is None else bytes(begun))
-
-    def _violation(self, code: Code, reason: str) -> Violation:
-        self.is_over, self._begun = True, None
-        return Violation(Close(code, reason))
 
 
 # What a server writes is not masked.

@@ -5,7 +5,7 @@ from collections import deque
 import attrs
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Kept:
     """The latest messages of one session to its peer. The first one ever is number 1."""
 

@@ -34,7 +34,7 @@ RESUMED: Final = "notifications/dev.callboard/resumed"
 _MAX_DIGITS: Final = 15  # of a number in a pong, which is the peer's
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SocketSession(Session):
     """A session that tells its client how to come back."""
 
@@ -62,11 +62,11 @@ class SocketSession(Session):
                 exchange.cancel(Event.DISCONNECTED)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Conversation:
     """One session's messages in both directions, over one socket after the other. It is the session's sink."""
 
-    id: str = attrs.field(repr=False)
+    id: str
     host: Host
     settings: Settings
     principal: str

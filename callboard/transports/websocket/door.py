@@ -13,7 +13,7 @@ from callboard.actors.terms import ANYBODY
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.http.status import RETRY_AFTER
-from callboard.codecs.websocket.frames import Close, Code, MessageReader
+from callboard.codecs.websocket.frames import Close, Code
 from callboard.codecs.websocket.handshake import RECEIVED, Handshake, read_handshake, write_accept
 from callboard.errors import SupervisorClosed
 from callboard.supervisor import ChildSpec
@@ -28,7 +28,7 @@ START_TIME: Final = 5.0
 """Seconds for a session to begin. It waits for nothing but its turn."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)  # nobody who prints it shall learn an id
 class WebSocketDoor:
     """Serves the connections that turn into WebSockets: `Endpoint(..., on_upgrade=door.serve)`."""
 
@@ -106,10 +106,9 @@ class WebSocketDoor:
 
     async def _turn_away(self, handshake: Handshake, wire: Wire) -> None:
         """A browser is told nothing of an HTTP answer, but what a WebSocket was closed for."""
-        reader = MessageReader(self.settings.max_frame)
         try:
             await wire.send(write_accept(handshake))
-            await part(wire, Close(Code.OVERLOADED, "too many sessions"), reader)
+            await part(wire, Close(Code.OVERLOADED, "too many sessions"))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # it did not wait for that
         finally:

@@ -16,7 +16,7 @@ BURST: Final = 128
 """Pings that are sent before others get a turn."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Heart(Actor[Never]):
     """Beats for all sockets of a door, for each in its own time. All beat equally fast: one queue, one task."""
 

@@ -43,7 +43,7 @@ CLEAN: Final = frozenset({Code.NORMAL, Code.GOING_AWAY, Code.NO_CODE})
 """Last words of a client that does not mean to come back."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Link:
     """A socket, and the conversation that it carries at the moment."""
 
@@ -76,7 +76,7 @@ class Link:
                 await self._listen(rest)
             self.conversation.drop(self)
             if self._farewell is not None:
-                await part(self.wire, self._farewell, self._reader)
+                await part(self.wire, self._farewell, is_answer=self._reader.is_closed)
             is_whole = True
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             is_whole = True  # the peer is gone: that is its affair
@@ -192,9 +192,9 @@ class Link:
         return {"state": "websocket", "session": self.conversation.session.path, "missed": self._missed}
 
 
-async def part(wire: Wire, close: Close, reader: MessageReader) -> None:
-    """Say the last word, and wait for the peer's, so that ours is read before the connection ends."""
+async def part(wire: Wire, close: Close, *, is_answer: bool = False) -> None:
+    """Say the last word. Unless it is an answer, wait for the peer's: else ours might be lost with the connection."""
     await wire.send(write_close(close))
-    with trio.move_on_after(CLOSE_TIME):
-        while not reader.is_closed and (data := await wire.receive()):
-            reader.skip(data)
+    if not is_answer:
+        with trio.move_on_after(CLOSE_TIME):
+            await wire.linger()

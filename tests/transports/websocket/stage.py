@@ -203,6 +203,7 @@ class House:
     settings: Settings
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _sockets: list[Socket] = attrs.field(factory=list, init=False)
+    _addresses: list[Address[Any]] = attrs.field(factory=list, init=False)
 
     def connect(self) -> tuple[Socket, Address[Any]]:
         """A connection on which nothing was said yet, and the server's actor for it."""
@@ -212,6 +213,7 @@ class House:
         connections = self.host.root.supervisor_of("edge/connections")
         address = connections.spawn(connection, name=f"c-{next(self._names)}")
         self._sockets.append(Socket(theirs))
+        self._addresses.append(address)
         return self._sockets[-1], address
 
     async def dial(self, headers: Mapping[str, str] | None = None) -> Socket:
@@ -240,6 +242,18 @@ class House:
         """The sessions in the tree."""
         tree = self.host.root.supervisor_of("sessions").tree()
         return [child for session in tree.children for child in session.children if child.name == "session"]
+
+    async def wait_dropped(self) -> float:
+        """Wait until all connections have ended; the moment at which they had."""
+        for address in self._addresses:
+            await address.wait_ended()
+        return trio.current_time()
+
+    async def wait_ended(self) -> float:
+        """Wait until all sessions of now have ended; the moment at which they had."""
+        for address, _ in self.host.root.supervisor_of("sessions").actors():
+            await address.wait_ended()
+        return trio.current_time()
 
     def connections(self) -> tuple[Snapshot, ...]:
         return self.host.root.supervisor_of("edge/connections").tree().children

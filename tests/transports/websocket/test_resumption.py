@@ -267,6 +267,7 @@ async def test_a_second_socket_takes_over_and_the_first_is_told(autojump_clock: 
         assert (await first.wait_gone()).code == 4001
         await first.write(bytes([0x88, 0x82]) + b"\0\0\0\0" + (4001).to_bytes(2, "big"))
         assert await first.is_at_end()
+        first.close()
         seen.go.set()
         assert text(await client.finish(call)) == "a waited"
         assert (len(here.door), len(here.sessions()), len(here.connections())) == (1, 1, 1)

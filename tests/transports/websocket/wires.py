@@ -104,6 +104,11 @@ class MemoryWire:
         self._put(data)
         return True
 
+    async def linger(self) -> None:
+        self.outgoing.end()
+        while await self.receive():
+            pass
+
     def close(self) -> None:
         if not self.is_closed:
             self.is_closed = True
