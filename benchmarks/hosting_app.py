@@ -1,0 +1,53 @@
+"""What callboard hosts in `hosting.py` and `listeners.py`: the tools that every peer offers, and what only we have.
+
+callboard run benchmarks/hosting_app.py:server --http 0 --json
+"""
+
+from callboard import Context, Server
+
+server = Server("bench")
+
+
+@server.tool
+async def noop() -> str:
+    """Do nothing."""
+    return "ok"
+
+
+@server.tool
+async def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+@server.tool
+async def noop_streamed(ctx: Context) -> str:
+    """Report progress once, so that the answer is a stream."""
+    await ctx.report(1)
+    return "ok"
+
+
+@server.tool
+async def echo_streamed(text: str, ctx: Context) -> str:
+    """Say it again, after progress."""
+    await ctx.report(1)
+    return text
+
+
+@server.tool
+async def noop_task(ctx: Context) -> str:
+    """Do nothing, in a task of its own: whoever takes a context might have to wait for an answer."""
+    return "ok"
+
+
+@server.tool
+async def echo_task(text: str, ctx: Context) -> str:
+    """Say it again, in a task of its own."""
+    return text
+
+
+@server.tool
+async def publish(ctx: Context) -> str:
+    """Tell everybody who listens that the list of tools has changed."""
+    ctx.notify_changed("tools")
+    return "ok"

@@ -1,0 +1,44 @@
+"""The tools of `hosting.py` on PyPI's `fastmcp` 4: applications for uvicorn in its environment, never in ours."""
+
+from typing import Any
+
+from fastmcp import Context, FastMCP
+
+
+async def noop() -> str:
+    """Do nothing."""
+    return "ok"
+
+
+async def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+async def noop_streamed(ctx: Context) -> str:
+    """Report progress once, so that the answer is a stream."""
+    await ctx.report_progress(1)
+    return "ok"
+
+
+async def echo_streamed(text: str, ctx: Context) -> str:
+    """Say it again, after progress."""
+    await ctx.report_progress(1)
+    return text
+
+
+def _app(*, is_json: bool) -> Any:
+    server = FastMCP("bench")
+    for tool in (noop, echo, noop_streamed, echo_streamed):
+        server.tool(tool)
+    return server.http_app(json_response=is_json)
+
+
+def json_app() -> Any:
+    """Answers in JSON, whatever comes; progress is lost."""
+    return _app(is_json=True)
+
+
+def sse_app() -> Any:
+    """Answers in streams where the protocol lets it."""
+    return _app(is_json=False)
