@@ -188,6 +188,19 @@ class ConnectionLost(RequestFailed):
     code = BACKEND_GONE
 
 
+class SessionGone(ConnectionLost):
+    """The server has ended the session. A new one can be opened; what was in flight is not asked again."""
+
+
+class HttpRefused(RequestFailed):
+    """The server refused a request by HTTP: its status, and what the body says. *error* is the JSON-RPC error in it."""
+
+    def __init__(self, status: int, text: str, *, error: object = None) -> None:
+        super().__init__(f"HTTP {status}: {text}" if text else f"HTTP {status}")
+        self.status = status
+        self.error = error
+
+
 class BadAnswer(RequestFailed):
     """The server answered with what is no answer to that request."""
 

@@ -47,6 +47,8 @@ CAP: Final = 600.0
 MAX_ROUNDS: Final = 32
 """Rounds of questions that one request may take."""
 
+_MIRRORED: Final = ("name", "uri", "taskId", "arguments")
+
 P = TypeVar("P", bound=Model)
 Report: TypeAlias = ProgressNotificationParams
 OnProgress: TypeAlias = Callable[[Report], None]

@@ -8,7 +8,7 @@ from callboard.actors.exchange import Exchange
 from callboard.actors.life import Event
 from callboard.actors.outlet import Kind, Outbound
 from callboard.actors.topics import Change, ListChanged, Topics, wanted
-from callboard.actors.wire import notification_frame
+from callboard.actors.wire import error_frame, notification_frame
 from callboard.codecs.revisions import (
     CancelledNotificationParams,
     Model,
@@ -20,6 +20,7 @@ from callboard.codecs.revisions import (
     SubscriptionsListenResult,
     SubscriptionsListenResultMetaObject,
 )
+from callboard.errors import Overloaded
 from callboard.supervisor import WHY_OVERFLOW, Actor, MailboxSpec, Overflow
 
 SUBSCRIPTION_SIZE = 1024
@@ -69,9 +70,18 @@ class Subscription(Actor[Change]):
             self.address.tell_nowait(change)
         except trio.WouldBlock:
             if self.exchange.slot.is_open:
-                self._say_that_it_ended()
-            self.exchange.slot.close()
+                self._cut_off()
             self.address.kill(WHY_OVERFLOW)
+
+    def _cut_off(self) -> None:
+        slot = self.exchange.slot
+        slot.close()
+        if slot.is_shared:
+            self._say_that_it_ended()
+        else:  # a stream that only fell silent would look like one on which nothing happens
+            error = Overloaded("more has changed than is kept for a subscriber: read anew")
+            frame = error_frame(slot.request_id, slot.terms.revision, error)
+            slot.outlet.send_nowait(Outbound(frame, ends=True, error=error))
 
     def _say_that_it_ended(self) -> None:
         """The specification has two ways to say it: a result, and where no stream ends with it this notification."""

@@ -27,6 +27,9 @@ class Wire(Protocol):
     def send_nowait(self, data: bytes) -> bool:
         """Write all of *data* if that is possible without waiting; else nothing. A courtesy."""
 
+    def is_quiet(self) -> bool:
+        """Whether it is still there, and the peer has said nothing that was not read."""
+
     async def linger(self) -> None:
         """Say that nothing more comes, and let the peer say what it has to say, unheard. Bounded by the caller."""
 
@@ -86,6 +89,15 @@ class SocketWire:
         """Write what can be written of *data* while the wire is free; the next one to send finishes it."""
         self._rest = data[self._try(data) :]
 
+    def is_quiet(self) -> bool:
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return not self._is_broken
+        except OSError:
+            return False
+        return False
+
     async def linger(self) -> None:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
@@ -138,11 +150,35 @@ class SocketWire:
 class SslWire:
     """TLS around a socket. Not Trio's: that one cannot say anything without waiting, not even a comment."""
 
-    def __init__(self, connected: socket.socket, context: ssl.SSLContext, write_time: float) -> None:
+    def __init__(
+        self, connected: socket.socket, context: ssl.SSLContext, write_time: float, *, server_name: str | None = None
+    ) -> None:
+        """*server_name*: this is the client, and that is who the server must be."""
         self._wire = SocketWire(connected, write_time)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._tls = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=server_name is None, server_hostname=server_name
+        )
         self._is_open = False
+
+    def is_quiet(self) -> bool:
+        return not self._tls.pending() and not self._incoming.pending and self._wire.is_quiet()
+
+    async def shake_hands(self) -> None:
+        """Do so now, not with the first message. Raises `ssl.SSLError`, BrokenResourceError."""
+        while not self._is_open:
+            try:
+                self._tls.do_handshake()
+                self._is_open = True
+            except ssl.SSLWantReadError:
+                pass
+            if self._outgoing.pending:
+                await self._send(self._outgoing.read())
+            if not self._is_open:
+                raw = await self._wire.receive()
+                if not raw:
+                    raise trio.BrokenResourceError("the peer hung up during the handshake")
+                self._incoming.write(raw)
 
     async def receive(self) -> bytes:
         while True:

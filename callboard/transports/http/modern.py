@@ -62,6 +62,9 @@ class ResponseWay:
     def send_nowait(self, message: Outbound) -> None:
         if self._is_stream:
             self.response.write_nowait(encode_event(message.frame))
+        if message.ends:
+            self.pulse.discard(self.response)
+            self.response.cut()
 
     async def give_up(self) -> None:
         await self.response.end()

@@ -1,0 +1,1 @@
+"""The client's edges: each gives a link to one server."""

@@ -1,0 +1,280 @@
+"""A link over Streamable HTTP: every request is a POST, and whoever asks reads its answer himself.
+
+No task stands between a call and its socket. Leaving the scope of a call closes its stream: for a modern server that
+is the cancellation, a legacy one is told in so many words.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
+
+import attrs
+import trio
+
+from callboard.actors.link import Hear, Outgoing
+from callboard.actors.wire import notification_frame
+from callboard.codecs.batch import is_batch, split_batch
+from callboard.codecs.envelope import Error, Result, decode
+from callboard.codecs.http.answers import AnswerHead
+from callboard.codecs.lines import MAX_FRAME
+from callboard.codecs.revisions import MODERN, CancelledNotificationParams, Revision
+from callboard.codecs.revisions.revision import R3
+from callboard.codecs.sse import Event, EventDecoder
+from callboard.errors import BadAnswer, CallboardError, ConnectionLost, HttpRefused, PeerError, SessionGone
+from callboard.transports.client.pool import Channel, Pool
+
+FAREWELL: Final = 2.0
+"""Seconds in which a server is told that a request, or the session, is no longer wanted; then it is not told."""
+
+RETRY: Final = 1.0
+"""Seconds before a stream that ended is resumed, unless the server says otherwise."""
+
+RESUMPTIONS: Final = 8
+"""How often in a row a stream is resumed that brings nothing."""
+
+MAX_REFUSAL: Final = 64 * 1024
+"""Largest body of a refusal that is looked at, in bytes."""
+
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+Authorize: TypeAlias = Callable[[AnswerHead | None], Awaitable[Headers | None]]
+"""Gives the headers that prove who is asking. Given a refusal (401, 403), new ones; None if there are none."""
+
+_POSTED: Final = (
+    (b"content-type", b"application/json"),
+    (b"accept", b"application/json, text/event-stream"),
+)
+_STREAMED: Final = ((b"accept", b"text/event-stream"),)
+_VERSIONED: Final = frozenset({R3, *(revision for revision in Revision if revision > R3)})
+_SESSION: Final = b"mcp-session-id"
+
+
+@attrs.define(eq=False)
+class HttpLink:
+    """Speaks to one endpoint. A legacy session's id and revision go with every request, once there are any."""
+
+    pool: Pool
+    target: bytes
+    headers: Headers = ()
+    authorize: Authorize | None = None
+    is_http: bool = attrs.field(default=True, init=False)
+    ignored: int = attrs.field(default=0, init=False)
+    session: bytes | None = attrs.field(default=None, init=False)
+    revision: Revision | None = attrs.field(default=None, init=False)
+
+    async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error:
+        is_waiting = outgoing.revision not in MODERN and outgoing.method != "initialize"
+        try:
+            answer = await self._ask(outgoing, hear)
+            is_waiting = False
+        except CallboardError:
+            is_waiting = False  # the server is through with it, or gone
+            raise
+        finally:
+            if is_waiting:
+                await self._take_back(outgoing)
+        return answer
+
+    async def _ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error:
+        async with _Asked(self, b"POST", (*_POSTED, *outgoing.headers), outgoing.frame) as asked:
+            head = await asked.head()
+            if outgoing.method == "initialize" and outgoing.revision not in MODERN:
+                self.session = head.get(_SESSION)
+            if head.media_type != b"text/event-stream":
+                return await self._whole(asked, head, outgoing)
+            reading = _Reading(outgoing, hear)
+            answer = await reading.read(asked.channel)
+        if answer is None and outgoing.revision not in MODERN:
+            answer = await self._resume(reading)
+        if answer is None:
+            raise ConnectionLost("the stream ended without an answer")
+        return answer
+
+    async def tell(self, frame: bytes) -> None:
+        async with _Asked(self, b"POST", _POSTED, frame) as asked:
+            head = await asked.head()
+            body = await asked.channel.whole(MAX_REFUSAL)
+            if head.status >= 300:
+                raise HttpRefused(head.status, _text(body))
+
+    async def listen(self, hear: Hear) -> None:
+        """The GET stream of a legacy session, opened again whenever it ends."""
+        if self.revision is None or self.revision in MODERN:
+            return
+        reading = _Reading(None, hear)
+        while True:
+            try:
+                async with _Asked(self, b"GET", self._resuming(reading), b"") as asked:
+                    head = await asked.head()
+                    if head.status != 200 or head.media_type != b"text/event-stream":
+                        return  # 405: this server has nothing to say unasked
+                    await reading.read(asked.channel)
+            except ConnectionLost:
+                pass  # to be resumed, like a stream that ended
+            await trio.sleep(reading.pause)
+
+    def agree(self, revision: Revision) -> None:
+        self.revision = revision
+
+    async def aclose(self) -> None:
+        """End the session, if there is one, and the connections."""
+        try:
+            if self.session is not None:
+                with trio.move_on_after(FAREWELL):
+                    async with _Asked(self, b"DELETE", (), b"") as asked:
+                        await asked.head()
+        except (ConnectionLost, BadAnswer, HttpRefused):
+            pass  # it ends by itself
+        finally:
+            self.pool.close()
+
+    def request(self, method: bytes, headers: Headers, body: bytes) -> bytes:
+        """The bytes of one request."""
+        lines = [b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (method, self.target, self.pool.origin.authority)]
+        own: list[tuple[bytes, bytes]] = []
+        if self.session is not None:
+            own.append((_SESSION, self.session))
+        if self.revision in _VERSIONED and self.revision not in MODERN and self.revision is not None:
+            own.append((b"mcp-protocol-version", self.revision.value.encode()))
+        if body:
+            own.append((b"content-length", b"%d" % len(body)))
+        lines += [b"%b: %b\r\n" % header for header in (*headers, *own, *self.headers)]
+        return b"".join((*lines, b"\r\n", body))
+
+    async def _whole(self, asked: "_Asked", head: AnswerHead, outgoing: Outgoing) -> Result | Error:
+        is_fine = head.status == 200
+        body = await asked.channel.whole(2 * MAX_FRAME if is_fine else MAX_REFUSAL)
+        if head.status == 404 and self.session is not None and outgoing.method != "initialize":
+            raise SessionGone("the server has ended the session")
+        if head.media_type == b"application/json":
+            try:
+                messages = [decode(member) for member in (split_batch(body) if is_batch(body) else [body])]
+            except PeerError as error:
+                if is_fine:
+                    raise BadAnswer(str(error)) from None
+            else:
+                for message in messages:
+                    if isinstance(message, (Result, Error)) and message.id == outgoing.id:
+                        return message
+                    if isinstance(message, Error) and not is_fine:
+                        raise HttpRefused(head.status, message.message, error=message)
+        if is_fine:
+            raise BadAnswer("the answer is to another request")
+        raise HttpRefused(head.status, _text(body))
+
+    async def _resume(self, reading: "_Reading") -> Result | Error | None:
+        """Come back to a stream that ended before its answer. Raises `ConnectionLost` if that leads nowhere."""
+        for _ in range(RESUMPTIONS):
+            if not reading.decoder.last_event_id:
+                return None
+            await trio.sleep(reading.pause)
+            before = reading.decoder.last_event_id
+            try:
+                async with _Asked(self, b"GET", self._resuming(reading), b"") as asked:
+                    head = await asked.head()
+                    if head.status != 200:
+                        return None
+                    answer = await reading.read(asked.channel)
+            except ConnectionLost:
+                continue
+            if answer is not None:
+                return answer
+            if reading.decoder.last_event_id != before:
+                return await self._resume(reading)
+        raise ConnectionLost("the stream cannot be resumed")
+
+    def _resuming(self, reading: "_Reading") -> Headers:
+        last = reading.decoder.last_event_id
+        return (*_STREAMED, (b"last-event-id", last.encode())) if last else _STREAMED
+
+    async def _take_back(self, outgoing: Outgoing) -> None:
+        params = CancelledNotificationParams(request_id=outgoing.id, reason="no longer needed")
+        frame = notification_frame(outgoing.revision, "notifications/cancelled", params)
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + FAREWELL):
+            try:
+                await self.tell(frame)
+            except (ConnectionLost, BadAnswer, HttpRefused):
+                return  # nobody is left to tell
+
+
+@attrs.define(eq=False)
+class _Asked:
+    """One request on a channel of the pool, for as long as its answer is read."""
+
+    link: HttpLink
+    method: bytes
+    headers: Headers
+    body: bytes
+    channel: Channel = attrs.field(init=False)
+    _is_done: bool = attrs.field(default=False, init=False)
+
+    async def __aenter__(self) -> "_Asked":
+        self.channel = await self.link.pool.take()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.link.pool.give_back(self.channel, is_done=error[0] is None)
+
+    async def head(self) -> AnswerHead:
+        """Send the request and read the head of the answer; once more if new credentials may help."""
+        authorize = self.link.authorize
+        proof: Headers = () if authorize is None else await authorize(None) or ()
+        head = await self._send(proof)
+        while authorize is not None and head.status in (401, 403) and (proof := await authorize(head) or ()):
+            await self.channel.whole(MAX_REFUSAL)
+            if self.channel.is_spent:
+                self.link.pool.give_back(self.channel, is_done=False)
+                self.channel = await self.link.pool.take()
+            head = await self._send(proof)
+        return head
+
+    async def _send(self, proof: Headers) -> AnswerHead:
+        await self.channel.send(self.link.request(self.method, (*self.headers, *proof), self.body))
+        return await self.channel.head()
+
+
+@attrs.define(eq=False)
+class _Reading:
+    """What is read of one stream, over as many connections as it takes."""
+
+    outgoing: Outgoing | None
+    hear: Hear
+    decoder: EventDecoder = attrs.field(factory=lambda: EventDecoder(2 * MAX_FRAME), init=False)
+
+    @property
+    def pause(self) -> float:
+        return RETRY if self.decoder.retry is None else self.decoder.retry / 1000
+
+    async def read(self, channel: Channel) -> Result | Error | None:
+        """Read to the answer, or to the end. Raises `ConnectionLost` if it is cut off, `BadAnswer`."""
+        while (piece := await channel.piece()) is not None:
+            for event in self.decoder.feed(piece):
+                if not isinstance(event, Event):
+                    raise BadAnswer(str(event))
+                if event.data and (answer := await self._take_in(event.data)) is not None:
+                    await self._finish(channel)
+                    return answer
+        return None
+
+    async def _take_in(self, data: bytes) -> Result | Error | None:
+        found: Result | Error | None = None
+        try:
+            for member in split_batch(data) if is_batch(data) else [data]:
+                message = decode(member)
+                if not isinstance(message, (Result, Error)):
+                    await self.hear(message)
+                elif self.outgoing is not None and message.id == self.outgoing.id:
+                    found = message
+        except PeerError as error:
+            raise BadAnswer(str(error)) from None
+        return found
+
+    async def _finish(self, channel: Channel) -> None:
+        """Most servers end the stream with the answer; one that does not loses the connection."""
+        with trio.move_on_after(0.05):
+            while await channel.piece() is not None:
+                pass
+            return
+        channel.is_spent = True
+
+
+def _text(body: bytes) -> str:
+    return body[:200].decode("utf-8", "replace").strip()

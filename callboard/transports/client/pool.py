@@ -1,0 +1,229 @@
+"""Connections to one HTTP origin, kept open from one request to the next."""
+
+import socket
+import ssl
+from collections import deque
+from typing import Final, Self
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import attrs
+import trio
+
+from callboard.codecs.http.answers import END, AnswerHead, AnswerParser, End, Event
+from callboard.errors import BadAnswer, CannotConnect, ConnectionLost
+from callboard.transports.wire import SocketWire, SslWire, Wire
+
+CONNECT_TIME: Final = 10.0
+"""Seconds to reach a server, its TLS handshake included."""
+
+WRITE_TIME: Final = 30.0
+"""Seconds for a server to take in what is written to it."""
+
+MAX_CHANNELS: Final = 64
+"""Most connections to one origin at once; who needs another one waits."""
+
+IDLE_TIME: Final = 30.0
+"""Seconds that an unused connection is trusted to be still there. Most servers keep theirs for longer."""
+
+_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+_UNIX: Final = "+unix"
+
+
+@attrs.frozen
+class Origin:
+    """Where a server is: scheme, host and port, or the path of a Unix socket."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str | None = None
+
+    @classmethod
+    def of(cls, url: str | SplitResult) -> Self:
+        """Raises `CannotConnect` for what is no address."""
+        parts = urlsplit(url) if isinstance(url, str) else url
+        scheme = parts.scheme.lower().removesuffix(_UNIX)
+        try:
+            if parts.scheme.lower().endswith(_UNIX):
+                return cls(scheme, "localhost", 0, unquote(parts.netloc))
+            port = parts.port
+        except ValueError as error:
+            raise CannotConnect(f"{parts.geturl()[:200]!r} is no address of a server: {error}") from None
+        if scheme not in _PORTS or not parts.hostname:
+            raise CannotConnect(f"{parts.geturl()[:200]!r} is no address of a server")
+        return cls(scheme, parts.hostname, port or _PORTS[scheme])
+
+    @property
+    def is_secure(self) -> bool:
+        return self.scheme in ("https", "wss")
+
+    @property
+    def authority(self) -> bytes:
+        """What stands in `Host`."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        bare = self.path is not None or self.port == _PORTS[self.scheme]
+        return (host if bare else f"{host}:{self.port}").encode("idna" if not host.isascii() else "ascii")
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}" if self.path is not None else f"{self.scheme}://{self.authority.decode()}"
+
+
+async def reach(origin: Origin, tls: ssl.SSLContext | None = None) -> Wire:
+    """Connect to *origin*. Raises `CannotConnect` with the reason."""
+    with trio.move_on_after(CONNECT_TIME):
+        try:
+            connected = await _connected(origin)
+            if not origin.is_secure:
+                return SocketWire(connected, WRITE_TIME)
+            context = ssl.create_default_context() if tls is None else tls
+            wire = SslWire(connected, context, WRITE_TIME, server_name=origin.host)
+            try:
+                await wire.shake_hands()
+            except BaseException:
+                wire.close()
+                raise
+        except ssl.SSLError as error:
+            raise CannotConnect(f"{origin}: TLS: {error.reason or error}") from None
+        except (OSError, trio.BrokenResourceError) as error:
+            raise CannotConnect(f"{origin}: {_why(error)}") from None
+        else:
+            return wire
+    raise CannotConnect(f"{origin}: no answer within {CONNECT_TIME:g} s")
+
+
+async def _connected(origin: Origin) -> socket.socket:
+    if origin.path is not None:
+        stream = await trio.open_unix_socket(origin.path)
+    else:
+        stream = await trio.open_tcp_stream(origin.host, origin.port)
+    connected = socket.socket(fileno=stream.socket.detach())
+    connected.setblocking(False)
+    if origin.path is None:
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connected
+
+
+def _why(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    if isinstance(error, BaseExceptionGroup):
+        return _why(error.exceptions[0])
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+
+
+@attrs.define(eq=False)
+class Channel:
+    """One connection, and the answers that come on it, one after the other."""
+
+    wire: Wire
+    used_at: float = 0.0
+    is_spent: bool = attrs.field(default=False, init=False)
+    """Whether nothing more can be asked on it."""
+    _parser: AnswerParser = attrs.field(factory=AnswerParser, init=False)
+    _events: deque[Event] = attrs.field(factory=deque, init=False)
+    _is_open_ended: bool = attrs.field(default=False, init=False)
+
+    async def send(self, data: bytes) -> None:
+        """Raises `ConnectionLost`."""
+        try:
+            await self.wire.send(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise ConnectionLost(str(error) or "the connection is broken") from None
+
+    async def head(self) -> AnswerHead:
+        """The head of the next answer, not of those that only say to wait. Raises `ConnectionLost`, `BadAnswer`."""
+        while True:
+            event = await self._next()
+            if isinstance(event, AnswerHead) and event.status >= 200:
+                self.is_spent = not event.keeps_alive
+                self._is_open_ended = event.get(b"content-length") is None
+                return event
+
+    async def piece(self) -> bytes | None:
+        """The next piece of the body; None at its end. Raises `ConnectionLost`, `BadAnswer`."""
+        event = await self._next()
+        if isinstance(event, AnswerHead):
+            raise BadAnswer("an answer that nobody waits for")
+        return None if event is END else event
+
+    async def whole(self, most: int) -> bytes:
+        """The whole body. Raises `BadAnswer` if it is larger than *most*, and `ConnectionLost`."""
+        pieces: list[bytes] = []
+        size = 0
+        while (piece := await self.piece()) is not None:
+            size += len(piece)
+            if size > most:
+                raise BadAnswer(f"an answer of more than {most} bytes")
+            pieces.append(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is left over of what was asked before."""
+        return not self._events and not self.is_spent
+
+    async def _next(self) -> Event:
+        while not self._events:
+            try:
+                data = await self.wire.receive()
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                raise ConnectionLost(str(error) or "the connection is broken") from None
+            if data:
+                self._events.extend(self._parser.feed(data))
+            elif self._is_open_ended and self.is_spent:
+                self._events.append(End.END)  # it ends with the connection
+            else:
+                raise ConnectionLost("the server closed the connection")
+        return self._events.popleft()
+
+
+@attrs.define(eq=False)
+class Pool:
+    """The channels to one origin. The one used last is used next: the others may end."""
+
+    origin: Origin
+    tls: ssl.SSLContext | None = None
+    most: int = MAX_CHANNELS
+    _idle: list[Channel] = attrs.field(factory=list, init=False)
+    _taken: set[Channel] = attrs.field(factory=set, init=False)
+    _turn: trio.Semaphore = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._turn = trio.Semaphore(self.most)
+
+    async def take(self) -> Channel:
+        """A channel for one request. Raises `CannotConnect`."""
+        await self._turn.acquire()
+        channel: Channel | None = None
+        try:
+            channel = self._kept() or Channel(await reach(self.origin, self.tls))
+            self._taken.add(channel)
+        finally:
+            if channel is None:
+                self._turn.release()
+        return channel
+
+    def _kept(self) -> Channel | None:
+        oldest = trio.current_time() - IDLE_TIME
+        while self._idle:
+            channel = self._idle.pop()
+            if channel.used_at >= oldest and channel.wire.is_quiet():
+                return channel
+            channel.wire.close()
+        return None
+
+    def give_back(self, channel: Channel, *, is_done: bool) -> None:
+        """The request is over. Unless it *is_done*, nothing more is known of the channel, and it ends."""
+        self._taken.discard(channel)
+        self._turn.release()
+        if is_done and channel.is_clean:
+            channel.used_at = trio.current_time()
+            self._idle.append(channel)
+        else:
+            channel.wire.close()
+
+    def close(self) -> None:
+        """End all channels, also those in use."""
+        for channel in (*self._idle, *self._taken):
+            channel.wire.close()
+        self._idle.clear()
