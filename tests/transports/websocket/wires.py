@@ -32,6 +32,10 @@ class Pipe:
             self.left = 0
             self.cut()
 
+    @property
+    def has_data(self) -> bool:
+        return bool(self._data)
+
     async def get(self) -> bytes:
         """What is there; nothing at the end. Raises BrokenResourceError."""
         await trio.lowlevel.checkpoint()
@@ -103,6 +107,9 @@ class MemoryWire:
             return False
         self._put(data)
         return True
+
+    def is_quiet(self) -> bool:
+        return not (self.is_closed or self.incoming.is_broken or self.incoming.has_data)
 
     async def linger(self) -> None:
         self.outgoing.end()
