@@ -1,12 +1,13 @@
 """The documentation says what the code does."""
 
+import inspect
 import re
 import runpy
 from pathlib import Path
 
 import pytest
 
-from callboard import errors
+from callboard import cli, errors
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -17,6 +18,22 @@ def test_the_page_of_limits_is_what_the_constants_say() -> None:
     assert (ROOT / "docs" / "reference" / "limits.md").read_text() == page, (
         "run: python docs/limits.py > docs/reference/limits.md"
     )
+
+
+def test_the_page_of_settings_is_what_the_settings_say() -> None:
+    page = runpy.run_path(str(ROOT / "docs" / "settings.py"))["page"]()
+    assert (ROOT / "docs" / "reference" / "settings.md").read_text() == page, (
+        "run: python docs/settings.py > docs/reference/settings.md"
+    )
+
+
+def test_the_page_of_commands_names_every_flag() -> None:
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    flags = [
+        name.replace("_", "-") for name in inspect.signature(cli.run).parameters if name not in ("target", "settings")
+    ]
+    assert len(flags) > 10
+    assert [flag for flag in flags if f"`--{flag}" not in page] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

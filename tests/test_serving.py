@@ -324,6 +324,66 @@ async def test_what_takes_too_long_is_told_so() -> None:
         here.enough.set()
 
 
+async def head_and_stream(url: str, method: str, headers: dict[str, str], body: bytes = b"") -> trio.SocketStream:
+    """Send a request and leave its answer to be read."""
+    split = urlsplit(url)
+    stream = await trio.open_tcp_stream(split.hostname or "", split.port or 0)
+    given = {"Host": split.netloc, "Accept": "application/json, text/event-stream", **headers}
+    head = "".join(f"{name}: {value}\r\n" for name, value in given.items())
+    await stream.send_all(f"{method} {split.path} HTTP/1.1\r\n{head}\r\n".encode() + body)
+    return stream
+
+
+async def read_until(stream: trio.SocketStream, words: bytes) -> bytes:
+    read = b""
+    while words not in read:
+        data = await stream.receive_some()
+        assert data, read
+        read += data
+    return read
+
+
+async def read_to_end(stream: trio.SocketStream) -> bytes:
+    return b"".join([bytes(data) async for data in stream])
+
+
+def posted(message: Any, **headers: str) -> tuple[dict[str, str], bytes]:
+    body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+    return {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}, body
+
+
+async def test_who_listens_is_told_and_streams_without_an_end_do_not_hold_it_up() -> None:
+    listen = {"notifications": {"toolsListChanged": True}, "_meta": MODERN_META}
+    modern = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"}
+    who = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    async with served(http="127.0.0.1:0", ws="127.0.0.1:0", settings=Settings()) as here:
+        url = here.url("http")
+        message = {"id": 7, "method": "subscriptions/listen", "params": listen}
+        subscription = await head_and_stream(url, "POST", *posted(message, **modern))
+        await read_until(subscription, b"acknowledged")
+        opening = await head_and_stream(url, "POST", *posted({"id": 0, "method": "initialize", "params": who}))
+        session = (await read_until(opening, b"serverInfo")).partition(b"mcp-session-id: ")[2].split()[0].decode()
+        standalone = await head_and_stream(url, "GET", {"Mcp-Session-Id": session})
+        await read_until(standalone, b"text/event-stream")
+        async with trio_websocket.open_websocket_url(here.url("ws"), subprotocols=["mcp"]) as socket:
+            await socket.send_message(json.dumps(call("echo", text="x")))
+            await socket.get_message()
+            started = trio.current_time()
+            here.enough.set()
+            told = await read_to_end(subscription)
+            assert b'"id":7,"result"' in told
+            await read_to_end(standalone)
+            await read_to_end(opening)  # an idle one
+            with pytest.raises(trio_websocket.ConnectionClosed) as closed:
+                await socket.get_message()
+            assert closed.value.reason is not None
+            assert closed.value.reason.code == 1001
+            await socket._stream.aclose()  # trio-websocket leaves that to the server, and then to nobody
+        assert trio.current_time() - started < 3
+        for stream in (subscription, opening, standalone):
+            await stream.aclose()
+
+
 async def test_cancelled_it_ends_at_once() -> None:
     server = hosted()
     with trio.fail_after(PATIENCE):
