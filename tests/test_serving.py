@@ -1,6 +1,7 @@
 """Any set of transports at once: what is opened, what is announced, what is refused, and how it ends."""
 
 import json
+import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,6 +28,7 @@ from callboard.serving import Listening, Options, Ready, _Plan, _warnings, serve
 from callboard.tokens import Tokens
 from callboard.transports.bind import Bound, Place
 from callboard.transports.settings import Settings
+from callboard.transports.stdio import Pipes
 
 PATIENCE: Final = 20.0
 TOKEN: Final = "0123456789abcdef-of-ada"  # noqa: S105  # it opens nothing
@@ -83,8 +85,9 @@ async def served(server: Server | None = None, **options: Any) -> AsyncIterator[
             async def run(*, task_status: trio.TaskStatus[Ready]) -> None:
                 await serve(server, until=enough.wait, task_status=task_status, **given)
 
-            yield Served(server, await nursery.start(run), enough)
-            enough.set()
+            here = Served(server, await nursery.start(run), enough)
+            yield here
+            here.enough.set()
 
 
 def call(tool: str, **arguments: Any) -> dict[str, Any]:
@@ -311,6 +314,47 @@ async def test_asked_to_end_it_finishes_what_is_in_flight_and_lets_nobody_in(too
             with pytest.raises(OSError, match="all attempts to connect"):
                 await post(here.url("http"), call("echo", text="too late"))
         assert said(answers[0][1]) == "slept"
+
+
+@pytest.mark.parametrize("tool", ["errand", "request"])
+async def test_behind_the_asgi_door_it_finishes_too_and_refuses_the_rest(tool: str) -> None:
+    async with served(http="127.0.0.1:0", door="asgi", settings=Settings(write_time=0.2)) as here:
+        answers = []
+
+        async def ask() -> None:
+            answers.append(await post(here.url("http"), call(tool, seconds=0.5)))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await here.server.asleep.wait()  # type: ignore[attr-defined]
+            here.enough.set()
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            status, refused = await post(here.url("http"), call("echo", text="too late"))
+            assert (status, refused["error"]["code"]) == (503, DRAINING)
+        assert said(answers[0][1]) == "slept"
+
+
+async def test_the_end_of_input_ends_the_other_transports_too_when_they_are_done() -> None:
+    incoming, to_it = os.pipe()
+    from_it, outgoing = os.pipe()
+    try:
+        async with served(http="127.0.0.1:0", stdio=Pipes(incoming, outgoing), settings=Settings()) as here:
+            os.write(to_it, json.dumps(call("echo", text="by stdio")).encode() + b"\n")
+            answer = await trio.to_thread.run_sync(os.read, from_it, 65_536)
+            assert said(json.loads(answer)) == "by stdio"
+
+            async with trio.open_nursery() as nursery:
+
+                async def ask() -> None:
+                    assert said((await post(here.url("http"), call("request", seconds=0.3)))[1]) == "slept"
+
+                nursery.start_soon(ask)
+                await here.server.asleep.wait()  # type: ignore[attr-defined]
+                os.close(to_it)
+            here.enough = trio.Event()  # nobody else ends it
+    finally:
+        for fd in (incoming, from_it, outgoing):
+            os.close(fd)
 
 
 async def test_what_takes_too_long_is_told_so() -> None:
