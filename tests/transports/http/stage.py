@@ -84,10 +84,13 @@ async def serving(
     access: Access | None = None,
     parking: Parking | None = None,
     tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None,
+    send_buffer: int | None = None,
 ) -> AsyncIterator[Place]:
     """Serve *server* on a free port. *tls*: the server's context and the client's."""
     with trio.fail_after(PATIENCE), socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if send_buffer is not None:  # what is accepted inherits it
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         listening.bind(("127.0.0.1", 0))
         listening.listen(1024)
         port = listening.getsockname()[1]
