@@ -9,8 +9,10 @@ import sys
 import time
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import pytest
+import trio
 
 from callboard import __version__
 from callboard.codecs.revisions import LEGACY, MODERN, Revision, meta
@@ -285,6 +287,36 @@ def test_a_closed_input_is_said_so() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert done.stderr == "callboard: stdio: standard input or output is closed\n"
+
+
+# Over the network.
+
+
+@posix
+async def test_a_script_reads_the_port_calls_and_ends_it(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("ada a-token-of-ada-s-own\n")
+    flags = ("--http", "0", "--ws", "0", "--json", "--token-file", str(tokens))
+    async with started(*RUN, *flags) as process:
+        assert await process.line() == b"loading"  # standard output is nobody's here
+        told = await process.hear()
+        assert told["server"]["name"] == "app"
+        assert told["pid"] == process.process.pid
+        url = urlsplit(told["listening"][0]["url"])
+        body = json.dumps({"jsonrpc": "2.0", **call(1, "echo", text="x")}).encode()
+        head = (
+            f"POST /mcp HTTP/1.1\r\nHost: {url.netloc}\r\nContent-Type: application/json\r\n"
+            f"Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n"
+            f"Mcp-Method: tools/call\r\nMcp-Name: echo\r\nContent-Length: {len(body)}\r\n"
+            f"Authorization: Bearer a-token-of-ada-s-own\r\n\r\n"
+        )
+        async with await trio.open_tcp_stream(url.hostname or "", url.port or 0) as stream:
+            await stream.send_all(head.encode() + body)
+            assert b'"text":"x"' in await stream.receive_some(65_536)
+            process.signal()
+            assert await stream.receive_some() == b""  # idle: closed at once
+        assert await process.wait() == 0
+        assert process.words == ""
 
 
 # Signals.
