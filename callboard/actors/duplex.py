@@ -75,6 +75,8 @@ class DuplexLink:
         try:
             async for frame in self.connection:
                 await self._take_in(frame, hear)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the same end, less politely
         finally:
             self.lose("the server closed the connection")
 

@@ -1,0 +1,191 @@
+"""What a client knows of its server: lists and resources, kept for as long as the server allows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
+
+import attrs
+import msgspec
+import trio
+from msgspec import UNSET, Raw
+
+from callboard.actors.caller import Caller, OnProgress, Patience
+from callboard.codecs.header_map import NO_HEADERS, HeaderMap
+from callboard.codecs.revisions import (
+    MODERN,
+    CacheableResult,
+    CallToolRequestParams,
+    CallToolResult,
+    Model,
+    PaginatedRequestParams,
+    Prompt,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    Tool,
+)
+from callboard.errors import HEADER_MISMATCH, BadAnswer, InvalidDefinition, ServerRefused
+from callboard.hosting.schemas import Validator, compile_schema
+from callboard.supervisor import get_logger
+
+log = get_logger("callboard.client")
+
+T = TypeVar("T")
+
+MAX_PAGES: Final = 1000
+"""Most pages of one list: a server that never comes to an end is not followed for ever."""
+
+MAX_TTL: Final = 3600.0
+"""Longest time that anything is kept, in seconds, whatever the server says."""
+
+MAX_KEPT: Final = 256
+"""Most resources whose contents are kept at once."""
+
+_LISTS: Final = {
+    "notifications/tools/list_changed": ("tools",),
+    "notifications/prompts/list_changed": ("prompts",),
+    "notifications/resources/list_changed": ("resources", "resource_templates"),
+}
+
+
+@attrs.frozen
+class _Kept:
+    value: Any
+    until: float
+
+
+@attrs.define(eq=False)
+class Catalogue:
+    """Asks for lists page by page, reads, and calls with what the lists say about a tool."""
+
+    caller: Caller
+    patience: Patience
+    _lists: dict[str, _Kept] = attrs.field(factory=dict, init=False)
+    _contents: dict[str, _Kept] = attrs.field(factory=dict, init=False)
+    _headers: dict[str, HeaderMap] | None = attrs.field(default=None, init=False)
+    _outputs: dict[str, Validator] = attrs.field(factory=dict, init=False)
+
+    async def tools(self) -> Sequence[Tool]:
+        """All tools that can be called. Over HTTP one whose header annotations break the rules cannot."""
+        listed: Sequence[Tool] = await self._list("tools/list", "tools")
+        return self._learn(listed)
+
+    async def resources(self) -> Sequence[Resource]:
+        return await self._list("resources/list", "resources")
+
+    async def templates(self) -> Sequence[ResourceTemplate]:
+        return await self._list("resources/templates/list", "resource_templates")
+
+    async def prompts(self) -> Sequence[Prompt]:
+        return await self._list("prompts/list", "prompts")
+
+    async def call(
+        self, params: CallToolRequestParams, patience: Patience, on_progress: OnProgress | None
+    ) -> CallToolResult:
+        """Call a tool. If the server says that headers are missing, its list is fetched anew, once."""
+        try:
+            result = await self._call(params, patience, on_progress)
+        except ServerRefused as refused:
+            if refused.error_code != HEADER_MISMATCH or not self.caller.link.is_http:
+                raise
+            self._lists.pop("tools", None)
+            await self.tools()
+            result = await self._call(params, patience, on_progress)
+        self._check(params.name, result)
+        return result
+
+    async def _call(
+        self, params: CallToolRequestParams, patience: Patience, on_progress: OnProgress | None
+    ) -> CallToolResult:
+        header_map = (self._headers or {}).get(params.name, NO_HEADERS)
+        result = await self.caller.request(
+            "tools/call", params, patience=patience, on_progress=on_progress, header_map=header_map
+        )
+        return cast("CallToolResult", result)
+
+    async def read(self, params: ReadResourceRequestParams, patience: Patience) -> ReadResourceResult:
+        kept = self._contents.get(params.uri)
+        if kept is not None and trio.current_time() < kept.until:
+            return cast("ReadResourceResult", kept.value)
+        result = await self.caller.once("resources/read", params, patience=patience)
+        if isinstance(result, ReadResourceResult):
+            self._keep(self._contents, params.uri, result, _ttl(result))
+            return result
+        # What took a question is not kept: another one might be answered otherwise.
+        retried = await self.caller.retry_of(params, cast("Any", result))
+        return cast("ReadResourceResult", await self.caller.request("resources/read", retried, patience=patience))
+
+    def changed(self, method: str, params: Mapping[str, Raw]) -> None:
+        """The server says that something is another one now."""
+        for name in _LISTS.get(method, ()):
+            self._lists.pop(name, None)
+        if method == "notifications/resources/updated" and "uri" in params:
+            uri = str(msgspec.json.decode(params["uri"]))
+            for known in [known for known in self._contents if known.startswith(uri) or uri.startswith(known)]:
+                del self._contents[known]
+
+    async def _list(self, method: str, member: str) -> Sequence[Any]:
+        kept = self._lists.get(member)
+        if kept is not None and trio.current_time() < kept.until:
+            return cast("Sequence[Any]", kept.value)
+        items: list[Any] = []
+        cursor: Any = UNSET
+        ttl = MAX_TTL
+        for _ in range(MAX_PAGES):
+            page: Any = await self.caller.request(method, PaginatedRequestParams(cursor=cursor), patience=self.patience)
+            items += getattr(page, member)
+            ttl = min(ttl, _ttl(page))
+            cursor = page.next_cursor
+            if cursor is UNSET:
+                self._keep(self._lists, member, items, ttl)
+                return items
+        raise BadAnswer(f"{method}: more than {MAX_PAGES} pages")
+
+    def _keep(self, where: dict[str, _Kept], key: str, value: object, ttl: float) -> None:
+        where.pop(key, None)
+        if ttl > 0:
+            if len(where) >= MAX_KEPT:
+                del where[next(iter(where))]
+            where[key] = _Kept(value, trio.current_time() + ttl)
+
+    def _learn(self, listed: Sequence[Tool]) -> Sequence[Tool]:
+        """Keep what calls need to know of the tools, and leave out those that cannot be called."""
+        self._headers, self._outputs = {}, {}
+        usable = []
+        for tool in listed:
+            if not self._learn_headers(tool):
+                continue
+            usable.append(tool)
+            if tool.output_schema is not UNSET:
+                self._learn_output(tool)
+        return usable
+
+    def _learn_headers(self, tool: Tool) -> bool:
+        if not self.caller.link.is_http or self.caller.revision not in MODERN or self._headers is None:
+            return True
+        try:
+            self._headers[tool.name] = HeaderMap.compile(tool.input_schema)
+        except InvalidDefinition as error:
+            log.warning("tool_left_out", tool=tool.name[:128], reason=str(error)[:200])
+            return False
+        return True
+
+    def _learn_output(self, tool: Tool) -> None:
+        try:
+            self._outputs[tool.name] = compile_schema(cast("Mapping[str, Any]", tool.output_schema))
+        except InvalidDefinition as error:
+            log.warning("output_schema_unusable", tool=tool.name[:128], reason=str(error)[:200])
+
+    def _check(self, tool: str, result: CallToolResult) -> None:
+        """Raises `BadAnswer` for a result that is not what the tool promises."""
+        promised = self._outputs.get(tool)
+        if promised is None or result.is_error is True:
+            return
+        if result.structured_content is UNSET or not promised.is_valid(result.structured_content):
+            raise BadAnswer(f"{tool[:128]}: the result does not match the tool's output schema")
+
+
+def _ttl(result: Model) -> float:
+    """Seconds that a result may be kept: not at all, unless it says so."""
+    ttl = result.ttl_ms if isinstance(result, CacheableResult) else UNSET
+    return 0.0 if ttl is UNSET else max(0.0, min(ttl / 1000, MAX_TTL))
