@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 import attrs
 import msgspec
 import trio
+from trio.testing import wait_all_tasks_blocked
 from wsproto.connection import CLIENT, Connection
 from wsproto.events import BytesMessage, CloseConnection, Event, Message, TextMessage
 from wsproto.events import Ping as PingEvent
@@ -247,7 +248,9 @@ class House:
         """Wait until all connections have ended; the moment at which they had."""
         for address in self._addresses:
             await address.wait_ended()
-        return trio.current_time()
+        moment = trio.current_time()
+        await wait_all_tasks_blocked()  # what ends with them has ended, too
+        return moment
 
     async def wait_ended(self) -> float:
         """Wait until all sessions of now have ended; the moment at which they had."""
