@@ -15,20 +15,13 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from statistics import median
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 import attrs
 
 from benchmarks.hosting_calls import TEXT, Caller, tool_call
 from benchmarks.hosting_load import NO_WRK, WRK, Load, Sample, write_calls
 from benchmarks.hosting_servers import (
-    FLOOR,
-    OURS,
-    OURS_TASK,
-    REFERENCE,
-    SDK,
-    SERVER,
     Contender,
     Running,
     callboard,
@@ -38,16 +31,16 @@ from benchmarks.hosting_servers import (
     floor,
     mcp_json,
     mcp_sse,
+    mcp_structured,
     npm_sdk_json,
     npm_sdk_sse,
-    npm_server,
+    npm_server_json,
+    npm_server_sse,
     running,
 )
-from benchmarks.measure import verdict
+from benchmarks.hosting_tables import TOOLS, Cell, verdicts, weights
 from tests.node import NPM
 
-Field: TypeAlias = Literal["rate", "p50", "p99", "cpu"]
-TOOLS: Final = {"noop": "no-op", "echo": "10 kB echo"}
 WARM_UP: Final = 1.0
 """Seconds before the first round in which every answer is looked at, and nothing is measured."""
 SESSIONS: Final = 1000
@@ -66,46 +59,15 @@ class Mode:
     contenders: tuple[Contender, ...]
 
 
+_PYTHON: Final = (callboard, callboard_task, mcp_json, mcp_structured, fastmcp_json)
 MODES: Final = (
-    Mode(
-        "modern JSON", False, False, (callboard, callboard_task, mcp_json, fastmcp_json, npm_server, floor)
-    ),
-    Mode("modern SSE", False, True, (callboard, mcp_sse, fastmcp_sse, npm_server)),
-    Mode("legacy JSON", True, False, (callboard, callboard_task, mcp_json, fastmcp_json, npm_sdk_json)),
+    Mode("modern JSON", False, False, (*_PYTHON, npm_server_json, floor)),
+    Mode("modern SSE", False, True, (callboard, mcp_sse, fastmcp_sse, npm_server_sse)),
+    Mode("legacy JSON", True, False, (*_PYTHON, npm_sdk_json)),
     Mode("legacy SSE", True, True, (callboard, mcp_sse, fastmcp_sse, npm_sdk_sse)),
-)  # fmt: skip
+)
+WEIGHED: Final = (callboard, mcp_json, fastmcp_json, npm_sdk_json)
 SHORT: Final = ("modern JSON", "legacy JSON")
-
-
-@attrs.frozen
-class Cell:
-    """One tool in one mode at one number of connections: the rounds of every contender."""
-
-    mode: str
-    tool: str
-    connections: int
-    samples: dict[str, list[Sample]]
-
-    def typical(self, name: str, field: Field) -> float:
-        return float(median(getattr(sample, field) for sample in self.samples[name]))
-
-    def ratios(self, one: str, other: str, field: Field = "rate") -> list[float]:
-        """How many times *other*'s figure *one*'s was, round by round, from the lowest to the highest."""
-        pairs = zip(self.samples[one], self.samples[other], strict=True)
-        return sorted(getattr(mine, field) / getattr(theirs, field) for mine, theirs in pairs)
-
-    def lines(self) -> list[str]:
-        title = f"{self.mode}, {TOOLS[self.tool]}, {self.connections} connections"
-        head = (
-            f"{title:44} {'calls/s':>9} {'p50 ms':>8} {'p99 ms':>8} {'CPU us':>8}   x {REFERENCE} (lowest to highest)"
-        )
-        return [head, *(self._line(name) for name in self.samples)]
-
-    def _line(self, name: str) -> str:
-        rate, p50, p99, cpu = (self.typical(name, field) for field in ("rate", "p50", "p99", "cpu"))
-        times = self.ratios(name, REFERENCE)
-        spread = f"{median(times):6.2f}  ({times[0]:.2f} to {times[-1]:.2f})"
-        return f"  {name:42} {rate:9.0f} {p50 / 1000:8.2f} {p99 / 1000:8.2f} {cpu:8.0f}   {spread}"
 
 
 @attrs.frozen
@@ -124,7 +86,7 @@ def measure(plan: Plan) -> list[Cell]:
     cells = []
     for mode in plan.modes:
         with ExitStack() as stack:
-            servers = {one.name: (one, stack.enter_context(running(one))) for one in mode.contenders}
+            servers = {one.name: (one, stack.enter_context(running(one))) for one in affordable(mode.contenders)}
             for tool in TOOLS:
                 for connections in plan.connections:
                     cells.append(measure_cell(plan, mode, tool, connections, servers))
@@ -183,50 +145,15 @@ def weigh(contenders: tuple[Contender, ...], rounds: int) -> dict[str, list[floa
     return grown
 
 
-def weights(grown: dict[str, list[float]]) -> list[str]:
-    head = f"{SESSIONS} idle legacy sessions: KiB for each, as the process grew (lowest to highest)"
-    return [
-        head,
-        *(f"  {name:42} {median(kib):9.1f}  ({min(kib):.1f} to {max(kib):.1f})" for name, kib in grown.items()),
-    ]
-
-
-def verdicts(cells: list[Cell], grown: dict[str, list[float]]) -> list[str]:
-    """Whether the targets hold: the no-op at 32 connections."""
-    judged = {cell.mode: cell for cell in cells if cell.tool == "noop" and cell.connections == 32}
-    lines = []
-    if (modern := judged.get("modern JSON")) is not None:
-        times = {name: median(modern.ratios(name, REFERENCE)) for name in (OURS, OURS_TASK)}
-        lines += [verdict(f"{name} / {REFERENCE}, modern JSON", found, 6) for name, found in times.items()]
-        lines.append(verdict(f"{OURS} / {REFERENCE}, modern JSON, the goal", times[OURS], 10))
-        p99 = median(modern.ratios(OURS, REFERENCE, "p99"))
-        lines.append(verdict(f"{OURS} / {REFERENCE}, modern JSON, p99", p99, 0.33, at_most=True))
-        lines += _beside(modern, SERVER)
-        share, cpu = median(modern.ratios(OURS, FLOOR)), median(modern.ratios(OURS, FLOOR, "cpu"))
-        lines.append(f"{OURS} / {FLOOR}: {share:.2f}, with {cpu:.1f} times its CPU for a call")
-    if (legacy := judged.get("legacy JSON")) is not None:
-        lines.append(verdict(f"{OURS} / {REFERENCE}, legacy JSON", median(legacy.ratios(OURS, REFERENCE)), 5))
-        lines += _beside(legacy, SDK)
-    if grown:
-        share = median(grown[OURS]) / median(grown[REFERENCE])
-        lines.append(verdict(f"{OURS} / {REFERENCE}, memory of an idle session", share, 0.5, at_most=True))
-    return lines
-
-
-def _beside(cell: Cell, other: str) -> list[str]:
-    if other not in cell.samples:
-        return []
-    return [verdict(f"{OURS} / {other}, {cell.mode}", median(cell.ratios(OURS, other)), 3)]
-
-
 def as_json(plan: Plan, cells: list[Cell], grown: dict[str, list[float]]) -> dict[str, Any]:
     machine = {"python": platform.python_version(), "system": platform.platform(), "cores": os.cpu_count()}
     how = {"rounds": plan.rounds, "seconds": plan.seconds, "generator": plan.load.name}
     return {**machine, **how, "cells": [attrs.asdict(cell) for cell in cells], "idle_session_kib": grown}
 
 
-def without_npm(mode: Mode) -> Mode:
-    return attrs.evolve(mode, contenders=tuple(one for one in mode.contenders if not one.name.startswith("npm ")))
+def affordable(contenders: tuple[Contender, ...]) -> tuple[Contender, ...]:
+    """Those that this machine can run."""
+    return tuple(one for one in contenders if NPM is not None or not one.name.startswith("npm "))
 
 
 def read_options() -> argparse.Namespace:
@@ -246,7 +173,6 @@ def main() -> None:
     modes = [mode for mode in MODES if mode.name in wanted]
     if NPM is None:
         print("npm is not installed: the servers for Node.js are left out")
-        modes = [without_npm(mode) for mode in modes]
     load = Load(is_wrk=WRK is not None and not options.no_wrk)
     if WRK is None:
         print(NO_WRK)
@@ -254,9 +180,9 @@ def main() -> None:
     seconds = options.seconds or (2.0 if options.short else 5.0)
     plan = Plan(tuple(modes), connections, options.rounds, seconds, load)
     cells = measure(plan)
-    idle = next((mode.contenders for mode in modes if mode.name == "legacy JSON"), ())
-    grown = weigh(tuple(one for one in idle if not one.suffix), 1 if options.short else options.rounds)
-    print("\n".join([*(weights(grown) if grown else []), *verdicts(cells, grown)]))
+    is_legacy = any(mode.is_legacy for mode in modes)
+    grown = weigh(affordable(WEIGHED), 1 if options.short else options.rounds) if is_legacy else {}
+    print("\n".join([*(weights(grown, SESSIONS) if grown else []), *verdicts(cells, grown)]))
     if options.json is not None:
         options.json.write_text(json.dumps(as_json(plan, cells, grown), indent=2) + "\n")
 

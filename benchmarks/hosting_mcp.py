@@ -27,19 +27,24 @@ async def echo_streamed(text: str, ctx: Context) -> str:
     return text
 
 
-def _app(*, is_json: bool) -> Any:
+def _app(*tools: Any, is_json: bool, is_structured: bool = False) -> Any:
     server = MCPServer("bench", log_level="WARNING")
-    for tool in (noop, echo, noop_streamed, echo_streamed):
-        server.add_tool(tool)
+    for tool in tools:
+        server.add_tool(tool, structured_output=is_structured)
     # Modern requests stand alone in any case; legacy ones get sessions.
     return server.streamable_http_app(json_response=is_json)
 
 
 def json_app() -> Any:
-    """Answers in JSON, whatever comes; progress is lost."""
-    return _app(is_json=True)
+    """The same answers as everybody's."""
+    return _app(noop, echo, is_json=True)
 
 
 def sse_app() -> Any:
     """Answers in streams where the protocol lets it."""
-    return _app(is_json=False)
+    return _app(noop_streamed, echo_streamed, is_json=False)
+
+
+def structured_app() -> Any:
+    """As it comes: says every text a second time, as structured content."""
+    return _app(noop, echo, is_json=True, is_structured=True)

@@ -6,12 +6,13 @@
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 
-import { load, progress, register } from './hosting_tools.mjs';
+import { load, plain, progress, streamed } from './hosting_tools.mjs';
 
 const { McpServer } = load('@modelcontextprotocol/sdk/server/mcp.js');
 const { StreamableHTTPServerTransport } = load('@modelcontextprotocol/sdk/server/streamableHttp.js');
 
 const [port, answers] = process.argv.slice(2);
+const isJson = answers === 'json';
 const sessions = new Map();
 
 const report = extra => extra.sendNotification(progress(extra._meta?.progressToken));
@@ -19,10 +20,11 @@ const report = extra => extra.sendNotification(progress(extra._meta?.progressTok
 async function open() {
     const transport = new StreamableHTTPServerTransport({
         sessionIdGenerator: randomUUID,
-        enableJsonResponse: answers === 'json',
+        enableJsonResponse: isJson,
         onsessioninitialized: id => sessions.set(id, transport),
     });
-    await register(new McpServer({ name: 'bench', version: '0' }), report, (_, shape) => shape).connect(transport);
+    const server = new McpServer({ name: 'bench', version: '0' });
+    await (isJson ? plain(server) : streamed(server, report)).connect(transport);
     return transport;
 }
 

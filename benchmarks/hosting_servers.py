@@ -77,6 +77,9 @@ def _floor(port: int) -> list[str]:
 
 
 REFERENCE: Final = "mcp 2.3.0"
+"""With the same answers as everybody's."""
+AS_IT_COMES: Final = "mcp 2.3.0, structured, too"
+"""With those that it gives unless told otherwise: every text a second time, as structured content."""
 OURS: Final = "callboard"
 OURS_TASK: Final = "callboard, a task for each"
 FLOOR: Final = "bare Trio + httptools echo"
@@ -87,10 +90,12 @@ callboard: Final = Contender(OURS, _callboard)
 callboard_task: Final = Contender(OURS_TASK, _callboard, suffix="_task")
 floor: Final = Contender(FLOOR, _floor, expected="tools/call")
 mcp_json: Final = Contender(REFERENCE, _python(_mcp, "hosting_mcp:json_app"))
+mcp_structured: Final = Contender(AS_IT_COMES, _python(_mcp, "hosting_mcp:structured_app"))
 mcp_sse: Final = Contender(REFERENCE, _python(_mcp, "hosting_mcp:sse_app"))
 fastmcp_json: Final = Contender("fastmcp 4.1", _python(_fastmcp, "hosting_fastmcp:json_app"))
 fastmcp_sse: Final = Contender("fastmcp 4.1", _python(_fastmcp, "hosting_fastmcp:sse_app"))
-npm_server: Final = Contender(SERVER, _script("hosting_server.mjs"), cwd=_modules)
+npm_server_json: Final = Contender(SERVER, _script("hosting_server.mjs", "json"), cwd=_modules)
+npm_server_sse: Final = Contender(SERVER, _script("hosting_server.mjs", "sse"), cwd=_modules)
 npm_sdk_json: Final = Contender(SDK, _script("hosting_sdk.mjs", "json"), cwd=_modules)
 npm_sdk_sse: Final = Contender(SDK, _script("hosting_sdk.mjs", "sse"), cwd=_modules)
 

@@ -6,22 +6,29 @@ import { createRequire } from 'node:module';
 export const load = createRequire(`${process.cwd()}/hosting.mjs`);
 
 const { z } = load('zod');
-const text = words => ({ content: [{ type: 'text', text: words }] });
+// Made once: one of the libraries wants a new server for every request.
+const NOTHING = z.object({});
+const TEXT = z.object({ text: z.string() });
+const PROGRESS = 'Report progress once, so that the answer is a stream.';
 
-/** Offer the tools. `report` says progress once, as the library at hand does it. */
-export function register(server, report, schema) {
-    const none = schema(z, {});
-    const words = schema(z, { text: z.string() });
-    server.registerTool('noop', { description: 'Do nothing.', inputSchema: none }, async () => text('ok'));
-    server.registerTool('echo', { description: 'Say it again.', inputSchema: words }, async args => text(args.text));
-    const progress = 'Report progress once, so that the answer is a stream.';
-    server.registerTool('noop_streamed', { description: progress, inputSchema: none }, async (_, context) => {
+const said = text => ({ content: [{ type: 'text', text }] });
+
+/** Offer the two tools whose answer is all there is to say. */
+export function plain(server) {
+    server.registerTool('noop', { description: 'Do nothing.', inputSchema: NOTHING }, async () => said('ok'));
+    server.registerTool('echo', { description: 'Say it again.', inputSchema: TEXT }, async ({ text }) => said(text));
+    return server;
+}
+
+/** Offer the two that report progress first. `report` does it, in the words of the library at hand. */
+export function streamed(server, report) {
+    server.registerTool('noop_streamed', { description: PROGRESS, inputSchema: NOTHING }, async (_, context) => {
         await report(context);
-        return text('ok');
+        return said('ok');
     });
-    server.registerTool('echo_streamed', { description: progress, inputSchema: words }, async (args, context) => {
+    server.registerTool('echo_streamed', { description: PROGRESS, inputSchema: TEXT }, async ({ text }, context) => {
         await report(context);
-        return text(args.text);
+        return said(text);
     });
     return server;
 }
