@@ -43,6 +43,7 @@ from callboard.codecs.revisions import (
     SetLevelRequestParams,
     Tool,
 )
+from callboard.errors import CannotConnect, RequestFailed
 from callboard.listening import Listening, Switchboard
 from callboard.supervisor import Actor, Supervisor, SupervisorSpec, open_tree
 from callboard.targets import Target, open_link
@@ -221,7 +222,10 @@ async def connect(
         background = root.supervisor_of("background")
         if not link.is_http:
             background.spawn(_Reader(link, caller), name="reader")
-        agreed = await agree(caller, None if revision is None else Revision(revision))
+        try:
+            agreed = await agree(caller, None if revision is None else Revision(revision))
+        except RequestFailed as error:
+            raise CannotConnect(f"no server to speak to: {error}") from None
         if link.is_http:
             background.spawn(_Reader(link, caller), name="reader")
         try:

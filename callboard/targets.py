@@ -12,9 +12,10 @@ from callboard.errors import CannotConnect
 from callboard.server import Server
 from callboard.transports.client.http import HttpLink
 from callboard.transports.client.pool import Origin, Pool
+from callboard.transports.client.process import Command, running
 from callboard.transports.memory import memory_pair
 
-Target: TypeAlias = str | Sequence[str] | Server
+Target: TypeAlias = str | Sequence[str] | Command | Server
 """A URL, a command with its arguments, or a `Server`."""
 
 
@@ -32,7 +33,9 @@ async def open_link(target: Target, headers: Mapping[str, str]) -> AsyncIterator
     elif isinstance(target, str):
         yield _by_url(target, headers)
     else:
-        raise CannotConnect("commands cannot be connected to yet")
+        command = target if isinstance(target, Command) else Command.of(target)
+        async with running(command) as link:
+            yield link
 
 
 def _by_url(url: str, headers: Mapping[str, str]) -> Link:

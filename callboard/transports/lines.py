@@ -12,12 +12,20 @@ READ_SIZE: Final = 65_536
 """Bytes that are read at once: what a pipe holds."""
 
 
-class ByteStream(Protocol):
-    """What `trio.abc.Stream` and its kind can do."""
+class Incoming(Protocol):
+    """What `trio.abc.ReceiveStream` and its kind can do."""
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray: ...
 
+
+class Outgoing(Protocol):
+    """What `trio.abc.SendStream` and its kind can do."""
+
     async def send_all(self, data: bytes) -> None: ...
+
+
+class ByteStream(Incoming, Outgoing, Protocol):
+    """Both."""
 
 
 @attrs.define(eq=False)
@@ -27,8 +35,8 @@ class LineConnection:
     A line over the limit is not kept: what is wrong with it takes its place, and reading goes on.
     """
 
-    incoming: ByteStream
-    outgoing: ByteStream
+    incoming: Incoming
+    outgoing: Outgoing
     limit: int = MAX_FRAME
     _decoder: LineDecoder = attrs.field(init=False)
     _lines: deque[Line] = attrs.field(factory=deque, init=False)  # at most those of one read

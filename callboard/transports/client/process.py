@@ -1,0 +1,174 @@
+"""A server that is a process of ours: spoken to over its pipes, watched, and never left behind.
+
+Its death is noticed twice: by the end of its output, and by its exit. A child of its own that keeps the pipe open hides
+the first. POSIX only where it speaks of groups; elsewhere the process itself is all there is.
+"""
+
+import os
+import signal
+import subprocess
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, Self
+
+import attrs
+import trio
+
+from callboard.actors.duplex import DuplexLink
+from callboard.actors.link import Hear
+from callboard.errors import CannotConnect
+from callboard.supervisor import get_logger
+from callboard.transports.lines import LineConnection
+
+log = get_logger("callboard.client")
+
+GRACE: Final = 2.0
+"""Seconds that a server has to end by itself when its input ends, and once more when it is asked to."""
+
+TAIL: Final = 64
+"""Lines of a server's stderr that are kept."""
+
+MAX_LINE: Final = 1000
+"""Characters of such a line that are kept."""
+
+INHERITED: Final = (
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "USER",
+    "SYSTEMROOT",
+    "APPDATA",
+)
+"""What of our own environment a server gets unasked: enough to run, and nothing that could be a secret."""
+
+_HAS_GROUPS: Final = os.name == "posix"
+
+
+@attrs.frozen(kw_only=True)
+class Command:
+    """A program to run: an argument list, never a shell's line."""
+
+    args: tuple[str, ...]
+    env: Mapping[str, str] = attrs.field(factory=dict)
+    cwd: str | None = None
+
+    @classmethod
+    def of(cls, args: Sequence[str]) -> Self:
+        """Raises `CannotConnect` for an empty one."""
+        if not args:
+            raise CannotConnect("an empty command runs nothing")
+        return cls(args=tuple(args))
+
+
+@attrs.define(eq=False)
+class ProcessLink(DuplexLink):
+    """A link to a process. When it dies, everybody who waits hears how."""
+
+    process: trio.Process = attrs.field(kw_only=True)
+    tail: deque[str] = attrs.field(factory=lambda: deque(maxlen=TAIL), init=False)
+    """What it said last on stderr. For logs and people, never for a peer."""
+
+    async def listen(self, hear: Hear) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._wait_for_its_end, nursery.cancel_scope)
+            await DuplexLink.listen(self, hear)
+            with trio.move_on_after(GRACE):  # its output has ended; how it ended is worth a moment
+                await self.process.wait()
+            self.lose(self._how())
+            nursery.cancel_scope.cancel()
+
+    async def _wait_for_its_end(self, whole: trio.CancelScope) -> None:
+        await self.process.wait()
+        with trio.move_on_after(0.1):  # what it wrote before it died may still be read
+            await trio.sleep_forever()
+        self.lose(self._how())
+        whole.cancel()
+
+    def lose(self, why: str) -> None:
+        ended = self.process.returncode is not None
+        DuplexLink.lose(self, self._how() if ended else why)
+
+    def _how(self) -> str:
+        code = self.process.returncode
+        if code is None:
+            return "the server closed its output"
+        if code < 0:
+            return f"the server was killed by {signal.Signals(-code).name}"
+        return f"the server exited with {code}"
+
+
+@asynccontextmanager
+async def running(command: Command) -> AsyncIterator[ProcessLink]:
+    """Run *command* for as long as the block lasts. Raises `CannotConnect` if it cannot be started."""
+    env = {name: os.environ[name] for name in INHERITED if name in os.environ} | dict(command.env)
+    try:
+        process = await trio.lowlevel.open_process(
+            list(command.args),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env,
+            cwd=command.cwd,
+            start_new_session=_HAS_GROUPS,
+        )
+    except OSError as error:
+        raise CannotConnect(f"{command.args[0]}: {error.strerror or error}") from None
+    if process.stdin is None or process.stdout is None or process.stderr is None:
+        raise CannotConnect(f"{command.args[0]}: has no pipes")
+    link = ProcessLink(LineConnection(process.stdout, process.stdin), process=process)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_read_stderr, process.stderr, link.tail, command.args[0])
+            yield link
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) > 1:
+            raise
+        raise group.exceptions[0] from group.exceptions[0].__cause__  # the nursery is ours, and not the caller's
+    finally:
+        await _stop(process)
+
+
+async def _read_stderr(stderr: trio.abc.ReceiveStream, tail: deque[str], name: str) -> None:
+    partial = b""
+    async for data in stderr:
+        *lines, partial = (partial + data).split(b"\n")
+        partial = partial[-MAX_LINE:]
+        for line in lines:
+            text = line[:MAX_LINE].decode("utf-8", "replace").rstrip()
+            tail.append(text)
+            log.info("server_says", server=name, text=text)
+
+
+async def _stop(process: trio.Process) -> None:
+    """End its input, then ask it, then make it: with its whole group. Never leaves a child behind."""
+    with trio.CancelScope(shield=True):  # bounded: two graces, then SIGKILL
+        if process.stdin is not None:
+            await process.stdin.aclose()
+        for asks in (False, True):
+            if asks:
+                _signal(process, signal.SIGTERM)
+            with trio.move_on_after(GRACE):
+                await process.wait()
+                break
+        _signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))  # grandchildren too; harmless if all are gone
+        await process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                await stream.aclose()
+
+
+def _signal(process: trio.Process, number: signal.Signals) -> None:
+    try:
+        if _HAS_GROUPS:
+            os.killpg(process.pid, number)
+        elif process.returncode is None:
+            process.send_signal(number)
+    except (ProcessLookupError, PermissionError):
+        return  # nobody is left
