@@ -73,12 +73,17 @@ class DuplexLink:
 
     async def listen(self, hear: Hear) -> None:
         try:
+            await self.read(hear)
+        finally:
+            self.lose("the server closed the connection")
+
+    async def read(self, hear: Hear) -> None:
+        """Read to the end of what the server has to say."""
+        try:
             async for frame in self.connection:
                 await self._take_in(frame, hear)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the same end, less politely
-        finally:
-            self.lose("the server closed the connection")
 
     def lose(self, why: str) -> None:
         """Nothing will come any more: whoever waits hears so at once."""

@@ -26,6 +26,9 @@ log = get_logger("callboard.client")
 GRACE: Final = 2.0
 """Seconds that a server has to end by itself when its input ends, and once more when it is asked to."""
 
+LAST_WORDS: Final = 0.05
+"""Seconds between the two signs of a server's death, its exit and the end of its output, that are waited for."""
+
 TAIL: Final = 64
 """Lines of a server's stderr that are kept."""
 
@@ -75,24 +78,20 @@ class ProcessLink(DuplexLink):
     """What it said last on stderr. For logs and people, never for a peer."""
 
     async def listen(self, hear: Hear) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._wait_for_its_end, nursery.cancel_scope)
-            await DuplexLink.listen(self, hear)
-            with trio.move_on_after(GRACE):  # its output has ended; how it ended is worth a moment
-                await self.process.wait()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._wait_exited, nursery.cancel_scope)
+                await self.read(hear)
+                with trio.move_on_after(LAST_WORDS):  # how it ended is worth a moment
+                    await self.process.wait()
+                nursery.cancel_scope.cancel()
+        finally:
             self.lose(self._how())
-            nursery.cancel_scope.cancel()
 
-    async def _wait_for_its_end(self, whole: trio.CancelScope) -> None:
+    async def _wait_exited(self, whole: trio.CancelScope) -> None:
         await self.process.wait()
-        with trio.move_on_after(0.1):  # what it wrote before it died may still be read
-            await trio.sleep_forever()
-        self.lose(self._how())
+        await trio.sleep(LAST_WORDS)  # what it wrote before it died may still be read
         whole.cancel()
-
-    def lose(self, why: str) -> None:
-        ended = self.process.returncode is not None
-        DuplexLink.lose(self, self._how() if ended else why)
 
     def _how(self) -> str:
         code = self.process.returncode
