@@ -27,8 +27,9 @@ class Calling:
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._send, self._receive = trio.open_memory_channel[ProgressNotificationParams](REPORTS)
         self._result: CallToolResult | None = None
+        self._send: trio.MemorySendChannel[ProgressNotificationParams] | None = None
+        self._receive: trio.MemoryReceiveChannel[ProgressNotificationParams] | None = None
         self._nursery_block: Any = None
         self._nursery: trio.Nursery | None = None
 
@@ -40,7 +41,9 @@ class Calling:
 
     @property
     def progress(self) -> AsyncIterator[ProgressNotificationParams]:
-        """What the server reports, until the result is there."""
+        """What the server reports, until the result is there. Raises LookupError outside of the block."""
+        if self._receive is None:
+            raise LookupError("enter the call to hear of its progress: async with client.call(...) as call")
         return self._receive
 
     @property
@@ -51,9 +54,10 @@ class Calling:
         return self._result
 
     async def __aenter__(self) -> Self:
+        self._send, self._receive = trio.open_memory_channel[ProgressNotificationParams](REPORTS)
         self._nursery_block = trio.open_nursery()
         self._nursery = await self._nursery_block.__aenter__()
-        self._nursery.start_soon(self._go)
+        self._nursery.start_soon(self._go, self._send)
         return self
 
     async def __aexit__(
@@ -72,11 +76,13 @@ class Calling:
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
 
-    async def _go(self) -> None:
-        with self._send:
+    async def _go(self, reports: trio.MemorySendChannel[ProgressNotificationParams]) -> None:
+        with reports:
             self._result = await self._ask(self._reported)
 
     def _reported(self, report: ProgressNotificationParams) -> None:
+        if self._send is None or self._receive is None:
+            return
         try:
             self._send.send_nowait(report)
         except trio.WouldBlock:
