@@ -41,8 +41,8 @@ from benchmarks.hosting_servers import (
 from benchmarks.hosting_tables import TOOLS, Cell, verdicts, weights
 from tests.node import NPM
 
-WARM_UP: Final = 1.0
-"""Seconds before the first round in which every answer is looked at, and nothing is measured."""
+WARM_UP: Final = 64
+"""Connections for each second before the first round: every answer is looked at, and nothing is measured."""
 SESSIONS: Final = 1000
 """Idle sessions that are weighed, after a tenth of them that is not."""
 SETTLE: Final = 1.0
@@ -105,7 +105,8 @@ def measure_cell(
             expected = contender.expected or {"noop": '"ok"', "echo": TEXT[-40:]}[tool]
             calls = prepare(mode, contender, server, tool, connections, expected)
             folders[name] = write_calls(Path(place) / str(number), calls)
-            plan.load.run(server, folders[name], connections=connections, seconds=WARM_UP, expected=expected)
+            warm_up = max(1, connections // WARM_UP)
+            plan.load.run(server, folders[name], connections=connections, seconds=warm_up, expected=expected)
         for _ in range(plan.rounds):
             for name, (_, server) in servers.items():
                 sample = plan.load.run(server, folders[name], connections=connections, seconds=plan.seconds)

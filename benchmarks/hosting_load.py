@@ -48,7 +48,7 @@ class Load:
         found = self._generate(server.port, folder, connections, seconds, [expected] if expected else [])
         used = server.cpu() - before
         if found["refused"] or found["lost"] or found["wrong"] or not found["requests"]:
-            raise WrongAnswer(f"{server.process.name()}, {connections} connections: {found}")
+            raise WrongAnswer(f"{server.name}, {connections} connections: {found}")
         count = found["requests"]
         return Sample(count / found["seconds"], found["p50"], found["p99"], used / count * 1e6)
 

@@ -117,6 +117,7 @@ def pinned(core: set[int]) -> Callable[[], None] | None:
 class Running:
     """A server that accepts."""
 
+    name: str
     port: int
     process: psutil.Process
 
@@ -145,7 +146,7 @@ def running(contender: Contender) -> Iterator[Running]:
         )
         try:
             _wait_accepting(contender.name, port, process, said)
-            yield Running(port, psutil.Process(process.pid))
+            yield Running(contender.name, port, psutil.Process(process.pid))
         finally:
             with suppress(ProcessLookupError):  # it never got far
                 os.killpg(process.pid, signal.SIGKILL)  # nothing in it is worth a farewell
