@@ -6,6 +6,7 @@ something to say puts it into a small queue, and only the request's own task, fo
 
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from typing import Any, Final, Never, TypeAlias
@@ -16,7 +17,7 @@ import trio
 from callboard.actors.outlet import Adopt
 from callboard.codecs.http.head import Head, check_framing, check_once
 from callboard.codecs.http.refusal import Refusal
-from callboard.codecs.http.writer import JSON
+from callboard.codecs.http.writer import JSON, STREAM
 from callboard.supervisor import Actor, ChildSpec, Supervisor, SupervisorSpec
 from callboard.transports.http.endpoint import Endpoint
 
@@ -39,11 +40,13 @@ class AsgiResponse:
         self._queue, self._out = trio.open_memory_channel[Message](QUEUED)
         self.is_lost = False
         self.is_over = False
+        self._is_begun = False
         self.extra: tuple[tuple[bytes, bytes], ...] = ()
         self.on_lost: Callable[[], None] = lambda: None
         self.adopt: Adopt | None = None
 
     async def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes = b"") -> None:
+        self._is_begun = True
         length = () if status == 204 else ((b"content-length", b"%d" % len(body)),)
         await self._put(_start(status, (*headers, *length, *self.extra)))
         await self._put({"type": "http.response.body", "body": body, "more_body": False})
@@ -52,8 +55,11 @@ class AsgiResponse:
     async def answer_json(self, body: bytes) -> None:
         await self.answer(200, JSON, body)
 
-    async def begin(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    async def begin(self, headers: Iterable[tuple[bytes, bytes]], data: bytes = b"") -> None:
+        self._is_begun = True
         await self._put(_start(200, (*headers, *self.extra)))
+        if data:
+            await self.write(data)
 
     async def write(self, data: bytes) -> None:
         await self._put({"type": "http.response.body", "body": data, "more_body": True})
@@ -70,7 +76,12 @@ class AsgiResponse:
         self._finish()
 
     def cut(self) -> None:
-        self._finish()
+        if not self.is_over:
+            with suppress(trio.WouldBlock):
+                if not self._is_begun:  # a stream without an event
+                    self._queue.send_nowait(_start(200, (*STREAM, *self.extra)))
+                self._queue.send_nowait(_LAST)
+            self._finish()
 
     def lose(self) -> None:
         """The client has left."""

@@ -32,6 +32,11 @@ def status_of(error: Exception | None) -> int:
     return next((status for kind, status in _MODERN if isinstance(error, kind)), 200)
 
 
+def status_of_legacy(error: Exception | None) -> int:
+    """The status of an answer in a legacy session, where errors are answers: only what a proxy must know is said."""
+    return status_of(error) if isinstance(error, (Overloaded, Draining)) else 200
+
+
 def status_of_unread(error: PeerError | RequestFailed) -> int:
     """The status for a request that was refused before anything was begun."""
     if isinstance(error, FrameTooLarge):

@@ -17,7 +17,7 @@ from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.http.writer import JSON
 from callboard.codecs.revisions import LATEST, LEGACY, MODERN
 from callboard.codecs.routing import Route, read_route
-from callboard.errors import InvalidRequest, PeerError
+from callboard.errors import InvalidRequest, PeerError, RequestFailed
 from callboard.supervisor import Fact
 from callboard.transports.http.legacy import Legacy
 from callboard.transports.http.modern import Modern, answer_unread
@@ -131,6 +131,8 @@ class Endpoint:
             await self.refuse(refusal, response)
         except PeerError as error:
             await answer_unread(response, error, error.request_id)
+        except RequestFailed as error:  # before anything was begun, too
+            await answer_unread(response, error, None)
 
     async def refuse(self, refusal: Refusal, response: Response) -> None:
         """Answer what HTTP alone says no to, with the reason for whoever reads it."""

@@ -2,10 +2,10 @@
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import count
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 import trio
@@ -16,7 +16,6 @@ from callboard.actors.session import Session, add_session
 from callboard.codecs.envelope import Envelope, Request
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import Refusal
-from callboard.codecs.http.status import RETRY_AFTER
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import LEGACY, UNSET, InitializeRequestParams, read
 from callboard.errors import Overloaded, UnsupportedVersion
@@ -25,18 +24,36 @@ from callboard.transports.http.response import Response
 from callboard.transports.http.streams import POLLED, EventStore, LegacyStream
 from callboard.transports.settings import Settings
 
+T = TypeVar("T")
+
 SESSION: Final = b"mcp-session-id"
+VERSION: Final = b"mcp-protocol-version"
 _STANDALONE: Final = 0  # the number of the stream that GET opens
 
 
 @attrs.define(eq=False)
 class HttpSession(Session):
-    """A session whose way out may lead nowhere for now."""
+    """A session whose way out may lead nowhere for now, and which ends when nobody uses it."""
 
-    on_stopping: Callable[[], None] = attrs.field(kw_only=True)
+    ways: "LegacySession" = attrs.field(kw_only=True)
+
+    async def run(self) -> None:
+        try:
+            while True:
+                message = await self.ways.wait_used(self.inbox.receive)
+                await self.sink.send(message.frame)
+        except (trio.BrokenResourceError, trio.EndOfChannel):
+            pass  # nobody listens, or will
+        finally:
+            self.hang_up()
+            self.on_end()
 
     def on_stop(self) -> None:
-        self.on_stopping()
+        self.ways.stop_waiting()
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._in_flight)
 
 
 @attrs.define(eq=False)
@@ -47,7 +64,7 @@ class LegacySession:
     settings: Settings
     pulse: Pulse
     forget: Callable[[], None]
-    session: Session = attrs.field(init=False)
+    session: HttpSession = attrs.field(init=False)
     store: EventStore = attrs.field(init=False)
     streams: dict[int, LegacyStream] = attrs.field(factory=dict, init=False)
     _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
@@ -58,6 +75,7 @@ class LegacySession:
     def __attrs_post_init__(self) -> None:
         self.store = EventStore(self.settings.max_events, self.settings.max_event_bytes)
         self.streams[_STANDALONE] = self._stream(_STANDALONE, None)
+        self.touch()
 
     async def send(self, frame: bytes) -> None:
         standalone = self.streams[_STANDALONE]
@@ -65,7 +83,7 @@ class LegacySession:
             if self._is_ending:
                 raise trio.BrokenResourceError("nobody will come for this any more")
             self._attached = trio.Event()
-            await self._attached.wait()
+            await self.wait_used(self._attached.wait)
         await standalone.send(Outbound(frame))
 
     def stop_waiting(self) -> None:
@@ -73,11 +91,36 @@ class LegacySession:
         self._is_ending = True
         self._attached.set()
 
+    # Who uses it.
+
+    async def wait_used(self, wait: Callable[[], Awaitable[T]]) -> T:
+        """Wait for something, as long as somebody uses the session. Raises `trio.BrokenResourceError` when not."""
+        while True:
+            with trio.CancelScope(deadline=self._kept_until()):
+                return await wait()
+            if self._kept_until() <= trio.current_time():
+                raise trio.BrokenResourceError("nobody uses this session")
+
+    def _kept_until(self) -> float:
+        if self.session.is_busy or any(stream.response is not None for stream in self.streams.values()):
+            self.touch()
+        return self._used + self.settings.session_idle
+
+    def touch(self) -> None:
+        """Somebody uses it."""
+        self._used = trio.current_time()
+
+    # What comes in.
+
     async def post(
         self, message: Envelope | bytes, response: Response, headers: tuple[tuple[bytes, bytes], ...] = ()
     ) -> None:
-        """Take in what was posted: a message, or a batch. Raises `Refusal` for one stream too many."""
+        """Take in what was posted: a message, or a batch. Raises `Overloaded` for one stream too many."""
         self.touch()
+        if not isinstance(message, (Request, bytes)):  # needs no stream: an answer must get through when all are taken
+            await self.session.take(message, self.session)
+            await response.answer(202, ())
+            return
         self._tidy()
         number = next(self._numbers)
         stream = self._stream(number, response)
@@ -85,11 +128,9 @@ class LegacySession:
         stream.on_plain_end = partial(self._drop, number)
         response.on_lost = stream.detach
         self.streams[number] = stream
-        if isinstance(message, bytes):
-            is_answered = await self.session.receive(message, stream)
-        else:
-            is_answered = await self.session.take(message, stream)
-        if not is_answered:
+        if isinstance(message, Request):
+            await self.session.take(message, stream)
+        elif not await self.session.receive(message, stream):
             stream.on_plain_end()
             await response.answer(202, ())
 
@@ -105,19 +146,11 @@ class LegacySession:
             await stream.resume(response, last)
         self._attached.set()
 
-    def touch(self) -> None:
-        """Somebody uses it. Its end is moved no more often than it matters."""
-        now, idle = trio.current_time(), self.settings.session_idle
-        if now - self._used > idle / 10:
-            self._used = now
-            self.session.expire(now + idle)
-
     def ended(self) -> None:
         """The session is over: so are its streams."""
         self.forget()
         for stream in self.streams.values():
             stream.cut()
-        self.streams.clear()
 
     @property
     def _is_polled(self) -> bool:
@@ -126,20 +159,23 @@ class LegacySession:
 
     def _stream(self, number: int, response: Response | None) -> LegacyStream:
         is_polled = number != _STANDALONE and self._is_polled
-        return LegacyStream(number, self.store, self.pulse, response, self.settings.retry, is_polled)
+        stream = LegacyStream(number, self.store, self.pulse, response, self.settings.retry, is_polled)
+        stream.on_left = self.touch
+        return stream
 
     def _drop(self, number: int) -> None:
         self.streams.pop(number, None)
+        self.touch()
 
     def _tidy(self) -> None:
-        """Forget the oldest of the streams that have ended. Raises `Refusal` (429) if too many are still open."""
+        """Forget the oldest of the streams that have ended. Raises `Overloaded` if too many are still open."""
         most = self.settings.max_streams
         if len(self.streams) > most:
             ended = [number for number, stream in self.streams.items() if stream.is_over]
             for number in ended[: len(self.streams) - most]:
                 del self.streams[number]
             if len(self.streams) > most:
-                raise Refusal(429, "too many streams are open", headers=RETRY_AFTER)
+                raise Overloaded("too many streams are open")
 
     def _place(self, last_event: bytes) -> tuple[LegacyStream, int]:
         number, dash, last = last_event.partition(b"-")
@@ -171,7 +207,7 @@ class Legacy:
             raise Overloaded("too many sessions", for_all=True)
         session_id = secrets.token_urlsafe(24)
         opened = LegacySession(session_id, self.settings, self.pulse, lambda: self._forget(session_id))
-        opened.session = HttpSession(self.host, opened, principal, opened.ended, on_stopping=opened.stop_waiting)
+        opened.session = HttpSession(self.host, opened, principal, opened.ended, ways=opened)
         self._sessions[session_id] = opened
         try:
             await add_session(self.host, opened.session, f"h-{next(self._names)}")
@@ -202,14 +238,19 @@ class Legacy:
         found = self._sessions.get(named.decode("latin-1"))
         if found is None or found.session.principal != principal:
             raise Refusal(404, "there is no such session")
-        version = head.get(b"mcp-protocol-version")
-        if version is not None and version.decode("latin-1") not in {known.value for known in LEGACY}:
-            raise Refusal(400, "MCP-Protocol-Version is none of the session's")
+        if head.get(VERSION) is not None:
+            self._check_version([value for name, value in head.headers if name == VERSION])
         return found
+
+    def _check_version(self, named: Sequence[bytes]) -> None:
+        spoken = LEGACY & self.host.offer.revisions
+        if not {value.decode("latin-1") for value in named} <= {known.value for known in spoken}:
+            raise Refusal(400, "MCP-Protocol-Version is none that is spoken here")
 
     async def end(self, session: LegacySession) -> None:
         """End a session, and all that goes on in it."""
-        self._forget(session.id)
+        session.session.hang_up()
+        session.ended()
         await session.session.supervisor.address.stop()
 
     def _forget(self, session_id: str) -> None:

@@ -59,7 +59,12 @@ class Pairs:
         session = Session(self.host, PairSink(response), principal, ended)
         supervisor = await add_session(self.host, session, f"e-{next(self._names)}")
         self._sessions[session_id] = session
-        response.on_lost = supervisor.address.begin_stop
+
+        def lost() -> None:
+            session.hang_up()  # what goes on in it has nobody to answer, and need not be waited for
+            supervisor.address.begin_stop()
+
+        response.on_lost = lost
         await response.begin(STREAM)
         self.pulse.add(response)
         where = f"{MESSAGES_PATH.decode()}?session={session_id}"

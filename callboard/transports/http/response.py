@@ -6,7 +6,7 @@ from typing import Protocol
 import trio
 
 from callboard.actors.outlet import Adopt
-from callboard.codecs.http.writer import LAST_CHUNK, write_answer, write_chunk, write_head, write_json
+from callboard.codecs.http.writer import LAST_CHUNK, STREAM, write_answer, write_chunk, write_head, write_json
 from callboard.transports.wire import Wire
 
 
@@ -38,7 +38,8 @@ class Response(Protocol):
     async def answer_json(self, body: bytes) -> None:
         """`answer` with 200 and JSON: the most common one, and the fastest."""
 
-    async def begin(self, headers: Iterable[tuple[bytes, bytes]]) -> None: ...
+    async def begin(self, headers: Iterable[tuple[bytes, bytes]], data: bytes = b"") -> None:
+        """Begin a stream, with its first piece if there is one: nobody can get between them."""
 
     async def write(self, data: bytes) -> None: ...
 
@@ -100,13 +101,14 @@ class WireResponse:
             await self._write(write_json(body))
             self._finish()
 
-    async def begin(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    async def begin(self, headers: Iterable[tuple[bytes, bytes]], data: bytes = b"") -> None:
         self._is_stream = True
         if self._chunked:
             headers = (*headers, (b"transfer-encoding", b"chunked"))
         else:
             self._closes = True  # HTTP/1.0 knows no other end of a stream
-        await self._write(write_head(200, (*headers, *self.extra), closes=self._closes))
+        first = write_chunk(data) if data and self._chunked else data
+        await self._write(write_head(200, (*headers, *self.extra), closes=self._closes) + first)
 
     async def write(self, data: bytes) -> None:
         await self._write(write_chunk(data) if self._chunked else data)
@@ -122,7 +124,10 @@ class WireResponse:
 
     def cut(self) -> None:
         if not self.is_over:
-            if not (self._is_stream and self._chunked and self._wire.send_nowait(LAST_CHUNK)):
+            ending = LAST_CHUNK if self._chunked else b""
+            if not self._is_stream:  # a stream without an event
+                ending = write_answer(200, (*STREAM, *self.extra), b"", closes=self._closes)
+            if not (ending and self._wire.send_nowait(ending)):
                 self._closes = True
             self._finish()
 

@@ -8,6 +8,7 @@ import attrs
 
 from callboard.actors.outlet import Adopt, Outbound
 from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.status import RETRY_AFTER, status_of_legacy
 from callboard.codecs.http.writer import JSON, STREAM
 from callboard.codecs.revisions import Revision
 from callboard.codecs.sse import encode_event, encode_retry
@@ -58,10 +59,12 @@ class LegacyStream:
     is_polled: bool = False
     headers: tuple[tuple[bytes, bytes], ...] = ()
     on_plain_end: Callable[[], None] = attrs.field(default=lambda: None)  # it was no stream to come back to
+    on_left: Callable[[], None] = attrs.field(default=lambda: None)  # nobody reads it now
     forgotten: int = attrs.field(default=0, init=False)  # the latest event that is no longer kept
     is_over: bool = attrs.field(default=False, init=False)
     _is_stream: bool = attrs.field(default=False, init=False)
     _last: int = attrs.field(default=0, init=False)
+    _coming: Response | None = attrs.field(default=None, init=False)  # who is being told what it missed
 
     @property
     def adopt(self) -> Adopt | None:
@@ -74,18 +77,21 @@ class LegacyStream:
             if not self._is_stream:
                 self.on_plain_end()
                 if response is not None:
-                    await self._answer(response, message.frame)
+                    await self._answer(response, message)
                 return
         await self._begin(self.retry)
         await self._write(self._keep(message.frame))
         if message.ends:
             await self._end()
 
-    async def _answer(self, response: Response, frame: bytes) -> None:
-        if self.headers:
-            await response.answer(200, (*JSON, *self.headers), frame)
+    async def _answer(self, response: Response, message: Outbound) -> None:
+        status = status_of_legacy(message.error)
+        if status != 200:
+            await response.answer(status, (*JSON, *RETRY_AFTER), message.frame)
+        elif self.headers and message.error is None:
+            await response.answer(200, (*JSON, *self.headers), message.frame)
         else:
-            await response.answer_json(frame)
+            await response.answer_json(message.frame)
 
     def send_nowait(self, message: Outbound) -> None:
         if self._is_stream and not self.is_over:
@@ -111,8 +117,11 @@ class LegacyStream:
     def cut(self) -> None:
         """The session is over."""
         self.is_over = True
-        if self.response is not None:
-            self.response.cut()
+        for response in (self.response, self._coming):
+            if response is not None:
+                self.pulse.discard(response)
+                response.cut()
+        self.response = self._coming = None
 
     # Coming and going.
 
@@ -121,18 +130,29 @@ class LegacyStream:
         if self.response is not None:
             self.pulse.discard(self.response)
             self.response = None
+            self.on_left()
 
     async def resume(self, response: Response, last: int) -> None:
         """The client is back, and has seen everything up to *last*. Raises `Refusal` if that is too long ago."""
+        if last > self._last:
+            raise Refusal(400, "there was no such event")
         missed = self.store.after(self, last)
         self._take(response)
+        self._coming = response
         await response.begin(STREAM)
-        while missed:
+        while missed and self._coming is response:
             for number, event in missed:
                 await response.write(event)
                 last = number
-            missed = self.store.after(self, last)
-        if response.is_lost:
+            if last < self.forgotten:  # it reads too slowly for what is said meanwhile
+                response.cut()
+            missed = [] if response.is_over else self.store.after(self, last)
+        if self._coming is response:
+            self._coming = None
+            await self._go_on(response)
+
+    async def _go_on(self, response: Response) -> None:
+        if response.is_over:
             return
         self.response = response
         self.pulse.add(response)
@@ -147,12 +167,12 @@ class LegacyStream:
         await self._begin(self.retry)
 
     def _take(self, response: Response) -> None:
-        if (
-            self.response is not None
-        ):  # the newest counts: who comes back has often not noticed that the old one is dead
-            left, self.response = self.response, None
-            self.pulse.discard(left)
-            left.cut()
+        """The newest counts: who comes back has often not noticed yet that the old one is dead."""
+        for left in (self.response, self._coming):
+            if left is not None:
+                self.pulse.discard(left)
+                left.cut()
+        self.response = self._coming = None
         response.on_lost = lambda: self._lost(response)
 
     def _lost(self, response: Response) -> None:
@@ -166,10 +186,8 @@ class LegacyStream:
         response = self.response
         primer = self._keep(b"", round(retry * 1000)) if self.is_polled else b""
         if response is not None:
-            await response.begin((*STREAM, *self.headers))
             self.pulse.add(response)
-            if primer:
-                await response.write(primer)
+            await response.begin((*STREAM, *self.headers), primer)
 
     def _keep(self, frame: bytes, retry: int | None = None) -> bytes:
         self._last += 1
@@ -185,4 +203,5 @@ class LegacyStream:
         response, self.response = self.response, None
         if response is not None:
             self.pulse.discard(response)
+            self.on_left()
             await response.end()

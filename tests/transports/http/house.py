@@ -96,6 +96,10 @@ def open_house(**options: Any) -> House:
         return "hello " + (await ctx.elicit("Who?", Name)).name
 
     @server.tool
+    async def folders(*, ctx: Context) -> str:
+        return " ".join(root.uri for root in await ctx.roots())
+
+    @server.tool
     async def poll(name: str, words: list[str], retry: float = 0.25, *, ctx: Context) -> str:
         """Says some words and lets its client go; the last word comes when the gate is opened."""
         for word in words:

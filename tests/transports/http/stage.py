@@ -117,6 +117,12 @@ class Answer:
         return value
 
     @property
+    def replies(self) -> list[Any]:
+        """The answers to a batch, or the one there is."""
+        value: Any = self.json
+        return value if isinstance(value, list) else [value]
+
+    @property
     def code(self) -> int:
         """The code of the error."""
         code: int = self.json["error"]["code"]

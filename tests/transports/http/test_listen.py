@@ -113,6 +113,7 @@ async def test_a_listener_that_cannot_be_told_everything_is_told_that_it_must_re
         assert last["id"] == "mine"
         assert last["error"]["code"] == -31003
         assert (await client.call("echo", text="x")).result
+        await settle()
         assert len(place.host.topics) == 0
 
 
