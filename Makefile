@@ -50,6 +50,8 @@ bench: .venv/.installed-dev  ## Every benchmark, as ratios
 	$(BIN)/python -m benchmarks.codec
 	$(BIN)/python -m benchmarks.actors
 	$(BIN)/python -m benchmarks.sessions
+	$(BIN)/python -m benchmarks.hosting --short
+	$(BIN)/python -m benchmarks.listeners --count 1000 --rest 20
 
 format: .venv/.installed-dev  ## Let ruff format and fix
 	$(BIN)/ruff format .

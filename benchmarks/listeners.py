@@ -1,0 +1,142 @@
+"""Ten thousand that listen: idle `subscriptions/listen` streams and WebSocket sessions on one process of callboard.
+
+    python -m benchmarks.listeners [--count N] [--rest SECONDS] [--json]
+
+Opens them, weighs the server, lets it rest, and publishes one notification that each must get, once. First the streams,
+then the WebSockets, then both together; a new server for each. Whoever is missing ends it with an error.
+"""
+
+import argparse
+import gc
+import json
+import os
+import resource
+import sys
+from typing import Final
+
+import attrs
+
+from benchmarks.hosting_servers import Contender, Running, cores, running
+from benchmarks.listeners_crowd import Crowd, Kind, Socket, Stream
+from benchmarks.measure import verdict
+from benchmarks.peers import HERE
+
+MARGIN: Final = 100
+"""Descriptors of a process that are not listeners."""
+FIRST: Final = 100
+"""Listeners that are not weighed: what comes with the first ones is not theirs."""
+KIB: Final = 40.0
+CPU: Final = 1.0
+"""What an idle peer may take, KiB for each and percent of a core for all (PROMISES 9)."""
+
+GATHERINGS: Final[dict[str, tuple[Kind, ...]]] = {
+    "subscriptions/listen streams": (Stream,),
+    "WebSocket sessions": (Socket,),
+    "streams and sessions together": (Stream, Socket),
+}
+
+
+@attrs.frozen
+class Figures:
+    """What one gathering took. Seconds, KiB, percent of a core."""
+
+    what: str
+    count: int
+    opening: float
+    kib_each: float
+    resident_mib: float
+    cpu_at_rest: float
+    rest: float
+    heard_p50: float
+    heard_p99: float
+    heard_by_all: float
+
+    def lines(self) -> list[str]:
+        each, whole = self.opening / self.count * 1e6, f"(to {self.resident_mib:.0f} MiB)"
+        return [
+            f"{self.count} {self.what}:",
+            f"  open after          {self.opening:8.2f} s    ({each:.0f} us each)",
+            f"  memory              {self.kib_each:8.1f} KiB  each, as the process grew {whole}",
+            f"  CPU at rest         {self.cpu_at_rest:8.2f} %    of a core, over {self.rest:g} s",
+            f"  heard, p50 p99 max  {self.heard_p50:8.3f} s    {self.heard_p99:.3f} s, {self.heard_by_all:.3f} s",
+            "  " + verdict("KiB each", self.kib_each, KIB, at_most=True),
+            "  " + verdict("CPU at rest, percent", self.cpu_at_rest, CPU, at_most=True),
+        ]
+
+
+def server_for(count: int) -> Contender:
+    """callboard with room for *count* of each kind, and no limit changed that an idle listener feels."""
+    room = str(2 * count + MARGIN)
+    limits = [word for name in ("connections", "in-flight", "sessions") for word in (f"--max-{name}", room)]
+
+    def command(port: int) -> list[str]:
+        run = [sys.executable, "-m", "callboard", "run", str(HERE / "hosting_app.py")]
+        return [*run, "--http", str(port), "--ws", str(port), *limits]
+
+    return Contender("callboard", command)
+
+
+def gather(server: Running, what: str, kinds: tuple[Kind, ...], count: int, rest: float) -> Figures:
+    """All that is measured about *count* listeners of each of the *kinds*."""
+    crowd = Crowd(server.port)
+    try:
+        opening = sum(crowd.gather(kind, FIRST) for kind in kinds)
+        before = server.resident()
+        opening += sum(crowd.gather(kind, count - FIRST) for kind in kinds)
+        grown = server.resident() - before
+        used = server.cpu()
+        crowd.rest(rest)
+        used = server.cpu() - used
+        heard = crowd.publish()
+        return Figures(
+            what=what,
+            count=len(heard),
+            opening=opening,
+            kib_each=grown / (len(heard) - FIRST * len(kinds)) / 1024,
+            resident_mib=server.resident() / 1024 / 1024,
+            cpu_at_rest=used / rest * 100,
+            rest=rest,
+            heard_p50=heard[len(heard) // 2],
+            heard_p99=heard[len(heard) * 99 // 100],
+            heard_by_all=heard[-1],
+        )
+    finally:
+        crowd.close()
+
+
+def raise_limit() -> int:
+    """Have as many descriptors as the system lets us, here and in the server; return how many."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=10_000, help="listeners of each kind (default: 10,000)")
+    parser.add_argument("--rest", type=float, default=60.0, help="seconds of rest (default: 60, four comments to each)")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    options = parser.parse_args()
+    if options.count <= FIRST:
+        parser.error(f"--count must be more than {FIRST}")
+    gc.disable()  # a collection among twenty thousand clients would be counted as the server's delay
+    most = raise_limit() - MARGIN
+    _, core = cores()
+    if core:
+        os.sched_setaffinity(0, core)
+    found = []
+    for what, kinds in GATHERINGS.items():
+        count = min(options.count, most // len(kinds))
+        if count < options.count:
+            note = f"{what}: {count} of each, not {options.count}: a process may have {most + MARGIN} descriptors"
+            print(note, file=sys.stderr)
+        with running(server_for(count)) as server:
+            found.append(gather(server, what, kinds, count, options.rest))
+        if not options.json:
+            print("\n".join(found[-1].lines()), flush=True)
+    if options.json:
+        print(json.dumps([attrs.asdict(figures) for figures in found], indent=2))
+
+
+if __name__ == "__main__":
+    main()
