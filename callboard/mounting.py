@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from callboard.actors.parking import Parking
 from callboard.codecs.http.access import Access
 from callboard.supervisor import ChildSpec, SupervisorSpec
 from callboard.transports.asgi import AsgiApp, Receive, Scope, Send
@@ -35,7 +36,9 @@ class Mounted:
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
-        async with self.server.host() as host:
+        limits = self.settings
+        parking = Parking(self.server.info.name, most=limits.max_parked, most_each=limits.max_parked_each)
+        async with self.server.host(parking=parking) as host:
             endpoint = Endpoint(host, self.access, self.settings, authenticate=self.authenticate)
             spec = SupervisorSpec(
                 "asgi", children=(ChildSpec("pulse", lambda: endpoint.pulse, shutdown=0), SupervisorSpec("requests"))

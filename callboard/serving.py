@@ -11,6 +11,7 @@ import trio
 
 from callboard.actors.host import Host
 from callboard.actors.lame_duck import drain
+from callboard.actors.parking import Parking
 from callboard.announcing import announce
 from callboard.codecs.http.access import EVERYONE, Access
 from callboard.errors import CannotServe
@@ -164,7 +165,8 @@ async def serve(
         pipes = stack.enter_context(plan.pipes()) if plan.serves_stdio else None
         bound = {place: await stack.enter_async_context(listen(place)) for place in plan.places()}
         ready = Ready(server, tuple(_listening(plan, bound)), tuple(_warnings(plan, bound)))
-        host = await stack.enter_async_context(server.host())
+        parking = Parking(server.info.name, most=settings.max_parked, most_each=settings.max_parked_each)
+        host = await stack.enter_async_context(server.host(parking=parking))
         edges = [await host.root.add(_edge(plan, host, place, at, tls)) for place, at in bound.items()]
         ends: list[Callable[[], Awaitable[object]]] = [until]
         if pipes is not None:

@@ -16,6 +16,7 @@ from callboard.actors.life import State as Stage
 from callboard.actors.questions import Question, check_declared, check_may_ask
 from callboard.actors.rounds import Rounds
 from callboard.actors.slot import Slot
+from callboard.actors.terms import ANYBODY
 from callboard.codecs.envelope import Request
 from callboard.codecs.revisions import InputRequiredResult
 from callboard.codecs.seal import KeyRing
@@ -166,7 +167,9 @@ class Parking(Actor[None]):
     def _admit(self, exchange: Exchange) -> str:
         principal = exchange.terms.principal
         is_full = len(self._parked) >= self.most
-        if is_full or self._principals[principal] >= self.most_each:
+        # Strangers who come by HTTP, each on his own, are not one peer.
+        is_one = principal != ANYBODY or exchange.slot.is_shared
+        if is_full or (is_one and self._principals[principal] >= self.most_each):
             raise Overloaded("too many requests wait for input", for_all=is_full)
         name = self._names[exchange] = secrets.token_urlsafe(9)
         self._parked[name] = exchange

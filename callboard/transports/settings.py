@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import attrs
 
+from callboard.actors.parking import MAX_PARKED, MAX_PARKED_EACH
 from callboard.codecs.lines import MAX_FRAME
 
 
@@ -29,6 +30,8 @@ class Settings:
     max_in_flight_each: int = _setting(64, "Most of them for one authenticated principal: 429.")
     max_sessions: int = _setting(20_000, "Most legacy sessions in all: 503.")
     max_streams: int = _setting(64, "Most open streams of one legacy session: 429.")
+    max_parked: int = _setting(MAX_PARKED, "Most requests that wait for their client's input: 503.")
+    max_parked_each: int = _setting(MAX_PARKED_EACH, "Most of them for one authenticated principal: 429.")
     max_events: int = _setting(1024, "Most events that are kept for a client that comes back, for each session.")
     max_event_bytes: int = _setting(8 * 1024 * 1024, "Most bytes of them.")
     header_time: float = _setting(5.0, "For the head of a request, from its first byte: 408.")
