@@ -38,16 +38,6 @@ class Elsewhere:
 ELSEWHERE: Final = (
     # Transports
     Elsewhere(
-        Why.EDGE,
-        "HTTP: the endpoint, its checks, its statuses, its streams, its sessions",
-        """
-        M034 M037 M087 M088 M089 M090 M091 M097 M098 M099 M101 M103 M104 M106 M107 M108 M109 M110 M111
-        M115 M116 M117 M118 M147
-        L038 L039 L040 L041 L045 L046 L047 L049 L050 L052 L055 L056 L057 L058 L059 L060 L062 L063 L066 L067 L071 L072
-        """,
-    ),
-    # Authorization
-    Elsewhere(
         Why.AUTHORIZATION,
         "tokens, their audience and scopes, the metadata and the challenges",
         """
