@@ -14,7 +14,6 @@ import attrs
 class Why(enum.Enum):
     """The kinds of reasons."""
 
-    EDGE = "belongs to the transports, which come next"
     AUTHORIZATION = "comes with authorization"
     TASKS = "comes with tasks, which are not offered, and so not declared"
     AUTHOR = "a duty of whoever writes or runs the server, which no library can take over"
@@ -36,7 +35,7 @@ class Elsewhere:
 
 
 ELSEWHERE: Final = (
-    # Transports
+    # Authorization
     Elsewhere(
         Why.AUTHORIZATION,
         "tokens, their audience and scopes, the metadata and the challenges",

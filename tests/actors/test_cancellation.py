@@ -1,8 +1,8 @@
 """Cancellation is one thing, a Trio cancel scope: each outside event, in each revision that has it, exact in time.
 
-The two rows about closed HTTP streams are held where there are such streams, against real sockets: a modern one that is
-closed cancels (`tests/transports/http/test_leaving.py`), a legacy one does not (`tests/transports/http/test_streams.py`).
-On a connection that both eras share, there is no stream to close but the connection itself.
+The two rows about closed HTTP streams are held where there are such streams, against real sockets, in
+`tests/transports/http`: a modern one that is closed cancels (`test_leaving.py`), a legacy one does not
+(`test_streams.py`). On a connection that both eras share, there is no stream to close but the connection itself.
 """
 
 from collections.abc import Awaitable, Callable
