@@ -152,8 +152,9 @@ class HttpConnection(Actor[Never]):
     def _begin_watching(self) -> None:
         """Have somebody hear whether the client leaves, while this task is busy. Never raises: an errand waits."""
         if self._watch is None:
+            watches = self.supervisor.supervisor.supervisor_of("watches")
             with suppress(SupervisorClosed):  # the end has begun, and everybody hears of it anyway
-                self._watch = self.supervisor.spawn(Watch(self), name=f"{self._node.name}.watch")
+                self._watch = watches.spawn(Watch(self), name=self._node.name)
 
     async def _stop_watching(self) -> None:
         if self._watch is not None:

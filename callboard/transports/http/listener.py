@@ -92,6 +92,7 @@ def http_edge(
         name,
         children=(
             ChildSpec("pulse", lambda: endpoint.pulse, shutdown=0),
+            SupervisorSpec("watches", drain=0),
             SupervisorSpec("connections", drain=settings.write_time),
             *(
                 ChildSpec(f"listener-{number}", lambda listening=listening: listener(listening), shutdown=0)  # type: ignore[misc]

@@ -161,6 +161,17 @@ async def test_one_connection_too_many_is_closed_at_once() -> None:
         assert (await fourth.call("echo", text="x")).result
 
 
+async def test_a_connection_that_works_for_its_client_counts_once() -> None:
+    house = open_house()
+    async with serving(house.server, Settings(max_connections=4, write_time=1)) as place:
+        busy = [await place.connect() for _ in range(3)]
+        for number, client in enumerate(busy):
+            await client.send(client.modern("tools/call", name="errand", arguments={"name": str(number)}))
+        await house.wait_started("0", "1", "2")
+        client = await place.connect()
+        assert (await client.call("echo", text="x")).result
+
+
 # Too much.
 
 
