@@ -17,6 +17,8 @@ from callboard.actors.life import Event
 from callboard.actors.session import Session
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import MODERN, ResultMetaObject
+from callboard.codecs.websocket.client import RESUMED as RESUMED
+from callboard.codecs.websocket.client import SESSION_KEY as SESSION_KEY
 from callboard.codecs.websocket.frames import Close, Code, write_text
 from callboard.codecs.websocket.kept import Kept
 from callboard.supervisor import Fact
@@ -24,12 +26,6 @@ from callboard.transports.settings import Settings
 
 if TYPE_CHECKING:
     from callboard.transports.websocket.link import Link
-
-SESSION_KEY: Final = "dev.callboard/session"
-"""The member of `_meta` in which the result of `initialize` says how to come back."""
-
-RESUMED: Final = "notifications/dev.callboard/resumed"
-"""Tells a client that came back how many of its messages had arrived. It is not counted itself."""
 
 _MAX_DIGITS: Final = 15  # of a number in a pong, which is the peer's
 
@@ -133,10 +129,14 @@ class Conversation:
 
     # Sockets come and go.
 
+    def is_on(self, link: "Link") -> bool:
+        """Whether *link* is the socket. What another one had read of the client's is not heard: it is sent again."""
+        return self._link is link
+
     def can_resume(self, principal: str, received: int) -> bool:
         """Whether a client of this name that has so many messages can be given the rest."""
-        is_open = self.session.terms is not None and not self._is_over and not self._is_leaving
-        return is_open and self.principal == principal and self.kept.has_after(received)
+        is_legacy = self.session.terms is not None
+        return is_legacy and self.principal == principal and self.kept.has_after(received)
 
     def claim(self, link: "Link") -> None:
         """From now on *link* is the socket. An older one may look alive: whoever comes back knows better."""

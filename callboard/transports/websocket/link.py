@@ -102,13 +102,18 @@ class Link:
             except Violation as violation:
                 self.begin_close(violation.close)
             self._watch_the_time()
-            if self._farewell is not None:
+            if self._is_over:
                 return
             self._is_busy = False
             data = await self.wire.receive()
             self._is_busy = self._is_heard = True
-            if not data or self._farewell is not None:
+            if not data or self._is_over:
                 return
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether nothing more that the client says here counts."""
+        return self._farewell is not None or not self.conversation.is_on(self)
 
     async def _take(self, data: bytes) -> None:
         for start in range(0, len(data), SLICE):
@@ -116,7 +121,7 @@ class Link:
                 await trio.lowlevel.checkpoint()
             for received in self._reader.feed(data[start : start + SLICE]):
                 await self._meet(received)
-                if self._farewell is not None:
+                if self._is_over:
                     return
 
     async def _meet(self, received: Received) -> None:

@@ -1,5 +1,7 @@
 """Whether the other side is still there, in virtual time: pings, peers that vanish, peers that do not read."""
 
+from typing import cast
+
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -7,6 +9,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from callboard import Context, Server
 from callboard.codecs.revisions.revision import LATEST, R4
 from callboard.transports.settings import DEFAULTS, Settings
+from callboard.transports.websocket.heart import BURST, Heart
+from callboard.transports.websocket.link import Link
 from tests.transports.websocket.stage import Socket, house, masked, socket_of
 from tests.transports.websocket.wires import MemoryWire
 
@@ -159,3 +163,49 @@ async def test_ten_sockets_are_seen_to_by_one_task(autojump_clock: MockClock) ->
         await sockets[0].finish()
         hearts = [child for child in here.host.root.tree().children if child.kind == "Heart"]
         assert [heart.facts["sockets"] for heart in hearts] == [9]
+
+
+async def test_a_ping_that_must_wait_stands_in_line_behind_what_is_being_written(autojump_clock: MockClock) -> None:
+    async with house(loud, Settings(write_time=15)) as here:
+        client = await here.peer(R4)
+        await wait_all_tasks_blocked()
+        wire = wire_of(socket_of(client))
+        await trio.sleep(EVERY - 5)
+        wire.incoming.is_stalled = True
+        call = await client.begin("ping")
+        await trio.sleep(10)  # a ping was due in the middle of it
+        wire.incoming.flow()
+        assert await client.finish(call) == {}
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.hear)
+            await wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        assert socket_of(client).pings == [b"2"]
+
+
+async def test_many_pings_at_once_hold_up_nobody(autojump_clock: MockClock) -> None:
+    class Quiet:
+        """Needs nothing but beats."""
+
+        def beat(self, now: float) -> bool:
+            return True
+
+        def ping_nowait(self) -> bool:
+            return True
+
+    heart, turns = Heart(EVERY), 0
+    for _ in range(10 * BURST):
+        heart.add(cast("Link", Quiet()))
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    await trio.sleep(EVERY)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count_turns)
+        await heart._beat(nursery)
+        nursery.cancel_scope.cancel()
+    assert turns >= 5

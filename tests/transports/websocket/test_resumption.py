@@ -8,10 +8,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard import Revision
 from callboard.actors.terms import ANYBODY
+from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.revisions.revision import LATEST, R4
 from callboard.testing import Peer
 from callboard.transports.memory import MemoryConnection
-from callboard.transports.settings import Settings
+from callboard.transports.settings import DEFAULTS, Settings
 from callboard.transports.websocket.conversation import SESSION_KEY
 from tests.test_one_handler_every_revision import text
 from tests.transports.websocket.company import company, drop, resume, wire_of
@@ -198,40 +199,6 @@ async def test_a_modern_request_ends_with_its_socket_though_the_session_goes_on(
         assert (sorted(seen.begun), seen.cancelled) == (["legacy", "modern"], ["modern"])
 
 
-async def test_a_second_socket_takes_over_and_the_first_is_told(autojump_clock: MockClock) -> None:
-    server, seen = company()
-    async with house(server) as here:
-        client = await here.peer(R4)
-        call = await client.begin("tools/call", name="wait", arguments={"name": "a"})
-        await wait_all_tasks_blocked()
-        first = socket_of(client)
-        assert await resume(here, client, 1) == {"received": 3, "replayed": 0}
-        await first.say({"id": 77, "method": "ping"})  # nobody hears that any more
-        assert (await first.wait_gone()).code == 4001
-        await first.write(bytes([0x88, 0x82]) + b"\0\0\0\0" + (4001).to_bytes(2, "big"))
-        assert await first.is_at_end()
-        first.close()
-        seen.go.set()
-        assert text(await client.finish(call)) == "a waited"
-        assert (len(here.door), len(here.sessions()), len(here.connections())) == (1, 1, 1)
-        assert trio.current_time() == 0
-
-
-async def test_what_the_old_socket_says_in_the_moment_of_the_takeover_does_not_count(
-    autojump_clock: MockClock,
-) -> None:
-    server, _ = company()
-    async with house(server) as here:
-        client = await here.peer(R4)
-        await wait_all_tasks_blocked()
-        old, new = wire_of(client), wire_pair()[1]
-        old.outgoing.put(masked(1, b'{"jsonrpc":"2.0","id":9,"method":"ping"}'))  # read, and not looked at yet
-        here.door._return(session_of(client), ANYBODY, 1, new)
-        await wait_all_tasks_blocked()
-        assert here.sessions()[0].facts["received"] == 2
-        assert (await socket_of(client).wait_gone()).code == 4001
-
-
 async def test_neither_side_counts_what_was_said_before_the_handshake(autojump_clock: MockClock) -> None:
     server, _ = company()
     async with house(server) as here:
@@ -252,6 +219,57 @@ async def test_neither_side_counts_what_was_said_before_the_handshake(autojump_c
         socket.close()
         again = await here.dial(back(agreed["result"]["_meta"][SESSION_KEY]["id"], 1))
         assert (await again.hear())["params"] == {"received": 1, "replayed": 0}
+
+
+async def test_a_socket_that_fails_to_write_takes_no_more_whoever_else_has_noticed(autojump_clock: MockClock) -> None:
+    server, _ = company()
+    async with house(server, Settings(max_events=3)) as here:
+        client = await here.peer(R4)
+        await client.request("resources/subscribe", uri="x://y")
+        await wait_all_tasks_blocked()
+        wire_of(client).incoming.is_refusing = True
+        for _ in range(10):
+            server.notify_updated("x://y")
+            await wait_all_tasks_blocked()
+        (session,) = here.sessions()
+        assert (session.facts["socket"], session.facts["sent"], session.facts["kept"]) == ("none", 3, 3)
+        assert await resume(here, client, 2) == {"received": 3, "replayed": 1}
+
+
+async def test_what_a_lost_socket_had_read_and_not_dealt_with_is_not_heard_when_it_is_sent_again(
+    autojump_clock: MockClock,
+) -> None:
+    server, seen = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        await wait_all_tasks_blocked()
+        wire_of(client).incoming.is_stalled = True
+        said = [b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % number for number in range(1000, 2100)]
+        call = b'{"jsonrpc":"2.0","id":"%s","method":"tools/call","params":{"name":"wait","arguments":{"name":"%s"}}}'
+        said += [call % (name, name) for name in (b"a", b"b")]
+        await socket_of(client).write(b"".join(masked(1, frame) for frame in said))  # all are read at once
+        await trio.sleep(DEFAULTS.write_time + 1)
+        assert here.sessions()[0].facts["socket"] == "none"
+        told = await resume(here, client, 1)
+        assert told["received"] < 1100  # the reader was stuck behind what nobody read
+        for frame in said[told["received"] - 2 :]:
+            await socket_of(client).send(frame)
+        seen.go.set()
+        heard = [(await socket_of(client).hear())["id"] for _ in said]
+        assert heard[:1100] == list(range(1000, 2100))
+        assert sorted(heard[1100:]) == sorted(seen.begun) == ["a", "b"]
+        await client.request("ping")
+        assert not client.heard
+
+
+async def test_a_session_that_its_client_ended_is_not_there_from_that_moment_on(autojump_clock: MockClock) -> None:
+    server, _ = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        (conversation,) = here.door._conversations.values()
+        conversation.end()
+        with pytest.raises(Refusal, match="no such session"):
+            here.door._return(session_of(client), ANYBODY, 1, wire_pair()[1])
 
 
 async def test_no_more_time_is_lost_at_the_end_for_a_session_that_nobody_is_there_for(

@@ -11,6 +11,8 @@ class Pipe:
     left: int | None = None
     is_lost: bool = False  # what is put in vanishes, and nobody hears of it
     is_stalled: bool = False  # nobody reads, and the buffers are full
+    stalls_at: int | None = None  # so they are after so many bytes
+    is_refusing: bool = False  # nothing can be put in, and nobody but who tries hears of it
     is_broken: bool = attrs.field(default=False, init=False)
     is_ended: bool = attrs.field(default=False, init=False)
     carried: int = attrs.field(default=0, init=False)
@@ -19,7 +21,7 @@ class Pipe:
 
     def put(self, data: bytes) -> None:
         """Raises BrokenResourceError."""
-        if self.is_broken or self.is_ended:
+        if self.is_broken or self.is_ended or self.is_refusing:
             raise trio.BrokenResourceError("cut")
         if self.is_lost:
             return
@@ -50,12 +52,16 @@ class Pipe:
         return data
 
     async def wait_room(self) -> None:
-        while self.is_stalled and not self.is_broken:
+        while self.is_full and not self.is_broken:
             await self._changed.wait()
+
+    @property
+    def is_full(self) -> bool:
+        return self.is_stalled or (self.stalls_at is not None and self.carried >= self.stalls_at)
 
     def flow(self) -> None:
         """The reader reads again."""
-        self.is_stalled = False
+        self.is_stalled, self.stalls_at = False, None
         self._change()
 
     def end(self) -> None:
@@ -103,7 +109,7 @@ class MemoryWire:
             raise trio.BrokenResourceError("the peer takes too long to read")
 
     def send_nowait(self, data: bytes) -> bool:
-        if self._lock.locked() or self.is_closed or self.outgoing.is_broken or self.outgoing.is_stalled:
+        if self._lock.locked() or self.is_closed or self.outgoing.is_broken or self.outgoing.is_full:
             return False
         self._put(data)
         return True
@@ -128,7 +134,8 @@ class MemoryWire:
         try:
             self.outgoing.put(data)
         except trio.BrokenResourceError:
-            self.incoming.cut()  # a connection breaks in both directions
+            if not self.outgoing.is_refusing:
+                self.incoming.cut()  # a connection breaks in both directions
             raise
 
 
