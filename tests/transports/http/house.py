@@ -133,6 +133,10 @@ def open_house(**options: Any) -> House:
         return "x" * size
 
     @server.tool
+    async def large_with_context(size: int, *, ctx: Context) -> str:
+        return "x" * size
+
+    @server.tool
     async def flood(size: int, count: int, name: str, *, ctx: Context) -> str:
         """Says more than a client that does not read can hold."""
         house.started.append(name)

@@ -110,6 +110,46 @@ async def test_equal_ids_and_tokens_on_two_posts_are_two_requests() -> None:
             assert (answer.json["id"], answer.result["content"][0]["text"]) == (7, name)
 
 
+@pytest.mark.parametrize(
+    "word", ["a\r\nid: 9\r\n\r\ndata: {}", "\n\n", "\u2028\u0085", "\0", "0\r\n\r\nHTTP/1.1 200 OK"]
+)
+async def test_nothing_that_a_handler_says_gets_out_of_its_event(word: str) -> None:
+    async with serving(open_house().server) as place:
+        client = await place.connect()
+        await client.send(client.modern("tools/call", name="chat", arguments={"words": [word]}, meta=LOG))
+        stream = await client.stream_of()
+        first, last = await stream.rest()
+        assert first["params"]["data"] == word
+        assert "result" in last
+        assert stream.decoder.last_event_id == ""
+        assert (await client.call("echo", text=word)).result["content"][0]["text"] == word
+
+
+async def test_an_error_after_the_stream_began_is_its_last_event() -> None:
+    house = open_house()
+
+    @house.server.tool
+    async def chat_then_ask(*, ctx: Context) -> str:
+        await ctx.log("info", "a")
+        return str(await ctx.roots())
+
+    async with serving(house.server) as place:
+        client = await place.connect()
+        await client.send(client.modern("tools/call", name="chat_then_ask", arguments={}, meta=LOG, id="x"))
+        first, last = await (await client.stream_of()).rest()
+        assert first["method"] == "notifications/message"
+        assert (last["id"], last["error"]["code"]) == ("x", -32021)
+
+
+async def test_an_answer_that_is_too_large_is_an_error() -> None:
+    async with serving(open_house().server) as place:
+        client = await place.connect()
+        for tool in ("large", "large_with_context"):
+            answer = await client.call(tool, size=9_000_000)
+            assert (answer.status, answer.code) == (200, -32603)
+        assert (await client.call("echo", text="x")).result
+
+
 # What is said wrongly.
 
 

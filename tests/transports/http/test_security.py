@@ -4,13 +4,13 @@ import secrets
 
 import pytest
 
-from callboard import Revision
+from callboard import Rate, Revision
 from callboard.codecs.http.access import Access
 from callboard.transports.bind import Place as Address
 from callboard.transports.settings import Settings
 from tests.transports.http.house import open_house
 from tests.transports.http.sessions import OpenSession
-from tests.transports.http.stage import request, serving, settle
+from tests.transports.http.stage import Answer, request, serving, settle
 
 TOKENS = {"alice's token": "alice", "bob's token": "bob"}
 
@@ -64,6 +64,28 @@ async def test_an_origin_that_the_operator_allows_may_speak_and_no_other() -> No
         for origin, status in (("https://app.example", 200), ("https://app.example:8443", 403)):
             await client.send(client.modern("server/discover", f"Origin: {origin}"))
             assert (await client.answer()).status == status
+
+
+async def test_an_origin_is_only_ever_written_back_as_it_was_and_never_out_of_its_line() -> None:
+    access = Access.of("127.0.0.1", 1, hosts=["*"], origins=["*"])
+    async with serving(open_house().server, access=access) as place:
+        client = await place.connect()
+        for origin, echoed in (("null", "null"), ("<script>", "<script>"), ("a b", "a b"), ("\xff", None)):
+            await client.send(client.modern("server/discover", f"Origin: {origin}"))
+            answer = await client.answer()  # which reads headers strictly
+            assert answer.status == 200
+            assert answer.headers.get("access-control-allow-origin") == echoed
+
+
+async def test_a_page_may_ask_first_what_it_may_send() -> None:
+    async with serving(open_house().server, authenticate=authenticate) as place:
+        client = await place.connect()
+        origin = f"http://localhost:{place.port}"
+        asked = {"origin": origin, "access_control_request_method": "POST"}
+        await client.send(request("OPTIONS", "/mcp", host=client.host.decode(), **asked))
+        answer = await client.answer()
+        assert (answer.status, answer.headers["access-control-allow-origin"]) == (204, origin)
+        assert "POST" in answer.headers["access-control-allow-methods"]
 
 
 @pytest.mark.parametrize(
@@ -247,3 +269,26 @@ async def test_beyond_what_the_process_can_take_everybody_is_told_to_come_back()
         await settle()
         await third.send(third.modern("tools/call", name="who", arguments={}))
         assert (await third.answer()).result
+
+
+@pytest.mark.parametrize("revision", [None, Revision.V2025_06_18])
+async def test_who_asks_too_often_is_told_to_come_back(revision: Revision | None) -> None:
+    house = open_house(rates={"tools/call": Rate(3, per=60)})
+    async with serving(house.server, authenticate=authenticate) as place:
+        caller = await place.connect()
+        if revision is None:
+
+            async def call(name: str) -> Answer:
+                await caller.send(caller.modern("tools/call", bearer(name), name="who", arguments={}))
+                return await caller.answer()
+        else:
+            sessions = {name: await OpenSession.open(place, revision, bearer(name)) for name in ("alice", "bob")}
+
+            async def call(name: str) -> Answer:
+                return await sessions[name].call("who")
+
+        assert [(await call("alice")).status for _ in range(3)] == [200] * 3
+        refused = await call("alice")
+        assert (refused.status, refused.code) == (429, -31003)
+        assert "retry-after" in refused.headers
+        assert (await call("bob")).result

@@ -129,6 +129,20 @@ async def test_a_question_can_be_answered_when_all_streams_are_taken() -> None:
         assert (await session.call("echo", text="x")).result
 
 
+@EACH
+async def test_an_id_that_is_in_flight_is_not_taken_twice_and_the_first_goes_on(revision: Revision) -> None:
+    house = open_house()
+    async with serving(house.server) as place:
+        session = await OpenSession.open(place, revision)
+        first = await session.begin("work", id="x", name="gate")
+        await house.wait_started("gate")
+        second = await session.ask("tools/call", id="x", name="echo", arguments={"text": "x"})
+        assert second.code == -32600
+        house.gates["gate"].set()
+        assert (await first.answer()).json["id"] == "x"
+        assert (await session.ask("ping", id="x")).result == {}  # and it may be used again
+
+
 # Cancelling.
 
 
