@@ -115,6 +115,11 @@ class Catalogue:
         retried = await self.caller.retry_of(params, cast("Any", result))
         return cast("ReadResourceResult", await self.caller.request("resources/read", retried, patience=patience))
 
+    def forget(self) -> None:
+        """Nothing that is known holds any more: it is another session."""
+        self._lists.clear()
+        self._contents.clear()
+
     def changed(self, method: str, params: Mapping[str, Raw]) -> None:
         """The server says that something is another one now."""
         for name in _LISTS.get(method, ()):

@@ -1,7 +1,9 @@
 """The client API: the same calls to any server, of any revision, over any transport."""
 
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import count
 from typing import Any, Final, Never, TypeVar, cast
 
 import attrs
@@ -43,10 +45,11 @@ from callboard.codecs.revisions import (
     SetLevelRequestParams,
     Tool,
 )
-from callboard.errors import CannotConnect, RequestFailed
+from callboard.errors import CallboardError, ConnectionLost
 from callboard.listening import Listening, Switchboard
+from callboard.meeting import Meeting
 from callboard.supervisor import Actor, Supervisor, SupervisorSpec, open_tree
-from callboard.targets import Target, open_link
+from callboard.targets import Access, Target, ways_to
 
 M = TypeVar("M", bound=Model)
 
@@ -63,19 +66,43 @@ class _Reader(Actor[Never]):
     caller: Caller
 
     async def run(self) -> None:
-        await self.link.listen(self.caller.hear)
+        failure: Exception | None = None
+        try:
+            await self.link.listen(self.caller.hear)
+            if self.link.is_stale and self.caller.renew is not None:
+                await self.caller.renew()  # which begins to read anew
+        except CallboardError as error:
+            failure = error
+        finally:
+            if self.link.lost:
+                failure = ConnectionLost(self.link.lost)
+            if failure is not None and self.caller.on_lost is not None:
+                self.caller.on_lost(failure)
+
+
+@attrs.define(eq=False)
+class _Readers:
+    """Whoever reads for a client: one after the other, if there is one session after the other."""
+
+    background: Supervisor
+    _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+
+    def begin(self, caller: Caller) -> None:
+        self.background.spawn(_Reader(caller.link, caller), name=f"reader-{next(self._names)}")
 
 
 class Client:
     """A conversation with one server. Make it with `connect`."""
 
-    def __init__(self, caller: Caller, agreed: Agreed, background: Supervisor, patience: Patience) -> None:
+    def __init__(self, caller: Caller, agreed: Agreed, readers: _Readers, patience: Patience) -> None:
         self._caller = caller
         self._agreed = agreed
         self._patience = patience
         self._catalogue = Catalogue(caller, patience)
-        self._switchboard = Switchboard(caller, background)
-        caller.on_change = self._changed
+        self._switchboard = Switchboard(caller, readers.background, self._catalogue.changed)
+        self._readers = readers
+        self._renewing = trio.Lock()
+        caller.on_change, caller.on_lost, caller.renew = self._switchboard.changed, self._switchboard.lose, self._renew
 
     # Whom it speaks to.
 
@@ -182,9 +209,23 @@ class Client:
     def _within(self, patience: Patience | None) -> Patience:
         return self._patience if patience is None else patience
 
-    def _changed(self, method: str, params: Mapping[str, Any]) -> None:
-        self._catalogue.changed(method, params)
-        self._switchboard.changed(method, params)
+    async def _renew(self) -> None:
+        """Open a session in place of one that the server has ended. Nothing that was asked is asked again."""
+        link = self._caller.link
+        async with self._renewing:
+            if not link.is_stale:
+                return  # somebody else did
+            is_open = False
+            try:
+                self._agreed = await agree(self._caller, self.revision)
+                self._catalogue.forget()
+                if self._caller.log_level is not None and self._agreed.capabilities.logging is not UNSET:
+                    await self.set_log_level(self._caller.log_level)
+                await self._switchboard.begin_again()
+                is_open = True
+            finally:
+                link.is_stale = not is_open
+            self._readers.begin(self._caller)
 
 
 @asynccontextmanager
@@ -200,36 +241,36 @@ async def connect(
     on_log: OnLog | None = None,
     patience: Patience = PATIENT,
     headers: Mapping[str, str] | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Client]:
-    """Connect to an MCP server: a URL, a command, or a `Server` of this process.
+    """Connect to an MCP server: a URL, a command (a list), `FILE.py:NAME`, `FILE.json#NAME`, or a `Server`.
 
     *sampling*, *elicitation* and *roots* answer what the server asks, in whichever way its revision asks. *revision*
-    insists on one; otherwise it is the newest that both speak.
+    insists on one; otherwise it is the newest that both speak. *headers* go with every HTTP request, and *tls* says
+    which certificates are believed.
 
     Raises `CannotConnect` with the reason, in one line.
     """
     spec = SupervisorSpec("client", children=(SupervisorSpec("answers"), SupervisorSpec("background")))
-    async with open_tree(spec) as root, open_link(target, headers or {}) as link:
-        answers = answers_of(sampling, elicitation, roots)
-        caller = Caller(
-            link,
-            Answering(answers, root.supervisor_of("answers")),
-            info,
-            capabilities_of(sampling, elicitation, roots),
-            log_level,
-            on_log=on_log,
-        )
-        background = root.supervisor_of("background")
-        if not link.is_http:
-            background.spawn(_Reader(link, caller), name="reader")
+    ways = ways_to(target, Access(headers=headers or {}, tls=tls))
+    async with open_tree(spec) as root, AsyncExitStack() as stack:
+        answering = Answering(answers_of(sampling, elicitation, roots), root.supervisor_of("answers"))
+        capabilities = capabilities_of(sampling, elicitation, roots)
+        readers = _Readers(root.supervisor_of("background"))
+
+        def begin(link: Link) -> Caller:
+            caller = Caller(link, answering, info, capabilities, log_level, on_log=on_log)
+            if not link.is_http:
+                readers.begin(caller)
+            return caller
+
+        meeting = Meeting(ways, begin, stack)
+        caller, agreed = await meeting.meet(None if revision is None else Revision(revision))
+        client = Client(caller, agreed, readers, patience)
+        if caller.link.is_http:
+            readers.begin(caller)
         try:
-            agreed = await agree(caller, None if revision is None else Revision(revision))
-        except RequestFailed as error:
-            raise CannotConnect(f"no server to speak to: {error}") from None
-        if link.is_http:
-            background.spawn(_Reader(link, caller), name="reader")
-        try:
-            yield Client(caller, agreed, background, patience)
+            yield client
         finally:
             with trio.CancelScope(shield=True):  # bounded by the link
-                await link.aclose()
+                await caller.link.aclose()

@@ -1,48 +1,142 @@
-"""What can be connected to: URLs, commands, and servers of this process."""
+"""What can be connected to: URLs, commands, files that name either, and servers of this process."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import TypeAlias
-from urllib.parse import urlsplit
+import ssl
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final, TypeAlias
+from urllib.parse import SplitResult, urlsplit
+
+import attrs
 
 from callboard.actors.duplex import DuplexLink
 from callboard.actors.link import Link
 from callboard.actors.session import open_session
-from callboard.errors import CannotConnect
+from callboard.errors import CannotConnect, CannotServe
+from callboard.loading import load_server
+from callboard.mcp_servers import Remote, is_entry, read_entry
 from callboard.server import Server
-from callboard.transports.client.http import HttpLink
+from callboard.transports.client.http import Authorize, HttpLink
+from callboard.transports.client.pair import open_pair
 from callboard.transports.client.pool import Origin, Pool
 from callboard.transports.client.process import Command, running
+from callboard.transports.client.socket import Door
+from callboard.transports.client.websocket import open_websocket
 from callboard.transports.memory import memory_pair
 
-Target: TypeAlias = str | Sequence[str] | Command | Server
-"""A URL, a command with its arguments, or a `Server`."""
+Target: TypeAlias = str | Sequence[str] | Command | Remote | Server
+"""A URL, `FILE.py:NAME`, `FILE.json#NAME`, a command with its arguments, or a `Server`."""
+
+_HTTP: Final = ("http", "https")
+_WEBSOCKET: Final = ("ws", "wss")
+
+
+@attrs.frozen(kw_only=True)
+class Access:
+    """What is said to every server that is reached over the network, and how it proves who it is."""
+
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+    tls: ssl.SSLContext | None = None
+    authorize: Authorize | None = None
+
+
+@attrs.frozen
+class Way:
+    """One way in which a target may be reached."""
+
+    name: str
+    open: Callable[[], AbstractAsyncContextManager[Link]]
+    is_legacy: bool = False
+    """Whether no modern server is at its end."""
+
+
+@attrs.frozen
+class Ways:
+    """The ways to one target, the likeliest first."""
+
+    key: Hashable
+    """What the target is known by, the next time; None for what need not be known."""
+    ways: tuple[Way, ...]
+
+
+def ways_to(target: Target, access: Access) -> Ways:
+    """How *target* may be reached. Raises `CannotConnect`."""
+    if isinstance(target, str):
+        target = _named(target)
+    if isinstance(target, Server):
+        return Ways(None, (Way("memory", lambda: _in_memory(target)),))
+    if isinstance(target, Remote):
+        return _by_url(target, access)
+    command = target if isinstance(target, Command) else Command.of(target)
+    return Ways((command.args, command.cwd), (Way("stdio", lambda: running(command)),))
+
+
+def _named(text: str) -> Remote | Command | Server:
+    if "://" in text:
+        return Remote(url=text)
+    if is_entry(text):
+        return read_entry(text)
+    if ".py" not in text:
+        raise CannotConnect(f"{text[:200]!r} is no target: write a URL, FILE.py:NAME, FILE.json#NAME, or a command")
+    try:
+        return load_server(text)
+    except CannotServe as error:
+        raise CannotConnect(str(error)) from None
 
 
 @asynccontextmanager
-async def open_link(target: Target, headers: Mapping[str, str]) -> AsyncIterator[Link]:
-    """A link to *target*. Raises `CannotConnect`."""
-    if isinstance(target, Server):
-        async with target.host() as host:
-            there, here = memory_pair()
-            await open_session(host, here, "client")
-            try:
-                yield DuplexLink(there)
-            finally:
-                there.close()
-    elif isinstance(target, str):
-        yield _by_url(target, headers)
-    else:
-        command = target if isinstance(target, Command) else Command.of(target)
-        async with running(command) as link:
-            yield link
+async def _in_memory(server: Server) -> AsyncIterator[Link]:
+    async with server.host() as host:
+        there, here = memory_pair()
+        await open_session(host, here, "client")
+        try:
+            yield DuplexLink(there)
+        finally:
+            there.close()
 
 
-def _by_url(url: str, headers: Mapping[str, str]) -> Link:
-    parts = urlsplit(url)
+def _by_url(remote: Remote, access: Access) -> Ways:
+    parts = urlsplit(remote.url)
     origin = Origin.of(parts)
-    if origin.scheme not in ("http", "https"):
-        raise CannotConnect(f"{parts.scheme}:// cannot be connected to yet")
+    target = _asked_for(parts)
+    headers = _encoded({**remote.headers, **access.headers})
+
+    def link() -> HttpLink:
+        return HttpLink(Pool(origin, access.tls), target, headers, access.authorize)
+
+    if origin.scheme in _WEBSOCKET:
+        door = Door(origin, target, headers, access.tls)
+        return Ways((origin, target), (Way("websocket", lambda: open_websocket(door)),))
+    http = Way("http", lambda: _http(link()))
+    pair = Way("sse", lambda: open_pair(link()), is_legacy=True)
+    ways = {"http": (http,), "sse": (pair,)}.get(remote.kind, (pair, http) if _is_pair(parts) else (http, pair))
+    return Ways((origin, target), ways)
+
+
+@asynccontextmanager
+async def _http(link: HttpLink) -> AsyncIterator[Link]:
+    try:
+        yield link
+    finally:
+        link.pool.close()
+
+
+def _is_pair(parts: SplitResult) -> bool:
+    """Whether the path is the one that such servers have."""
+    return parts.path.rstrip("/").endswith("/sse")
+
+
+def _asked_for(parts: SplitResult) -> bytes:
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    given = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
-    return HttpLink(Pool(origin), target.encode("ascii"), given)
+    if not target.isascii() or not target.isprintable() or " " in target:
+        raise CannotConnect(f"{parts.geturl()[:200]!r} is no address of a server: what is not ASCII must be encoded")
+    return target.encode()
+
+
+def _encoded(headers: Mapping[str, str]) -> Sequence[tuple[bytes, bytes]]:
+    """Raises `CannotConnect` for what could not stand in a header."""
+    for name, value in headers.items():
+        if not name.isascii() or not name.replace("-", "").replace("_", "").isalnum():
+            raise CannotConnect(f"{name[:100]!r} is no name of a header")
+        if not value.isascii() or not value.isprintable():
+            raise CannotConnect(f"the header {name} has a value that cannot be sent")  # which may be a secret
+    return list({name.lower().encode(): value.strip().encode() for name, value in headers.items()}.items())

@@ -14,7 +14,7 @@ from callboard.codecs.envelope import Request, RequestId
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import Direction, Model, Revision, method_of, read_params
 from callboard.codecs.revisions import Result as Empty
-from callboard.errors import ConnectionLost, MethodNotFound
+from callboard.errors import CannotConnect, MethodNotFound, RequestFailed
 from callboard.supervisor import Actor, Address, Supervisor
 
 Answer: TypeAlias = Callable[[Any], Awaitable[Model]]
@@ -89,7 +89,7 @@ class Answerer(Actor[Never]):
             except Exception as error:  # the user's function: the server is told that it failed, and no more
                 frame = error_frame(request.id, revision, error)
             await self.link.tell(frame)
-        except ConnectionLost:
+        except (RequestFailed, CannotConnect):
             pass  # nobody is left who wants to know
         finally:
             self.answering.done(request.id)

@@ -5,6 +5,7 @@ from itertools import count
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import attrs
+import msgspec
 import trio
 from msgspec import UNSET, Raw
 
@@ -33,6 +34,7 @@ from callboard.codecs.revisions import (
     read_result,
     write_params,
 )
+from callboard.codecs.revisions import Result as Empty
 from callboard.errors import BadAnswer, InvalidParams, PeerError, RequestTimedOut, ServerRefused, TooManyRounds
 from callboard.supervisor import get_logger
 
@@ -47,12 +49,22 @@ CAP: Final = 600.0
 MAX_ROUNDS: Final = 32
 """Rounds of questions that one request may take."""
 
+
+class _SubscriptionMeta(msgspec.Struct):
+    subscription_id: RequestId | msgspec.UnsetType = msgspec.field(
+        name="io.modelcontextprotocol/subscriptionId", default=UNSET
+    )
+
+
+_READ_META: Final = msgspec.json.Decoder(_SubscriptionMeta)
 _MIRRORED: Final = ("name", "uri", "taskId", "arguments")
 
 P = TypeVar("P", bound=Model)
 Report: TypeAlias = ProgressNotificationParams
 OnProgress: TypeAlias = Callable[[Report], None]
 OnChange: TypeAlias = Callable[[str, Mapping[str, Raw]], None]
+OnLost: TypeAlias = Callable[[Exception], None]
+Renew: TypeAlias = Callable[[], Awaitable[None]]
 OnLog: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
 Answer: TypeAlias = Callable[[Model], Awaitable[Model]]
 """Answers a question of the server's: params in, result out."""
@@ -77,6 +89,9 @@ class _Call:
     scope: trio.CancelScope
     latest: float
     on_progress: OnProgress | None
+    on_told: OnChange | None = None
+    is_over: bool = False
+    """Whether the server has ended it without an answer, as it may end a subscription."""
 
     def progressed(self, report: Report) -> None:
         self.scope.deadline = min(trio.current_time() + self.patience.timeout, self.latest)
@@ -96,6 +111,10 @@ class Caller:
     on_change: OnChange | None = None
     on_log: OnLog | None = None
     revision: Revision = LATEST
+    renew: Renew | None = None
+    """Opens a new session when the server has ended the old one."""
+    on_lost: OnLost | None = None
+    """Hears why nothing can come unasked any more."""
     ignored: int = attrs.field(default=0, init=False)
     _ids: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _calls: dict[RequestId, _Call] = attrs.field(factory=dict, init=False)
@@ -127,20 +146,28 @@ class Caller:
         *,
         patience: Patience = PATIENT,
         on_progress: OnProgress | None = None,
+        on_told: OnChange | None = None,
         header_map: HeaderMap = NO_HEADERS,
     ) -> Model:
-        """As `request`, but one round: the result may be a question."""
+        """As `request`, but one round: the result may be a question.
+
+        *on_told* hears what a subscription has to say, which is what this request then is.
+        """
+        if self.link.is_stale and self.renew is not None and method != "initialize":
+            await self.renew()
         request_id = next(self._ids)
         outgoing = self._outgoing(request_id, method, params, header_map)
         began = trio.current_time()
         scope = trio.CancelScope(deadline=began + min(patience.timeout, patience.cap))
-        self._calls[request_id] = _Call(patience, scope, began + patience.cap, on_progress)
+        call = self._calls[request_id] = _Call(patience, scope, began + patience.cap, on_progress, on_told)
         answer: Result | Error | None = None
         try:
             with scope:
                 answer = await self.link.ask(outgoing, self.hear)
         finally:
             del self._calls[request_id]
+        if answer is None and call.is_over:
+            return Empty()
         if answer is None:
             raise RequestTimedOut(after=trio.current_time() - began)
         return self._read(method, answer)
@@ -168,8 +195,8 @@ class Caller:
                 self._logged(message)
             case "notifications/cancelled":
                 self._cancelled(message)
-            case _ if self.on_change is not None:
-                self.on_change(message.method, {} if message.params is UNSET else message.params)
+            case method:
+                self._told_of_change(method, {} if message.params is UNSET else message.params)
 
     # What goes out.
 
@@ -221,8 +248,23 @@ class Caller:
 
     def _cancelled(self, message: Notification) -> None:
         params = self._told(message, CancelledNotificationParams)
-        if params is not None and params.request_id is not UNSET:
+        if params is None or params.request_id is UNSET:
+            return
+        if self.revision not in MODERN:
             self.answering.cancel(params.request_id)
+            return
+        call = self._calls.get(params.request_id)  # a modern server asks nothing: it is a subscription of ours
+        if call is not None and call.on_told is not None:
+            call.is_over = True
+            call.scope.cancel()
+
+    def _told_of_change(self, method: str, params: Mapping[str, Raw]) -> None:
+        """What a subscription says is for whoever holds it; what belongs to none is for all."""
+        call = self._calls.get(_subscription(params)) if "_meta" in params else None
+        if call is not None and call.on_told is not None:
+            call.on_told(method, params)
+        elif self.on_change is not None:
+            self.on_change(method, params)
 
     def _told(self, message: Notification, model: type[P]) -> P | None:
         try:
@@ -230,3 +272,12 @@ class Caller:
         except PeerError:
             self.ignored += 1
             return None
+
+
+def _subscription(params: Mapping[str, Raw]) -> RequestId:
+    """The subscription that a notification belongs to; 0, which is none of ours, if it does not say."""
+    try:
+        found = _READ_META.decode(params["_meta"]).subscription_id
+    except msgspec.MsgspecError:
+        return 0
+    return 0 if found is UNSET else found

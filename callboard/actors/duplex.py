@@ -11,7 +11,7 @@ from callboard.actors.wire import notification_frame
 from callboard.codecs.batch import is_batch, split_batch
 from callboard.codecs.envelope import Error, RequestId, Result, decode
 from callboard.codecs.revisions import CancelledNotificationParams, Revision
-from callboard.errors import ConnectionLost, PeerError
+from callboard.errors import CallboardError, ConnectionLost, FrameTooLarge, PeerError
 from callboard.supervisor import get_logger
 
 log = get_logger("callboard.actors")
@@ -34,6 +34,7 @@ class DuplexLink:
 
     connection: Connection
     is_http: bool = attrs.field(default=False, init=False)
+    is_stale: bool = attrs.field(default=False, init=False)
     ignored: int = attrs.field(default=0, init=False)
     lost: str = attrs.field(default="", init=False)
     """Why nothing can be asked any more, once that is so."""
@@ -60,7 +61,7 @@ class DuplexLink:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + FAREWELL):
             try:
                 await self.connection.send(frame)
-            except trio.BrokenResourceError:
+            except (trio.BrokenResourceError, CallboardError):
                 return  # nobody is left to tell
 
     async def tell(self, frame: bytes) -> None:
@@ -81,6 +82,9 @@ class DuplexLink:
         """Read to the end of what the server has to say."""
         try:
             async for frame in self.connection:
+                if isinstance(frame, FrameTooLarge):
+                    self.lose(f"the server says more than can be taken in: {frame}")
+                    return  # whose answer that is cannot be told, and how long it goes on neither
                 await self._take_in(frame, hear)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the same end, less politely

@@ -32,6 +32,10 @@ class Link(Protocol):
 
     is_http: bool
     """Whether requests are told apart by the stream that they open, and headers repeat what they say."""
+    is_stale: bool
+    """Whether the server has ended the session, and a new handshake would open another."""
+    lost: str
+    """Why nothing can be asked any more, once that is so."""
 
     async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error:
         """Send a request and wait for its answer; what else comes on its way is given to *hear*.

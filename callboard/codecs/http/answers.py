@@ -51,9 +51,12 @@ class AnswerParser:
     """Cut a byte stream into answers: for each its head, pieces of its body, and the end.
 
     `feed` raises `BadAnswer`; then this connection has nothing more to say that could be believed.
+
+    One that *may_switch* to another protocol gives the head of the 101, and whatever came behind it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_switch: bool = False) -> None:
+        self._may_switch = may_switch
         self._parser = httptools.HttpResponseParser(self)
         self._found: list[Event] = []
         self._known: dict[bytes, tuple[AnswerHead, int]] = {}
@@ -72,8 +75,11 @@ class AnswerParser:
             return known
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            raise BadAnswer("the server switched to another protocol") from None
+        except httptools.HttpParserUpgrade as switched:
+            if not self._may_switch:
+                raise BadAnswer("the server switched to another protocol") from None
+            head = next(found for found in reversed(self._found) if isinstance(found, AnswerHead))
+            return [head, data[switched.args[0] :]]
         except httptools.HttpParserCallbackError as error:
             raise BadAnswer(str(error.__context__)) from None
         except httptools.HttpParserError as error:

@@ -71,13 +71,18 @@ class Violation(PeerError):
 
 @attrs.define(eq=False)
 class MessageReader:
-    """Cut a client's bytes into messages, none larger than *limit*."""
+    """Cut a peer's bytes into messages, none larger than *limit*. A client's are masked, a server's are not."""
 
     limit: int
+    is_client: bool = False
+    """Whether this is the client, and the peer the server."""
     is_closed: bool = attrs.field(default=False, init=False)
     """Whether the peer has closed."""
-    _protocol: FrameProtocol = attrs.field(factory=lambda: FrameProtocol(client=False, extensions=[]), init=False)
+    _protocol: FrameProtocol = attrs.field(init=False)
     _begun: bytearray | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._protocol = FrameProtocol(client=self.is_client, extensions=[])
 
     @property
     def is_amid(self) -> bool:
@@ -124,7 +129,7 @@ class MessageReader:
         return Text(piece if begun is None else bytes(begun))
 
 
-# What a server writes is not masked.
+# What a server writes is not masked; `client.mask` does that.
 
 _TEXT: Final = 0x81
 _CLOSE: Final = 0x88

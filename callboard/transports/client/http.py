@@ -19,7 +19,15 @@ from callboard.codecs.lines import MAX_FRAME
 from callboard.codecs.revisions import MODERN, CancelledNotificationParams, Revision
 from callboard.codecs.revisions.revision import R3
 from callboard.codecs.sse import Event, EventDecoder
-from callboard.errors import BadAnswer, CallboardError, ConnectionLost, HttpRefused, PeerError, SessionGone
+from callboard.errors import (
+    BadAnswer,
+    CallboardError,
+    CannotConnect,
+    ConnectionLost,
+    HttpRefused,
+    PeerError,
+    SessionGone,
+)
 from callboard.transports.client.pool import Channel, Pool
 
 FAREWELL: Final = 2.0
@@ -30,6 +38,9 @@ RETRY: Final = 1.0
 
 RESUMPTIONS: Final = 8
 """How often in a row a stream is resumed that brings nothing."""
+
+LONGEST_PAUSE: Final = 30.0
+"""Longest time between two attempts to open a stream that brings nothing, unless the server says otherwise."""
 
 MAX_REFUSAL: Final = 64 * 1024
 """Largest body of a refusal that is looked at, in bytes."""
@@ -42,7 +53,7 @@ _POSTED: Final = (
     (b"content-type", b"application/json"),
     (b"accept", b"application/json, text/event-stream"),
 )
-_STREAMED: Final = ((b"accept", b"text/event-stream"),)
+STREAMED: Final = ((b"accept", b"text/event-stream"),)
 _VERSIONED: Final = frozenset({R3, *(revision for revision in Revision if revision > R3)})
 _SESSION: Final = b"mcp-session-id"
 
@@ -59,6 +70,9 @@ class HttpLink:
     ignored: int = attrs.field(default=0, init=False)
     session: bytes | None = attrs.field(default=None, init=False)
     revision: Revision | None = attrs.field(default=None, init=False)
+    is_stale: bool = attrs.field(default=False, init=False)
+    """Whether the server has ended the session. A new handshake opens another."""
+    lost: str = attrs.field(default="", init=False)  # the next request may find the server again
 
     async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error:
         is_waiting = outgoing.revision not in MODERN and outgoing.method != "initialize"
@@ -74,14 +88,22 @@ class HttpLink:
         return answer
 
     async def _ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error:
-        async with _Asked(self, b"POST", (*_POSTED, *outgoing.headers), outgoing.frame) as asked:
-            head = await asked.head()
-            if outgoing.method == "initialize" and outgoing.revision not in MODERN:
-                self.session = head.get(_SESSION)
-            if head.media_type != b"text/event-stream":
-                return await self._whole(asked, head, outgoing)
-            reading = _Reading(outgoing, hear)
-            answer = await reading.read(asked.channel)
+        if outgoing.method == "initialize" and outgoing.revision not in MODERN:
+            self.session = self.revision = None
+        session = self.session
+        reading = _Reading(outgoing, hear)
+        answer: Result | Error | None = None
+        try:
+            async with Asked(self, b"POST", (*_POSTED, *outgoing.headers), outgoing.frame) as asked:
+                head = await asked.head()
+                if outgoing.method == "initialize" and outgoing.revision not in MODERN:
+                    self.session, self.is_stale = head.get(_SESSION), self.is_stale and head.status != 200
+                if head.media_type != b"text/event-stream":
+                    return await self._whole(asked, head, outgoing, session)
+                answer = await reading.read(asked.channel)
+        except ConnectionLost:
+            if not reading.last_event_id:
+                raise
         if answer is None and outgoing.revision not in MODERN:
             answer = await self._resume(reading)
         if answer is None:
@@ -89,9 +111,12 @@ class HttpLink:
         return answer
 
     async def tell(self, frame: bytes) -> None:
-        async with _Asked(self, b"POST", _POSTED, frame) as asked:
+        session = self.session
+        async with Asked(self, b"POST", _POSTED, frame) as asked:
             head = await asked.head()
             body = await asked.channel.whole(MAX_REFUSAL)
+            if head.status == 404 and session is not None:
+                raise self._gone(session)
             if head.status >= 300:
                 raise HttpRefused(head.status, _text(body))
 
@@ -99,29 +124,41 @@ class HttpLink:
         """The GET stream of a legacy session, opened again whenever it ends."""
         if self.revision is None or self.revision in MODERN:
             return
-        reading = _Reading(None, hear)
-        while True:
+        session, reading, fruitless, is_open = self.session, _Reading(None, hear), 0, False
+        while self.session == session:
+            before = reading.last_event_id
             try:
-                async with _Asked(self, b"GET", self._resuming(reading), b"") as asked:
+                async with Asked(self, b"GET", self._resuming(reading), b"") as asked:
                     head = await asked.head()
+                    if head.status == 404 and is_open and session is not None:
+                        self._gone(session)
+                        return
                     if head.status != 200 or head.media_type != b"text/event-stream":
                         return  # 405: this server has nothing to say unasked
+                    is_open = True
                     await reading.read(asked.channel)
-            except ConnectionLost:
+            except (ConnectionLost, CannotConnect, BadAnswer):
                 pass  # to be resumed, like a stream that ended
-            await trio.sleep(reading.pause)
+            fruitless = 0 if reading.last_event_id != before else fruitless + 1
+            await trio.sleep(_pause(reading, fruitless))
 
     def agree(self, revision: Revision) -> None:
         self.revision = revision
+
+    def _gone(self, session: bytes) -> SessionGone:
+        """The server does not know *session*. If that is not the session any more, somebody was faster."""
+        if self.session == session:
+            self.session, self.is_stale = None, True
+        return SessionGone("the server has ended the session")
 
     async def aclose(self) -> None:
         """End the session, if there is one, and the connections."""
         try:
             if self.session is not None:
                 with trio.move_on_after(FAREWELL):
-                    async with _Asked(self, b"DELETE", (), b"") as asked:
+                    async with Asked(self, b"DELETE", (), b"") as asked:
                         await asked.head()
-        except (ConnectionLost, BadAnswer, HttpRefused):
+        except CallboardError:
             pass  # it ends by itself
         finally:
             self.pool.close()
@@ -139,11 +176,13 @@ class HttpLink:
         lines += [b"%b: %b\r\n" % header for header in (*headers, *own, *self.headers)]
         return b"".join((*lines, b"\r\n", body))
 
-    async def _whole(self, asked: "_Asked", head: AnswerHead, outgoing: Outgoing) -> Result | Error:
+    async def _whole(
+        self, asked: "Asked", head: AnswerHead, outgoing: Outgoing, session: bytes | None
+    ) -> Result | Error:
         is_fine = head.status == 200
         body = await asked.channel.whole(2 * MAX_FRAME if is_fine else MAX_REFUSAL)
-        if head.status == 404 and self.session is not None and outgoing.method != "initialize":
-            raise SessionGone("the server has ended the session")
+        if head.status == 404 and session is not None:
+            raise self._gone(session)
         if head.media_type == b"application/json":
             try:
                 messages = [decode(member) for member in (split_batch(body) if is_batch(body) else [body])]
@@ -162,28 +201,32 @@ class HttpLink:
 
     async def _resume(self, reading: "_Reading") -> Result | Error | None:
         """Come back to a stream that ended before its answer. Raises `ConnectionLost` if that leads nowhere."""
-        for _ in range(RESUMPTIONS):
-            if not reading.decoder.last_event_id:
-                return None
-            await trio.sleep(reading.pause)
-            before = reading.decoder.last_event_id
+        session, fruitless = self.session, 0
+        while reading.last_event_id and fruitless < RESUMPTIONS:
+            await trio.sleep(_pause(reading, fruitless))
+            before = reading.last_event_id
             try:
-                async with _Asked(self, b"GET", self._resuming(reading), b"") as asked:
+                async with Asked(self, b"GET", self._resuming(reading), b"") as asked:
                     head = await asked.head()
-                    if head.status != 200:
+                    if head.status == 404 and session is not None:
+                        raise self._gone(session)
+                    if head.status != 200 or head.media_type != b"text/event-stream":
                         return None
                     answer = await reading.read(asked.channel)
-            except ConnectionLost:
-                continue
-            if answer is not None:
-                return answer
-            if reading.decoder.last_event_id != before:
-                return await self._resume(reading)
-        raise ConnectionLost("the stream cannot be resumed")
+                if answer is not None:
+                    return answer
+            except SessionGone:
+                raise
+            except (ConnectionLost, CannotConnect):
+                pass
+            fruitless = 0 if reading.last_event_id != before else fruitless + 1
+        if reading.last_event_id:
+            raise ConnectionLost("the stream cannot be resumed")
+        return None
 
     def _resuming(self, reading: "_Reading") -> Headers:
-        last = reading.decoder.last_event_id
-        return (*_STREAMED, (b"last-event-id", last.encode())) if last else _STREAMED
+        last = reading.last_event_id
+        return (*STREAMED, (b"last-event-id", last.encode())) if last else STREAMED
 
     async def _take_back(self, outgoing: Outgoing) -> None:
         params = CancelledNotificationParams(request_id=outgoing.id, reason="no longer needed")
@@ -191,12 +234,12 @@ class HttpLink:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + FAREWELL):
             try:
                 await self.tell(frame)
-            except (ConnectionLost, BadAnswer, HttpRefused):
+            except CallboardError:
                 return  # nobody is left to tell
 
 
 @attrs.define(eq=False)
-class _Asked:
+class Asked:
     """One request on a channel of the pool, for as long as its answer is read."""
 
     link: HttpLink
@@ -206,7 +249,7 @@ class _Asked:
     channel: Channel = attrs.field(init=False)
     _is_done: bool = attrs.field(default=False, init=False)
 
-    async def __aenter__(self) -> "_Asked":
+    async def __aenter__(self) -> "Asked":
         self.channel = await self.link.pool.take()
         return self
 
@@ -237,16 +280,18 @@ class _Reading:
 
     outgoing: Outgoing | None
     hear: Hear
-    decoder: EventDecoder = attrs.field(factory=lambda: EventDecoder(2 * MAX_FRAME), init=False)
-
-    @property
-    def pause(self) -> float:
-        return RETRY if self.decoder.retry is None else self.decoder.retry / 1000
+    last_event_id: str = attrs.field(default="", init=False)
+    retry: float = attrs.field(default=RETRY, init=False)
+    """Seconds before it is resumed: the server may have said how many."""
 
     async def read(self, channel: Channel) -> Result | Error | None:
         """Read to the answer, or to the end. Raises `ConnectionLost` if it is cut off, `BadAnswer`."""
+        decoder = EventDecoder(2 * MAX_FRAME)  # what was cut off is no part of what follows
         while (piece := await channel.piece()) is not None:
-            for event in self.decoder.feed(piece):
+            events = decoder.feed(piece)
+            self.retry = self.retry if decoder.retry is None else decoder.retry / 1000
+            for event in events:
+                self.last_event_id = decoder.last_event_id or self.last_event_id
                 if not isinstance(event, Event):
                     raise BadAnswer(str(event))
                 if event.data and (answer := await self._take_in(event.data)) is not None:
@@ -274,6 +319,11 @@ class _Reading:
                 pass
             return
         channel.is_spent = True
+
+
+def _pause(reading: _Reading, fruitless: int) -> float:
+    """Seconds before a stream is resumed: as many as the server wants, and more each time that this brings nothing."""
+    return max(reading.retry, min(RETRY * 2 ** (fruitless - 2), LONGEST_PAUSE) if fruitless > 1 else 0.0)
 
 
 def _text(body: bytes) -> str:

@@ -1,0 +1,104 @@
+"""The client's side of a WebSocket: how it asks for one, what it must see in the answer, and its frames, masked."""
+
+import base64
+import re
+import struct
+from collections.abc import Iterable
+from typing import Any, Final
+
+import attrs
+import msgspec
+from wsproto.utilities import generate_accept_token
+
+from callboard.codecs.http.answers import AnswerHead
+from callboard.codecs.websocket.handshake import RECEIVED, SESSION, SUBPROTOCOL, VERSION
+from callboard.errors import BadAnswer
+
+SESSION_KEY: Final = "dev.callboard/session"
+"""The member of `_meta` in which the result of `initialize` says how to come back."""
+
+RESUMED: Final = "notifications/dev.callboard/resumed"
+"""What a server says first to a client that came back. It is not counted among its messages."""
+
+_IS_MASKED: Final = 0x80
+_SIZES: Final = {126: 4, 127: 10}
+_NUMBER: Final = re.compile(rb"[0-9]{1,15}")
+_VISIBLE: Final = re.compile(r"[!-~]{1,256}")
+_READ = msgspec.json.Decoder()
+
+
+@attrs.frozen
+class Ticket:
+    """What a session that can be resumed is known by, and for how many seconds without a socket."""
+
+    id: str = attrs.field(repr=False)
+    grace: float
+
+
+def write_opening(target: bytes, authority: bytes, key: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> bytes:
+    """The request that asks for a WebSocket. *key* is 16 random bytes."""
+    own = (
+        (b"host", authority),
+        (b"upgrade", b"websocket"),
+        (b"connection", b"Upgrade"),
+        (b"sec-websocket-version", VERSION),
+        (b"sec-websocket-key", base64.b64encode(key)),
+        (b"sec-websocket-protocol", SUBPROTOCOL),
+    )
+    lines = [b"%b: %b\r\n" % header for header in (*own, *headers)]
+    return b"".join((b"GET %b HTTP/1.1\r\n" % target, *lines, b"\r\n"))
+
+
+def coming_back(ticket: Ticket, received: int) -> tuple[tuple[bytes, bytes], ...]:
+    """The headers of a client that goes on with a session, of which it has *received* messages."""
+    return ((SESSION, ticket.id.encode("ascii")), (RECEIVED, b"%d" % received))
+
+
+def check_accepted(head: AnswerHead, key: bytes) -> None:
+    """See that a 101 is the answer to this very handshake. Raises `BadAnswer`."""
+    if (head.get(b"upgrade") or b"").lower() != b"websocket":
+        raise BadAnswer("the server switched to something else than WebSocket")
+    if head.get(b"sec-websocket-accept") != generate_accept_token(base64.b64encode(key)):
+        raise BadAnswer("the server did not answer this handshake")
+    if head.get(b"sec-websocket-protocol") not in (None, SUBPROTOCOL):
+        raise BadAnswer("the server speaks a subprotocol that was not offered")
+    if head.get(b"sec-websocket-extensions"):
+        raise BadAnswer("the server uses extensions that were not offered")
+
+
+def received_there(head: AnswerHead) -> int:
+    """How many messages of a client that comes back the server has. Raises `BadAnswer`."""
+    number = head.get(RECEIVED) or b""
+    if _NUMBER.fullmatch(number) is None:
+        raise BadAnswer("the server does not say how much it has received")
+    return int(number)
+
+
+def read_ticket(frame: bytes) -> Ticket | None:
+    """What the result of `initialize` says about coming back; None if it says nothing of it."""
+    try:
+        told = _READ.decode(frame)["result"]["_meta"][SESSION_KEY]
+        session, grace = _VISIBLE.fullmatch(told["id"]), float(told["grace"])
+    except (msgspec.MsgspecError, LookupError, TypeError, ValueError):
+        return None
+    return None if session is None or not grace > 0 else Ticket(session[0], grace)
+
+
+def is_resumption(frame: bytes) -> bool:
+    """Whether it is what a server says to a client that came back."""
+    if RESUMED.encode() not in frame:
+        return False
+    try:
+        said: Any = _READ.decode(frame)
+    except msgspec.MsgspecError:
+        return False
+    return isinstance(said, dict) and said.get("method") == RESUMED
+
+
+def mask(frame: bytes, key: bytes) -> bytes:
+    """A frame as a client must send it: *frame*, which a server would send, masked by four random bytes."""
+    start = _SIZES.get(frame[1], 2)
+    payload = frame[start:]
+    size = len(payload)
+    hidden = int.from_bytes(payload) ^ int.from_bytes((key * (size // 4 + 1))[:size])
+    return struct.pack("!BB", frame[0], frame[1] | _IS_MASKED) + frame[2:start] + key + hidden.to_bytes(size)

@@ -1,0 +1,115 @@
+"""How a client meets its server: by which way, in which era. What was found is remembered for the next time."""
+
+from collections.abc import Callable, Hashable
+from contextlib import AsyncExitStack
+from typing import Final
+
+import attrs
+
+from callboard.actors.caller import Caller
+from callboard.actors.eras import Agreed, agree
+from callboard.actors.link import Link
+from callboard.codecs.revisions import LEGACY, Revision
+from callboard.errors import BadAnswer, CallboardError, CannotConnect, ConnectionLost, HttpRefused, RequestFailed
+from callboard.targets import Way, Ways
+
+MAX_KNOWN: Final = 256
+"""Servers whose era is remembered."""
+
+_OTHER_WAY: Final = frozenset({400, 404, 405})
+"""How a server refuses a POST of Streamable HTTP if it only knows HTTP+SSE."""
+
+
+@attrs.frozen
+class Found:
+    """How a server was reached, and whether it was in the legacy era."""
+
+    way: str
+    is_legacy: bool
+
+
+@attrs.define(eq=False)
+class Memory:
+    """What was found before, for as long as the process lives: the latest *most* servers."""
+
+    most: int = MAX_KNOWN
+    _found: dict[Hashable, Found] = attrs.field(factory=dict, init=False)
+
+    def recall(self, key: Hashable) -> Found | None:
+        return self._found.get(key)
+
+    def keep(self, key: Hashable, found: Found) -> None:
+        self.forget(key)
+        if key is None:
+            return
+        if len(self._found) >= self.most:
+            del self._found[next(iter(self._found))]
+        self._found[key] = found
+
+    def forget(self, key: Hashable) -> None:
+        self._found.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+MEMORY: Final = Memory()
+"""This process's."""
+
+
+@attrs.define(eq=False)
+class Meeting:
+    """Tries the ways to a target, one after the other. *stack* holds the one that is taken."""
+
+    ways: Ways
+    begin: Callable[[Link], Caller]
+    """Called with each link that is tried."""
+    stack: AsyncExitStack
+    memory: Memory = MEMORY
+
+    async def meet(self, wanted: Revision | None) -> tuple[Caller, Agreed]:
+        """Find the server, and agree with it on a revision. Raises `CannotConnect` with the reason, in one line."""
+        found = self.memory.recall(self.ways.key)
+        try:
+            if found is not None and wanted is None:
+                way = next(way for way in self.ways.ways if way.name == found.way)
+                try:
+                    return await self._try(way, None, is_legacy=found.is_legacy)
+                except (RequestFailed, CannotConnect):
+                    self.memory.forget(self.ways.key)  # it is not what it was
+            return await self._try_all(wanted)
+        except RequestFailed as error:
+            raise CannotConnect(f"no server to speak to: {error}") from None
+
+    async def _try_all(self, wanted: Revision | None) -> tuple[Caller, Agreed]:
+        *others, last = self.ways.ways
+        first: CallboardError | None = None
+        for way in others:
+            try:
+                return await self._try(way, wanted, is_legacy=False)
+            except CallboardError as error:
+                if not _may_be_another(way, error):
+                    raise
+                first = error
+        try:
+            return await self._try(last, wanted, is_legacy=False)
+        except (HttpRefused, BadAnswer, ConnectionLost):
+            if first is None:
+                raise
+            raise first from None  # what the likelier way said means more
+
+    async def _try(self, way: Way, wanted: Revision | None, *, is_legacy: bool) -> tuple[Caller, Agreed]:
+        async with AsyncExitStack() as mine:
+            caller = self.begin(await mine.enter_async_context(way.open()))
+            is_legacy = is_legacy or (way.is_legacy and wanted is None)
+            agreed = await agree(caller, max(LEGACY) if is_legacy else wanted)
+            self.stack.push_async_exit(mine.pop_all())
+        self.memory.keep(self.ways.key, Found(way.name, agreed.revision in LEGACY))
+        return caller, agreed
+
+
+def _may_be_another(way: Way, error: CallboardError) -> bool:
+    """Whether what a server said leaves it open that it would be reached in another way."""
+    if isinstance(error, HttpRefused):
+        return way.is_legacy or error.status in _OTHER_WAY
+    return way.is_legacy and isinstance(error, (BadAnswer, ConnectionLost))
