@@ -213,6 +213,18 @@ class TooManyRounds(RequestFailed):
         self.rounds = rounds
 
 
+class NotAuthorized(RequestFailed):
+    """Leave to use the server could not be had. One line says why, and never with a secret in it."""
+
+
+class UnsafeUrl(NotAuthorized):
+    """A server names an address where strangers must not send us. Nothing was asked of it."""
+
+
+class FetchFailed(NotAuthorized):
+    """What was needed for authorization could not be fetched, or is not what it should be."""
+
+
 class ActorError(CallboardError):
     """What the supervision tree has to say about one of its actors."""
 
