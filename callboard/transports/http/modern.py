@@ -52,8 +52,8 @@ class ResponseWay:
             return
         if not self._is_stream:
             self._is_stream = True
-            await response.begin(STREAM)
             self.pulse.add(response)
+            await response.begin(STREAM)
         await response.write(encode_event(message.frame))
         if message.ends:
             self.pulse.discard(response)
@@ -170,6 +170,7 @@ class Modern:
         going_on = await self.host.begin(exchange, method, route)
 
         def lost() -> None:
+            self.pulse.discard(response)
             self._left(going_on, slot)
 
         if response.is_lost:
