@@ -2,7 +2,7 @@
 
 The two rows about closed HTTP streams are held where there are such streams, against real sockets, in
 `tests/transports/http`: a modern one that is closed cancels (`test_leaving.py`), a legacy one does not
-(`test_streams.py`). On a connection that both eras share, there is no stream to close but the connection itself.
+(`test_resumption.py`). On a connection that both eras share, there is no stream to close but the connection itself.
 """
 
 from collections.abc import Awaitable, Callable
