@@ -113,6 +113,7 @@ class HttpConnection(Actor[Never]):
             raise trio.ClosedResourceError("the answer was the last one")
         head = received.head
         self.served += 1
+        self._custody = None
         if self._reading is not Stage.IDLE:
             self._reading = Stage.IDLE
             self._allow_idling()

@@ -319,6 +319,43 @@ async def test_a_connection_ends_when_the_server_does_and_says_so_with_its_last_
         await place.edge.address.wait_ended()
 
 
+async def test_nothing_is_begun_for_a_client_when_the_end_has_begun() -> None:
+    house = open_house()
+    async with serving(house.server) as place:
+        client = await place.connect()
+        calls = [client.modern("tools/call", name="errand", arguments={"name": name}) for name in "abc"]
+        await client.send(b"".join(calls))
+        await house.wait_started("a")
+        place.edge.address.begin_stop()
+        house.gates["a"].set()
+        answer = await client.answer()
+        assert (answer.status, answer.headers["connection"]) == (200, "close")
+        assert await client.ended() == b""
+        await place.edge.address.wait_ended()
+        assert house.started == ["a"]
+
+
+async def test_who_is_still_being_recognized_when_the_end_begins_harms_nobody() -> None:
+    house, asked, known = open_house(), trio.Event(), trio.Event()
+
+    async def authenticate(token: str) -> str:
+        asked.set()
+        await known.wait()
+        return token
+
+    async with serving(house.server, authenticate=authenticate) as place:
+        client = await place.connect()
+        call = client.modern("tools/call", "Authorization: Bearer x", name="errand", arguments={"name": "a"})
+        await client.send(call)
+        await asked.wait()
+        place.edge.address.begin_stop()
+        known.set()
+        await house.wait_started("a")  # it had come in time
+        house.gates["a"].set()
+        assert (await client.answer()).result
+        await place.edge.address.wait_ended()
+
+
 async def test_a_refused_client_does_not_hold_its_connection() -> None:
     async with serving(open_house().server, Settings(write_time=1)) as place:
         for _ in range(5):

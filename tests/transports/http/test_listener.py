@@ -49,7 +49,7 @@ async def test_a_listener_outlives_what_the_system_says_to_it(number: int) -> No
                 client = Client(trio.SocketStream(bare), bare, b"x")
                 assert (await client.call("echo", text="x")).result
             assert trio.current_time() - started < 3 * PAUSE + 1
-            assert [child.restarts for child in edge.tree().children] == [0] * 4
+            assert not any(child.restarts for child in edge.tree().children)
 
 
 async def test_a_unix_socket_is_served_like_any_other(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from tests.transports.http.sessions import HTTP_REVISIONS, OpenSession, said
 from tests.transports.http.stage import Json, Stream, serving, settle
 
 EACH = pytest.mark.parametrize("revision", HTTP_REVISIONS, ids=str)
-UNPOLLED = pytest.mark.parametrize("revision", HTTP_REVISIONS[:-1], ids=str)
 LAST = Revision.V2025_11_25
 
 
