@@ -24,6 +24,9 @@ class Wire(Protocol):
     async def send(self, data: bytes) -> None:
         """Write all of *data*. Raises BrokenResourceError if the peer is gone, or takes too long."""
 
+    def send_soon(self, data: bytes) -> bool:
+        """Write all of *data* together with what others say in this turn. False if it must be sent otherwise."""
+
     def send_nowait(self, data: bytes) -> bool:
         """Write all of *data* if that is possible without waiting; else nothing. A courtesy."""
 
@@ -37,17 +40,24 @@ class Wire(Protocol):
         """The end, at once. Whoever reads or writes hears it. Harmless twice."""
 
 
+class Outbox(Protocol):
+    """Where a whole answer may wait for others of the same turn."""
+
+    def put(self, wire: "SocketWire", data: bytes) -> bool: ...
+
+
 class SocketWire:
     """A non-blocking socket: the system calls without a layer in between."""
 
-    __slots__ = ("_is_broken", "_lock", "_rest", "_socket", "_write_time")
+    __slots__ = ("_is_broken", "_lock", "_rest", "_socket", "_write_time", "outbox")
 
     def __init__(self, connected: socket.socket, write_time: float) -> None:
         self._socket = connected
         self._write_time = write_time
         self._lock: trio.Lock | None = None  # made when a writer has to wait, for the first time
-        self._rest = b""  # what a courtesy left over
+        self._rest = b""  # what is held, or what a courtesy left over
         self._is_broken = False
+        self.outbox: Outbox | None = None
 
     async def receive(self) -> bytes:
         while True:
@@ -68,6 +78,9 @@ class SocketWire:
             if sent == len(data):
                 return
         await self._send_slowly(data[sent:], is_torn=sent > 0)
+
+    def send_soon(self, data: bytes) -> bool:
+        return self.outbox is not None and self.outbox.put(self, data)
 
     @property
     def is_free(self) -> bool:
@@ -104,7 +117,31 @@ class SocketWire:
         while await self.receive():
             pass
 
+    def hold(self, data: bytes) -> bool:
+        """Keep *data* until it is flushed; whatever is sent meanwhile comes after it. False if others wait already."""
+        if not self.is_free:
+            return False
+        self._rest = data
+        return True
+
+    def flush(self) -> bool:
+        """Write what is held, as far as that is possible without waiting. False if something is left."""
+        if not self._rest or self._lock is not None or self._is_broken:
+            return True  # whoever waits to write sees to it, or nobody can
+        try:
+            self._rest = self._rest[self._try(self._rest) :]
+        except trio.BrokenResourceError:
+            return True  # whoever reads hears it
+        return not self._rest
+
+    async def finish(self) -> None:
+        """Write what is held. A peer that takes too long is cut off."""
+        with contextlib.suppress(trio.BrokenResourceError):
+            await self._send_slowly(b"", is_torn=True)
+
     def close(self) -> None:
+        if self._rest and not self._is_broken and self._lock is None:
+            self.flush()  # the last word of who was about to leave
         self._is_broken = True
         if self._socket.fileno() != -1:
             trio.lowlevel.notify_closing(self._socket)
@@ -206,6 +243,9 @@ class SslWire:
 
     async def send(self, data: bytes) -> None:
         await self._send(self._sealed(data))
+
+    def send_soon(self, data: bytes) -> bool:
+        return False
 
     async def _send(self, sealed: bytes) -> None:
         """Once sealed it must go out, or all that is sealed after it cannot be opened."""

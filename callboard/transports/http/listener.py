@@ -13,6 +13,7 @@ import trio
 from callboard.supervisor import Actor, ChildSpec, Fact, Supervisor, SupervisorSpec, get_logger
 from callboard.transports.http.connection import HttpConnection
 from callboard.transports.http.endpoint import Endpoint
+from callboard.transports.outbox import Outbox
 from callboard.transports.settings import Settings
 from callboard.transports.wire import SocketWire, SslWire, Wire
 
@@ -37,6 +38,7 @@ class HttpListener(Actor[Never]):
     listening: socket.socket
     settings: Settings
     tls: ssl.SSLContext | None = None
+    outbox: Outbox | None = None
     accepted: int = attrs.field(default=0, init=False)
     refused: int = attrs.field(default=0, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
@@ -72,7 +74,9 @@ class HttpListener(Actor[Never]):
 
     def _wire(self, connected: socket.socket) -> Wire:
         if self.tls is None:
-            return SocketWire(connected, self.settings.write_time)
+            wire = SocketWire(connected, self.settings.write_time)
+            wire.outbox = self.outbox
+            return wire
         return SslWire(connected, self.tls, self.settings.write_time)
 
     def facts(self) -> dict[str, Fact]:
@@ -83,15 +87,16 @@ def http_edge(
     name: str, endpoint: Endpoint, sockets: Sequence[socket.socket], tls: ssl.SSLContext | None = None
 ) -> SupervisorSpec:
     """The tree of one edge. Stopped bottom to top: first nobody new is taken in, then those who are here finish."""
-    settings = endpoint.settings
+    settings, outbox = endpoint.settings, Outbox()
 
     def listener(listening: socket.socket) -> HttpListener:
-        return HttpListener(endpoint, listening, settings, tls)
+        return HttpListener(endpoint, listening, settings, tls, outbox)
 
     return SupervisorSpec(
         name,
         children=(
             ChildSpec("pulse", lambda: endpoint.pulse, shutdown=0),
+            ChildSpec("outbox", lambda: outbox, shutdown=0),
             SupervisorSpec("watches", drain=0),
             SupervisorSpec("connections", drain=settings.write_time),
             *(

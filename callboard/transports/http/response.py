@@ -98,7 +98,9 @@ class WireResponse:
         if self._closes or self.extra:
             await self.answer(200, ((b"content-type", b"application/json"),), body)
         else:
-            await self._write(write_json(body))
+            data = write_json(body)
+            if self.is_over or not self._wire.send_soon(data):
+                await self._write(data)
             self._finish()
 
     async def begin(self, headers: Iterable[tuple[bytes, bytes]], data: bytes = b"") -> None:
