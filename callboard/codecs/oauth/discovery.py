@@ -1,0 +1,99 @@
+"""The order in which metadata is looked for, and what each way of finding it demands.
+
+A client does not know the revision of a server that it may not yet speak to. So it goes by what it finds: metadata of
+the resource (2025-06-18 and later); else, as 2025-03-26 has it, the server as its own authorization server, by metadata
+at its origin, or by paths that are agreed upon.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+import attrs
+
+from callboard.errors import NotAuthorized
+
+_RESOURCE: Final = "/.well-known/oauth-protected-resource"
+_SERVER: Final = "/.well-known/oauth-authorization-server"
+_OPENID: Final = "/.well-known/openid-configuration"
+_PORTS: Final = {"https": 443, "http": 80}
+
+
+class Way(Enum):
+    """How an authorization server was found."""
+
+    RESOURCE = "metadata of the resource"
+    ORIGIN = "metadata at the server's origin"
+    DEFAULTS = "agreed paths at the server's origin"
+
+
+@attrs.frozen(kw_only=True)
+class Rules:
+    """What a way of finding demands."""
+
+    revisions: str
+    announces_pkce: bool
+    """Whether the metadata must say that S256 is understood. Where it need not, S256 is used all the same."""
+    has_metadata: bool = True
+
+
+RULES: Final[Mapping[Way, Rules]] = {
+    Way.RESOURCE: Rules(revisions="2025-06-18 and later", announces_pkce=True),
+    Way.ORIGIN: Rules(revisions="2025-03-26", announces_pkce=False),
+    Way.DEFAULTS: Rules(revisions="2025-03-26", announces_pkce=False, has_metadata=False),
+}
+
+
+def resource_metadata_urls(server: str, named: str | None) -> list[str]:
+    """Where the metadata of *server* may be: where a challenge says, below its path, at its root."""
+    parts = urlsplit(server)
+    origin = _origin(parts)
+    path = parts.path.rstrip("/") + (f"?{parts.query}" if parts.query else "")
+    return _once([*([named] if named else []), f"{origin}{_RESOURCE}{path}", f"{origin}{_RESOURCE}"])
+
+
+def server_metadata_urls(issuer: str) -> list[str]:
+    """Where the metadata of an authorization server may be: by OAuth, then by OpenID Connect."""
+    parts = urlsplit(issuer)
+    origin, path = _origin(parts), parts.path.rstrip("/")
+    return _once([f"{origin}{_SERVER}{path}", f"{origin}{_OPENID}{path}", f"{origin}{path}{_OPENID}"])
+
+
+def origin_metadata_url(server: str) -> str:
+    """Where 2025-03-26 has it: at the origin, whatever the path."""
+    return origin_of(server) + _SERVER
+
+
+def origin_of(url: str) -> str:
+    return _origin(urlsplit(url))
+
+
+def canonical(server: str) -> str:
+    """The one spelling of a server's URL: what it is called where it does not say so itself."""
+    parts = urlsplit(server)
+    path = "" if parts.path == "/" else parts.path
+    return _origin(parts) + path + (f"?{parts.query}" if parts.query else "")
+
+
+def check_resource(resource: str, server: str) -> None:
+    """Metadata must be about the server that is spoken to: its URL, or one above it. Raises `NotAuthorized`."""
+    theirs, ours = urlsplit(resource), urlsplit(server)
+    try:
+        is_same = _origin(theirs) == _origin(ours) and theirs.query in ("", ours.query) and "#" not in resource
+    except ValueError:
+        is_same = False
+    above = theirs.path.rstrip("/") + "/"
+    if not is_same or not (ours.path.rstrip("/") + "/").startswith(above):
+        raise NotAuthorized(f"the metadata is about {resource[:200]!r}, which is not this server")
+
+
+def _origin(parts: SplitResult) -> str:
+    """Scheme, host and port. Raises ValueError."""
+    scheme, host, port = parts.scheme.lower(), (parts.hostname or "").lower(), parts.port
+    host = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{host}" if port in (None, _PORTS.get(scheme)) else f"{scheme}://{host}:{port}"
+
+
+def _once(urls: list[str]) -> list[str]:
+    return list(dict.fromkeys(urls))

@@ -1,0 +1,134 @@
+"""The way of an authorization code: the URL that a user is sent to, and what comes back with him."""
+
+import hashlib
+import hmac
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import attrs
+
+from callboard.codecs.oauth.addresses import Reach, locate
+from callboard.codecs.oauth.metadata import S256, ServerMetadata, plain
+from callboard.codecs.oauth.scopes import Scopes
+from callboard.errors import NotAuthorized, UnsafeUrl
+
+MAX_QUERY: Final = 16 * 1024
+"""Longest query that comes back with a user, in characters."""
+
+MAX_PARAMETERS: Final = 32
+"""Most parameters that come back with a user."""
+
+
+class IssuerCheck(Enum):
+    """What is made of the `iss` that comes back."""
+
+    COMPARE = "compare"
+    REFUSE = "refuse"
+    GO_ON = "go on"
+
+
+ISSUER_CHECKS: Final[Mapping[tuple[bool, bool], IssuerCheck]] = {
+    (True, True): IssuerCheck.COMPARE,
+    (True, False): IssuerCheck.REFUSE,
+    (False, True): IssuerCheck.COMPARE,
+    (False, False): IssuerCheck.GO_ON,
+}
+"""By whether the server announces it, and whether it is there (RFC 9207)."""
+
+
+@attrs.frozen(kw_only=True)
+class Errand:
+    """What is remembered of a user who was sent away, until he comes back: once, and not for long."""
+
+    issuer: str
+    announces_iss: bool
+    state: str = attrs.field(repr=False)
+    verifier: str = attrs.field(repr=False)
+    redirect_uri: str
+
+    @classmethod
+    def of(cls, server: ServerMetadata, redirect_uri: str, *, state: str, verifier: str) -> "Errand":
+        return cls(
+            issuer=server.issuer,
+            announces_iss=server.authorization_response_iss_parameter_supported is True,
+            state=state,
+            verifier=verifier,
+            redirect_uri=redirect_uri,
+        )
+
+
+def pkce_challenge(verifier: str) -> str:
+    """The S256 challenge that only *verifier* answers."""
+    return urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+
+
+def authorization_url(
+    server: ServerMetadata, errand: Errand, client_id: str, *, resource: str, scopes: Scopes, reach: Reach
+) -> str:
+    """Where to send the user. Raises `NotAuthorized`, `UnsafeUrl` for what no browser should be sent to."""
+    if server.authorization_endpoint is None:
+        raise NotAuthorized(f"the authorization server {server.issuer[:200]!r} has no place to send a user to")
+    try:
+        locate(server.authorization_endpoint, reach)
+    except UnsafeUrl as error:
+        raise UnsafeUrl(f"no place to send a user to: {error}") from None
+    parameters = {
+        "response_type": "code",
+        "client_id": client_id,
+        "redirect_uri": errand.redirect_uri,
+        "code_challenge": pkce_challenge(errand.verifier),
+        "code_challenge_method": S256,
+        "state": errand.state,
+        "resource": resource,
+    }
+    if scopes:
+        parameters["scope"] = " ".join(scopes)
+    if "offline_access" in scopes:
+        parameters["prompt"] = "consent"  # OpenID Connect gives it only to a user who was asked
+    parts = urlsplit(server.authorization_endpoint)
+    query = "&".join(part for part in (parts.query, urlencode(parameters)) if part)
+    return urlunsplit(parts._replace(query=query))
+
+
+def read_redirect(query: str, errand: Errand) -> str:
+    """The code that came back. Nothing else that came is looked at before it is sure who sent it.
+
+    Raises `NotAuthorized`.
+    """
+    given = _parameters(query)
+    if not hmac.compare_digest(given.get("state", "").encode(), errand.state.encode()):
+        raise NotAuthorized("what came back does not belong to what was asked")
+    match ISSUER_CHECKS[errand.announces_iss, "iss" in given]:
+        case IssuerCheck.REFUSE:
+            raise NotAuthorized("what came back does not say which authorization server it is from")
+        case IssuerCheck.COMPARE if given["iss"] != errand.issuer:
+            raise NotAuthorized("what came back is from another authorization server")
+        case _:
+            pass
+    if "error" in given:
+        raise NotAuthorized(f"the authorization server refused: {plain(given['error'])}")
+    code = given.get("code", "")
+    if not code:
+        raise NotAuthorized("there is no code in what came back")
+    return code
+
+
+def query_of(text: str) -> str:
+    """The query of a redirect, given as such or as the whole URL."""
+    return urlsplit(text).query if "://" in text.partition("?")[0] else text.removeprefix("?")
+
+
+def _parameters(query: str) -> dict[str, str]:
+    if len(query) > MAX_QUERY:
+        raise NotAuthorized("what came back is too long")
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
+    except ValueError:
+        raise NotAuthorized("what came back cannot be read") from None
+    given = dict(pairs)
+    if len(given) != len(pairs):
+        raise NotAuthorized("what came back says something twice")
+    return given

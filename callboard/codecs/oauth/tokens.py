@@ -1,0 +1,163 @@
+"""Tokens: how they are asked for, what is believed of the answer, and what is kept of it."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+from urllib.parse import urlencode
+
+import attrs
+import msgspec
+
+from callboard.codecs.oauth.metadata import plain, read
+from callboard.codecs.oauth.scopes import Scopes, split
+from callboard.errors import FetchFailed, NotAuthorized
+
+EARLY: Final = 30.0
+"""Seconds before its end at which a token is renewed, or a tenth of its life if that is less."""
+
+MAX_LIFE: Final = 366 * 24 * 3600.0
+"""Longest life of a token that is believed, in seconds."""
+
+CODE: Final = "authorization_code"
+REFRESH: Final = "refresh_token"
+CLIENT_CREDENTIALS: Final = "client_credentials"
+JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+TOKEN_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105  # a name
+ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105  # a name
+ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
+CLIENT_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
+SECRETS: Final = frozenset(
+    (
+        *("code", "code_verifier", "client_secret", "refresh_token"),
+        *("assertion", "client_assertion", "subject_token"),
+    )
+)
+"""Parameters that nobody may see but the token endpoint."""
+
+SCHEMES: Final[Mapping[str, str]] = {"bearer": "Bearer", "dpop": "DPoP"}
+"""How each type of token is shown."""
+
+_TOKEN: Final = re.compile(r"[\x21-\x7e]{1,16384}")
+_DESCRIPTION: Final = re.compile(r"[\x20\x21\x23-\x5b\x5d-\x7e]{1,200}")
+
+
+@attrs.frozen(kw_only=True)
+class Tokens:
+    """What a server may be shown, by whom it was issued to whom, and what it is good for."""
+
+    access_token: str = attrs.field(repr=False)
+    scheme: str = "Bearer"
+    issuer: str
+    client_id: str
+    resource: str
+    asked: Scopes = ()
+    granted: Scopes = ()
+    expires_at: float | None = None
+    """Seconds since 1970; None if nobody knows."""
+    renew_at: float | None = None
+    """A little earlier: it must not end on its way."""
+    refresh_token: str | None = attrs.field(default=None, repr=False)
+    proof_key: str | None = attrs.field(default=None, repr=False)
+    """The key that it is bound to, as a JWK."""
+
+    def is_fresh(self, now: float) -> bool:
+        return self.renew_at is None or now < self.renew_at
+
+    def is_over(self, now: float) -> bool:
+        return self.expires_at is not None and now >= self.expires_at
+
+
+class TokenAnswer(msgspec.Struct, frozen=True):
+    """What a token endpoint gives. Its fields are looked at by `read_tokens` only."""
+
+    access_token: str
+    token_type: str
+    expires_in: float | None = None
+    refresh_token: str | None = None
+    scope: str | None = None
+    issued_token_type: str | None = None
+
+    def __repr__(self) -> str:
+        return "TokenAnswer(...)"
+
+
+class Refused(NotAuthorized):
+    """The token endpoint said no: *error* is its word for why."""
+
+    def __init__(self, error: str, text: str) -> None:
+        super().__init__(text)
+        self.error = error
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    error: str
+    error_description: str | None = None
+
+
+def write_form(parameters: Mapping[str, str]) -> bytes:
+    return urlencode(parameters).encode("ascii")
+
+
+def read_answer(status: int, body: bytes, sent: Iterable[str]) -> TokenAnswer:
+    """What a token endpoint answered to what was *sent*, which no error may repeat. Raises `Refused`, `FetchFailed`."""
+    if status != 200:
+        raise _refusal(status, body, [value for value in sent if value])
+    try:
+        answer = read(TokenAnswer, body)
+    except FetchFailed:
+        raise FetchFailed("the token endpoint answered with no token") from None
+    for token in (answer.access_token, answer.refresh_token):
+        if token is not None and _TOKEN.fullmatch(token) is None:
+            raise FetchFailed("the token endpoint answered with a token that cannot be sent")
+    return answer
+
+
+def scheme_of(answer: TokenAnswer) -> str:
+    """How the token is shown. Raises `FetchFailed`."""
+    scheme = SCHEMES.get(answer.token_type.lower())
+    if scheme is None:
+        raise FetchFailed(f"a token of the type {plain(answer.token_type)!r} cannot be used")
+    return scheme
+
+
+def read_tokens(
+    answer: TokenAnswer,
+    *,
+    now: float,
+    issuer: str,
+    client_id: str,
+    resource: str,
+    asked: Scopes,
+    proof_key: str | None,
+    before: Tokens | None = None,
+) -> Tokens:
+    """What to keep of an answer. *before* is what was refreshed; what is not said anew goes on. Raises FetchFailed."""
+    life = min(answer.expires_in or 0.0, MAX_LIFE)  # nobody gives a token that is over: 0 says nothing
+    scheme = scheme_of(answer)
+    known = asked if before is None else before.granted
+    return Tokens(
+        access_token=answer.access_token,
+        scheme=scheme,
+        issuer=issuer,
+        client_id=client_id,
+        resource=resource,
+        asked=asked,
+        granted=known if answer.scope is None else split(answer.scope),
+        expires_at=now + life if life > 0 else None,
+        renew_at=now + life - min(EARLY, life / 10) if life > 0 else None,
+        refresh_token=answer.refresh_token or (None if before is None else before.refresh_token),
+        proof_key=proof_key,
+    )
+
+
+def _refusal(status: int, body: bytes, sent: Iterable[str]) -> NotAuthorized:
+    """The answer's own words, unless they could give away what was sent."""
+    try:
+        said = read(_Refusal, body)
+    except FetchFailed:
+        return FetchFailed(f"the token endpoint answered with HTTP {status}")
+    text = said.error_description or ""
+    is_safe = _DESCRIPTION.fullmatch(text) is not None and not any(value in text for value in sent)
+    error = plain(said.error)
+    return Refused(error, f"the token endpoint refused: {error}" + (f" ({text})" if is_safe else ""))

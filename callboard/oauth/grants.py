@@ -1,0 +1,92 @@
+"""How to come by a token: what every way has in common, and the one that asks a user."""
+
+import secrets
+from typing import Protocol
+
+import attrs
+
+from callboard.codecs.oauth.client import Client
+from callboard.codecs.oauth.metadata import check_pkce
+from callboard.codecs.oauth.redirect import Errand, authorization_url, read_redirect
+from callboard.codecs.oauth.scopes import Scopes, with_refresh
+from callboard.codecs.oauth.tokens import CODE, Refused, TokenAnswer
+from callboard.oauth.consent import Browser, Consent
+from callboard.oauth.desk import Desk
+from callboard.oauth.identity import Identity
+from callboard.oauth.store import Store
+
+
+@attrs.frozen
+class Granted:
+    """What was given, to whom, and what was asked for."""
+
+    answer: TokenAnswer
+    client: Client
+    asked: Scopes
+
+
+class Grant(Protocol):
+    """A way to come by a token."""
+
+    @property
+    def issuer(self) -> str | None:
+        """The authorization server to go to, if a resource names several."""
+
+    async def obtain(self, desk: Desk, scopes: Scopes, store: Store) -> Granted:
+        """Raises `NotAuthorized`."""
+
+    async def holder(self, desk: Desk, store: Store) -> Client | None:
+        """Who may refresh what was given."""
+
+
+@attrs.frozen(kw_only=True)
+class AuthorizationCode:
+    """A user gives leave, once; from then on it is refreshed, if the server allows."""
+
+    consent: Consent = attrs.field(factory=Browser)
+    identity: Identity = attrs.field(factory=Identity)
+    offline: bool = True
+    """Whether to ask that it may go on without the user."""
+
+    @property
+    def issuer(self) -> str | None:
+        registered = self.identity.registered
+        return None if registered is None else registered.issuer
+
+    async def obtain(self, desk: Desk, scopes: Scopes, store: Store) -> Granted:
+        server = desk.found.server
+        check_pkce(server, desk.found.way)
+        scopes = with_refresh(scopes, server.scopes_supported, wants=self.offline)
+        sent: list[tuple[Client, Errand]] = []
+
+        async def prepare(redirect_uri: str) -> tuple[str, str]:
+            client = await self.identity.at(desk, redirect_uri, store)
+            state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
+            errand = Errand.of(server, redirect_uri, state=state, verifier=verifier)
+            sent.append((client, errand))
+            who, what, reach = client.client_id, desk.found.resource, desk.fetcher.reach
+            return authorization_url(server, errand, who, resource=what, scopes=scopes, reach=reach), state
+
+        known = await self.identity.known(desk, store)
+        query = await self.consent.ask(prepare, None if known is None else known.redirect_uri)
+        client, errand = sent.pop()
+        answer = await self._redeem(desk, client, errand, read_redirect(query, errand), store)
+        return Granted(answer, client, scopes)
+
+    async def _redeem(self, desk: Desk, client: Client, errand: Errand, code: str, store: Store) -> TokenAnswer:
+        parameters = {
+            "grant_type": CODE,
+            "code": code,
+            "redirect_uri": errand.redirect_uri,
+            "code_verifier": errand.verifier,
+            "resource": desk.found.resource,
+        }
+        try:
+            return await desk.exchange(client, parameters)
+        except Refused as refused:
+            if refused.error in ("invalid_client", "unauthorized_client"):
+                await self.identity.forget(desk, store)
+            raise
+
+    async def holder(self, desk: Desk, store: Store) -> Client | None:
+        return await self.identity.known(desk, store)

@@ -1,0 +1,36 @@
+"""What proves to a server who is asking: the hook that a link has for it."""
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+import attrs
+
+from callboard.codecs.http.answers import AnswerHead
+
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+
+
+@attrs.frozen(kw_only=True)
+class Proof:
+    """The headers that go with one request, and how they came about."""
+
+    headers: Headers = attrs.field(default=(), repr=False)
+    generation: int = 0
+    """Which token it is: the next one has a higher number."""
+    authorizations: int = 0
+    """How often leave was asked for in this request's name."""
+    renewals: int = 0
+    """How often these headers were made anew for this request, for whatever reason."""
+
+
+class Credentials(Protocol):
+    """Whoever has the proofs for one server. Used by all requests to it at the same time."""
+
+    async def prove(self, method: bytes) -> Proof:
+        """What to send with a request. Raises `NotAuthorized`."""
+
+    def helps(self, refusal: AnswerHead, used: Proof) -> bool:
+        """Whether a new proof could make something else of *refusal*."""
+
+    async def renew(self, method: bytes, refusal: AnswerHead, used: Proof) -> Proof:
+        """Another proof after *used* was refused. May ask a person, and so take minutes. Raises `NotAuthorized`."""
