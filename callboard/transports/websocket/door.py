@@ -89,11 +89,13 @@ class WebSocketDoor:
         link = Link(wire, conversation, self.settings)
         conversation.claim(link)
         try:
-            with trio.move_on_after(START_TIME, shield=True):  # half begun, nobody would end it
+            with trio.move_on_after(START_TIME, shield=True) as started:  # half begun, nobody would end it
                 await self._start_beating()
                 await add_session(self.host, conversation.session, f"w-{next(self._names)}")
         except SupervisorClosed:
             raise _ending() from None
+        if started.cancelled_caught:
+            raise Refusal(503, "too much is going on", headers=RETRY_AFTER, closes=True)
         self._conversations[conversation.id] = conversation
         return link
 

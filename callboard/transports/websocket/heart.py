@@ -6,8 +6,10 @@ from typing import Final, Never
 import attrs
 import trio
 
-from callboard.supervisor import Actor, Fact
+from callboard.supervisor import Actor, Fact, get_logger
 from callboard.transports.websocket.link import Link
+
+log = get_logger("callboard.transports")
 
 BREATH: Final = 0.5
 """Seconds by which a ping may come early, so that many are sent at once: a wake-up for each would cost more."""
@@ -23,6 +25,7 @@ class Heart(Actor[Never]):
     mailbox = None
 
     every: float
+    silent: int = attrs.field(default=0, init=False)
     _due: OrderedDict[Link, float] = attrs.field(factory=OrderedDict, init=False)
     _woken: trio.Event = attrs.field(factory=trio.Event, init=False)
 
@@ -46,16 +49,20 @@ class Heart(Actor[Never]):
 
     async def _beat(self, nursery: trio.Nursery) -> None:
         until = trio.current_time() + BREATH
-        sent = 0
+        seen = silent = 0
         while self._due and (due := next(iter(self._due.values()))) <= until:
             link, _ = self._due.popitem(last=False)
             if link.beat(until):
                 self._due[link] = due + self.every
                 if not link.ping_nowait():  # TLS, or somebody is writing
                     nursery.start_soon(link.ping)
-            sent += 1
-            if sent % BURST == 0:
+            silent += link.is_silent
+            seen += 1
+            if seen % BURST == 0:
                 await trio.lowlevel.checkpoint()
+        if silent:  # a network that fails loses many at once
+            self.silent += silent
+            log.info("websockets_silent", heart=self.path, count=silent)
 
     def facts(self) -> dict[str, Fact]:
-        return {"sockets": len(self._due)}
+        return {"sockets": len(self._due), "silent": self.silent}

@@ -23,12 +23,10 @@ from callboard.codecs.websocket.frames import (
     write_ping,
     write_pong,
 )
-from callboard.supervisor import Fact, get_logger
+from callboard.supervisor import Fact
 from callboard.transports.settings import Settings
 from callboard.transports.websocket.conversation import Conversation
 from callboard.transports.wire import Wire
-
-log = get_logger("callboard.transports")
 
 SLICE: Final = 8192
 """Bytes that are parsed before others get a turn: a frame may be six bytes long, and takes as long as any."""
@@ -151,8 +149,7 @@ class Link:
         self._is_heard = False
         if self._farewell is not None:
             return False
-        if self._missed >= MISSED:
-            log.info("websocket_silent", session=self.conversation.session.path)
+        if self.is_silent:
             self.wire.close()
             self.conversation.drop(self)
             return False
@@ -160,6 +157,11 @@ class Link:
             self.begin_close(Close(Code.POLICY, "a message took too long"))
             return False
         return True
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether its peer is taken for gone."""
+        return self._missed >= MISSED
 
     def ping_nowait(self) -> bool:
         """Send a ping if that needs no waiting. It carries the number of messages so far, which a pong acknowledges."""

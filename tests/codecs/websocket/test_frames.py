@@ -1,10 +1,11 @@
 """Frames, without a socket: what a client's bytes mean, however they are cut, and what they may not be."""
 
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from wsproto.connection import CLIENT, Connection
 from wsproto.events import CloseConnection, TextMessage
@@ -209,3 +210,38 @@ def test_a_client_understands_control_frames() -> None:
 def test_a_reason_is_cut_to_what_fits_and_stays_text() -> None:
     (event,) = understood(write_close(Close(Code.POLICY, "ä" * 100)))
     assert event.reason == "ä" * 61
+
+
+# Anything at all.
+
+frames = st.builds(
+    masked,
+    st.integers(0, 15),
+    st.one_of(st.binary(max_size=140), st.text(max_size=60).map(str.encode)),
+    fin=st.booleans(),
+    rsv=st.sampled_from([0, 0, 0, 0, 1, 4]),
+    key=st.binary(min_size=4, max_size=4),
+)
+
+
+def outcome(chunks: Iterable[bytes]) -> list[Received | int]:
+    """What is read, and the code of the violation that ended it, if one did."""
+    reader, read = MessageReader(200), list[Received | int]()
+    try:
+        for chunk in chunks:
+            for received in reader.feed(chunk):
+                read.append(received)
+                assert not (isinstance(received, Text) and len(received.frame) > 200)
+    except Violation as violation:
+        read.append(violation.close.code)
+    return read
+
+
+@given(st.one_of(st.binary(max_size=300), st.lists(frames, max_size=8).map(b"".join)), st.data())
+@settings(max_examples=500)
+def test_whatever_comes_is_read_or_refused_and_however_it_is_cut_it_is_the_same(
+    stream: bytes, data: st.DataObject
+) -> None:
+    whole = outcome([stream])
+    assert whole == outcome(data.draw(chunked(stream))) == outcome(byte_by_byte(stream))
+    assert all(code in (1002, 1003, 1007, 1009) for code in whole if isinstance(code, int))

@@ -3,6 +3,7 @@
 from typing import cast
 
 import pytest
+import structlog
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -183,6 +184,15 @@ async def test_a_ping_that_must_wait_stands_in_line_behind_what_is_being_written
         assert socket_of(client).pings == [b"2"]
 
 
+async def test_a_network_that_fails_fills_one_line_of_the_log(autojump_clock: MockClock) -> None:
+    with structlog.testing.capture_logs() as logged:
+        async with house(loud) as here:
+            for _ in range(5):
+                wire_of(await here.dial()).outgoing.is_lost = True
+            assert await here.wait_dropped() == 60
+    assert [(line["event"], line["count"]) for line in logged] == [("websockets_silent", 5)]
+
+
 async def test_many_pings_at_once_hold_up_nobody(autojump_clock: MockClock) -> None:
     class Quiet:
         """Needs nothing but beats."""
@@ -192,6 +202,8 @@ async def test_many_pings_at_once_hold_up_nobody(autojump_clock: MockClock) -> N
 
         def ping_nowait(self) -> bool:
             return True
+
+        is_silent = False
 
     heart, turns = Heart(EVERY), 0
     for _ in range(10 * BURST):

@@ -114,6 +114,9 @@ class MemoryWire:
         self._put(data)
         return True
 
+    def send_soon(self, data: bytes) -> bool:
+        return False
+
     def is_quiet(self) -> bool:
         return not (self.is_closed or self.incoming.is_broken or self.incoming.has_data)
 
