@@ -50,6 +50,7 @@ from callboard.listening import Listening, Switchboard
 from callboard.meeting import Meeting
 from callboard.supervisor import Actor, Supervisor, SupervisorSpec, open_tree
 from callboard.targets import Access, Target, ways_to
+from callboard.transports.client.credentials import Auth
 
 M = TypeVar("M", bound=Model)
 
@@ -242,17 +243,19 @@ async def connect(
     patience: Patience = PATIENT,
     headers: Mapping[str, str] | None = None,
     tls: ssl.SSLContext | None = None,
+    auth: Auth | None = None,
 ) -> AsyncIterator[Client]:
     """Connect to an MCP server: a URL, a command (a list), `FILE.py:NAME`, `FILE.json#NAME`, or a `Server`.
 
     *sampling*, *elicitation* and *roots* answer what the server asks, in whichever way its revision asks. *revision*
     insists on one; otherwise it is the newest that both speak. *headers* go with every HTTP request, and *tls* says
-    which certificates are believed.
+    which certificates are believed. *auth* (from `callboard.oauth`) is asked when a server over HTTP wants to know who
+    is there.
 
-    Raises `CannotConnect` with the reason, in one line.
+    Raises `CannotConnect` or `NotAuthorized` with the reason, in one line.
     """
     spec = SupervisorSpec("client", children=(SupervisorSpec("answers"), SupervisorSpec("background")))
-    ways = ways_to(target, Access(headers=headers or {}, tls=tls))
+    ways = ways_to(target, Access(headers=headers or {}, tls=tls, auth=auth))
     async with open_tree(spec) as root, AsyncExitStack() as stack:
         answering = Answering(answers_of(sampling, elicitation, roots), root.supervisor_of("answers"))
         capabilities = capabilities_of(sampling, elicitation, roots)

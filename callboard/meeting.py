@@ -10,7 +10,15 @@ from callboard.actors.caller import Caller
 from callboard.actors.eras import Agreed, agree
 from callboard.actors.link import Link
 from callboard.codecs.revisions import LEGACY, Revision
-from callboard.errors import BadAnswer, CallboardError, CannotConnect, ConnectionLost, HttpRefused, RequestFailed
+from callboard.errors import (
+    BadAnswer,
+    CallboardError,
+    CannotConnect,
+    ConnectionLost,
+    HttpRefused,
+    NotAuthorized,
+    RequestFailed,
+)
 from callboard.targets import Way, Ways
 
 MAX_KNOWN: Final = 256
@@ -75,9 +83,13 @@ class Meeting:
                 way = next(way for way in self.ways.ways if way.name == found.way)
                 try:
                     return await self._try(way, None, is_legacy=found.is_legacy)
+                except NotAuthorized:
+                    raise
                 except (RequestFailed, CannotConnect):
                     self.memory.forget(self.ways.key)  # it is not what it was
             return await self._try_all(wanted)
+        except NotAuthorized:
+            raise  # there is one, and it does not want us
         except RequestFailed as error:
             raise CannotConnect(f"no server to speak to: {error}") from None
 

@@ -15,16 +15,14 @@ from callboard.errors import CannotConnect, CannotServe
 from callboard.loading import load_server
 from callboard.mcp_servers import Remote, is_entry, read_entry
 from callboard.server import Server
-from callboard.transports.client.http import Authorize, HttpLink
+from callboard.transports.client.credentials import Auth
+from callboard.transports.client.http import HttpLink
 from callboard.transports.client.pair import open_pair
 from callboard.transports.client.pool import Origin, Pool
 from callboard.transports.client.process import Command, running
 from callboard.transports.client.socket import Door
 from callboard.transports.client.websocket import open_websocket
 from callboard.transports.memory import memory_pair
-
-Target: TypeAlias = str | Sequence[str] | Command | Remote | Server
-"""A URL, `FILE.py:NAME`, `FILE.json#NAME`, a command with its arguments, or a `Server`."""
 
 _HTTP: Final = ("http", "https")
 _WEBSOCKET: Final = ("ws", "wss")
@@ -36,7 +34,7 @@ class Access:
 
     headers: Mapping[str, str] = attrs.field(factory=dict)
     tls: ssl.SSLContext | None = None
-    authorize: Authorize | None = None
+    auth: Auth | None = None
 
 
 @attrs.frozen
@@ -58,10 +56,16 @@ class Ways:
     ways: tuple[Way, ...]
 
 
+Target: TypeAlias = str | Sequence[str] | Command | Remote | Server | Ways
+"""A URL, `FILE.py:NAME`, `FILE.json#NAME`, a command with its arguments, a `Server`, or ways of one's own."""
+
+
 def ways_to(target: Target, access: Access) -> Ways:
     """How *target* may be reached. Raises `CannotConnect`."""
     if isinstance(target, str):
         target = _named(target)
+    if isinstance(target, Ways):
+        return target
     if isinstance(target, Server):
         return Ways(None, (Way("memory", lambda: _in_memory(target)),))
     if isinstance(target, Remote):
@@ -100,8 +104,10 @@ def _by_url(remote: Remote, access: Access) -> Ways:
     target = _asked_for(parts)
     headers = _encoded({**remote.headers, **access.headers})
 
+    credentials = None if access.auth is None else access.auth.credentials(remote.url)
+
     def link() -> HttpLink:
-        return HttpLink(Pool(origin, access.tls), target, headers, access.authorize)
+        return HttpLink(Pool(origin, access.tls), target, headers, credentials)
 
     if origin.scheme in _WEBSOCKET:
         door = Door(origin, target, headers, access.tls)

@@ -1,6 +1,7 @@
 """A client's side of a conversation: what it asks, the rounds that takes, and what it hears on the way."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
@@ -10,7 +11,7 @@ import trio
 from msgspec import UNSET, Raw
 
 from callboard.actors.answering import Answering
-from callboard.actors.link import Link, Outgoing
+from callboard.actors.link import Hold, Link, Outgoing
 from callboard.actors.wire import notification_frame
 from callboard.codecs.envelope import Error, Notification, Request, RequestId, Result
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
@@ -45,6 +46,9 @@ TIMEOUT: Final = 60.0
 
 CAP: Final = 600.0
 """Seconds that a request may take in all, whatever progress it makes."""
+
+LONGEST_HOLD: Final = 900.0
+"""Seconds for which the clock of a request stands still while somebody is asked for leave to make it."""
 
 MAX_ROUNDS: Final = 32
 """Rounds of questions that one request may take."""
@@ -92,6 +96,18 @@ class _Call:
     on_told: OnChange | None = None
     is_over: bool = False
     """Whether the server has ended it without an answer, as it may end a subscription."""
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The time that this takes does not count. Whoever takes it sets a bound to it, and so does this."""
+        began = trio.current_time()
+        self.scope.deadline += LONGEST_HOLD
+        try:
+            yield
+        finally:
+            spent = min(trio.current_time() - began, LONGEST_HOLD)
+            self.scope.deadline += spent - LONGEST_HOLD
+            self.latest += spent
 
     def progressed(self, report: Report) -> None:
         self.scope.deadline = min(trio.current_time() + self.patience.timeout, self.latest)
@@ -156,10 +172,11 @@ class Caller:
         if self.link.is_stale and self.renew is not None and method != "initialize":
             await self.renew()
         request_id = next(self._ids)
-        outgoing = self._outgoing(request_id, method, params, header_map)
         began = trio.current_time()
         scope = trio.CancelScope(deadline=began + min(patience.timeout, patience.cap))
-        call = self._calls[request_id] = _Call(patience, scope, began + patience.cap, on_progress, on_told)
+        call = _Call(patience, scope, began + patience.cap, on_progress, on_told)
+        outgoing = self._outgoing(request_id, method, params, header_map, call.held)
+        self._calls[request_id] = call
         answer: Result | Error | None = None
         try:
             with scope:
@@ -200,7 +217,9 @@ class Caller:
 
     # What goes out.
 
-    def _outgoing(self, request_id: RequestId, method: str, params: Model, header_map: HeaderMap) -> Outgoing:
+    def _outgoing(
+        self, request_id: RequestId, method: str, params: Model, header_map: HeaderMap, hold: Hold
+    ) -> Outgoing:
         meta = attrs.evolve(self._meta(), progress_token=request_id)
         body = write_params(self.revision, method, attrs.evolve(cast("Any", params), meta=meta))
         frame = write_members({"jsonrpc": "2.0", "id": request_id, "method": method, "params": body})
@@ -210,7 +229,7 @@ class Caller:
                 key: raw(body[key]) for key in ("name", "uri", "taskId", "arguments") if key in body
             }
             headers = mirror(self.revision.value, method, members, header_map)
-        return Outgoing(id=request_id, method=method, revision=self.revision, frame=frame, headers=headers)
+        return Outgoing(id=request_id, method=method, revision=self.revision, frame=frame, headers=headers, hold=hold)
 
     def _meta(self) -> RequestMetaObject:
         if self.revision not in MODERN:

@@ -1,6 +1,7 @@
 """The way to a server: what every transport of a client can do."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, TypeAlias
 
 import attrs
@@ -10,6 +11,9 @@ from callboard.codecs.revisions import Revision
 
 Hear: TypeAlias = Callable[[Request | Notification], Awaitable[None]]
 """Takes in what a server says unasked. Never waits for long: others are heard on the same way."""
+
+Hold: TypeAlias = Callable[[], AbstractContextManager[None]]
+"""Stops the clock of a request, while somebody is asked for leave to make it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -22,6 +26,7 @@ class Outgoing:
     frame: bytes
     headers: Sequence[tuple[bytes, bytes]] = ()
     """What HTTP repeats of it (2026-07-28)."""
+    hold: Hold = nullcontext
 
 
 class Link(Protocol):

@@ -34,3 +34,10 @@ class Credentials(Protocol):
 
     async def renew(self, method: bytes, refusal: AnswerHead, used: Proof) -> Proof:
         """Another proof after *used* was refused. May ask a person, and so take minutes. Raises `NotAuthorized`."""
+
+
+class Auth(Protocol):
+    """What `connect` is given to be authorized."""
+
+    def credentials(self, url: str) -> Credentials:
+        """Those for the server at *url*. Raises `NotAuthorized` if there can be none."""

@@ -4,13 +4,13 @@ No task stands between a call and its socket. Leaving the scope of a call closes
 is the cancellation, a legacy one is told in so many words.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeAlias
+from contextlib import nullcontext
+from typing import Final
 
 import attrs
 import trio
 
-from callboard.actors.link import Hear, Outgoing
+from callboard.actors.link import Hear, Hold, Outgoing
 from callboard.actors.wire import notification_frame
 from callboard.codecs.batch import is_batch, split_batch
 from callboard.codecs.envelope import Error, Result, decode
@@ -28,6 +28,7 @@ from callboard.errors import (
     PeerError,
     SessionGone,
 )
+from callboard.transports.client.credentials import Credentials, Headers
 from callboard.transports.client.pool import Channel, Pool
 
 FAREWELL: Final = 2.0
@@ -45,10 +46,6 @@ LONGEST_PAUSE: Final = 30.0
 MAX_REFUSAL: Final = 64 * 1024
 """Largest body of a refusal that is looked at, in bytes."""
 
-Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
-Authorize: TypeAlias = Callable[[AnswerHead | None], Awaitable[Headers | None]]
-"""Gives the headers that prove who is asking. Given a refusal (401, 403), new ones; None if there are none."""
-
 _POSTED: Final = (
     (b"content-type", b"application/json"),
     (b"accept", b"application/json, text/event-stream"),
@@ -65,7 +62,7 @@ class HttpLink:
     pool: Pool
     target: bytes
     headers: Headers = ()
-    authorize: Authorize | None = None
+    credentials: Credentials | None = None
     is_http: bool = attrs.field(default=True, init=False)
     ignored: int = attrs.field(default=0, init=False)
     session: bytes | None = attrs.field(default=None, init=False)
@@ -94,7 +91,7 @@ class HttpLink:
         reading = _Reading(outgoing, hear)
         answer: Result | Error | None = None
         try:
-            async with Asked(self, b"POST", (*_POSTED, *outgoing.headers), outgoing.frame) as asked:
+            async with Asked(self, b"POST", (*_POSTED, *outgoing.headers), outgoing.frame, outgoing.hold) as asked:
                 head = await asked.head()
                 if outgoing.method == "initialize" and outgoing.revision not in MODERN:
                     self.session, self.is_stale = head.get(_SESSION), self.is_stale and head.status != 200
@@ -111,8 +108,11 @@ class HttpLink:
         return answer
 
     async def tell(self, frame: bytes) -> None:
+        await self._tell(frame)
+
+    async def _tell(self, frame: bytes, *, may_renew: bool = True) -> None:
         session = self.session
-        async with Asked(self, b"POST", _POSTED, frame) as asked:
+        async with Asked(self, b"POST", _POSTED, frame, may_renew=may_renew) as asked:
             head = await asked.head()
             body = await asked.channel.whole(MAX_REFUSAL)
             if head.status == 404 and session is not None:
@@ -156,7 +156,7 @@ class HttpLink:
         try:
             if self.session is not None:
                 with trio.move_on_after(FAREWELL):
-                    async with Asked(self, b"DELETE", (), b"") as asked:
+                    async with Asked(self, b"DELETE", (), b"", may_renew=False) as asked:
                         await asked.head()
         except CallboardError:
             pass  # it ends by itself
@@ -233,7 +233,7 @@ class HttpLink:
         frame = notification_frame(outgoing.revision, "notifications/cancelled", params)
         with trio.CancelScope(shield=True, deadline=trio.current_time() + FAREWELL):
             try:
-                await self.tell(frame)
+                await self._tell(frame, may_renew=False)
             except CallboardError:
                 return  # nobody is left to tell
 
@@ -246,28 +246,43 @@ class Asked:
     method: bytes
     headers: Headers
     body: bytes
+    hold: Hold = nullcontext
+    may_renew: bool = True
+    """Whether leave may be asked for: not for a good-bye."""
     channel: Channel = attrs.field(init=False)
-    _is_done: bool = attrs.field(default=False, init=False)
+    _is_taken: bool = attrs.field(default=False, init=False)
 
     async def __aenter__(self) -> "Asked":
-        self.channel = await self.link.pool.take()
+        await self._take()
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        self.link.pool.give_back(self.channel, is_done=error[0] is None)
+        self._give_back(is_done=error[0] is None)
 
     async def head(self) -> AnswerHead:
-        """Send the request and read the head of the answer; once more if new credentials may help."""
-        authorize = self.link.authorize
-        proof: Headers = () if authorize is None else await authorize(None) or ()
-        head = await self._send(proof)
-        while authorize is not None and head.status in (401, 403) and (proof := await authorize(head) or ()):
+        """Send the request and read the head of the answer; again if other credentials may help."""
+        credentials = self.link.credentials
+        if credentials is None:
+            return await self._send(())
+        proof = await credentials.prove(self.method)
+        head = await self._send(proof.headers)
+        while self.may_renew and credentials.helps(head, proof):
             await self.channel.whole(MAX_REFUSAL)
-            if self.channel.is_spent:
-                self.link.pool.give_back(self.channel, is_done=False)
-                self.channel = await self.link.pool.take()
-            head = await self._send(proof)
+            self._give_back(is_done=True)  # a person may be asked, and takes his time
+            with self.hold():
+                proof = await credentials.renew(self.method, head, proof)
+            await self._take()
+            head = await self._send(proof.headers)
         return head
+
+    async def _take(self) -> None:
+        self.channel = await self.link.pool.take()
+        self._is_taken = True
+
+    def _give_back(self, *, is_done: bool) -> None:
+        if self._is_taken:
+            self._is_taken = False
+            self.link.pool.give_back(self.channel, is_done=is_done)
 
     async def _send(self, proof: Headers) -> AnswerHead:
         await self.channel.send(self.link.request(self.method, (*self.headers, *proof), self.body))

@@ -80,7 +80,7 @@ async def open_pair(stream: HttpLink) -> AsyncIterator[PairLink]:
             decoder = EventDecoder(2 * MAX_FRAME)
             endpoint, rest = await _wait_endpoint(asked, decoder)
             target = _target(stream, endpoint)
-            post = HttpLink(stream.pool, target, stream.headers, stream.authorize)
+            post = HttpLink(stream.pool, target, stream.headers, stream.credentials)
             pair = PairConnection(asked.channel, decoder, post)
             pair.take(rest)
             yield PairLink(pair, pair=pair)
