@@ -99,7 +99,7 @@ def test_every_name_of_ours_is_there_and_well_formed() -> None:
 
 def test_the_numbers_are_those_of_the_settings() -> None:
     for name, shown in (
-        ("max_frame", "4 MiB"),
+        ("max_frame", f"{DEFAULTS.max_frame >> 20} MiB"),
         ("body_time", f"{DEFAULTS.body_time:g} s"),
         ("write_time", f"{DEFAULTS.write_time:g} s"),
         ("ping_every", f"{DEFAULTS.ping_every:g} s"),
@@ -108,5 +108,7 @@ def test_the_numbers_are_those_of_the_settings() -> None:
         ("max_connections", f"{DEFAULTS.max_connections:,}"),
     ):
         assert f"| `{name}` | {shown} |" in PAGE
-    assert (DEFAULTS.max_frame, DEFAULTS.max_events, DEFAULTS.max_event_bytes) == (4 << 20, 1024, 8 << 20)
+    events, size = DEFAULTS.max_events, f"{DEFAULTS.max_event_bytes >> 20} MiB"
+    assert f"| `max_events`, `max_event_bytes` | {events}, {size} |" in PAGE
+    assert f"the latest {events} messages (`max_events`) or {size} (`max_event_bytes`)" in PAGE
     assert f"waits {CLOSE_TIME:g} s" in PAGE
