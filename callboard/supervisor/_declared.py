@@ -6,7 +6,6 @@ Everything here happens in the supervisor's own task. It sleeps until a declared
 from __future__ import annotations
 
 import math
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -32,7 +31,7 @@ class Declared:
         self._supervisor = supervisor
         self.specs: dict[str, ChildSpec[Any]] = {}
         self._due: dict[str, float] = {}
-        self._exits: deque[tuple[Node, Ended]] = deque()  # at most one for each declared child
+        self._exits: list[tuple[Node, Ended]] = []  # at most one for each declared child
         self._window = RestartWindow(supervisor.spec.intensity)
         self._significant_ended = False
         self._lot = ParkingLot()
@@ -74,7 +73,7 @@ class Declared:
         while not self._done():
             due = min(self._due.values(), default=math.inf)
             if self._exits:
-                node, over = self._exits.popleft()
+                node, over = self._exits.pop(0)
                 # Else it was stopped or restarted with others in the meantime.
                 if node.over is over and node.ended is None and node.stop is Stop.NO:
                     failure = await self._answer(node, over)
@@ -82,9 +81,11 @@ class Declared:
                         return failure
             elif due <= trio.current_time():
                 await self._start_due()
-            else:
+            elif due < math.inf:
                 with trio.CancelScope(deadline=due):
                     await self._lot.park()
+            else:
+                await self._lot.park()
         return None
 
     async def stop(self) -> None:

@@ -33,7 +33,7 @@ class Settings:
     max_parked: int = _setting(MAX_PARKED, "Most requests that wait for their client's input: 503.")
     max_parked_each: int = _setting(MAX_PARKED_EACH, "Most of them for one authenticated principal: 429.")
     max_events: int = _setting(1024, "Most events that are kept for a client that comes back, for each session.")
-    max_event_bytes: int = _setting(8 * 1024 * 1024, "Most bytes of them.")
+    max_event_bytes: int = _setting(1024 * 1024, "Most bytes of them, but for the latest one.")
     header_time: float = _setting(5.0, "For the head of a request, from its first byte: 408.")
     body_idle: float = _setting(10.0, "Between two pieces of a body: 408.")
     body_time: float = _setting(30.0, "For a whole body: 408.")

@@ -68,7 +68,7 @@ class LegacySession:
     store: EventStore = attrs.field(init=False)
     streams: dict[int, LegacyStream] = attrs.field(factory=dict, init=False)
     _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
-    _attached: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _attached: trio.Event | None = attrs.field(default=None, init=False)
     _is_ending: bool = attrs.field(default=False, init=False)
     _used: float = attrs.field(default=-math.inf, init=False)
 
@@ -89,7 +89,11 @@ class LegacySession:
     def stop_waiting(self) -> None:
         """The session is asked to end: what nobody listens to now, nobody will."""
         self._is_ending = True
-        self._attached.set()
+        self._tell_attached()
+
+    def _tell_attached(self) -> None:
+        if self._attached is not None:
+            self._attached.set()
 
     # Who uses it.
 
@@ -144,7 +148,7 @@ class LegacySession:
         else:
             stream, last = self._place(last_event)
             await stream.resume(response, last)
-        self._attached.set()
+        self._tell_attached()
 
     def ended(self) -> None:
         """The session is over: so are its streams."""

@@ -25,14 +25,16 @@ class EventStore:
 
     most: int
     most_bytes: int
-    _events: "deque[tuple[LegacyStream, int, bytes]]" = attrs.field(factory=deque, init=False)
+    _events: "deque[tuple[LegacyStream, int, bytes]] | None" = attrs.field(default=None, init=False)
     _bytes: int = attrs.field(default=0, init=False)
 
     def add(self, stream: "LegacyStream", number: int, event: bytes) -> None:
-        """Keep one event, and let go of the oldest."""
+        """Keep one event, and let go of the oldest; never of this one."""
+        if self._events is None:  # most sessions never stream, and an empty deque has a weight
+            self._events = deque()
         self._events.append((stream, number, event))
         self._bytes += len(event)
-        while len(self._events) > self.most or self._bytes > self.most_bytes:
+        while len(self._events) > 1 and (len(self._events) > self.most or self._bytes > self.most_bytes):
             whose, gone, data = self._events.popleft()
             self._bytes -= len(data)
             whose.forgotten = gone
@@ -41,7 +43,7 @@ class EventStore:
         """The events of *stream* that followed *number*. Raises `Refusal` if some of them are not here any more."""
         if number < stream.forgotten:
             raise Refusal(400, "what came after that event is no longer kept")
-        return [(n, data) for whose, n, data in self._events if whose is stream and n > number]
+        return [(n, data) for whose, n, data in self._events or () if whose is stream and n > number]
 
 
 @attrs.define(eq=False)
