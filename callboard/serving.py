@@ -1,8 +1,9 @@
 """How a server is run: any set of transports at once, in one process, until it is asked to end."""
 
+import gc
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, Unpack
 
@@ -28,6 +29,9 @@ from callboard.transports.websocket.door import WebSocketDoor
 
 if TYPE_CHECKING:
     from callboard.server import Server
+
+COLLECT_AFTER: Final = 50_000
+"""Objects made, and not gone, after which the garbage collector looks at them. Python's own figure is 700."""
 
 Door: TypeAlias = Literal["native", "asgi"]
 DOORS: Final[tuple[Door, ...]] = ("native", "asgi")
@@ -188,7 +192,23 @@ async def serve(
 def run(server: "Server", **options: Unpack[Options]) -> None:
     """`serve` in an event loop of its own, until a signal says that it is enough: the first one lets it drain."""
     options.setdefault("on_ready", announce)
-    trio.run(partial(_run, server, options))
+    with _collecting_seldom():
+        trio.run(partial(_run, server, options))
+
+
+@contextmanager
+def _collecting_seldom() -> Iterator[None]:
+    """This process serves and does little else: what was loaded stays, and what a request makes is gone without a
+    collector's help. A full collection among ten thousand sessions stops everybody for more than a second."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 async def _run(server: "Server", options: Options) -> None:
