@@ -97,21 +97,21 @@ async def test_a_connection_on_which_nothing_happens_ends_without_a_word() -> No
 
 
 async def test_a_connection_that_is_used_does_not_end() -> None:
-    async with serving(open_house().server, slowly(keep_alive=0.4)) as place:
+    async with serving(open_house().server, slowly(keep_alive=0.8)) as place:
         client = await place.connect()
         for _ in range(12):
             assert (await client.call("echo", text="x")).result
-            await trio.sleep(0.1)
+            await trio.sleep(0.12)
 
 
 async def test_each_request_has_time_of_its_own_even_if_the_pieces_never_end_with_one() -> None:
-    async with serving(open_house().server, slowly(header_time=0.3, body_idle=0.3, body_time=0.3)) as place:
+    async with serving(open_house().server, slowly(header_time=0.7, body_idle=0.7, body_time=0.7)) as place:
         client = await place.connect()
         one = client.modern("tools/call", name="echo", arguments={"text": "x"})
         for cut in (20, len(one) - 5):  # in the head, and in the body
             await client.send(one[:cut])
-            for _ in range(6):
-                await trio.sleep(0.1)
+            for _ in range(7):
+                await trio.sleep(0.12)
                 await client.send(one[cut:] + one[:cut])
                 assert (await client.answer()).result
             await client.send(one[cut:])
@@ -327,6 +327,7 @@ async def test_nothing_is_begun_for_a_client_when_the_end_has_begun() -> None:
         await client.send(b"".join(calls))
         await house.wait_started("a")
         place.edge.address.begin_stop()
+        await settle()
         house.gates["a"].set()
         answer = await client.answer()
         assert (answer.status, answer.headers["connection"]) == (200, "close")
@@ -349,6 +350,7 @@ async def test_who_is_still_being_recognized_when_the_end_begins_harms_nobody() 
         await client.send(call)
         await asked.wait()
         place.edge.address.begin_stop()
+        await settle()
         known.set()
         await house.wait_started("a")  # it had come in time
         house.gates["a"].set()

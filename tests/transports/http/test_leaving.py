@@ -130,13 +130,14 @@ async def a_post_of_a_session(place: Place, client: Client) -> None:
 
 async def a_get_of_a_session(place: Place, client: Client) -> None:
     session = await OpenSession.open(place, Revision.V2025_11_25)
+    uris = [f"note://{number}/{'x' * 10_000}" for number in range(100)]
+    for uri in uris:
+        assert (await session.ask("resources/subscribe", uri=uri)).status == 200
+    await session.client.aclose()
     await client.send(session.get())
     await client.stream_of()
-    for number in range(100):
-        uri = f"note://{number}/{'x' * 10_000}"
-        assert (await session.ask("resources/subscribe", uri=uri)).status == 200
+    for uri in uris:
         place.host.topics.publish(ResourceUpdated(uri))
-    await session.client.aclose()
 
 
 FLOOD: Any = {"size": 100_000, "count": 50, "name": "flood"}
