@@ -33,8 +33,8 @@ from callboard.transports.client.socket import BROKEN, Door, Socket
 
 log = get_logger("callboard.client")
 
-PING_EVERY: Final = 20.0
-"""Seconds between two pings, which also tell how much has arrived."""
+PING_EVERY: Final = 15.0
+"""Seconds between two pings, which also tell how much has arrived. So a call outlives a server that went silent."""
 
 MISSED: Final = 2
 """Pings without a sign of life after which a server is gone."""

@@ -2,7 +2,7 @@
 
 import os
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import attrs
@@ -28,10 +28,11 @@ class Door:
     target: bytes
     headers: Sequence[tuple[bytes, bytes]] = ()
     tls: ssl.SSLContext | None = None
+    dial: Callable[[Origin, ssl.SSLContext | None], Awaitable[Wire]] = reach
 
     async def open(self, more: Sequence[tuple[bytes, bytes]] = ()) -> "Socket":
         """Raises `CannotConnect`, `BadAnswer`, and `HttpRefused` if the server wants no WebSocket."""
-        wire = await reach(self.origin, self.tls)
+        wire = await self.dial(self.origin, self.tls)
         is_open = False
         try:
             with trio.move_on_after(CONNECT_TIME):
