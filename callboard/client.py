@@ -227,6 +227,7 @@ class Client:
             finally:
                 link.is_stale = not is_open
             self._readers.begin(self._caller)
+            await link.wait_listening()
 
 
 @asynccontextmanager
@@ -273,6 +274,8 @@ async def connect(
         if caller.link.is_http:
             readers.begin(caller)
         try:
+            if caller.link.is_http and agreed.revision in LEGACY:
+                await caller.link.wait_listening()
             yield client
         finally:
             with trio.CancelScope(shield=True):  # bounded by the link

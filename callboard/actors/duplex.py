@@ -95,6 +95,9 @@ class DuplexLink:
         for waiting in self._waiting.values():
             waiting.answered.set()
 
+    async def wait_listening(self) -> None:
+        """There is one way for everything: who hears an answer hears the rest."""
+
     def agree(self, revision: Revision) -> None:
         """Nothing changes: the messages say it all."""
 

@@ -81,9 +81,9 @@ async def _discover(caller: Caller, wanted: Revision | None) -> Agreed | None:
                 return None
             caller.revision = better
             continue
-        except HttpRefused:
-            return None
-        except (RequestTimedOut, BadAnswer):
+        except (HttpRefused, BadAnswer):
+            return None  # some old ones answer whatever they do not know, and say nothing by it
+        except RequestTimedOut:
             if caller.link.is_http:
                 raise
             return None

@@ -54,6 +54,9 @@ class Link(Protocol):
     async def listen(self, hear: Hear) -> None:
         """Give *hear* whatever comes on no request's way, until the link ends. Returns at once if nothing can."""
 
+    async def wait_listening(self) -> None:
+        """Wait until `listen` hears what comes, or never will. Bounded in time: some servers only answer with news."""
+
     def agree(self, revision: Revision) -> None:
         """The handshake of a legacy session is done."""
 

@@ -40,6 +40,9 @@ RETRY: Final = 1.0
 RESUMPTIONS: Final = 8
 """How often in a row a stream is resumed that brings nothing."""
 
+LISTEN_TIME: Final = 1.0
+"""Seconds for a legacy server to open the stream on which it asks and tells. Then it may say it late, or never."""
+
 LONGEST_PAUSE: Final = 30.0
 """Longest time between two attempts to open a stream that brings nothing, unless the server says otherwise."""
 
@@ -69,7 +72,8 @@ class HttpLink:
     revision: Revision | None = attrs.field(default=None, init=False)
     is_stale: bool = attrs.field(default=False, init=False)
     """Whether the server has ended the session. A new handshake opens another."""
-    lost: str = attrs.field(default="", init=False)  # the next request may find the server again
+    lost: str = attrs.field(default="", init=False)  # only if closed: the next request may find the server again
+    _is_listening: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error:
         is_waiting = outgoing.revision not in MODERN and outgoing.method != "initialize"
@@ -124,8 +128,14 @@ class HttpLink:
         """The GET stream of a legacy session, opened again whenever it ends."""
         if self.revision is None or self.revision in MODERN:
             return
+        try:
+            await self._listen(hear)
+        finally:
+            self._is_listening.set()
+
+    async def _listen(self, hear: Hear) -> None:
         session, reading, fruitless, is_open = self.session, _Reading(None, hear), 0, False
-        while self.session == session:
+        while self.session == session and not self.lost:
             before = reading.last_event_id
             try:
                 async with Asked(self, b"GET", self._resuming(reading), b"") as asked:
@@ -136,14 +146,21 @@ class HttpLink:
                     if head.status != 200 or head.media_type != b"text/event-stream":
                         return  # 405: this server has nothing to say unasked
                     is_open = True
+                    self._is_listening.set()
                     await reading.read(asked.channel)
             except (ConnectionLost, CannotConnect, BadAnswer):
-                pass  # to be resumed, like a stream that ended
+                if self.lost:
+                    return  # otherwise it is resumed, like a stream that ended
             fruitless = 0 if reading.last_event_id != before else fruitless + 1
             await trio.sleep(_pause(reading, fruitless))
 
+    async def wait_listening(self) -> None:
+        with trio.move_on_after(LISTEN_TIME):
+            await self._is_listening.wait()
+
     def agree(self, revision: Revision) -> None:
         self.revision = revision
+        self._is_listening = trio.Event()
 
     def _gone(self, session: bytes) -> SessionGone:
         """The server does not know *session*. If that is not the session any more, somebody was faster."""
@@ -153,6 +170,7 @@ class HttpLink:
 
     async def aclose(self) -> None:
         """End the session, if there is one, and the connections."""
+        self.lost = "closed here"
         try:
             if self.session is not None:
                 with trio.move_on_after(FAREWELL):
