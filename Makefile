@@ -29,7 +29,7 @@ serve: .venv/.installed  ## Install, and run callboard
 test: lint types  ## Install the development extras; lint, types and every test
 	$(BIN)/pytest -n 2 --dist worksteal
 
-conformance: .venv/.installed-dev  ## The official conformance suite, by both doors, scenario by scenario
+conformance: .venv/.installed-dev  ## The official conformance suite: both doors and the client, scenario by scenario
 	$(BIN)/python -m tests.conformance.run
 
 lint: .venv/.installed-dev

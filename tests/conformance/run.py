@@ -1,6 +1,8 @@
 """Run the official conformance suite and print what each scenario found.
 
-python -m tests.conformance.run                             callboard itself, by each of its doors, at every revision
+python -m tests.conformance.run                             callboard itself, by each of its doors, at every revision;
+                                                            then its client
+python -m tests.conformance.run --client                    its client alone
 python -m tests.conformance.run --url URL [--revision REV]  any server that offers what the suite asks for
 
 The exit status is 0 only if something passed and nothing failed. No failure is ever expected.
@@ -9,7 +11,8 @@ The exit status is 0 only if something passed and nothing failed. No failure is 
 import argparse
 import sys
 
-from tests.conformance import suite
+from tests.conformance import client_suite, suite
+from tests.conformance.suite import Report
 from tests.node import NPM
 from tests.served import served
 
@@ -20,6 +23,7 @@ DOORS = ("native", "asgi")
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", help="the MCP endpoint of a server that runs already")
+    parser.add_argument("--client", action="store_true", help="examine callboard's client alone")
     parser.add_argument("--door", choices=DOORS, action="append", help="of callboard; both if not given")
     parser.add_argument("--revision", "--requirements", choices=suite.SELECTIONS, action="append")
     options = parser.parse_args()
@@ -29,9 +33,11 @@ def main() -> int:
     if options.url:
         return 0 if examine(options.url, options.url, revisions) else 1
     good = True
-    for door in options.door or DOORS:
+    for door in () if options.client else options.door or DOORS:
         with served(EVERYTHING, "--door", door) as at:
             good = examine(f"callboard, {door} door", at.http, revisions) and good
+    if not options.door:
+        good = examine_client(revisions) and good
     return 0 if good else 1
 
 
@@ -39,11 +45,23 @@ def examine(what: str, url: str, revisions: list[str]) -> bool:
     """Say what the suite finds at *url*; whether all of it is good."""
     good = True
     for revision in revisions:
-        report = suite.run(url, revision)
-        sys.stdout.write(f"{what}, {revision}\n{report}\n\n")
-        sys.stdout.flush()
-        good = good and report.good
+        good = said(f"{what}, {revision}", suite.run(url, revision)) and good
     return good
+
+
+def examine_client(revisions: list[str]) -> bool:
+    """Say what the suite finds of our client; whether all of it is good. Extensions are shown, and not counted."""
+    good = True
+    for revision in revisions:
+        good = said(f"callboard, client, {revision}", client_suite.run(revision)) and good
+    said("callboard, client, extensions", client_suite.run(client_suite.EXTENSIONS))
+    return good
+
+
+def said(what: str, report: Report) -> bool:
+    sys.stdout.write(f"{what}\n{report}\n\n")
+    sys.stdout.flush()
+    return report.good
 
 
 if __name__ == "__main__":

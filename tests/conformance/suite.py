@@ -14,6 +14,7 @@ import attrs
 from tests.node import installed, node
 
 HERE: Final = Path(__file__).resolve().parent
+ROOT: Final = HERE.parents[1]
 PROGRAM: Final = "node_modules/@modelcontextprotocol/conformance/dist/index.js"
 
 SELECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -61,6 +62,8 @@ class Scenario:
     name: str
     checks: tuple[Check, ...]
     extension: bool
+    is_strict: bool = False
+    """Whether a warning is a failure: the suite has it so for clients."""
 
     def count(self, status: str) -> int:
         return sum(check.status == status for check in self.checks)
@@ -70,7 +73,7 @@ class Scenario:
         """A scenario of an extension is shown and never counted; one that tested nothing has not passed."""
         if self.extension:
             return "extension"
-        if self.count("FAILURE"):
+        if self.count("FAILURE") or (self.is_strict and self.count("WARNING")):
             return "failed"
         # Looking at the schema of the traffic, which every scenario does, is no test of what it is about.
         tested = [c for c in self.checks if c.id != "wire-schema-valid" and c.status in ("SUCCESS", "WARNING")]
@@ -107,7 +110,7 @@ class Report:
 def run(url: str, revision: str) -> Report:
     """Run everything that the suite has for *revision* against the server at *url*. Raises SuiteBroke."""
     with tempfile.TemporaryDirectory() as folder:
-        printed = _call("server", "--url", url, *SELECTIONS[revision], "--output-dir", folder)
+        printed = call("server", "--url", url, *SELECTIONS[revision], "--output-dir", folder)
         checks = dict(_written(Path(folder)))
     names = [match[1] for match in map(FOUND.match, printed.splitlines()) if match]
     if not names:
@@ -119,14 +122,14 @@ def run(url: str, revision: str) -> Report:
 
 
 @cache
-def listed(*options: str) -> dict[str, str]:
-    """Every scenario for servers by name, with the revisions it belongs to, or `extension`."""
-    return dict(LISTED.findall(_call("list", "--server", *options)))
+def listed(*options: str, leg: str = "server") -> dict[str, str]:
+    """Every scenario for servers, or for clients, by name, with the revisions it belongs to, or `extension`."""
+    return dict(LISTED.findall(call("list", f"--{leg}", *options)))
 
 
 def required(revision: str) -> set[str]:
     """The scenarios for servers in a requirement set, those that it does not score included."""
-    servers, rest = _call("list", "--requirements", revision).split("\nClient scenarios", 1)
+    servers, rest = call("list", "--requirements", revision).split("\nClient scenarios", 1)
     return {*SCORED.findall(servers), *UNSCORED.findall(rest)}
 
 
@@ -136,12 +139,23 @@ def _written(folder: Path) -> Iterator[tuple[str, tuple[Check, ...]]]:
             yield stamped[1], tuple(Check.of(row) for row in json.loads(file.read_text()))
 
 
-def _call(*arguments: str) -> str:
+def call(*arguments: str) -> str:
+    """What one run of the suite's program prints. Raises SuiteBroke."""
+    return started(*arguments).stdout
+
+
+def started(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """One run of the suite's program, to its end. Raises SuiteBroke."""
     command = [str(node()), str(installed(HERE) / PROGRAM), *arguments]
     try:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", timeout=RUN_TIME, check=False
+        return subprocess.run(
+            command,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            timeout=RUN_TIME,
+            check=False,
         )
     except subprocess.TimeoutExpired as late:
         raise SuiteBroke(f"not done after {RUN_TIME} s: {late.output!r:.2000}") from None
-    return done.stdout
