@@ -51,6 +51,7 @@ from callboard.meeting import Meeting
 from callboard.supervisor import Actor, Supervisor, SupervisorSpec, open_tree
 from callboard.targets import Access, Target, ways_to
 from callboard.transports.client.credentials import Auth
+from callboard.transports.client.process import OnStderr
 
 M = TypeVar("M", bound=Model)
 
@@ -164,7 +165,13 @@ class Client:
 
     async def prompt(self, name: str, /, *, patience: Patience | None = None, **arguments: str) -> GetPromptResult:
         """Get a prompt."""
-        params = GetPromptRequestParams(name=name, arguments=arguments or UNSET)
+        return await self.prompt_with(name, arguments, patience=patience)
+
+    async def prompt_with(
+        self, name: str, arguments: Mapping[str, str], *, patience: Patience | None = None
+    ) -> GetPromptResult:
+        """As `prompt`, for arguments that are no Python names, or come as they are."""
+        params = GetPromptRequestParams(name=name, arguments=dict(arguments) or UNSET)
         return await self._ask("prompts/get", params, GetPromptResult, patience)
 
     async def complete(
@@ -245,6 +252,7 @@ async def connect(
     headers: Mapping[str, str] | None = None,
     tls: ssl.SSLContext | None = None,
     auth: Auth | None = None,
+    on_stderr: OnStderr | None = None,
 ) -> AsyncIterator[Client]:
     """Connect to an MCP server: a URL, a command (a list), `FILE.py:NAME`, `FILE.json#NAME`, or a `Server`.
 
@@ -256,7 +264,7 @@ async def connect(
     Raises `CannotConnect` or `NotAuthorized` with the reason, in one line.
     """
     spec = SupervisorSpec("client", children=(SupervisorSpec("answers"), SupervisorSpec("background")))
-    ways = ways_to(target, Access(headers=headers or {}, tls=tls, auth=auth))
+    ways = ways_to(target, Access(headers=headers or {}, tls=tls, auth=auth, on_stderr=on_stderr))
     async with open_tree(spec) as root, AsyncExitStack() as stack:
         answering = Answering(answers_of(sampling, elicitation, roots), root.supervisor_of("answers"))
         capabilities = capabilities_of(sampling, elicitation, roots)

@@ -19,7 +19,7 @@ from callboard.transports.client.credentials import Auth
 from callboard.transports.client.http import HttpLink
 from callboard.transports.client.pair import open_pair
 from callboard.transports.client.pool import Origin, Pool
-from callboard.transports.client.process import Command, running
+from callboard.transports.client.process import Command, OnStderr, running
 from callboard.transports.client.socket import Door
 from callboard.transports.client.websocket import open_websocket
 from callboard.transports.memory import memory_pair
@@ -35,6 +35,8 @@ class Access:
     headers: Mapping[str, str] = attrs.field(factory=dict)
     tls: ssl.SSLContext | None = None
     auth: Auth | None = None
+    on_stderr: OnStderr | None = None
+    """Is given each line that a server of ours writes to its standard error, in place of the log."""
 
 
 @attrs.frozen
@@ -71,7 +73,7 @@ def ways_to(target: Target, access: Access) -> Ways:
     if isinstance(target, Remote):
         return _by_url(target, access)
     command = target if isinstance(target, Command) else Command.of(target)
-    return Ways((command.args, command.cwd), (Way("stdio", lambda: running(command)),))
+    return Ways((command.args, command.cwd), (Way("stdio", lambda: running(command, access.on_stderr)),))
 
 
 def _named(text: str) -> Remote | Command | Server:

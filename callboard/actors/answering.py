@@ -30,11 +30,11 @@ class Answering:
     _begun: dict[RequestId, Address[Never]] = attrs.field(factory=dict, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
-    def begin(self, request: Request, revision: Revision, link: Link) -> None:
-        """Answer a request of the server's, whenever that is done."""
+    def begin(self, request: Request, revision: Revision, link: Link, on_idle: Callable[[], None]) -> None:
+        """Answer a request of the server's, whenever that is done. When none is left, *on_idle* is called."""
         if request.id in self._begun:
             return  # an answer to it would end the first one
-        actor = Answerer(self, request, revision, link)
+        actor = Answerer(self, request, revision, link, on_idle)
         self._begun[request.id] = self.supervisor.spawn(actor, name=f"q-{next(self._names)}")
 
     def cancel(self, request_id: RequestId) -> None:
@@ -43,8 +43,10 @@ class Answering:
         if address is not None:
             address.kill("no longer wanted")
 
-    def done(self, request_id: RequestId) -> None:
+    def done(self, request_id: RequestId, on_idle: Callable[[], None]) -> None:
         self._begun.pop(request_id, None)
+        if not self._begun:
+            on_idle()
 
     async def answer_all(self, wanted: Mapping[str, Any], revision: Revision) -> dict[str, Any]:
         """Answer everything that one round asks for, all at once. Raises what a function raises."""
@@ -79,6 +81,7 @@ class Answerer(Actor[Never]):
     request: Request
     revision: Revision
     link: Link
+    on_idle: Callable[[], None]
 
     async def run(self) -> None:
         request, revision = self.request, self.revision
@@ -92,7 +95,7 @@ class Answerer(Actor[Never]):
         except (RequestFailed, CannotConnect):
             pass  # nobody is left who wants to know
         finally:
-            self.answering.done(request.id)
+            self.answering.done(request.id, self.on_idle)
 
     async def _result(self) -> Model:
         request = self.request

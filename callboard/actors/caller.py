@@ -110,9 +110,17 @@ class _Call:
             self.latest += spent
 
     def progressed(self, report: Report) -> None:
-        self.scope.deadline = min(trio.current_time() + self.patience.timeout, self.latest)
+        self.wait_anew()
         if self.on_progress is not None:
             self.on_progress(report)
+
+    def wait_anew(self) -> None:
+        """The server has given a sign of life."""
+        self.scope.deadline = min(trio.current_time() + self.patience.timeout, self.latest)
+
+    def wait_long(self) -> None:
+        """The server waits for us: its silence means nothing meanwhile."""
+        self.scope.deadline = self.latest
 
 
 @attrs.define(eq=False)
@@ -203,7 +211,9 @@ class Caller:
     async def hear(self, message: Request | Notification) -> None:
         """Take in what the server says unasked."""
         if isinstance(message, Request):
-            self.answering.begin(message, self.revision, self.link)
+            self.answering.begin(message, self.revision, self.link, self._wait_anew)
+            for call in self._calls.values():
+                call.wait_long()
             return
         match message.method:
             case "notifications/progress":
@@ -214,6 +224,10 @@ class Caller:
                 self._cancelled(message)
             case method:
                 self._told_of_change(method, {} if message.params is UNSET else message.params)
+
+    def _wait_anew(self) -> None:
+        for call in self._calls.values():
+            call.wait_anew()
 
     # What goes out.
 

@@ -135,7 +135,7 @@ class HttpLink:
 
     async def _listen(self, hear: Hear) -> None:
         session, reading, fruitless, is_open = self.session, _Reading(None, hear), 0, False
-        while self.session == session and not self.lost:
+        while self._goes_on(session):
             before = reading.last_event_id
             try:
                 async with Asked(self, b"GET", self._resuming(reading), b"") as asked:
@@ -149,10 +149,13 @@ class HttpLink:
                     self._is_listening.set()
                     await reading.read(asked.channel)
             except (ConnectionLost, CannotConnect, BadAnswer):
-                if self.lost:
+                if not self._goes_on(session):
                     return  # otherwise it is resumed, like a stream that ended
             fruitless = 0 if reading.last_event_id != before else fruitless + 1
             await trio.sleep(_pause(reading, fruitless))
+
+    def _goes_on(self, session: bytes | None) -> bool:
+        return self.session == session and not self.lost
 
     async def wait_listening(self) -> None:
         with trio.move_on_after(LISTEN_TIME):

@@ -1,5 +1,6 @@
 """Connections to one HTTP origin, kept open from one request to the next."""
 
+import os
 import socket
 import ssl
 from collections import deque
@@ -108,6 +109,8 @@ def _why(error: BaseException) -> str:
         error = error.__cause__
     if isinstance(error, BaseExceptionGroup):
         return _why(error.exceptions[0])
+    if isinstance(error, OSError) and error.errno is not None and not isinstance(error, socket.gaierror):
+        return os.strerror(error.errno)
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
 
 

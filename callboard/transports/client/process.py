@@ -8,16 +8,16 @@ import os
 import signal
 import subprocess
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 import attrs
 import trio
 
 from callboard.actors.duplex import DuplexLink
 from callboard.actors.link import Hear
-from callboard.errors import CannotConnect
+from callboard.errors import CannotConnect, ConnectionLost
 from callboard.supervisor import get_logger
 from callboard.transports.lines import LineConnection
 
@@ -49,6 +49,8 @@ INHERITED: Final = (
     "APPDATA",
 )
 """What of our own environment a server gets unasked: enough to run, and nothing that could be a secret."""
+
+OnStderr: TypeAlias = Callable[[str], None]
 
 _HAS_GROUPS: Final = os.name == "posix"
 
@@ -88,6 +90,15 @@ class ProcessLink(DuplexLink):
         finally:
             self.lose(self._how())
 
+    async def tell(self, frame: bytes) -> None:
+        try:
+            await super().tell(frame)
+        except ConnectionLost:
+            with trio.move_on_after(LAST_WORDS):
+                await self.process.wait()
+            self.lose(self._how())
+            raise ConnectionLost(self.lost) from None
+
     async def _wait_exited(self, whole: trio.CancelScope) -> None:
         await self.process.wait()
         await trio.sleep(LAST_WORDS)  # what it wrote before it died may still be read
@@ -103,8 +114,11 @@ class ProcessLink(DuplexLink):
 
 
 @asynccontextmanager
-async def running(command: Command) -> AsyncIterator[ProcessLink]:
-    """Run *command* for as long as the block lasts. Raises `CannotConnect` if it cannot be started."""
+async def running(command: Command, on_stderr: OnStderr | None = None) -> AsyncIterator[ProcessLink]:
+    """Run *command* for as long as the block lasts; *on_stderr* is given each line of its standard error.
+
+    Raises `CannotConnect` if it cannot be started.
+    """
     env = {name: os.environ[name] for name in INHERITED if name in os.environ} | dict(command.env)
     try:
         process = await trio.lowlevel.open_process(
@@ -123,7 +137,7 @@ async def running(command: Command) -> AsyncIterator[ProcessLink]:
     link = ProcessLink(LineConnection(process.stdout, process.stdin), process=process)
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_read_stderr, process.stderr, link.tail, command.args[0])
+            nursery.start_soon(_read_stderr, process.stderr, link.tail, command.args[0], on_stderr)
             yield link
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
@@ -134,7 +148,7 @@ async def running(command: Command) -> AsyncIterator[ProcessLink]:
         await _stop(process)
 
 
-async def _read_stderr(stderr: trio.abc.ReceiveStream, tail: deque[str], name: str) -> None:
+async def _read_stderr(stderr: trio.abc.ReceiveStream, tail: deque[str], name: str, on_stderr: OnStderr | None) -> None:
     partial = b""
     async for data in stderr:
         *lines, partial = (partial + data).split(b"\n")
@@ -142,7 +156,10 @@ async def _read_stderr(stderr: trio.abc.ReceiveStream, tail: deque[str], name: s
         for line in lines:
             text = line[:MAX_LINE].decode("utf-8", "replace").rstrip()
             tail.append(text)
-            log.info("server_says", server=name, text=text)
+            if on_stderr is None:
+                log.info("server_says", server=name, text=text)
+            else:
+                on_stderr(text)
 
 
 async def _stop(process: trio.Process) -> None:

@@ -1,0 +1,1 @@
+"""The commands, one idea to a file; `callboard.cli` puts them together."""

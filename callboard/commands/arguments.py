@@ -1,0 +1,100 @@
+"""`key=value` and `key:=json`: the arguments of a tool, as they are typed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from callboard.codecs.revisions import Tool
+
+_JSON_TYPES: Final = frozenset({"integer", "number", "boolean", "array", "object", "null"})
+
+
+class BadArgument(ValueError):
+    """What was typed is no argument. One line says why."""
+
+
+def read_arguments(typed: Sequence[str], tool: Tool | None = None) -> dict[str, Any]:
+    """What was typed, as JSON values. After `=` comes text, unless the tool's schema wants something else there.
+
+    Raises `BadArgument`.
+    """
+    found: dict[str, Any] = {}
+    wanted = _wanted(tool)
+    for one in typed:
+        key, is_json, value = _split(one)
+        if key in found:
+            raise BadArgument(f"{key!r} is given twice")
+        found[key] = _decoded(one, value) if is_json else _fitting(value, wanted.get(key, frozenset()))
+    return found
+
+
+def read_texts(typed: Sequence[str]) -> dict[str, str]:
+    """The same for a prompt, whose arguments are text. Raises `BadArgument`."""
+    found: dict[str, str] = {}
+    for one in typed:
+        key, is_json, value = _split(one)
+        if is_json:
+            raise BadArgument(f"{one[:100]!r}: the arguments of a prompt are text; write {key}=value")
+        if key in found:
+            raise BadArgument(f"{key!r} is given twice")
+        found[key] = value
+    return found
+
+
+def read_headers(typed: Sequence[str]) -> dict[str, str]:
+    """`Name: value`. Raises `BadArgument`, and does not repeat a value: it may be a secret."""
+    found: dict[str, str] = {}
+    for one in typed:
+        name, colon, value = one.partition(":")
+        if not colon or not name.strip():
+            raise BadArgument("a header is written as 'Name: value'")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _split(one: str) -> tuple[str, bool, str]:
+    key, equals, value = one.partition("=")
+    is_json = key.endswith(":")
+    key = key.removesuffix(":") if is_json else key
+    if not equals or not key:
+        raise BadArgument(f"{one[:100]!r} is no argument: write key=value, or key:=json")
+    return key, is_json, value
+
+
+def _decoded(one: str, value: str) -> Any:
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.MsgspecError as error:
+        raise BadArgument(f"{one[:100]!r} is no JSON: {error}") from None
+
+
+def _wanted(tool: Tool | None) -> Mapping[str, frozenset[str]]:
+    """By argument, the types that the tool's schema allows, where it says so in plain words."""
+    properties = None if tool is None else tool.input_schema.get("properties")
+    found = {}
+    for name, schema in properties.items() if isinstance(properties, Mapping) else ():
+        kinds = schema.get("type", UNSET) if isinstance(schema, Mapping) else UNSET
+        found[name] = frozenset([kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else ())
+    return found
+
+
+def _fitting(value: str, kinds: frozenset[str]) -> Any:
+    """*value* as the tool wants it, if it can be that; else as it is: the server knows best what is wrong with it."""
+    if "string" in kinds or not kinds & _JSON_TYPES:
+        return value
+    try:
+        decoded = msgspec.json.decode(value)
+    except msgspec.MsgspecError:
+        return value
+    is_number = isinstance(decoded, int | float) and not isinstance(decoded, bool)
+    fits = {
+        "integer": isinstance(decoded, int) and is_number,
+        "number": is_number,
+        "boolean": isinstance(decoded, bool),
+        "array": isinstance(decoded, list),
+        "object": isinstance(decoded, dict),
+        "null": decoded is None,
+    }
+    return decoded if any(fits.get(kind, False) for kind in kinds) else value

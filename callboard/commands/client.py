@@ -1,0 +1,185 @@
+"""The commands that speak to a server: `list`, `call`, `read`, `prompt` and `listen`."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final
+
+from cyclopts import Parameter
+from msgspec import UNSET
+
+from callboard.codecs.revisions import Tool
+from callboard.commands.arguments import read_arguments, read_texts
+from callboard.commands.codes import Exit
+from callboard.commands.showing import Listing
+from callboard.commands.speaking import Options, Talk, speak
+
+Target = Annotated[
+    str,
+    Parameter(
+        name="TARGET",
+        help="A URL, FILE.py:NAME or FILE.json#NAME; for a command leave it out, and end with `-- COMMAND`.",
+    ),
+]
+_PLAIN: Final = Options()
+
+
+def list_(target: Target, /, *, options: Options = _PLAIN) -> int:
+    """Say what a server offers: tools, resources, templates and prompts."""
+
+    async def errand(talk: Talk) -> Exit:
+        client, offered = talk.client, talk.client.server_capabilities
+        has_resources = offered.resources is not UNSET
+        listing = Listing(
+            tools=() if offered.tools is UNSET else await client.tools(),
+            resources=await client.resources() if has_resources else (),
+            templates=await client.templates() if has_resources else (),
+            prompts=() if offered.prompts is UNSET else await client.prompts(),
+        )
+        talk.output.listing(client, listing)
+        return Exit.FINE
+
+    return speak(target, options, errand)
+
+
+def call(
+    target: Target,
+    tool: Annotated[str, Parameter(name="TOOL", help="The name of the tool.")],
+    /,
+    *arguments: Annotated[str, Parameter(name="ARGUMENTS", help="key=value, or key:=json for what is no text.")],
+    options: Options = _PLAIN,
+) -> int:
+    """Call a tool. Progress is shown while it works; what it asks is asked here, if somebody is there to answer."""
+
+    async def errand(talk: Talk) -> Exit:
+        given = read_arguments(arguments, await _find(talk, tool))
+        calling = talk.client.call_with(tool, given)
+        async with calling:
+            async for report in calling.progress:
+                talk.screen.progress(report, tool)
+        talk.screen.clear()
+        talk.output.called(calling.result)
+        return Exit.TOOL_FAILED if calling.result.is_error is True else Exit.FINE
+
+    return speak(target, options, errand)
+
+
+async def _find(talk: Talk, name: str) -> Tool | None:
+    """The tool, for what its schema says of its arguments. One that is not listed is called all the same."""
+    if talk.client.server_capabilities.tools is UNSET:
+        return None
+    return next((tool for tool in await talk.client.tools() if tool.name == name), None)
+
+
+def read(
+    target: Target, uri: Annotated[str, Parameter(name="URI", help="Which resource.")], /, *, options: Options = _PLAIN
+) -> int:
+    """Read a resource. Text is printed; anything else goes into a pipe as it is."""
+
+    async def errand(talk: Talk) -> Exit:
+        talk.output.read(await talk.client.read(uri))
+        return Exit.FINE
+
+    return speak(target, options, errand)
+
+
+def prompt(
+    target: Target,
+    name: Annotated[str, Parameter(name="NAME", help="Which prompt.")],
+    /,
+    *arguments: Annotated[str, Parameter(name="ARGUMENTS", help="key=value.")],
+    options: Options = _PLAIN,
+) -> int:
+    """Get a prompt: the messages for a model."""
+
+    async def errand(talk: Talk) -> Exit:
+        talk.output.prompted(await talk.client.prompt_with(name, read_texts(arguments)))
+        return Exit.FINE
+
+    return speak(target, options, errand)
+
+
+_FLAG: Final = Parameter(negative="", show_default=False)
+
+
+def listen(
+    target: Target,
+    /,
+    *uris: Annotated[str, Parameter(name="URIS", help="Resources whose contents are of interest.")],
+    tools: Annotated[bool, _FLAG, Parameter(help="The list of tools.")] = False,
+    prompts: Annotated[bool, _FLAG, Parameter(help="The list of prompts.")] = False,
+    resources: Annotated[
+        list[str] | None,
+        Parameter(
+            negative="", consume_multiple=True, help="The list of resources; with URIs behind it, their contents."
+        ),
+    ] = None,
+    options: Options = _PLAIN,
+) -> int:
+    """Print a line for every change at a server, until Ctrl-C. Without any flag, of all lists."""
+    watched = (*uris, *(resources or ()))
+    lists = resources is not None and not resources
+    everything = not (tools or prompts or lists or watched)
+
+    async def errand(talk: Talk) -> Exit:
+        async with talk.client.listen(
+            tools=tools or everything, prompts=prompts or everything, lists=lists or everything, resources=watched
+        ) as changes:
+            talk.screen.ready("listening; Ctrl-C ends it")
+            async for change in changes:
+                talk.output.changed(change)
+        return Exit.FINE
+
+    return speak(target, options, errand)
+
+
+_CODES: Final = """
+Exit codes: 0 fine; 1 the tool says that it failed; 2 wrong arguments; 3 no server to speak to; 4 the server refused;
+5 no answer in time, or the connection was lost; 130 Ctrl-C.
+"""
+
+COMMANDS: Final[Mapping[Callable[..., Any], str]] = {
+    list_: """\
+Examples:
+
+  callboard list http://127.0.0.1:8000/mcp
+  callboard list ws://127.0.0.1:8000/mcp --json
+  callboard list examples/weather.py:server             a server in a file of yours
+  callboard list ~/.config/mcp.json#weather             an entry of an MCP host's file
+  callboard list -- npx -y @modelcontextprotocol/server-everything
+"""
+    + _CODES,
+    call: """\
+Examples:
+
+  callboard call http://127.0.0.1:8000/mcp forecast city=Oslo days=3
+  callboard call examples/weather.py:server forecast city=Oslo --json
+  callboard call http://127.0.0.1:8000/mcp plot 'points:=[[1, 2], [3, 4]]'
+  callboard call forecast city=Oslo --timeout 10 -- python weather.py
+  callboard call https://mcp.example.com/mcp whoami --header 'Authorization: Bearer ...'
+"""
+    + _CODES,
+    read: """\
+Examples:
+
+  callboard read http://127.0.0.1:8000/mcp weather://oslo/now
+  callboard read http://127.0.0.1:8000/mcp test://static-binary > picture.png
+  callboard read file:///tmp/notes.txt -- npx -y @modelcontextprotocol/server-filesystem /tmp
+"""
+    + _CODES,
+    prompt: """\
+Examples:
+
+  callboard prompt examples/weather.py:server briefing city=Oslo
+  callboard prompt briefing city=Oslo --json -- python weather.py
+"""
+    + _CODES,
+    listen: """\
+Examples:
+
+  callboard listen http://127.0.0.1:8000/mcp                                  every list
+  callboard listen http://127.0.0.1:8000/mcp --tools --prompts
+  callboard listen http://127.0.0.1:8000/mcp --resources weather://oslo/now   what is in it
+  callboard listen http://127.0.0.1:8000/mcp --json | jq .
+"""
+    + _CODES,
+}
+"""Each with what its help ends with."""

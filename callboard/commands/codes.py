@@ -1,0 +1,21 @@
+"""What the exit code of a command says."""
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """These are a contract: scripts depend on them."""
+
+    FINE = 0
+    TOOL_FAILED = 1
+    """The tool itself says that it failed: its words are the output."""
+    USAGE = 2
+    """What was typed makes no sense, or cannot be."""
+    CANNOT_CONNECT = 3
+    """There is no server that can be spoken to."""
+    REFUSED = 4
+    """The server refused, or gave an answer that is none."""
+    LOST = 5
+    """No answer in time, or the connection was lost: whether anything was done is not known."""
+    INTERRUPTED = 130
+    """Ctrl-C."""

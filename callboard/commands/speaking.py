@@ -1,0 +1,214 @@
+"""One errand of a command's at a server: from connecting to the exit code."""
+
+import json
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Final, TypeAlias
+
+import attrs
+import trio
+from cyclopts import Parameter
+
+from callboard.actors.caller import CAP, PATIENT, Patience
+from callboard.client import Client, connect
+from callboard.codecs.revisions import (
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    ElicitResult,
+    Revision,
+)
+from callboard.commands.arguments import BadArgument, read_headers
+from callboard.commands.asking import Asker
+from callboard.commands.codes import Exit
+from callboard.commands.screen import Screen
+from callboard.commands.showing import Output
+from callboard.commands.terminal import Terminal
+from callboard.errors import (
+    URL_ELICITATION_REQUIRED,
+    CallboardError,
+    CannotConnect,
+    ConnectionLost,
+    RequestTimedOut,
+    ServerRefused,
+)
+from callboard.signals import heed_signals
+from callboard.targets import Target
+
+MOST_LINES: Final = 10
+"""Lines of a server's standard error that are shown when it cannot be spoken to."""
+
+_FLAG: Final = Parameter(negative="", show_default=False)
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True)
+class Options:
+    """What every command that speaks to a server takes."""
+
+    json: Annotated[bool, _FLAG, Parameter(help="Print JSON instead of text.")] = False
+    revision: Annotated[str | None, Parameter(help="Insist on this revision of the protocol.")] = None
+    header: Annotated[
+        list[str] | None,
+        Parameter(negative="", help="A header for every HTTP request: 'Name: value'. May be repeated."),
+    ] = None
+    timeout: Annotated[
+        float | None,
+        Parameter(help="Seconds that the server may say nothing; progress begins them anew. 60 if not given."),
+    ] = None
+
+
+@attrs.frozen
+class Talk:
+    """What an errand works with."""
+
+    client: Client
+    output: Output
+    screen: Screen
+
+
+Errand: TypeAlias = Callable[[Talk], Awaitable[Exit]]
+
+_CODES: Final[tuple[tuple[type[Exception], Exit], ...]] = (
+    (BadArgument, Exit.USAGE),
+    (CannotConnect, Exit.CANNOT_CONNECT),
+    (RequestTimedOut, Exit.LOST),
+    (ConnectionLost, Exit.LOST),
+    (CallboardError, Exit.REFUSED),
+)
+"""The first that fits."""
+
+
+def speak(target: str, options: Options, errand: Errand) -> int:
+    """Connect to *target*, run the errand, and return the exit code. What goes wrong is one line on standard error."""
+    screen = Screen(is_quiet=options.json)
+    said = deque[str](maxlen=MOST_LINES)
+    try:
+        with screen:
+            return trio.run(_speak, target, options, errand, screen, said.append)
+    except (CallboardError, BadArgument) as error:
+        code = next(code for kind, code in _CODES if isinstance(error, kind))
+        for line in said if code in (Exit.CANNOT_CONNECT, Exit.LOST) else ():
+            screen.say(f"  server: {line}", style="dim")
+        screen.say(f"callboard: {_told(error)}")
+        return code
+
+
+async def _speak(
+    target: str, options: Options, errand: Errand, screen: Screen, on_stderr: Callable[[str], None]
+) -> Exit:
+    """Ctrl-C cancels everything: calls are taken back, sessions closed, processes ended. A second one does not wait."""
+    code: Exit = Exit.INTERRUPTED
+    failure: Exception | None = None
+    async with trio.open_nursery() as nursery:
+
+        async def wait_asked(asked: trio.Event) -> None:
+            await asked.wait()
+            nursery.cancel_scope.cancel()
+
+        with heed_signals(nursery.cancel_scope.cancel) as asked:
+            nursery.start_soon(wait_asked, asked)
+            try:
+                code = await _run(target, options, errand, screen, on_stderr)
+            except (CallboardError, BadArgument) as error:
+                failure = error
+            nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return code
+
+
+async def _run(target: str, options: Options, errand: Errand, screen: Screen, on_stderr: Callable[[str], None]) -> Exit:
+    within = math.inf if options.timeout is None else options.timeout
+    met: list[Client] = []
+    asker = _Elicitation(screen, met)
+    with trio.CancelScope(deadline=trio.current_time() + within) as connecting:
+        async with connect(
+            _target(target),
+            elicitation=asker,
+            revision=_revision(options.revision),
+            patience=_patience(options.timeout),
+            headers=read_headers(options.header or ()),
+            on_log=screen.log,
+            on_stderr=on_stderr,
+        ) as client:
+            connecting.deadline = math.inf
+            met.append(client)
+            return await errand(Talk(client, Output(client.revision, options.json), screen))
+    raise CannotConnect(f"the server did not answer within {within:g} s")
+
+
+@attrs.frozen(eq=False)
+class _Elicitation:
+    """Answers the server's questions by the person at the terminal; without one, by no."""
+
+    screen: Screen
+    met: list[Client]
+    turn: trio.Lock = attrs.field(factory=trio.Lock)
+    """One question after the other, however many are asked at once."""
+
+    async def __call__(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:
+        if not Terminal.is_there():
+            await trio.lowlevel.checkpoint()
+            self.screen.say(f"callboard: declined, for nobody is here to ask: {params.message[:200]!r}")
+            return ElicitResult(action="decline")
+        async with self.turn:
+            with self.screen.person() as person:
+                return await Asker(person, self._server)(params)
+
+    def _server(self) -> str:
+        info = self.met[0].server_info if self.met else None
+        return "The server" if info is None else info.name
+
+
+def _target(text: str) -> Target:
+    """What was typed. A command is a list, in JSON: that is how `--` is passed on."""
+    if not text.startswith("["):
+        return text
+    try:
+        command = json.loads(text)
+    except ValueError as error:
+        raise BadArgument(f"a command as a list is JSON: {error}") from None
+    if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
+        raise BadArgument("a command is a list of strings")
+    return command
+
+
+def _revision(named: str | None) -> Revision | None:
+    try:
+        return None if named is None else Revision(named)
+    except ValueError:
+        raise BadArgument(f"--revision {named}: choose among {', '.join(sorted(Revision))}") from None
+
+
+def _patience(timeout: float | None) -> Patience:
+    if timeout is not None and not 0 < timeout < math.inf:
+        raise BadArgument("--timeout must be more than 0 seconds")
+    return PATIENT if timeout is None else Patience(timeout=timeout, cap=max(timeout, CAP))
+
+
+def _told(error: Exception) -> str:
+    """One line. Where the server wants a page to be visited first, which."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, ServerRefused) and error.error_code == URL_ELICITATION_REQUIRED:
+        text += "; visit: " + ", ".join(_pages(error.data))
+    return " ".join(text.split()) if isinstance(error, ServerRefused) else text.rstrip()
+
+
+def _pages(data: object) -> list[str]:
+    try:
+        told = json.loads(bytes(data)) if isinstance(data, bytes | memoryview) else {}
+        return [str(one["url"]) for one in told["elicitations"]]
+    except (ValueError, TypeError, LookupError):
+        return ["what it does not name"]
+
+
+def with_command(arguments: list[str]) -> list[str]:
+    """What was typed, with the command after `--` in the place of TARGET: right behind the name of the command."""
+    if "--" not in arguments:
+        return arguments
+    at = arguments.index("--")
+    before, command = arguments[:at], arguments[at + 1 :]
+    if not before or not command:
+        return arguments
+    return [before[0], json.dumps(command), *before[1:]]
