@@ -113,7 +113,9 @@ class Authorizer:
         tokens = self._tokens
         if status == 403:
             self._check_hope(split(challenge.scope), used)
-        elif tokens is not None and used.renewals == 0 and (await self._load() or await self._refresh(tokens)):
+        elif (
+            tokens is not None and used.renewals == 0 and (await self._load() or await self._refresh(tokens, challenge))
+        ):
             return 0
         if used.authorizations >= MAX_AUTHORIZATIONS:
             raise NotAuthorized(f"leave was given {used.authorizations} times, and it was not enough")
@@ -174,11 +176,16 @@ class Authorizer:
         self._generation += 1
         return not is_first
 
-    async def _refresh(self, tokens: Tokens) -> bool:
-        """Have *tokens* renewed by whoever issued them, without asking anybody; whether that worked."""
+    async def _refresh(self, tokens: Tokens, challenge: Challenge | None = None) -> bool:
+        """Have *tokens* renewed by whoever issued them, without asking anybody; whether that worked.
+
+        After a *challenge* it is found out anew who that is: a server may have gone to another.
+        """
         if tokens.refresh_token is None:
             return False
-        found = self._found = self._found or await find(self.url, Challenge(""), self.fetcher, tokens.issuer)
+        found = self._found if challenge is None else None
+        if found is None:
+            found = self._found = await find(self.url, challenge or Challenge(""), self.fetcher, tokens.issuer)
         if found.issuer != tokens.issuer:
             return False  # what one server gave is nothing that another may see
         key = None if tokens.proof_key is None else ProofKey.read(tokens.proof_key)

@@ -1,0 +1,154 @@
+"""What a client does not believe, and what it takes on trust from servers that are older."""
+
+from typing import Any
+
+import pytest
+
+from callboard.client import connect
+from tests.oauth.house import Said
+from tests.oauth.town import look, open_town, refused
+
+# What is not believed.
+
+
+REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    ("an issuer that is another", {}, {"issuer": "https://attacker.example"}, "was issued by"),
+    ("an issuer with a slash", {}, {"issuer": "{giver}/"}, "was issued by"),
+    ("a resource that is another", {"resource": "https://evil.example/mcp"}, {}, "not this server"),
+    ("a resource below", {"resource": "{town}/mcp/below"}, {}, "not this server"),
+    ("no authorization server", {"authorization_servers": []}, {}, "names no authorization server"),
+    ("no PKCE", {}, {"code_challenge_methods_supported": None}, "S256"),
+    ("plain PKCE", {}, {"code_challenge_methods_supported": ["plain"]}, "S256"),
+    ("nowhere to send a user", {}, {"authorization_endpoint": None}, "no place to send a user"),
+    ("a script", {}, {"authorization_endpoint": "javascript:alert(1)"}, "no place to send a user"),
+    ("a file", {}, {"authorization_endpoint": "file:///etc/passwd"}, "no place to send a user"),
+    ("data", {}, {"authorization_endpoint": "data:text/html,x"}, "no place to send a user"),
+    ("plain http", {}, {"authorization_endpoint": "http://as.example/authorize"}, "not https"),
+    ("a token endpoint in the house", {}, {"token_endpoint": "https://10.0.0.1/token"}, "no public address"),
+    ("an authorization server in the house", {"authorization_servers": ["https://192.168.1.1"]}, {}, "public"),
+    (
+        "methods of which none is known",
+        {},
+        {"token_endpoint_auth_methods_supported": ["tls_client_auth"]},
+        "takes only",
+    ),
+]
+
+
+@pytest.mark.parametrize(("resource", "server", "why"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+async def test_metadata_that_is_not_right_leads_nowhere(
+    resource: dict[str, Any], server: dict[str, Any], why: str
+) -> None:
+    async with open_town() as town:
+
+        def filled(changes: dict[str, Any]) -> dict[str, Any]:
+            known = {"{giver}": town.giver.house.url, "{town}": town.house.url}
+            return {
+                name: value.replace(*next(iter(known.items()))).replace("{town}", town.house.url)
+                if isinstance(value, str)
+                else value
+                for name, value in changes.items()
+            }
+
+        town.changes, town.giver.changes = filled(resource), filled(server)
+        assert why in await refused(town, town.auth())
+        assert not town.giver.tokens
+
+
+ISS: list[tuple[str, bool | None, str | None, bool]] = [
+    ("announced and right", True, None, True),
+    ("announced and absent", True, "", False),
+    ("announced and wrong", True, "https://evil.example", False),
+    ("announced, and right but for a slash", True, "{giver}/", False),
+    ("not announced and wrong", None, "https://evil.example", False),
+    ("not announced and right", None, None, True),
+    ("denied and absent", False, "", True),
+    ("not announced and absent", None, "", True),
+]
+
+
+@pytest.mark.parametrize(("announced", "iss", "is_good"), [row[1:] for row in ISS], ids=[row[0] for row in ISS])
+async def test_who_sent_a_code_is_checked_before_it_is_redeemed(
+    announced: bool | None, iss: str | None, is_good: bool
+) -> None:
+    async with open_town() as town:
+        town.giver.changes = {"authorization_response_iss_parameter_supported": announced}
+        town.giver.iss = iss if iss is None else iss.replace("{giver}", town.giver.house.url)
+        if is_good:
+            async with connect(town.url, auth=town.auth()) as client:
+                await look(client)
+        else:
+            assert "authorization server" in await refused(town, town.auth())
+        assert bool(town.giver.visits("/token")) == is_good
+
+
+async def test_a_refusal_is_shown_only_if_it_is_sure_who_said_it() -> None:
+    async with open_town() as town:
+        town.giver.error = "access_denied"
+        assert await refused(town, town.auth()) == "the authorization server refused: access_denied"
+        town.giver.iss = "https://evil.example"
+        assert "access_denied" not in await refused(town, town.auth())
+        assert town.giver.visits("/token") == []
+
+
+async def test_a_redirect_of_metadata_is_not_followed() -> None:
+    async with open_town() as town:
+        town.giver.house.rooms["/.well-known/oauth-authorization-server"] = lambda _: Said(
+            302, b"", {"location": f"{town.other.house.url}/"}
+        )
+        assert "HTTP 302" in await refused(town, town.auth())
+        assert town.other.house.asked == []
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"<html>", b'{"access_token": 7, "token_type": "Bearer"}', b"[" * 60_000])
+async def test_a_token_endpoint_that_answers_anything_else_is_named(body: bytes) -> None:
+    async with open_town() as town:
+        town.giver.refusals = [Said(200, body)]
+        assert await refused(town, town.auth()) == "the token endpoint answered with no token"
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ({"access_token": "two words", "token_type": "Bearer"}, "cannot be sent"),
+        ({"access_token": "line\r\nbreak", "token_type": "Bearer"}, "cannot be sent"),
+        ({"access_token": "t", "token_type": "mac"}, "'mac'"),
+    ],
+)
+async def test_a_token_that_cannot_be_shown_is_refused(answer: dict[str, str], why: str) -> None:
+    async with open_town() as town:
+        town.giver.refusals = [Said.json(answer)]
+        assert why in await refused(town, town.auth())
+
+
+# Older servers.
+
+
+async def test_a_server_of_2025_03_26_is_its_own_authorization_server() -> None:
+    async with open_town() as town:
+        town.house.rooms.pop("/.well-known/oauth-protected-resource/mcp")
+        town.names_metadata = False
+        town.giver.house.url = town.house.url
+        town.house.rooms |= town.giver.house.rooms
+        town.giver.changes = {"code_challenge_methods_supported": None}
+        async with connect(town.url, auth=town.auth()) as client:
+            await look(client)
+        assert town.house.paths()[:4] == [
+            "/mcp",
+            "/.well-known/oauth-protected-resource/mcp",
+            "/.well-known/oauth-protected-resource",
+            "/.well-known/oauth-authorization-server",
+        ]
+        assert [asked.query["resource"] for asked in town.house.asked if asked.path == "/authorize"] == [town.url]
+
+
+async def test_a_server_of_2025_03_26_may_have_no_metadata_at_all() -> None:
+    async with open_town() as town:
+        town.house.rooms.pop("/.well-known/oauth-protected-resource/mcp")
+        town.names_metadata = False
+        town.giver.house.url = town.house.url
+        town.house.rooms |= town.giver.house.rooms
+        town.house.rooms.pop("/.well-known/oauth-authorization-server")
+        async with connect(town.url, auth=town.auth()) as client:
+            await look(client)
+        assert {"/register", "/authorize", "/token"} <= set(town.house.paths())
