@@ -86,14 +86,14 @@ class Authorizer:
                     log.warning("refresh_failed", server=self.url, failure=str(error))
 
     def helps(self, refusal: AnswerHead, used: Proof) -> bool:
-        if used.renewals >= MAX_RENEWALS:
-            return False
         challenges = _challenges(refusal)
         if refusal.status == 403:
             return wanted(challenges).error == "insufficient_scope"
         return refusal.status == 401 and (not challenges or wanted(challenges).scheme != "")
 
     async def renew(self, method: bytes, refusal: AnswerHead, used: Proof) -> Proof:
+        if used.renewals >= MAX_RENEWALS:
+            raise NotAuthorized(f"the server was shown {1 + used.renewals} different proofs, and none was good enough")
         challenge = wanted(_challenges(refusal))
         nonce = refusal.get(b"dpop-nonce")
         async with self._turn:

@@ -1,6 +1,7 @@
 """The way back from a browser: a listener on this machine that takes one redirect, and nothing else."""
 
 import hmac
+import os
 import socket
 from collections.abc import Sequence
 from typing import Final
@@ -117,6 +118,8 @@ async def listen(host: str, ports: Sequence[int]) -> trio.socket.SocketType:
     for port in ports:
         listener = trio.socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
         try:
+            if os.name == "posix":  # elsewhere it lets others listen there too
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             await listener.bind((address, port))
             listener.listen(MAX_VISITORS)
         except OSError as error:

@@ -215,9 +215,9 @@ def basic(asked: Asked) -> tuple[str, str] | None:
 
 
 @asynccontextmanager
-async def open_town(town: Town | None = None) -> AsyncIterator[Town]:
+async def open_town(town: Town | None = None, *, within: float = 20) -> AsyncIterator[Town]:
     town = town or Town()
-    with trio.fail_after(20):
+    with trio.fail_after(within):
         async with open_house(town.house), open_house(town.giver.house), open_house(town.other.house):
             yield town
 
