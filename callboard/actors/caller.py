@@ -194,7 +194,7 @@ class Caller:
         if answer is None and call.is_over:
             return Empty()
         if answer is None:
-            raise RequestTimedOut(after=trio.current_time() - began)
+            raise RequestTimedOut(after=round(trio.current_time() - began, 2))
         return self._read(method, answer)
 
     async def retry_of(self, params: Model, asked: InputRequiredResult) -> Model:

@@ -1,12 +1,16 @@
 """One errand of a command's at a server: from connecting to the exit code."""
 
 import json
+import logging
 import math
+import os
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Final, TypeAlias
 
 import attrs
+import structlog
 import trio
 from cyclopts import Parameter
 
@@ -81,6 +85,7 @@ _CODES: Final[tuple[tuple[type[Exception], Exit], ...]] = (
 
 def speak(target: str, options: Options, errand: Errand) -> int:
     """Connect to *target*, run the errand, and return the exit code. What goes wrong is one line on standard error."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     screen = Screen(is_quiet=options.json)
     said = deque[str](maxlen=MOST_LINES)
     try:
@@ -112,6 +117,8 @@ async def _speak(
                 code = await _run(target, options, errand, screen, on_stderr)
             except (CallboardError, BadArgument) as error:
                 failure = error
+            except BrokenPipeError:
+                code = _nobody_reads()
             nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
@@ -134,8 +141,16 @@ async def _run(target: str, options: Options, errand: Errand, screen: Screen, on
         ) as client:
             connecting.deadline = math.inf
             met.append(client)
-            return await errand(Talk(client, Output(client.revision, options.json), screen))
+            code = await errand(Talk(client, Output(client.revision, options.json), screen))
+            sys.stdout.flush()
+            return code
     raise CannotConnect(f"the server did not answer within {within:g} s")
+
+
+def _nobody_reads() -> Exit:
+    """Whoever read our output has seen enough. What is left in buffers goes nowhere, and without a complaint."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return Exit.FINE
 
 
 @attrs.frozen(eq=False)

@@ -4,7 +4,8 @@ import os
 import socket
 import ssl
 from collections import deque
-from typing import Final, Self
+from collections.abc import Awaitable, Callable
+from typing import Final, Self, TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import attrs
@@ -114,6 +115,10 @@ def _why(error: BaseException) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
 
 
+Dial: TypeAlias = Callable[[Origin, ssl.SSLContext | None], Awaitable[Wire]]
+"""Connects. Raises `CannotConnect`."""
+
+
 @attrs.define(eq=False)
 class Channel:
     """One connection, and the answers that come on it, one after the other."""
@@ -187,6 +192,7 @@ class Pool:
     origin: Origin
     tls: ssl.SSLContext | None = None
     most: int = MAX_CHANNELS
+    dial: Dial = reach
     _idle: list[Channel] = attrs.field(factory=list, init=False)
     _taken: set[Channel] = attrs.field(factory=set, init=False)
     _turn: trio.Semaphore = attrs.field(init=False)
@@ -199,7 +205,7 @@ class Pool:
         await self._turn.acquire()
         channel: Channel | None = None
         try:
-            channel = self._kept() or Channel(await reach(self.origin, self.tls))
+            channel = self._kept() or Channel(await self.dial(self.origin, self.tls))
             self._taken.add(channel)
         finally:
             if channel is None:

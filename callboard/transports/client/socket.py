@@ -2,7 +2,7 @@
 
 import os
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -13,7 +13,7 @@ from callboard.codecs.lines import MAX_FRAME
 from callboard.codecs.websocket.client import check_accepted, mask, write_opening
 from callboard.codecs.websocket.frames import MessageReader
 from callboard.errors import CannotConnect, HttpRefused
-from callboard.transports.client.pool import CONNECT_TIME, Origin, reach
+from callboard.transports.client.pool import CONNECT_TIME, Dial, Origin, reach
 from callboard.transports.wire import Wire
 
 BROKEN: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
@@ -28,7 +28,7 @@ class Door:
     target: bytes
     headers: Sequence[tuple[bytes, bytes]] = ()
     tls: ssl.SSLContext | None = None
-    dial: Callable[[Origin, ssl.SSLContext | None], Awaitable[Wire]] = reach
+    dial: Dial = reach
 
     async def open(self, more: Sequence[tuple[bytes, bytes]] = ()) -> "Socket":
         """Raises `CannotConnect`, `BadAnswer`, and `HttpRefused` if the server wants no WebSocket."""

@@ -1,0 +1,99 @@
+"""A command as a person sees it: at a terminal, which is a pseudo one, with keys to press."""
+
+import os
+import re
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import attrs
+import trio
+
+from tests.process import CALLBOARD, PATIENCE
+
+CTRL_C: Final = "\x03"
+_CODES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@attrs.define(eq=False)
+class Terminal:
+    """What stands on the screen, and who sits in front of it."""
+
+    process: trio.Process
+    keyboard: trio.lowlevel.FdStream
+    raw: str = ""
+    _seen: int = 0
+
+    @property
+    def screen(self) -> str:
+        """What was shown, without what only moves and colours it."""
+        return _CODES.sub("", self.raw)
+
+    async def wait_shown(self, text: str) -> None:
+        """Wait until *text* is shown, behind all that was waited for before."""
+        while text not in self.screen[self._seen :]:
+            await self._read()
+        self._seen = self.screen.index(text, self._seen) + len(text)
+
+    async def type(self, line: str) -> None:
+        await self.keyboard.send_all(line.encode() + b"\n")
+
+    async def press(self, key: str) -> None:
+        await self.keyboard.send_all(key.encode())
+
+    async def wait_ended(self) -> int:
+        try:
+            while True:
+                await self._read()
+        except EOFError:
+            return await self.process.wait()
+
+    async def _read(self) -> None:
+        try:
+            data = await self.keyboard.receive_some(65_536)
+        except trio.BrokenResourceError:  # so a terminal tells that nobody is at its other end
+            data = b""
+        if not data:
+            raise EOFError(f"it ended; {self.screen}")
+        self.raw += bytes(data).decode(errors="replace")
+
+
+@asynccontextmanager
+async def at_terminal(*arguments: str) -> AsyncIterator[Terminal]:
+    """callboard with *arguments* at a terminal of its own, until the block ends. All under `PATIENCE`."""
+    master, slave = os.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "150", "LINES": "50"}
+    environment.pop("NO_COLOR", None)
+    with trio.fail_after(PATIENCE):
+        try:
+            process = await trio.lowlevel.open_process(
+                ["setsid", "--ctty", "--wait", *CALLBOARD, *arguments],
+                stdin=slave,
+                stdout=slave,
+                stderr=slave,
+                env=environment,
+            )
+        finally:
+            os.close(slave)
+        async with trio.lowlevel.FdStream(master) as keyboard:
+            try:
+                yield Terminal(process, keyboard)
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                    with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):
+                        await process.wait()
+
+
+def piped(*arguments: str, **more: str) -> "subprocess.CompletedProcess[str]":
+    """The same in a pipe, from beginning to end."""
+    return subprocess.run(
+        [*CALLBOARD, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "COLUMNS": "200", **more},
+    )

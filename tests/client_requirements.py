@@ -1,0 +1,92 @@
+"""The duties of a client in REQUIREMENTS.csv that no test here proves, each with the reason why.
+
+As `tests/requirements.py` has it for servers. The tests of a client are those in `tests/client`, `tests/commands`,
+`tests/oauth` and beside them; what both sides share is proved once, by the tests of the codecs.
+"""
+
+from typing import Final
+
+from tests.requirements import Elsewhere, Why
+
+ELSEWHERE_OF_CLIENT: Final = (
+    Elsewhere(
+        Why.AUTHORIZATION,
+        "OAuth and its metadata: tests/oauth",
+        """
+        L205 L206 L207 L208 L209 L210 L211 L212 L213 L214 L215 L216 L217 L218 L219 L224 L228 L229 L230 L231
+        L232 L233 L234 L235 L238 L239 M330 M331 M332 M334 M335 M336 M337 M338 M339 M340 M341 M342 M343 M344
+        M345 M346 M347 M351 M354 M355 M360 M361 M363 M366 M367 M368 M369 M370 M371 M372 M373 M374 M375 M376
+        M377 M378 M379 M380 M381 M382 M383 M384 M385 M386 M387 M388 M389 M390 M391 M403 M404 M408
+        """,
+    ),
+    Elsewhere(
+        Why.TASKS,
+        "the experimental tasks of 2025-11-25, which are not asked for",
+        """
+        L076 L084 L087 L088 L089 L090 L092 L093 L094 L095 L096 L097 L098 L099 L100 L101 L102 L103 L104 L105
+        L106 L107 L108 L109 L110 L111 L112 L113 L114 L115 L116 L117 L118 L119 L120 L121
+        """,
+    ),
+    Elsewhere(
+        Why.TASKS,
+        "the tasks extension of 2026-07-28, which is not declared",
+        "M412 M413 M420 M421 M426 M430 M437",
+    ),
+    Elsewhere(
+        Why.UNUSED,
+        "icons are passed on as they are, and never fetched or drawn",
+        "L017 L018 M054 M055 M056 M057 M058",
+    ),
+    Elsewhere(
+        Why.UNUSED,
+        "nothing is decided by what a server says of itself or of its tools",
+        "L179 M039 M209 M262",
+    ),
+    Elsewhere(Why.UNUSED, "nothing polls", "M217 M218"),
+    Elsewhere(
+        Why.UNUSED,
+        "a client is one connection; starting a server again, and listening again, is for whoever holds the client",
+        "M029 M082 M206",
+    ),
+    Elsewhere(Why.UNUSED, "a client reports no progress", "L082 L083 L085 M198"),
+    Elsewhere(Why.UNUSED, "no change of roots is declared: they are asked for anew each time", "L171"),
+    Elsewhere(Why.UNUSED, "no extension is declared, and none is expected of a server", "M062 M063"),
+    Elsewhere(Why.UNUSED, "no trace context is made", "M044"),
+    Elsewhere(Why.UNUSED, "remote references are never fetched, and there is no way to allow it", "M051"),
+    Elsewhere(
+        Why.UNUSED,
+        "nothing is named at keys of `_meta` that are reserved for others, nor read there",
+        "L012 M043",
+    ),
+    Elsewhere(
+        Why.AUTHOR,
+        "which folders are shown as roots is for whoever names them",
+        "L173 L174 L175 L176 M311 M312 M313 M314",
+    ),
+    Elsewhere(
+        Why.AUTHOR,
+        "what a model is asked, and who approves of it, is up to the function given as `sampling`",
+        "L167 L168 L169 M322 M323 M324 M325 M326 M327 M328",
+    ),
+    Elsewhere(Why.AUTHOR, "what is done with a prompt is for whoever got it", "L193 M245"),
+    Elsewhere(
+        Why.AUTHOR,
+        "what is sensitive only the user knows; `callboard call` is a command that somebody typed",
+        "M270 M410",
+    ),
+    Elsewhere(
+        Why.MISSING,
+        "tests to be written",
+        """
+        L001 L002 L003 L004 L005 L006 L007 L008 L009 L010 L013 L014 L016 L019 L020 L022 L023 L026 L027 L028
+        L029 L030 L032 L033 L037 L042 L043 L044 L048 L051 L052 L053 L054 L061 L064 L065 L068 L069 L070 L073
+        L074 L075 L077 L078 L079 L080 L081 L086 L128 L129 L132 L136 L150 L154 L155 L157 L162 L166 L170 L172
+        L201 L202 M001 M002 M003 M004 M005 M009 M010 M011 M015 M016 M017 M018 M019 M022 M023 M024 M026 M030
+        M031 M032 M045 M046 M047 M061 M064 M066 M068 M069 M070 M073 M074 M076 M077 M080 M083 M084 M085 M086
+        M092 M093 M094 M095 M096 M100 M105 M112 M113 M114 M119 M120 M121 M122 M123 M132 M133 M134 M135 M136
+        M140 M141 M142 M154 M158 M159 M161 M162 M163 M164 M165 M166 M167 M168 M184 M185 M186 M187 M188 M189
+        M193 M194 M203 M205 M213 M214 M216 M219 M220 M236 M237 M238 M250 M264 M265 M271 M280 M281 M284 M299
+        M300 M302 M303 M308 M309 M310 M316 M317 M409
+        """,
+    ),
+)

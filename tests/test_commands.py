@@ -1,0 +1,358 @@
+"""The commands that speak to a server, as people and scripts use them: real processes, pipes and terminals."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import psutil
+import pytest
+import trio
+
+from callboard.client import connect
+from tests.at_terminal import CTRL_C, at_terminal, piped
+from tests.process import CALLBOARD, started
+from tests.served import Addresses, served
+
+APP: Final = str(Path(__file__).parent / "apps" / "curious.py")
+COMMAND: Final = ("--", sys.executable, "-m", "callboard", "run", APP)
+DEAF: Final = "import sys, time; sys.stderr.write('I am deaf\\n'); sys.stderr.flush(); time.sleep(60)"
+
+needs_terminal = pytest.mark.skipif(shutil.which("setsid") is None, reason="there is no setsid to give it a terminal")
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[Addresses]:
+    with served(f"{APP}:server", "--legacy-sse", ws=True) as addresses:
+        yield addresses
+
+
+def lines(text: str) -> list[list[str]]:
+    return [line.split("\t") for line in text.splitlines()]
+
+
+# In a pipe.
+
+
+def test_list_prints_a_line_for_everything_that_is_there() -> None:
+    done = piped("list", APP)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert lines(done.stdout)[0] == ["tool", "echo", "text [times]", "Says it again."]
+    assert ["resource", "curious://note", "text/plain", "A note."] in lines(done.stdout)
+    assert ["template", "curious://{topic}/about", "", "About anything."] in lines(done.stdout)
+    assert ["prompt", "brief", "topic [style]", "A briefing."] in lines(done.stdout)
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2026-07-28"])
+def test_list_speaks_json_in_the_revision_that_was_insisted_on(revision: str) -> None:
+    told = json.loads(piped("list", APP, "--json", "--revision", revision).stdout)
+    assert told["revision"] == revision
+    assert told["server"] == {"name": "curious", "version": "1.2.3"}
+    assert told["instructions"] == "Ask me anything."
+    assert [prompt["name"] for prompt in told["prompts"]] == ["brief"]
+    assert {tool["name"] for tool in told["tools"]} >= {"echo", "greet"}
+    assert [template["uriTemplate"] for template in told["templates"]] == ["curious://{topic}/about"]
+    assert len(told["resources"]) == 2
+
+
+@pytest.mark.parametrize("way", ["http", "ws", "sse"])
+def test_every_kind_of_url_is_called(house: Addresses, way: str) -> None:
+    done = piped("call", getattr(house, way), "echo", "text=hello", "times=2")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "hello hello\n", "")
+
+
+def test_a_command_comes_after_two_dashes_and_the_target_is_left_out() -> None:
+    done = piped("call", "echo", "text=hello", "times=2", *COMMAND)
+    assert (done.returncode, done.stdout) == (0, "hello hello\n")
+
+
+def test_an_entry_of_a_file_is_called(house: Addresses, tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"curious": {"url": house.http}}}))
+    assert piped("call", f"{file}#curious", "echo", "text=hi").stdout == "hi\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["echo", "text=3", "times=2"], "3 3\n"),  # the schema says which is a number
+        (["echo", "text=a=b"], "a=b\n"),
+        (["echo", 'text:="a\\u0062"', "times:=1"], "ab\n"),
+        (["add", "numbers=[1, 2.5]"], "3.5\n"),
+        (["add", "numbers:=[1, 2]", "exact=true"], "3.0\n"),
+        (["paint"], "[image: image/png, 8 bytes]\n"),
+    ],
+)
+def test_arguments_are_text_or_json_or_what_the_schema_wants(arguments: list[str], said: str) -> None:
+    done = piped("call", APP, *arguments)
+    assert (done.returncode, done.stdout) == (0, said), done.stderr
+
+
+def test_call_prints_the_whole_result_as_json() -> None:
+    told = json.loads(piped("call", APP, "add", "numbers=[1]", "--json").stdout)
+    assert told["structuredContent"] == {"result": 1.0}
+    assert told["content"] == [{"type": "text", "text": "1.0"}]
+
+
+def test_progress_is_lines_on_standard_error_and_none_for_scripts() -> None:
+    done = piped("call", APP, "count", "to=1")
+    assert done.stdout == "counted to 1\n"
+    assert done.stderr == "count: 1/1 step 1\n"
+    assert piped("call", APP, "count", "to=1", "--json").stderr == ""
+
+
+def test_a_tool_that_fails_says_so_in_the_exit_code() -> None:
+    done = piped("call", APP, "fail")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "it did not work\n", "")
+    done = piped("call", APP, "fail", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["isError"] is True
+
+
+def test_what_a_tool_asks_is_declined_where_nobody_can_be_asked() -> None:
+    done = piped("call", APP, "greet")
+    assert done.returncode == 1
+    assert done.stderr == "callboard: declined, for nobody is here to ask: 'Who are you?'\n"
+    assert "declined" in done.stdout
+
+
+def test_read_prints_text_and_pipes_bytes_as_they_are(tmp_path: Path) -> None:
+    assert piped("read", APP, "curious://note").stdout == "remember the milk\n"
+    told = json.loads(piped("read", APP, "curious://bytes", "--json").stdout)
+    assert told["contents"][0]["blob"] == "AAEC/w=="
+    file = tmp_path / "bytes"
+    with file.open("wb") as out:
+        subprocess.run([*CALLBOARD, "read", APP, "curious://bytes"], stdout=out, check=True, timeout=60)
+    assert file.read_bytes() == b"\x00\x01\x02\xff"
+
+
+def test_prompt_prints_who_says_what() -> None:
+    assert piped("prompt", APP, "brief", "topic=Oslo", "style=long").stdout == "user:\nTell me about Oslo, long.\n"
+    told = json.loads(piped("prompt", APP, "brief", "topic=Oslo", "--json").stdout)
+    assert told["messages"][0]["content"]["text"] == "Tell me about Oslo, short."
+
+
+async def test_listen_prints_a_line_for_every_change_until_it_is_interrupted(house: Addresses) -> None:
+    arguments = ("listen", house.http, "--tools", "--resources", "curious://note")
+    async with (
+        started(*CALLBOARD, *arguments, "--json") as scripted,
+        started(*CALLBOARD, *arguments, "--revision", "2025-11-25") as plain,
+    ):
+        async with trio.open_nursery() as nursery:
+
+            async def stir() -> None:
+                async with connect(house.http) as client:
+                    while True:  # when the others have begun to listen nobody can tell
+                        await client.call("change")
+                        await trio.sleep(0.1)
+
+            nursery.start_soon(stir)
+            found = [await scripted.hear(), await scripted.hear()]
+            assert {json.dumps(one) for one in found} == {'{"changed": "tools"}', '{"updated": "curious://note"}'}
+            assert {await plain.line(), await plain.line()} == {b"tools changed", b"updated curious://note"}
+            nursery.cancel_scope.cancel()
+        for process in (scripted, plain):
+            process.signal(signal.SIGINT)
+            assert await process.wait() == 130
+            assert process.words == ""
+
+
+def test_whoever_has_seen_enough_may_stop_reading() -> None:
+    line = f"{' '.join(CALLBOARD)} list {APP} --json | head -c 10"
+    done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    assert done.stdout.startswith("{")
+
+
+# What goes wrong is one line, and a code.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["list"], 2, "TARGET"),
+        (["call", APP], 2, "TOOL"),
+        (["call", APP, "echo", "text"], 2, "'text' is no argument: write key=value, or key:=json"),
+        (["call", APP, "echo", "text:={"], 2, "is no JSON"),
+        (["call", APP, "echo", "text=a", "text=b"], 2, "'text' is given twice"),
+        (["prompt", APP, "brief", "topic:=1"], 2, "the arguments of a prompt are text"),
+        (["list", APP, "--revision", "1999-01-01"], 2, "choose among 2024-11-05"),
+        (["list", APP, "--timeout", "0"], 2, "--timeout must be more than 0"),
+        (["list", APP, "--timeout", "soon"], 2, "soon"),
+        (["list", APP, "--header", "secret"], 2, "a header is written as 'Name: value'"),
+        (["list", "weather"], 3, "'weather' is no target"),
+        (["list", "nowhere.py"], 3, "nowhere.py: there is no such file"),
+        (["list", "nowhere.json#x"], 3, "nowhere.json: No such file or directory"),
+        (["list", "http://127.0.0.1:1/mcp"], 3, "http://127.0.0.1:1: Connection refused"),
+        (["list", "ws://127.0.0.1:1/mcp"], 3, "ws://127.0.0.1:1: Connection refused"),
+        (["list", "http+unix://%2Fnowhere.sock/mcp"], 3, "unix:/nowhere.sock: No such file or directory"),
+        (["list", "--", "no-such-command"], 3, "no-such-command: No such file or directory"),
+        (["list", "--", "false"], 3, "the server exited with 1"),
+        (["call", APP, "nothing"], 4, "nothing"),
+        (["read", APP, "curious://nothing/at/all"], 4, "Resource not found"),
+        (["prompt", APP, "nothing"], 4, "nothing"),
+        (["call", APP, "hang", "--timeout", "0.3"], 5, "no answer within 0.3"),
+    ],
+)
+def test_what_goes_wrong_is_one_line_on_standard_error_and_a_code(arguments: list[str], code: int, words: str) -> None:
+    done = piped(*arguments)
+    assert done.returncode == code, done.stderr
+    told = [line for line in done.stderr.splitlines() if not line.startswith(("hang:", "  server:"))]
+    assert len(told) == 1, done.stderr
+    assert told[0].startswith("callboard: ")
+    assert words in told[0]
+    assert done.stdout == ""
+
+
+def test_a_server_that_does_not_answer_is_given_up_and_its_last_words_are_shown() -> None:
+    done = piped("list", "--timeout", "1", "--", sys.executable, "-c", DEAF)
+    assert done.returncode == 3
+    assert done.stderr.splitlines() == ["  server: I am deaf", "callboard: the server did not answer within 1 s"]
+
+
+async def test_a_server_that_dies_in_the_middle_is_said_so() -> None:
+    async with started(*CALLBOARD, "call", "hang", *COMMAND) as process:
+        await process.wait_said(b"here")
+        for child in _children(process.process.pid):
+            child.kill()
+        assert await process.wait() == 5
+        assert "callboard: the server was killed by SIGKILL" in process.words
+
+
+def _children(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+async def test_ctrl_c_takes_the_call_back_and_leaves_nothing_behind(house: Addresses) -> None:
+    async with started(*CALLBOARD, "call", "hang", *COMMAND) as process:
+        await process.wait_said(b"here")
+        children = _children(process.process.pid)
+        assert children
+        process.signal(signal.SIGINT)
+        assert await process.wait() == 130
+        assert not any(child.is_running() for child in children)
+        assert "Traceback" not in process.words
+
+
+@pytest.mark.parametrize("command", ["list", "call", "read", "prompt", "listen"])
+def test_help_teaches_with_examples_and_says_what_the_codes_mean(command: str) -> None:
+    done = piped(command, "--help")
+    assert done.returncode == 0
+    for taught in (f"callboard {command} ", "--json", "--revision", "--header", "--timeout", "Exit codes", "TARGET"):
+        assert taught in done.stdout
+
+
+# At a terminal.
+
+
+@needs_terminal
+async def test_a_person_sees_tables() -> None:
+    async with at_terminal("list", APP) as terminal:
+        assert await terminal.wait_ended() == 0
+        assert "curious 1.2.3 (2026-07-28)" in terminal.screen
+        assert "what it takes" in terminal.screen
+        assert "text [times]" in terminal.screen
+        assert "│" in terminal.screen
+
+
+@needs_terminal
+async def test_a_person_sees_a_bar_move() -> None:
+    async with at_terminal("call", APP, "count", "to=4", "pause=0.2") as terminal:
+        await terminal.wait_shown("step 2")
+        await terminal.wait_shown("step 3")
+        assert await terminal.wait_ended() == 0
+        assert "counted to 4" in terminal.screen
+        assert "━" in terminal.screen
+
+
+@needs_terminal
+@pytest.mark.requirement("M276", "M277", "M278", "L124", "L125", "L126")
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_a_person_fills_in_a_form_looks_at_it_changes_it_and_sends_it(revision: str) -> None:
+    async with at_terminal("call", APP, "greet", "--revision", revision) as terminal:
+        await terminal.wait_shown("curious asks: Who are you?")
+        await terminal.wait_shown("name:")
+        await terminal.type("A")
+        await terminal.wait_shown("at least 2 characters")
+        await terminal.type("Ada")
+        await terminal.wait_shown("age:")
+        await terminal.type("old")
+        await terminal.wait_shown("must be a whole number")
+        await terminal.type("200")
+        await terminal.wait_shown("at most 150")
+        await terminal.type("36")
+        await terminal.wait_shown("member [no]:")
+        await terminal.type("")
+        await terminal.wait_shown("2. green")
+        await terminal.wait_shown("colour [green]:")
+        await terminal.type("1")
+        await terminal.wait_shown("name: Ada; age: 36; member: no; colour: red")
+        await terminal.type("edit")
+        await terminal.wait_shown("name [Ada]:")
+        await terminal.type("")
+        await terminal.wait_shown("age [36]:")
+        await terminal.type("37")
+        await terminal.wait_shown("member [no]:")
+        await terminal.type("yes")
+        await terminal.wait_shown("colour [red]:")
+        await terminal.type("")
+        await terminal.wait_shown("Send this?")
+        await terminal.type("y")
+        assert await terminal.wait_ended() == 0
+        assert "Ada is 37, a member, and likes red" in terminal.screen
+
+
+@needs_terminal
+@pytest.mark.parametrize(("word", "said"), [("/decline", "declined"), ("/cancel", "dismissed")])
+async def test_a_person_may_decline_or_leave_it_open(word: str, said: str) -> None:
+    async with at_terminal("call", APP, "greet") as terminal:
+        await terminal.wait_shown("name:")
+        await terminal.type(word)
+        assert await terminal.wait_ended() == 1
+        assert said in terminal.screen
+
+
+@needs_terminal
+@pytest.mark.requirement("M279", "M301", "L127", "L156")
+async def test_a_page_is_shown_in_full_and_not_opened_without_a_yes() -> None:
+    url = "http://user@example.org/sign-in?state=" + "x" * 100
+    async with at_terminal("call", APP, "sign_in", f"url={url}") as terminal:
+        await terminal.wait_shown("curious asks you to visit a page: Sign in to go on")
+        await terminal.wait_shown(url)
+        await terminal.wait_shown("It is not encrypted")
+        await terminal.wait_shown("the page is at example.org")
+        await terminal.wait_shown("Open example.org in your browser?")
+        await terminal.type("")
+        await terminal.wait_shown("Open example.org in your browser?")
+        await terminal.type("d")
+        assert await terminal.wait_ended() == 1
+
+
+@needs_terminal
+async def test_what_a_server_says_cannot_command_the_terminal() -> None:
+    async with at_terminal("call", APP, "shout") as terminal:
+        assert await terminal.wait_ended() == 0
+        assert "\x1b[2J" not in terminal.raw
+        assert "\x07" not in terminal.raw
+        assert "gone" in terminal.raw
+
+
+@needs_terminal
+async def test_ctrl_c_ends_a_form(house: Addresses) -> None:
+    async with at_terminal("call", APP, "greet") as terminal:
+        await terminal.wait_shown("name:")
+        await terminal.press(CTRL_C)
+        assert await terminal.wait_ended() == 130
+        assert "Traceback" not in terminal.screen
+
+
+@needs_terminal
+async def test_bytes_are_not_thrown_at_a_terminal() -> None:
+    async with at_terminal("read", APP, "curious://bytes") as terminal:
+        assert await terminal.wait_ended() == 0
+        assert "[application/octet-stream, 4 bytes]" in terminal.screen
