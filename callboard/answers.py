@@ -83,11 +83,22 @@ def _elicited_by(elicitation: Elicitation) -> Answer:
 
 
 def _rooted_in(roots: Roots) -> Answer:
+    static = None if callable(roots) else _checked(roots)
+
     async def answer(_: ListRootsRequestParams) -> Model:
-        named = await _awaited(roots()) if callable(roots) else roots
-        return ListRootsResult(roots=[Root(uri=root) if isinstance(root, str) else root for root in named])
+        named = _checked(await _awaited(roots())) if callable(roots) else static
+        return ListRootsResult(roots=named or [])
 
     return answer
+
+
+def _checked(roots: Sequence[Root | str]) -> list[Root]:
+    """Raises ValueError for a root that is no folder: the protocol has no others."""
+    named = [Root(uri=root) if isinstance(root, str) else root for root in roots]
+    for root in named:
+        if not root.uri.startswith("file://"):
+            raise ValueError(f"a root is a file:// URI, and not {root.uri[:200]!r}")
+    return named
 
 
 async def _awaited(value: Any | Awaitable[Any]) -> Any:

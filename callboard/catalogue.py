@@ -24,7 +24,7 @@ from callboard.codecs.revisions import (
     ResourceTemplate,
     Tool,
 )
-from callboard.errors import HEADER_MISMATCH, BadAnswer, InvalidDefinition, ServerRefused
+from callboard.errors import HEADER_MISMATCH, INVALID_PARAMS, BadAnswer, InvalidDefinition, ServerRefused
 from callboard.hosting.schemas import Validator, compile_schema
 from callboard.supervisor import get_logger
 
@@ -46,6 +46,10 @@ _LISTS: Final = {
     "notifications/prompts/list_changed": ("prompts",),
     "notifications/resources/list_changed": ("resources", "resource_templates"),
 }
+
+
+class _BadCursor(ServerRefused):
+    """The server no longer knows a cursor that it gave."""
 
 
 @attrs.frozen
@@ -133,17 +137,31 @@ class Catalogue:
         kept = self._lists.get(member)
         if kept is not None and trio.current_time() < kept.until:
             return cast("Sequence[Any]", kept.value)
+        try:
+            items, ttl = await self._pages(method, member)
+        except _BadCursor:
+            items, ttl = await self._pages(method, member)  # the list has changed meanwhile: all of it anew, once
+        self._keep(self._lists, member, items, ttl)
+        return items
+
+    async def _pages(self, method: str, member: str) -> tuple[list[Any], float]:
+        """All items, and how long they may be kept."""
         items: list[Any] = []
         cursor: Any = UNSET
         ttl = MAX_TTL
         for _ in range(MAX_PAGES):
-            page: Any = await self.caller.request(method, PaginatedRequestParams(cursor=cursor), patience=self.patience)
+            try:
+                params = PaginatedRequestParams(cursor=cursor)
+                page: Any = await self.caller.request(method, params, patience=self.patience)
+            except ServerRefused as refused:
+                if cursor is UNSET or refused.error_code != INVALID_PARAMS:
+                    raise
+                raise _BadCursor(refused.error_code, refused.error_message, refused.data) from None
             items += getattr(page, member)
             ttl = min(ttl, _ttl(page))
             cursor = page.next_cursor
             if cursor is UNSET:
-                self._keep(self._lists, member, items, ttl)
-                return items
+                return items, ttl
         raise BadAnswer(f"{method}: more than {MAX_PAGES} pages")
 
     def _keep(self, where: dict[str, _Kept], key: str, value: object, ttl: float) -> None:

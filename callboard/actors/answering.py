@@ -15,7 +15,9 @@ from callboard.codecs.members import write_members
 from callboard.codecs.revisions import Direction, Model, Revision, method_of, read_params
 from callboard.codecs.revisions import Result as Empty
 from callboard.errors import CannotConnect, MethodNotFound, RequestFailed
-from callboard.supervisor import Actor, Address, Supervisor
+from callboard.supervisor import Actor, Address, Supervisor, get_logger
+
+log = get_logger("callboard.actors")
 
 Answer: TypeAlias = Callable[[Any], Awaitable[Model]]
 """Answers one kind of question: params in, result out."""
@@ -37,10 +39,11 @@ class Answering:
         actor = Answerer(self, request, revision, link, on_idle)
         self._begun[request.id] = self.supervisor.spawn(actor, name=f"q-{next(self._names)}")
 
-    def cancel(self, request_id: RequestId) -> None:
+    def cancel(self, request_id: RequestId, reason: str) -> None:
         """The server no longer wants to know."""
         address = self._begun.get(request_id)
         if address is not None:
+            log.info("question_cancelled", request=request_id, reason=reason[:200])
             address.kill("no longer wanted")
 
     def done(self, request_id: RequestId, on_idle: Callable[[], None]) -> None:

@@ -210,6 +210,9 @@ class Caller:
 
     async def hear(self, message: Request | Notification) -> None:
         """Take in what the server says unasked."""
+        if isinstance(message, Request) and self.revision in MODERN:
+            self.ignored += 1  # a modern server has no way to ask by itself, and a client none to answer
+            return
         if isinstance(message, Request):
             self.answering.begin(message, self.revision, self.link, self._wait_anew)
             for call in self._calls.values():
@@ -284,7 +287,7 @@ class Caller:
         if params is None or params.request_id is UNSET:
             return
         if self.revision not in MODERN:
-            self.answering.cancel(params.request_id)
+            self.answering.cancel(params.request_id, "" if params.reason is UNSET else params.reason)
             return
         call = self._calls.get(params.request_id)  # a modern server asks nothing: it is a subscription of ours
         if call is not None and call.on_told is not None:

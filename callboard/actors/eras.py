@@ -8,6 +8,7 @@ import trio
 from msgspec import UNSET, Raw
 
 from callboard.actors.caller import Caller, Patience
+from callboard.codecs.envelope import Error
 from callboard.codecs.revisions import (
     LATEST,
     LEGACY,
@@ -73,15 +74,17 @@ async def _discover(caller: Caller, wanted: Revision | None) -> Agreed | None:
     for _ in range(2):
         try:
             result = await caller.once("server/discover", RequestParams(), patience=patience)
-        except ServerRefused as refused:
-            better = _supported(refused.error_code, refused.data)
+        except (ServerRefused, HttpRefused) as refused:
+            code, data = _told(refused)
+            named = _supported(code, data)
+            better = max((revision for revision in named if revision in MODERN), default=None)
             if better is None or wanted is not None:
-                if refused.error_code in _MODERN_CODES:
+                if code in _MODERN_CODES and not any(revision in LEGACY for revision in named):
                     raise CannotConnect(f"no revision in common: {refused}") from None
                 return None
             caller.revision = better
             continue
-        except (HttpRefused, BadAnswer):
+        except BadAnswer:
             return None  # some old ones answer whatever they do not know, and say nothing by it
         except RequestTimedOut:
             if caller.link.is_http:
@@ -105,15 +108,23 @@ def _discovered(caller: Caller, result: DiscoverResult) -> Agreed | None:
     )
 
 
-def _supported(code: int, data: object) -> Revision | None:
-    """The newest modern revision that a refusal names."""
+def _told(refused: ServerRefused | HttpRefused) -> tuple[int, object]:
+    """Code and data of a refusal. One that HTTP carries may have no id, and so be no answer to anything."""
+    if isinstance(refused, ServerRefused):
+        return refused.error_code, refused.data
+    error = refused.error
+    return (error.code, error.data) if isinstance(error, Error) else (0, None)
+
+
+def _supported(code: int, data: object) -> list[Revision]:
+    """The revisions that a refusal names, as far as they are known."""
     if code not in _MODERN_CODES | _SNAPSHOT_CODES or not isinstance(data, Raw):
-        return None
+        return []
     try:
         named = _READ_NAMES.decode(_READ_SUPPORTED.decode(data)["supported"])
     except (msgspec.MsgspecError, KeyError):
-        return None
-    return max((revision for revision in MODERN if revision.value in named), default=None)
+        return []
+    return [revision for revision in Revision if revision.value in named]
 
 
 async def _initialize(caller: Caller, wanted: Revision) -> Agreed:
