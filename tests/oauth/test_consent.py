@@ -1,8 +1,12 @@
 """A user is asked in the browser, and comes back to a listener that takes one redirect and nothing else."""
 
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -61,6 +65,7 @@ async def authorized(town: Town, person: Person, **options: object) -> None:
             await look(client)
 
 
+@pytest.mark.requirement("M390", "L230")
 async def test_a_user_gives_leave_in_the_browser_and_is_told_that_that_was_all() -> None:
     async with open_town() as town:
         person = Person(lambda back: [back])
@@ -76,6 +81,7 @@ async def test_a_user_gives_leave_in_the_browser_and_is_told_that_that_was_all()
         assert town.giver.visits("/register")[0].json["redirect_uris"] == [asked.query["redirect_uri"]]
 
 
+@pytest.mark.requirement("M391", "L238")
 async def test_what_does_not_bear_the_state_is_turned_away_and_waited_past() -> None:
     def intrude(back: str) -> list[str]:
         base, query = back.split("?")
@@ -190,6 +196,7 @@ async def test_nobody_but_this_machine_is_listened_to() -> None:
 
 
 @pytest.mark.parametrize("uri", ["http://example.com/back", "myapp://back", "https://example.com/#x", "/back", ""])
+@pytest.mark.requirement("M385", "L229")
 async def test_a_code_comes_back_by_https_or_inside_this_machine(uri: str) -> None:
     async def prepare(redirect_uri: str) -> tuple[str, str]:
         raise AssertionError("it came so far")
@@ -225,3 +232,19 @@ async def test_a_user_takes_his_time_and_the_request_waits(mock_clock: MockClock
             town.revoked = set(town.giver.tokens)
             await look(client)
         assert takes == []
+
+
+@pytest.mark.requirement("M409")
+def test_no_shell_reads_the_url_that_a_browser_is_opened_with(tmp_path: Path) -> None:
+    """By the real module, which starts what the user has named as his browser: here a program that tells."""
+    told, touched = tmp_path / "told", tmp_path / "touched"
+    program = tmp_path / "browser"
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$#" "$1" > {told}\n')
+    program.chmod(0o700)
+    url = f"https://as.example/authorize?a=$(touch${{IFS}}{touched})&b=`touch${{IFS}}{touched}`;touch${{IFS}}{touched}"
+    source = "import sys; from callboard.oauth.consent import Browser; sys.exit(not Browser().open(sys.argv[1]))"
+    subprocess.run(
+        [sys.executable, "-c", source, url], env={**os.environ, "BROWSER": f"{program} %s"}, check=True, timeout=30
+    )
+    assert told.read_text().splitlines() == ["1", url]
+    assert not touched.exists()

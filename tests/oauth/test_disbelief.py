@@ -68,6 +68,7 @@ ISS: list[tuple[str, bool | None, str | None, bool]] = [
 
 
 @pytest.mark.parametrize(("announced", "iss", "is_good"), [row[1:] for row in ISS], ids=[row[0] for row in ISS])
+@pytest.mark.requirement("M337", "M338")
 async def test_who_sent_a_code_is_checked_before_it_is_redeemed(
     announced: bool | None, iss: str | None, is_good: bool
 ) -> None:
@@ -82,6 +83,7 @@ async def test_who_sent_a_code_is_checked_before_it_is_redeemed(
         assert bool(town.giver.visits("/token")) == is_good
 
 
+@pytest.mark.requirement("M342")
 async def test_a_refusal_is_shown_only_if_it_is_sure_who_said_it() -> None:
     async with open_town() as town:
         town.giver.error = "access_denied"
@@ -124,6 +126,7 @@ async def test_a_token_that_cannot_be_shown_is_refused(answer: dict[str, str], w
 # Older servers.
 
 
+@pytest.mark.requirement("M344", "L216")
 async def test_a_server_of_2025_03_26_is_its_own_authorization_server() -> None:
     async with open_town() as town:
         town.house.rooms.pop("/.well-known/oauth-protected-resource/mcp")

@@ -119,6 +119,7 @@ def test_the_table_is_long_enough() -> None:
     assert len(set(UNSAFE_URLS)) >= 60
 
 
+@pytest.mark.requirement("M403", "M404")
 async def test_no_unsafe_url_is_looked_up_or_connected_to() -> None:
     """With the real resolver and the real sockets, and a canary at the address that most of them mean."""
     async with open_house(House()) as canary:
@@ -312,6 +313,7 @@ async def test_whoever_answers_by_tls_must_be_who_was_asked(tmp_path: Path) -> N
             nursery.cancel_scope.cancel()
 
 
+@pytest.mark.requirement("M403")
 async def test_what_a_server_far_away_says_with_a_401_never_leads_to_this_machine() -> None:
     async def resolve(host: str, port: int) -> Sequence[str]:
         return ["127.0.0.1"]

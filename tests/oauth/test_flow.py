@@ -7,12 +7,17 @@ import trio
 
 from callboard.client import connect
 from callboard.errors import NotAuthorized
-from callboard.oauth import BearerToken, FileStore, OAuth
+from callboard.oauth import BearerToken, FileStore, MemoryStore, OAuth
 from callboard.oauth.authorizer import MAX_AUTHORIZATIONS, REFUSAL_MEMORY
+from callboard.server import Server
+from callboard.transports.client.credentials import Credentials
 from tests.oauth.house import Asked, Said
-from tests.oauth.town import Town, look, open_town, refused
+from tests.oauth.town import Giver, Town, look, open_town, refused
 
 
+@pytest.mark.requirement(
+    "M330", "L205", "M343", "L215", "M345", "L217", "M346", "L218", "M347", "L219", "M386", "L231", "M387", "L232"
+)
 async def test_a_server_that_wants_a_token_gets_one() -> None:
     async with open_town() as town, connect(town.url, auth=town.auth()) as client:
         await look(client)
@@ -97,6 +102,7 @@ async def test_a_token_endpoint_that_is_down_is_named_and_no_token_is_lost() -> 
         assert len(town.giver.visits("/authorize")) == 1
 
 
+@pytest.mark.requirement("M355")
 async def test_an_ended_token_without_a_refresh_token_is_not_shown_again() -> None:
     now = 1000.0
     async with open_town() as town, connect(town.url, auth=town.auth(clock=lambda: now)) as client:
@@ -108,6 +114,7 @@ async def test_an_ended_token_without_a_refresh_token_is_not_shown_again() -> No
         assert len(town.giver.visits("/authorize")) == 2
 
 
+@pytest.mark.requirement("M334", "M335", "M336", "L210", "L211")
 async def test_scopes_are_those_of_the_challenge_before_those_of_the_metadata() -> None:
     for scope, supported, expected in (
         ("read", ["read", "write"], "read"),
@@ -131,6 +138,7 @@ async def test_offline_access_is_asked_for_where_it_is_offered() -> None:
             assert asked.query.get("scope") == expected
 
 
+@pytest.mark.requirement("M360", "L239")
 async def test_a_call_that_needs_more_is_stepped_up_with_all_that_was_asked_for_before() -> None:
     async with open_town(Town(scope="read", needs={"tools/call": "write"})) as town:
         async with connect(town.url, auth=town.auth()) as client:
@@ -140,6 +148,7 @@ async def test_a_call_that_needs_more_is_stepped_up_with_all_that_was_asked_for_
         assert [asked.query["scope"] for asked in town.giver.visits("/authorize")] == ["read", "read write"]
 
 
+@pytest.mark.requirement("M361", "L239")
 async def test_a_step_up_that_does_not_help_is_not_tried_again_for_a_while() -> None:
     now = 1000.0
     async with open_town(Town(scope="read", needs={"tools/call": "write"})) as town:
@@ -156,6 +165,7 @@ async def test_a_step_up_that_does_not_help_is_not_tried_again_for_a_while() -> 
         assert len(town.giver.visits("/authorize")) == 3
 
 
+@pytest.mark.requirement("M361")
 async def test_a_server_that_is_never_content_is_given_up_after_few_authorizations() -> None:
     async with open_town() as town:
         wanted = iter(f"more-{number}" for number in range(100))
@@ -206,7 +216,39 @@ async def test_a_token_that_came_about_elsewhere_is_shown_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("auth", [OAuth(), BearerToken("mine")])
+@pytest.mark.requirement("M383", "L235")
 async def test_no_token_is_sent_where_it_could_be_overheard(auth: OAuth | BearerToken) -> None:
     with pytest.raises(NotAuthorized, match="overheard"):
         async with connect("http://mcp.example/mcp", auth=auth):
             pass
+
+
+@pytest.mark.requirement("M351", "L224")
+async def test_a_token_is_shown_only_to_the_server_that_it_was_issued_for() -> None:
+    store = MemoryStore()
+    async with open_town(Town()) as one, open_town(Town(giver=Giver(name="three"))) as other:
+        for town in (one, other, one):
+            async with connect(town.url, auth=town.auth(store)) as client:
+                await look(client)
+        assert len(one.giver.visits("/authorize")) == len(other.giver.visits("/authorize")) == 1
+        assert all(shown is None or shown.startswith("Bearer three-") for shown in other.shown)
+        assert all(shown is None or shown.startswith("Bearer one-") for shown in one.shown)
+
+
+@pytest.mark.requirement("M331", "L207")
+async def test_an_authorization_server_of_openid_connect_is_found_too() -> None:
+    async with open_town() as town:
+        rooms = town.giver.house.rooms
+        rooms["/.well-known/openid-configuration"] = rooms.pop("/.well-known/oauth-authorization-server")
+        async with connect(town.url, auth=town.auth()) as client:
+            await look(client)
+
+
+@pytest.mark.requirement("M363")
+async def test_a_server_that_is_not_reached_over_http_is_shown_nothing() -> None:
+    class Exploding:
+        def credentials(self, url: str) -> Credentials:
+            raise AssertionError("it was asked for")
+
+    async with connect(Server("here"), auth=Exploding()) as client:
+        await client.tools()

@@ -13,6 +13,7 @@ from tests.oauth.town import Town, basic, look, open_town, refused
 # Another authorization server.
 
 
+@pytest.mark.requirement("M368", "M369", "M379", "M380")
 async def test_a_new_authorization_server_gets_a_new_registration_and_sees_nothing_of_the_old() -> None:
     async with open_town(Town(scope="read")) as town:
         town.giver.refreshes = True
@@ -26,6 +27,7 @@ async def test_a_new_authorization_server_gets_a_new_registration_and_sees_nothi
         assert b"one-" not in seen
 
 
+@pytest.mark.requirement("M378", "M379")
 async def test_what_was_kept_of_another_authorization_server_is_not_shown_to_the_new_one(tmp_path: Path) -> None:
     async with open_town() as town:
         town.giver.refreshes = True
@@ -51,6 +53,7 @@ async def test_of_several_authorization_servers_the_one_that_knows_us_is_asked()
 # Who we are.
 
 
+@pytest.mark.requirement("M332", "M382")
 async def test_a_registered_client_is_not_registered_again() -> None:
     async with open_town() as town:
         registered = RegisteredClient(client_id="me & co", client_secret="hush: 100%")  # noqa: S106  # made up
@@ -62,6 +65,7 @@ async def test_a_registered_client_is_not_registered_again() -> None:
         assert "client_secret" not in redeemed.form
 
 
+@pytest.mark.requirement("M381")
 async def test_a_registered_client_stays_with_the_first_authorization_server_that_it_was_used_at() -> None:
     async with open_town() as town:
         store = MemoryStore()
@@ -74,6 +78,7 @@ async def test_a_registered_client_stays_with_the_first_authorization_server_tha
         assert [asked.path for asked in town.other.house.asked] == ["/.well-known/oauth-authorization-server"]
 
 
+@pytest.mark.requirement("M332", "M382")
 async def test_a_document_goes_before_registration_where_it_is_understood() -> None:
     async with open_town() as town:
         town.giver.changes = {"client_id_metadata_document_supported": True}
@@ -98,12 +103,14 @@ async def test_a_client_is_known_at_the_token_endpoint_as_the_server_wants_it(me
         assert redeemed.form.get("client_secret") == ("hush" if method == "client_secret_post" else None)
 
 
+@pytest.mark.requirement("M382")
 async def test_a_server_that_registers_nobody_is_named() -> None:
     async with open_town() as town:
         town.giver.changes = {"registration_endpoint": None}
         assert "register there by hand" in await refused(town, town.auth())
 
 
+@pytest.mark.requirement("M377")
 async def test_a_registration_that_is_refused_says_for_which_way_back() -> None:
     async with open_town() as town:
         town.giver.registration = {"error": "invalid_redirect_uri"}

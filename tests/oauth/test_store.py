@@ -63,6 +63,7 @@ async def test_what_cannot_be_read_any_more_is_as_good_as_not_there(tmp_path: Pa
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of files are others elsewhere")
+@pytest.mark.requirement("M384", "L228")
 async def test_files_and_their_folder_are_for_their_owner_alone(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "kept")
     before = os.umask(0)

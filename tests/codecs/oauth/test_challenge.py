@@ -28,6 +28,7 @@ READ: list[tuple[str, list[tuple[str, dict[str, str]]]]] = [
 
 
 @pytest.mark.parametrize(("value", "expected"), READ)
+@pytest.mark.requirement("M367", "L209")
 def test_challenges_are_read(value: str, expected: list[tuple[str, dict[str, str]]]) -> None:
     assert read_challenges([value.encode("latin-1")]) == [Challenge(*each) for each in expected]
 

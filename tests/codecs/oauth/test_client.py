@@ -56,11 +56,13 @@ def test_a_code_may_come_back_here_or_by_https(uri: str, is_good: bool) -> None:
         *("https://client.example/me.json#x", "https://user@client.example/me.json", "me.json"),
     ],
 )
+@pytest.mark.requirement("M373", "L212")
 def test_a_document_is_at_an_https_url_with_a_path(url: str) -> None:
     with pytest.raises(NotAuthorized, match="must be https, and have a path"):
         check_document_url(url)
 
 
+@pytest.mark.requirement("M374", "M375", "L213", "L214")
 def test_a_document_says_who_it_is_about() -> None:
     url = "https://client.example/me.json"
     said = document(url, "Me", [HERE])
@@ -74,6 +76,7 @@ def test_a_document_says_who_it_is_about() -> None:
 @pytest.mark.parametrize(
     ("uri", "kind"), [(HERE, "native"), ("http://localhost/", "native"), ("https://client.example/back", "web")]
 )
+@pytest.mark.requirement("M376")
 def test_a_registration_says_what_kind_of_application_it_is(uri: str, kind: str) -> None:
     said = msgspec.json.decode(write_registration("Me", uri, server()))
     assert said["application_type"] == kind

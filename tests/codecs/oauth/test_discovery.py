@@ -40,6 +40,7 @@ OIDC = "/.well-known/openid-configuration"
         ("https://[::1]:9/mcp", None, [f"https://[::1]:9{PRM}/mcp", f"https://[::1]:9{PRM}"]),
     ],
 )
+@pytest.mark.requirement("M366", "L206")
 def test_the_metadata_of_a_resource(server: str, named: str | None, expected: list[str]) -> None:
     assert resource_metadata_urls(server, named) == expected
 
@@ -53,6 +54,7 @@ def test_the_metadata_of_a_resource(server: str, named: str | None, expected: li
         ("https://a/t/u/", [f"https://a{ASM}/t/u", f"https://a{OIDC}/t/u", f"https://a/t/u{OIDC}"]),
     ],
 )
+@pytest.mark.requirement("M370", "L208")
 def test_the_metadata_of_an_authorization_server(issuer: str, expected: list[str]) -> None:
     assert server_metadata_urls(issuer) == expected
 
@@ -108,6 +110,7 @@ def test_metadata_must_be_about_the_server_that_is_spoken_to(resource: str, serv
 
 
 @pytest.mark.parametrize("issuer", ["https://a/", "https://A", "https://a:443", "https://b", ""])
+@pytest.mark.requirement("M371", "M372")
 def test_metadata_of_another_issuer_is_not_used_however_alike_they_are(issuer: str) -> None:
     body = msgspec.json.encode({"issuer": issuer, "token_endpoint": "https://a/token"})
     with pytest.raises(NotAuthorized, match="was issued by"):
@@ -140,6 +143,7 @@ def test_members_that_are_null_are_not_there() -> None:
         (Way.DEFAULTS, None, True),
     ],
 )
+@pytest.mark.requirement("M388", "M389", "L233", "L234")
 def test_pkce_is_used_only_where_it_is_understood(way: Way, methods: list[str] | None, is_good: bool) -> None:
     metadata = ServerMetadata(issuer="a", token_endpoint="b", code_challenge_methods_supported=methods)  # noqa: S106
     if is_good:

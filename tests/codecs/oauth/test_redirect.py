@@ -72,6 +72,7 @@ def test_a_user_is_sent_away_with_everything_that_is_needed() -> None:
         *("https://as.example/$(reboot) ", "https://10.0.0.1/authorize", "//as.example/authorize", "ms-settings:x"),
     ],
 )
+@pytest.mark.requirement("M408")
 def test_no_browser_is_sent_to_what_is_not_https(endpoint: str) -> None:
     with pytest.raises(UnsafeUrl, match="no place to send a user to"):
         url(endpoint)
@@ -95,6 +96,7 @@ def test_a_browser_may_be_sent_to_this_machine_for_a_server_on_this_machine() ->
         (False, None, True),
     ],
 )
+@pytest.mark.requirement("M339", "M340", "M341")
 def test_who_sent_a_code_is_compared_letter_by_letter(announces: bool, iss: str | None, is_good: bool) -> None:
     query = urlencode({"code": "c", "state": "s"} | ({} if iss is None else {"iss": iss}))
     if is_good:
