@@ -32,7 +32,7 @@ _WEBSOCKET: Final = ("ws", "wss")
 class Access:
     """What is said to every server that is reached over the network, and how it proves who it is."""
 
-    headers: Mapping[str, str] = attrs.field(factory=dict)
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     tls: ssl.SSLContext | None = None
     auth: Auth | None = None
     on_stderr: OnStderr | None = None
@@ -105,14 +105,13 @@ def _by_url(remote: Remote, access: Access) -> Ways:
     origin = Origin.of(parts)
     target = _asked_for(parts)
     headers = _encoded({**remote.headers, **access.headers})
-
     credentials = None if access.auth is None else access.auth.credentials(remote.url)
 
     def link() -> HttpLink:
         return HttpLink(Pool(origin, access.tls), target, headers, credentials)
 
     if origin.scheme in _WEBSOCKET:
-        door = Door(origin, target, headers, access.tls)
+        door = Door(origin, target, headers, access.tls, credentials=credentials)
         return Ways((origin, target), (Way("websocket", lambda: open_websocket(door)),))
     http = Way("http", lambda: _http(link()))
     pair = Way("sse", lambda: open_pair(link()), is_legacy=True)

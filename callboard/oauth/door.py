@@ -46,6 +46,8 @@ class OAuth:
     def credentials(self, url: str) -> Credentials:
         """For the server at *url*. Raises `NotAuthorized` if a token could be overheard on the way there."""
         check_private(url)
+        if url.startswith(("ws://", "wss://")):
+            url = f"http{url[2:]}"  # what is opened by HTTP is called so, whatever it becomes
         fetcher = Fetcher(Reach.of_server(url, self.trust), self.resolve, tls=self.tls)
         return Authorizer(url, self.grant, self.store, fetcher, self.scopes, self.binds, self.clock)
 

@@ -64,8 +64,8 @@ class HttpLink:
 
     pool: Pool
     target: bytes
-    headers: Headers = ()
-    credentials: Credentials | None = None
+    headers: Headers = attrs.field(default=(), repr=False)
+    credentials: Credentials | None = attrs.field(default=None, repr=False)
     is_http: bool = attrs.field(default=True, init=False)
     ignored: int = attrs.field(default=0, init=False)
     session: bytes | None = attrs.field(default=None, init=False)

@@ -13,11 +13,20 @@ from callboard.codecs.lines import MAX_FRAME
 from callboard.codecs.websocket.client import check_accepted, mask, write_opening
 from callboard.codecs.websocket.frames import MessageReader
 from callboard.errors import CannotConnect, HttpRefused
+from callboard.transports.client.credentials import Credentials
 from callboard.transports.client.pool import CONNECT_TIME, Dial, Origin, reach
 from callboard.transports.wire import Wire
 
 BROKEN: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 """What a wire raises when it is no more."""
+
+
+class _Refused(HttpRefused):
+    """With all that the server said about it."""
+
+    def __init__(self, head: AnswerHead, text: str) -> None:
+        super().__init__(head.status, text)
+        self.head = head
 
 
 @attrs.frozen(eq=False)
@@ -26,12 +35,25 @@ class Door:
 
     origin: Origin
     target: bytes
-    headers: Sequence[tuple[bytes, bytes]] = ()
+    headers: Sequence[tuple[bytes, bytes]] = attrs.field(default=(), repr=False)
     tls: ssl.SSLContext | None = None
     dial: Dial = reach
+    credentials: Credentials | None = attrs.field(default=None, repr=False)
 
     async def open(self, more: Sequence[tuple[bytes, bytes]] = ()) -> "Socket":
-        """Raises `CannotConnect`, `BadAnswer`, and `HttpRefused` if the server wants no WebSocket."""
+        """Raises `CannotConnect`, `BadAnswer`, `NotAuthorized`, and `HttpRefused` if the server wants no WebSocket."""
+        if self.credentials is None:
+            return await self._open(more)
+        proof = await self.credentials.prove(b"GET")
+        while True:
+            try:
+                return await self._open((*more, *proof.headers))
+            except _Refused as refused:
+                if not self.credentials.helps(refused.head, proof):
+                    raise
+                proof = await self.credentials.renew(b"GET", refused.head, proof)
+
+    async def _open(self, more: Sequence[tuple[bytes, bytes]]) -> "Socket":
         wire = await self.dial(self.origin, self.tls)
         is_open = False
         try:
@@ -60,7 +82,7 @@ class Door:
                     return Socket(wire, event, b"".join(rest for rest in events if isinstance(rest, bytes)))
                 if isinstance(event, AnswerHead) and event.status >= 200:
                     body = b"".join(piece for piece in events if isinstance(piece, bytes))
-                    raise HttpRefused(event.status, body[:200].decode("utf-8", "replace").strip())
+                    raise _Refused(event, body[:200].decode("utf-8", "replace").strip())
 
 
 @attrs.define(eq=False)
