@@ -11,7 +11,7 @@ import trio
 from msgspec import UNSET, Raw
 
 from callboard.actors.answering import Answering
-from callboard.actors.link import Hold, Link, Outgoing
+from callboard.actors.link import Hold, Link, Outgoing, held
 from callboard.actors.wire import notification_frame
 from callboard.codecs.envelope import Error, Notification, Request, RequestId, Result
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
@@ -46,9 +46,6 @@ TIMEOUT: Final = 60.0
 
 CAP: Final = 600.0
 """Seconds that a request may take in all, whatever progress it makes."""
-
-LONGEST_HOLD: Final = 900.0
-"""Seconds for which the clock of a request stands still while somebody is asked for leave to make it."""
 
 MAX_ROUNDS: Final = 32
 """Rounds of questions that one request may take."""
@@ -99,15 +96,13 @@ class _Call:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """The time that this takes does not count. Whoever takes it sets a bound to it, and so does this."""
-        began = trio.current_time()
-        self.scope.deadline += LONGEST_HOLD
+        """The time that this takes does not count."""
+        before = self.scope.deadline
         try:
-            yield
+            with held(self.scope):
+                yield
         finally:
-            spent = min(trio.current_time() - began, LONGEST_HOLD)
-            self.scope.deadline += spent - LONGEST_HOLD
-            self.latest += spent
+            self.latest += self.scope.deadline - before
 
     def progressed(self, report: Report) -> None:
         self.wait_anew()

@@ -1,10 +1,11 @@
 """The way to a server: what every transport of a client can do."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Final, Protocol, TypeAlias
 
 import attrs
+import trio
 
 from callboard.codecs.envelope import Error, Notification, Request, RequestId, Result
 from callboard.codecs.revisions import Revision
@@ -12,8 +13,22 @@ from callboard.codecs.revisions import Revision
 Hear: TypeAlias = Callable[[Request | Notification], Awaitable[None]]
 """Takes in what a server says unasked. Never waits for long: others are heard on the same way."""
 
+LONGEST_HOLD: Final = 900.0
+"""Seconds for which a clock may stand still while somebody is asked for leave."""
+
 Hold: TypeAlias = Callable[[], AbstractContextManager[None]]
 """Stops the clock of a request, while somebody is asked for leave to make it."""
+
+
+@contextmanager
+def held(scope: trio.CancelScope) -> Iterator[None]:
+    """Stop the clock of *scope*. Whoever does that sets a bound to it himself, and here is another."""
+    began = trio.current_time()
+    scope.deadline += LONGEST_HOLD
+    try:
+        yield
+    finally:
+        scope.deadline += min(trio.current_time() - began, LONGEST_HOLD) - LONGEST_HOLD
 
 
 @attrs.frozen(kw_only=True)

@@ -14,9 +14,10 @@ import trio
 from trio.testing import MockClock
 
 from callboard.client import connect
-from callboard.errors import NotAuthorized
+from callboard.errors import CannotConnect, NotAuthorized
 from callboard.oauth import AuthorizationCode, Browser, Headless, MemoryStore, OAuth
 from callboard.oauth.consent import CONSENT_TIME
+from tests.oauth.house import Asked, Said
 from tests.oauth.town import Town, look, open_town, visit
 
 
@@ -248,3 +249,26 @@ def test_no_shell_reads_the_url_that_a_browser_is_opened_with(tmp_path: Path) ->
     )
     assert told.read_text().splitlines() == ["1", url]
     assert not touched.exists()
+
+
+async def test_a_user_takes_his_time_also_before_a_stream_of_2024_11_05_is_opened(mock_clock: MockClock) -> None:
+    async with open_town(within=5000) as town:
+
+        async def slowly(url: str) -> str:
+            mock_clock.jump(500)
+            return await visit(url)
+
+        def sse(asked: Asked) -> Said:
+            if asked.header("authorization") is None:
+                return Said(401)
+            return Said(200, b"event: endpoint\ndata: /post\n\n", {"content-type": "text/event-stream"})
+
+        town.house.rooms |= {"/sse": sse, "/post": lambda _: Said(418, b"so far")}
+        town.changes = {"resource": town.house.url}
+        town.house.rooms["/.well-known/oauth-protected-resource"] = town.house.rooms[
+            "/.well-known/oauth-protected-resource/mcp"
+        ]
+        with pytest.raises(CannotConnect, match="so far"):
+            async with connect(f"{town.house.url}/sse", auth=OAuth(grant=AuthorizationCode(consent=Headless(slowly)))):
+                pass
+        assert town.house.asked[-1].header("authorization") is not None

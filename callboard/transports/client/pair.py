@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, Self
 from urllib.parse import urljoin, urlsplit
 
@@ -10,7 +11,7 @@ import attrs
 import trio
 
 from callboard.actors.duplex import DuplexLink
-from callboard.actors.link import Hear
+from callboard.actors.link import Hear, held
 from callboard.codecs.lines import MAX_FRAME
 from callboard.codecs.sse import Event, EventDecoder
 from callboard.errors import BadAnswer, CannotConnect, ConnectionLost, HttpRefused, PeerError
@@ -91,7 +92,8 @@ async def open_pair(stream: HttpLink) -> AsyncIterator[PairLink]:
 
 async def _wait_endpoint(asked: Asked, decoder: EventDecoder) -> tuple[str, Sequence[Event | PeerError]]:
     """Where to post to, and what else has come already."""
-    with trio.move_on_after(ENDPOINT_TIME):
+    with trio.move_on_after(ENDPOINT_TIME) as scope:
+        asked.hold = partial(held, scope)
         head = await asked.head()
         if head.status != 200:
             raise HttpRefused(head.status, "no stream of events")
