@@ -100,10 +100,15 @@ def played(play: Play, revision: Revision = LATEST, *, meets: bool = True) -> Wa
     @asynccontextmanager
     async def open_way() -> AsyncIterator[Link]:
         there, here = memory_pair()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(perform, Puppet(here, revision))
-            yield DuplexLink(there)
-            there.close()
-            nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(perform, Puppet(here, revision))
+                yield DuplexLink(there)
+                there.close()
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            if len(group.exceptions) > 1:
+                raise
+            raise group.exceptions[0] from None
 
     return Ways(None, (Way("played", open_way),))
