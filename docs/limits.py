@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "callboard"
-ROOMS = ("codecs", "supervisor", "actors", "transports")
+ROOMS = ("codecs", "supervisor", "actors", "transports", "oauth")
 HEAD = """# Limits
 
 Every queue, buffer, count and wait has a limit, and one behaviour when it is reached. This page is made from the code
