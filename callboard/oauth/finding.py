@@ -2,6 +2,7 @@
 
 import attrs
 
+from callboard.codecs.oauth.addresses import locate
 from callboard.codecs.oauth.challenge import Challenge
 from callboard.codecs.oauth.discovery import (
     Way,
@@ -76,6 +77,7 @@ async def _resource(server: str, named: str | None, fetcher: Fetcher) -> Resourc
 
 
 async def _server(issuer: str, fetcher: Fetcher) -> ServerMetadata:
+    locate(issuer, fetcher.reach)  # before anything is made of it
     for url in server_metadata_urls(issuer):
         fetched = await fetcher.get(url)
         if _is_there(fetched):

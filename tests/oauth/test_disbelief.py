@@ -55,6 +55,42 @@ async def test_metadata_that_is_not_right_leads_nowhere(
         assert not town.giver.tokens
 
 
+NONSENSE = [
+    "",
+    "https://[::1",
+    "https://a:b/",
+    "http://",
+    "https://[v1.x]/",
+    "\x00",
+    "é",
+    "https://\u2028/",
+    "x" * 5000,
+    "//",
+    "?",
+    "#",
+]
+"""What strangers may write where a URL should stand."""
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE, ids=range(len(NONSENSE)))
+async def test_nonsense_for_an_address_is_named_and_nothing_breaks(nonsense: str) -> None:
+    places: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"resource": nonsense}, {}),
+        ({"authorization_servers": [nonsense]}, {}),
+        ({}, {"issuer": nonsense}),
+        ({}, {"authorization_endpoint": nonsense}),
+        ({}, {"token_endpoint": nonsense}),
+        ({}, {"registration_endpoint": nonsense}),
+    ]
+    async with open_town() as town:
+        for town.changes, town.giver.changes in places:
+            assert await refused(town, town.auth())
+        town.changes = town.giver.changes = {}
+        challenge = f'Bearer resource_metadata="{nonsense}"'.encode("ascii", "ignore").replace(b"\x00", b"")
+        town.house.rooms["/mcp"] = lambda _: Said(401, b"", {"www-authenticate": challenge.decode()})
+        assert await refused(town, town.auth())
+
+
 ISS: list[tuple[str, bool | None, str | None, bool]] = [
     ("announced and right", True, None, True),
     ("announced and absent", True, "", False),

@@ -12,7 +12,7 @@ from callboard.codecs.http.answers import AnswerHead
 from callboard.codecs.oauth.addresses import MAX_URL, Reach
 from callboard.errors import FetchFailed, UnsafeUrl
 from callboard.oauth import OAuth
-from callboard.transports.client.fetch import FETCH_TIME, MAX_FETCHED, Fetcher, connect
+from callboard.transports.client.fetch import ATTEMPT_TIME, FETCH_TIME, MAX_FETCHED, Fetcher, connect
 from tests.oauth.certificate import certified
 from tests.oauth.house import Asked, House, Said, open_house
 
@@ -329,3 +329,19 @@ async def test_what_a_server_far_away_says_with_a_401_never_leads_to_this_machin
             with pytest.raises(UnsafeUrl):
                 await credentials.renew(b"POST", refusal, used)
         assert canary.connections == 0
+
+
+async def test_an_address_that_leads_nowhere_does_not_take_the_time_of_the_others(autojump_clock: MockClock) -> None:
+    tried: list[str] = []
+
+    async def dial(address: str, port: int) -> socket.socket:
+        tried.append(address)
+        if address != PUBLIC:
+            await trio.sleep_forever()
+        raise OSError(111, "refused in the end")
+
+    began = trio.current_time()
+    with pytest.raises(FetchFailed, match="refused in the end"):
+        await Fetcher(FAR, says(["2606:2800:21f::1", "2606:2800:21f::2", PUBLIC]), dial).get("https://as.example/")
+    assert tried == ["2606:2800:21f::1", "2606:2800:21f::2", PUBLIC]
+    assert trio.current_time() - began == 2 * ATTEMPT_TIME

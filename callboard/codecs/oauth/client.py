@@ -48,22 +48,30 @@ class _Registered(msgspec.Struct, frozen=True):
 
 def check_redirect_uri(uri: str) -> None:
     """A code may only come back by https, or inside this machine. Raises `NotAuthorized`."""
-    parts = urlsplit(uri)
-    is_local = parts.scheme == "http" and is_here(parts.hostname or "")
-    if (parts.scheme != "https" and not is_local) or not parts.hostname or "#" in uri:
+    scheme, host, _ = _parts(uri)
+    if not host or "#" in uri or not (scheme == "https" or (scheme == "http" and is_here(host))):
         raise NotAuthorized(f"{uri[:200]!r} cannot be redirected to: it is neither https nor this machine")
 
 
 def check_document_url(url: str) -> None:
     """A client id that is a document: https, and with a path. Raises `NotAuthorized`."""
-    parts = urlsplit(url)
-    if parts.scheme != "https" or not parts.hostname or parts.path in ("", "/") or "#" in url or "@" in parts.netloc:
+    scheme, host, path = _parts(url)
+    if scheme != "https" or not host or path in ("", "/") or "#" in url or "@" in url:
         raise NotAuthorized(f"{url[:200]!r} is no URL of a client's metadata: it must be https, and have a path")
+
+
+def _parts(url: str) -> tuple[str, str, str]:
+    """Scheme, host and path; nothing of what is no URL."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "", "", ""
+    return parts.scheme, parts.hostname or "", parts.path
 
 
 def describe(name: str, redirect_uris: Sequence[str], *, method: str = NONE, refreshes: bool = True) -> dict[str, Any]:
     """The metadata of a client. It names no scopes: those that are needed later must not be ruled out here."""
-    is_native = any(is_here(urlsplit(uri).hostname or "") for uri in redirect_uris)
+    is_native = any(is_here(_parts(uri)[1]) for uri in redirect_uris)
     return {
         "client_name": name,
         "redirect_uris": list(redirect_uris),

@@ -78,14 +78,18 @@ def canonical(server: str) -> str:
 
 def check_resource(resource: str, server: str) -> None:
     """Metadata must be about the server that is spoken to: its URL, or one above it. Raises `NotAuthorized`."""
-    theirs, ours = urlsplit(resource), urlsplit(server)
     try:
-        is_same = _origin(theirs) == _origin(ours) and theirs.query in ("", ours.query) and "#" not in resource
+        is_good = _covers(urlsplit(resource), urlsplit(server)) and "#" not in resource
     except ValueError:
-        is_same = False
-    above = theirs.path.rstrip("/") + "/"
-    if not is_same or not (ours.path.rstrip("/") + "/").startswith(above):
+        is_good = False
+    if not is_good:
         raise NotAuthorized(f"the metadata is about {resource[:200]!r}, which is not this server")
+
+
+def _covers(above: SplitResult, server: SplitResult) -> bool:
+    """Whether a URL is that of *server*, or one above it. Raises ValueError for what is no URL."""
+    is_same = _origin(above) == _origin(server) and above.query in ("", server.query)
+    return is_same and (server.path.rstrip("/") + "/").startswith(above.path.rstrip("/") + "/")
 
 
 def _origin(parts: SplitResult) -> str:

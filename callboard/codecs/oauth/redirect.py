@@ -118,7 +118,8 @@ def read_redirect(query: str, errand: Errand) -> str:
 
 def query_of(text: str) -> str:
     """The query of a redirect, given as such or as the whole URL."""
-    return urlsplit(text).query if "://" in text.partition("?")[0] else text.removeprefix("?")
+    before, mark, query = text.partition("?")
+    return (query if mark and (not before or "://" in before) else text).partition("#")[0]
 
 
 def _parameters(query: str) -> dict[str, str]:

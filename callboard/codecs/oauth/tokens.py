@@ -104,7 +104,7 @@ def read_answer(status: int, body: bytes, sent: Iterable[str]) -> TokenAnswer:
     if status != 200:
         raise _refusal(status, body, [value for value in sent if value])
     try:
-        answer = read(TokenAnswer, body)
+        answer = read(TokenAnswer, body, is_strict=False)  # some say "3600"
     except FetchFailed:
         raise FetchFailed("the token endpoint answered with no token") from None
     for token in (answer.access_token, answer.refresh_token):

@@ -24,6 +24,9 @@ FETCH_TIME: Final = 5.0
 MAX_FETCHED: Final = 64 * 1024
 """Largest answer that is fetched, in bytes."""
 
+ATTEMPT_TIME: Final = 1.0
+"""Seconds for one address to accept, if there is another: many names have one that leads nowhere."""
+
 MAX_ADDRESSES: Final = 4
 """Most addresses of one name that are tried. All of them are checked."""
 
@@ -118,9 +121,11 @@ class Fetcher:
         for address in addresses:
             check_address(address, there.host, self.reach)
         failure = OSError("it has no address")
-        for address in addresses[:MAX_ADDRESSES]:
+        tried = addresses[:MAX_ADDRESSES]
+        for address in tried:
             try:
-                return await self.connect(address, there.port)
+                with trio.move_on_after(FETCH_TIME if address == tried[-1] else ATTEMPT_TIME):
+                    return await self.connect(address, there.port)
             except OSError as error:
                 failure = error
         raise failure

@@ -39,6 +39,7 @@ def server(**said: object) -> ServerMetadata:
         ("https://client.example/#x", False),
         ("javascript:alert(1)", False),
         ("client:/callback", False),
+        ("https://[::1", False),
     ],
 )
 def test_a_code_may_come_back_here_or_by_https(uri: str, is_good: bool) -> None:
@@ -53,7 +54,7 @@ def test_a_code_may_come_back_here_or_by_https(uri: str, is_good: bool) -> None:
     "url",
     [
         *("http://client.example/me.json", "https://client.example", "https://client.example/", "https:///me.json"),
-        *("https://client.example/me.json#x", "https://user@client.example/me.json", "me.json"),
+        *("https://client.example/me.json#x", "https://user@client.example/me.json", "me.json", "https://[x/y"),
     ],
 )
 @pytest.mark.requirement("M373", "L212")

@@ -98,6 +98,7 @@ def test_a_server_has_one_name(server: str, expected: str) -> None:
         ("https://a/mcp#x", "https://a/mcp", False),
         ("https://a:x/mcp", "https://a/mcp", False),
         ("urn:a", "https://a/mcp", False),
+        ("https://[a", "https://a/mcp", False),
         ("", "https://a/mcp", False),
     ],
 )

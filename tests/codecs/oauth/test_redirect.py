@@ -140,7 +140,10 @@ def test_nothing_that_comes_back_breaks_the_reader(query: str) -> None:
         read_redirect(query.replace("state=s", ""), errand())
 
 
-@pytest.mark.parametrize("given", ["https://me.example/back?code=c&state=s", "?code=c&state=s", "code=c&state=s"])
+@pytest.mark.parametrize(
+    "given",
+    ["https://me.example/back?code=c&state=s", "?code=c&state=s", "code=c&state=s", "http://[x?code=c&state=s#y"],
+)
 def test_a_redirect_is_taken_whole_or_as_a_query(given: str) -> None:
     assert read_redirect(query_of(given), errand()) == "c"
 

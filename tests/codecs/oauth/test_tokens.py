@@ -113,3 +113,8 @@ def test_only_200_is_an_answer(status: int) -> None:
 
 def test_a_form_is_encoded() -> None:
     assert write_form({"a": "b c&d", "e": "é"}) == b"a=b+c%26d&e=%C3%A9"
+
+
+def test_a_number_that_is_written_as_text_is_a_number() -> None:
+    answer = read_answer(200, b'{"access_token": "t", "token_type": "Bearer", "expires_in": "3600"}', [])
+    assert answer.expires_in == 3600
