@@ -186,12 +186,12 @@ class Session(Actor[Outbound]):
         except PeerError as error:
             await self._refuse(error, batch)
 
-    async def take(self, message: Envelope, way: Outlet) -> bool:
-        """Deal with one message, as `receive` does."""
+    async def take(self, message: Envelope, way: Outlet, route: Route | None = None) -> bool:
+        """Deal with one message, as `receive` does. *route* is what was read of it already, if it was."""
         match message:
             case Request():
                 try:
-                    await self._request(message, way)
+                    await self._request(message, way, route)
                 except PeerError as error:
                     await self._refuse(error, way)
                 return True
@@ -208,13 +208,13 @@ class Session(Actor[Outbound]):
         revision = LATEST if self.terms is None else self.terms.revision
         await way.send(Outbound(error_frame(request_id, revision, error), ends=True, error=error))
 
-    async def _request(self, request: Request, way: Outlet) -> None:
+    async def _request(self, request: Request, way: Outlet, route: Route | None = None) -> None:
         if request.id in self._in_flight:
             self.ignored += 1
             # An error with that id would end the first one, which goes on untouched.
             raise InvalidRequest("this id is in flight already")
         try:
-            route = read_route(request)
+            route = read_route(request) if route is None else route
             if isinstance(way, Batch) and (is_modern(route) or request.method == "initialize"):
                 raise InvalidRequest("this may not be part of a batch")
             if request.method == "initialize" and not is_modern(route):
@@ -267,17 +267,24 @@ class Session(Actor[Outbound]):
     async def _run_errand(self, request: Request, route: Route, slot: Slot, adopt: Adopt) -> bool:
         """Run a request in the task that brought it, if it is one that can be; False if not."""
         host = self.host
-        host.check_in_flight(len(self._in_flight))
         errand = host.offer.errand(request, route)
         if errand is None:
             return False
+        try:
+            host.check_in_flight(len(self._in_flight))
+            host.check_rate(request.method, self.principal)
+        except RequestFailed:
+            errand.close()
+            raise
 
         def waits(end: Callable[[], None]) -> None:
             self._in_flight[request.id] = Adopted(slot, end)
             if route.progress_token is not None:
                 self._tokens[route.progress_token] = request.id
 
-        late = partial(error_frame, request.id, slot.terms.revision, RequestTimedOut(after=host.cap))
+        def late() -> bytes:
+            return error_frame(request.id, slot.terms.revision, RequestTimedOut(after=host.cap))
+
         await slot.answer(await adopt(errand, Custody(host.cap, late, ends_with_client=False, on_wait=waits)))
         return True
 

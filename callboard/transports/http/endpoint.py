@@ -170,7 +170,7 @@ class Endpoint:
             return self._modern(head, message, route, principal, response)
         if isinstance(message, Request) and message.method == "initialize":
             return self.legacy.initialize(message, principal, response)
-        return self.legacy.find(head, principal).post(message, response)
+        return self.legacy.find(head, principal).post(message, response, route=route)
 
     def _is_modern(self, head: Head, message: Envelope, route: Route) -> bool:
         """What a request says of itself counts most; then the header; a session is for what says neither."""

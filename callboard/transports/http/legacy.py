@@ -2,7 +2,7 @@
 
 import math
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import count
 from typing import Final, TypeVar
@@ -18,6 +18,7 @@ from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import LEGACY, UNSET, InitializeRequestParams, read
+from callboard.codecs.routing import Route
 from callboard.errors import Overloaded, UnsupportedVersion
 from callboard.transports.http.pulse import Pulse
 from callboard.transports.http.response import Response
@@ -117,7 +118,11 @@ class LegacySession:
     # What comes in.
 
     async def post(
-        self, message: Envelope | bytes, response: Response, headers: tuple[tuple[bytes, bytes], ...] = ()
+        self,
+        message: Envelope | bytes,
+        response: Response,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+        route: Route | None = None,
     ) -> None:
         """Take in what was posted: a message, or a batch. Raises `Overloaded` for one stream too many."""
         self.touch()
@@ -133,7 +138,7 @@ class LegacySession:
         response.on_lost = stream.detach
         self.streams[number] = stream
         if isinstance(message, Request):
-            await self.session.take(message, stream)
+            await self.session.take(message, stream, route)
         elif not await self.session.receive(message, stream):
             stream.on_plain_end()
             await response.answer(202, ())
@@ -197,8 +202,12 @@ class Legacy:
     host: Host
     settings: Settings
     pulse: Pulse
+    _versions: frozenset[bytes] = attrs.field(init=False)
     _sessions: dict[str, LegacySession] = attrs.field(factory=dict, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._versions = frozenset(revision.value.encode() for revision in LEGACY & self.host.offer.revisions)
 
     async def initialize(self, message: Request, principal: str, response: Response) -> None:
         """Open a session; if the handshake fails there is none.
@@ -242,14 +251,11 @@ class Legacy:
         found = self._sessions.get(named.decode("latin-1"))
         if found is None or found.session.principal != principal:
             raise Refusal(404, "there is no such session")
-        if head.get(VERSION) is not None:
-            self._check_version([value for name, value in head.headers if name == VERSION])
-        return found
-
-    def _check_version(self, named: Sequence[bytes]) -> None:
-        spoken = LEGACY & self.host.offer.revisions
-        if not {value.decode("latin-1") for value in named} <= {known.value for known in spoken}:
+        if head.get(VERSION) is not None and any(
+            name == VERSION and value not in self._versions for name, value in head.headers
+        ):
             raise Refusal(400, "MCP-Protocol-Version is none that is spoken here")
+        return found
 
     async def end(self, session: LegacySession) -> None:
         """End a session, and all that goes on in it."""
