@@ -101,7 +101,10 @@ async def _in_memory(server: Server) -> AsyncIterator[Link]:
 
 
 def _by_url(remote: Remote, access: Access) -> Ways:
-    parts = urlsplit(remote.url)
+    try:
+        parts = urlsplit(remote.url)
+    except ValueError as error:
+        raise CannotConnect(f"{remote.url[:200]!r} is no address of a server: {error}") from None
     origin = Origin.of(parts)
     target = _asked_for(parts)
     headers = _encoded({**remote.headers, **access.headers})

@@ -87,6 +87,7 @@ def test_a_target_tells_the_ways_to_it_and_the_likeliest_one_first(target: Targe
         "http://example.com:99999/mcp",
         "http://example.com:port/mcp",
         "http://example.com/m cp",
+        "http://[::1/mcp",
         "http://example.com/mcp?q=ü",
         "file:///etc/passwd",
         [],

@@ -112,11 +112,11 @@ def _target(stream: HttpLink, endpoint: str) -> bytes:
     """What to ask for there. Raises `BadAnswer` for another origin: what we say is for this server alone."""
     origin = stream.pool.origin
     base = f"{origin.scheme}://{origin.authority.decode()}{stream.target.decode()}"
-    parts = urlsplit(urljoin(base, endpoint))
     try:
+        parts = urlsplit(urljoin(base, endpoint))
         there = Origin.of(parts)
-    except CannotConnect as error:
-        raise BadAnswer(str(error)) from None
+    except (CannotConnect, ValueError) as error:
+        raise BadAnswer(f"the server names no address to post to: {error}") from None
     if there != Origin.of(base):
         raise BadAnswer(f"the server wants what is said to it at another origin: {there}")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
