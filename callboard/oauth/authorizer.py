@@ -99,28 +99,27 @@ class Authorizer:
         async with self._turn:
             if nonce is not None and challenge.error == "use_dpop_nonce":
                 self._nonce = nonce.decode("latin-1")
-                authorizations = used.authorizations
-            elif self._generation != used.generation:
-                authorizations = used.authorizations  # somebody else got another token meanwhile
-            else:
-                authorizations = used.authorizations + await self._replace(challenge, refusal.status, used)
-        return self._proof(method, attrs.evolve(used, authorizations=authorizations, renewals=used.renewals + 1))
+            elif self._generation == used.generation:  # otherwise somebody else got another token meanwhile
+                used = await self._replace(challenge, refusal.status, used)
+        return self._proof(method, attrs.evolve(used, renewals=used.renewals + 1))
 
     # What becomes of a refusal.
 
-    async def _replace(self, challenge: Challenge, status: int, used: Proof) -> int:
-        """Get other tokens; how often leave was asked for."""
+    async def _replace(self, challenge: Challenge, status: int, used: Proof) -> Proof:
+        """Get other tokens; what it took in the name of the request that showed *used*."""
         tokens = self._tokens
         if status == 403:
             self._check_hope(split(challenge.scope), used)
         elif (
-            tokens is not None and used.renewals == 0 and (await self._load() or await self._refresh(tokens, challenge))
+            tokens is not None
+            and used.refreshes == 0
+            and (await self._load() or await self._refresh(tokens, challenge))
         ):
-            return 0
+            return attrs.evolve(used, refreshes=1)
         if used.authorizations >= MAX_AUTHORIZATIONS:
             raise NotAuthorized(f"leave was given {used.authorizations} times, and it was not enough")
         await self._authorize(challenge, is_vain=status == 401 and used.authorizations > 0)
-        return 1
+        return attrs.evolve(used, authorizations=used.authorizations + 1)
 
     def _check_hope(self, needed: Scopes, used: Proof) -> None:
         """Raises `NotAuthorized` if these scopes were asked for just now, or lately, and it did not help."""

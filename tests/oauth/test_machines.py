@@ -225,6 +225,17 @@ async def test_a_bound_token_is_refreshed_with_its_own_key_also_after_a_restart(
         assert [asked.form["grant_type"] for asked in town.giver.visits("/token")][1:] == ["refresh_token"]
 
 
+async def test_a_nonce_that_is_wanted_first_does_not_keep_a_token_from_being_refreshed() -> None:
+    async with open_town() as town:
+        town.giver.refreshes = True
+        bound = Bound(town)
+        async with connect(town.url, auth=town.auth()) as client:
+            town.revoked = set(town.giver.tokens)
+            bound.nonces = {"mcp": "n"}
+            await look(client)
+        assert len(town.giver.visits("/authorize")) == 1
+
+
 async def test_tokens_are_bound_on_demand_where_that_is_possible() -> None:
     async with open_town() as town:
         town.giver.changes = {"dpop_signing_alg_values_supported": ["ES256"]}

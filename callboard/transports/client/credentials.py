@@ -19,6 +19,8 @@ class Proof:
     """Which token it is: the next one has a higher number."""
     authorizations: int = 0
     """How often leave was asked for in this request's name."""
+    refreshes: int = 0
+    """How often a token was refreshed, or found to be refreshed, in this request's name."""
     renewals: int = 0
     """How often these headers were made anew for this request, for whatever reason."""
 
