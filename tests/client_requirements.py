@@ -64,11 +64,5 @@ ELSEWHERE_OF_CLIENT: Final = (
         "what is sensitive only the user knows; `callboard call` is a command that somebody typed",
         "M270 M410",
     ),
-    Elsewhere(
-        Why.MISSING,
-        "tests to be written",
-        """
-        L037 L154 L155 L157 L166 M070 M073 M080 M083 M299 M300 M302 M303 M308
-        """,
-    ),
+    Elsewhere(Why.UNUSED, "whoever gives `sampling` is asked with tools as well: both are declared together", "L166"),
 )

@@ -1,0 +1,67 @@
+"""The end of a pipe into which whole lines go, whoever writes them and whoever is cancelled meanwhile.
+
+Mostly the pipe takes a line at once. If it does not, writers stand in line; what a cancelled one has begun is finished
+by the next: half a line would spoil all that follow. POSIX: elsewhere Trio's stream is used as it is.
+"""
+
+import os
+
+import attrs
+import trio
+
+
+@attrs.define(eq=False)
+class PipeEnd:
+    """Writes to a pipe. The stream is its caller's to close."""
+
+    stream: trio.lowlevel.FdStream
+    _rest: bytes = attrs.field(default=b"", init=False)  # of a line that was begun
+    _turn: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+
+    async def send_all(self, data: bytes) -> None:
+        """Write all of *data*, or nothing. Raises BrokenResourceError, ClosedResourceError."""
+        begun = 0 if self._rest or self._turn.locked() else self._try(data)
+        if begun == len(data):
+            return
+        if begun:
+            self._rest = data[begun:]
+        async with self._turn:
+            await self._finish()
+            if begun:
+                return
+            self._rest = data
+            try:
+                await self._finish()
+            finally:
+                if len(self._rest) == len(data):
+                    self._rest = b""  # not begun, and no longer wanted
+
+    async def _finish(self) -> None:
+        while self._rest:
+            await trio.lowlevel.wait_writable(self.stream.fileno())
+            self._rest = self._rest[self._try(self._rest) :]
+
+    def _try(self, data: bytes) -> int:
+        try:
+            return os.write(self.stream.fileno(), data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            raise trio.BrokenResourceError(error.strerror) from None
+
+
+@attrs.define(eq=False)
+class StreamEnd:
+    """The same over a stream that cannot tell how much of a line it has written."""
+
+    stream: trio.abc.SendStream
+    _turn: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+
+    async def send_all(self, data: bytes) -> None:
+        async with self._turn:
+            await self.stream.send_all(data)
+
+
+def line_end(stream: trio.abc.SendStream) -> PipeEnd | StreamEnd:
+    """The end of *stream*, as good as the system has it."""
+    return PipeEnd(stream) if isinstance(stream, trio.lowlevel.FdStream) else StreamEnd(stream)

@@ -1,0 +1,84 @@
+"""`key=value` and `key:=json`, and what a tool's schema makes of them."""
+
+from typing import Any
+
+import pytest
+
+from callboard.codecs.revisions import Tool
+from callboard.commands.arguments import BadArgument, read_arguments, read_headers, read_texts
+
+
+def tool(**properties: Any) -> Tool:
+    return Tool(name="x", input_schema={"type": "object", "properties": properties})
+
+
+@pytest.mark.parametrize(
+    ("typed", "value"),
+    [
+        ("a=1", "1"),
+        ("a=", ""),
+        ("a=b=c", "b=c"),
+        ("a=x:=y", "x:=y"),
+        ("a:=1", 1),
+        ("a:=[1, {}]", [1, {}]),
+        ('a:="1"', "1"),
+        ("a:=null", None),
+        ("a=true", "true"),
+    ],
+)
+def test_what_follows_is_text_or_json(typed: str, value: Any) -> None:
+    assert read_arguments([typed]) == {"a": value}
+
+
+@pytest.mark.parametrize(
+    ("kind", "typed", "value"),
+    [
+        ("integer", "3", 3),
+        ("integer", "3.5", "3.5"),
+        ("integer", "three", "three"),
+        ("integer", "true", "true"),
+        ("number", "3.5", 3.5),
+        ("boolean", "true", True),
+        ("boolean", "1", "1"),
+        ("array", "[1]", [1]),
+        ("array", "1", "1"),
+        ("object", '{"b": 1}', {"b": 1}),
+        ("string", "3", "3"),
+        (["string", "integer"], "3", "3"),
+        (["integer", "null"], "3", 3),
+        (["integer", "null"], "null", None),
+        ("strange", "3", "3"),
+        (7, "3", "3"),
+    ],
+)
+def test_a_schema_that_wants_something_else_than_text_gets_it_if_it_can(kind: Any, typed: str, value: Any) -> None:
+    assert read_arguments([f"a={typed}"], tool(a={"type": kind})) == {"a": value}
+
+
+def test_a_schema_that_says_nothing_changes_nothing() -> None:
+    assert read_arguments(["a=1", "b=2"], tool(a=True, b={"$ref": "#/x"})) == {"a": "1", "b": "2"}
+    assert read_arguments(["a=1"], Tool(name="x", input_schema={"type": "object"})) == {"a": "1"}
+
+
+@pytest.mark.parametrize("typed", [["a"], ["=1"], [":=1"], ["a:={"], ["a=1", "a=2"], ["a=1", "a:=1"], ["--flag"]])
+def test_what_is_no_argument_is_said_so(typed: list[str]) -> None:
+    with pytest.raises(BadArgument):
+        read_arguments(typed)
+
+
+def test_a_prompt_takes_text_alone() -> None:
+    assert read_texts(["a=1", "b=[2]"]) == {"a": "1", "b": "[2]"}
+    for typed in (["a:=1"], ["a=1", "a=1"], ["a"]):
+        with pytest.raises(BadArgument):
+            read_texts(typed)
+
+
+def test_headers_are_names_and_values() -> None:
+    assert read_headers(["X-Key: a: b ", "Y:"]) == {"X-Key": "a: b", "Y": ""}
+
+
+@pytest.mark.parametrize("typed", ["secret-token", ": secret-token", ""])
+def test_a_header_that_is_none_is_refused_and_not_repeated(typed: str) -> None:
+    with pytest.raises(BadArgument) as refused:
+        read_headers([typed])
+    assert "secret-token" not in str(refused.value)
