@@ -1,0 +1,110 @@
+"""How many calls a client makes: callboard's beside the official one, to the same servers, in one run.
+
+    python -m benchmarks.client [--short] [--rounds N] [--calls N]
+
+Over HTTP kept alive and over stdio; one call at a time, and 32 at once. The client has one core, the server another.
+Clients take turns; a ratio is taken within a round, and its median counts. *CPU* is the client's own, for one call:
+what one core could do with nothing to wait for.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from benchmarks.hosting_servers import callboard, cores, mcp_json, pinned, running
+from benchmarks.measure import verdict
+from benchmarks.peers import HERE, environment
+from tests.served import ROOT
+
+OURS: Final = "callboard"
+OFFICIAL: Final = "mcp 2.3.0"
+TARGET: Final = 5.0
+
+
+@attrs.frozen
+class Sample:
+    """What one run of a client took, for one call."""
+
+    seconds: float
+    p50: float
+    p99: float
+    cpu: float
+
+
+def clients() -> dict[str, list[str]]:
+    """How each client is started."""
+    official = environment("mcp==2.3.0")
+    return {
+        OURS: [sys.executable, "-m", "benchmarks.client_ours"],
+        OFFICIAL: [str(official), str(HERE / "client_official.py")],
+    }
+
+
+def sample(command: Sequence[str], calls: int, at_once: int, target: Sequence[str]) -> Sample:
+    """Run a client once."""
+    _, core = cores()
+    done = subprocess.run(
+        [*command, str(calls), str(at_once), *target],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=True,
+        timeout=300,
+        preexec_fn=pinned(core),
+    )
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    taken = sorted(told["taken"])
+    return Sample(told["wall"], statistics.median(taken), taken[int(len(taken) * 0.99)], told["cpu"])
+
+
+def table(name: str, target: Sequence[str], at_once: int, *, rounds: int, calls: int) -> tuple[float, float]:
+    """Measure all clients with one server; returns the ratios of calls/s and of CPU."""
+    taken: dict[str, list[Sample]] = {client: [] for client in clients()}
+    for _ in range(rounds):
+        for client, command in clients().items():
+            taken[client].append(sample(command, calls, at_once, target))
+    print(f"{name:44} calls/s    p50 ms    p99 ms    CPU us")
+    for client, samples in taken.items():
+        mid = statistics.median
+        wall, p50, p99, cpu = (mid(values) for values in zip(*map(attrs.astuple, samples), strict=True))
+        print(f"  {client:40} {1 / wall:9.0f} {p50 * 1e3:9.3f} {p99 * 1e3:9.3f} {cpu * 1e6:9.0f}")
+    pairs = list(zip(taken[OURS], taken[OFFICIAL], strict=True))
+    calls_ratio = statistics.median(theirs.seconds / ours.seconds for ours, theirs in pairs)
+    return calls_ratio, statistics.median(theirs.cpu / ours.cpu for ours, theirs in pairs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--short", action="store_true", help="fewer calls")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--calls", type=int, default=None, help="of one run (default: 3000, short: 800)")
+    options = parser.parse_args()
+    calls = options.calls or (800 if options.short else 3000)
+    callboard_stdio = [str(Path(sys.executable).with_name("callboard")), "run", str(HERE / "hosting_app.py")]
+    mcp_stdio = [str(environment("mcp==2.3.0")), str(HERE / "client_server.py")]
+    found: dict[str, tuple[float, float]] = {}
+    with ExitStack() as stack:
+        targets: dict[str, list[str]] = {}
+        for contender in (callboard, mcp_json):
+            server = stack.enter_context(running(contender))
+            targets[f"HTTP, to {contender.name}"] = [f"http://127.0.0.1:{server.port}/mcp"]
+        targets |= {"stdio, to callboard": callboard_stdio, "stdio, to mcp 2.3.0": mcp_stdio}
+        for name, target in targets.items():
+            for at_once in (1, 32):
+                title = f"{name}, {at_once} at once"
+                found[title] = table(title, target, at_once, rounds=options.rounds, calls=calls)
+    for name, (by_calls, by_cpu) in found.items():
+        print(verdict(f"{name}: {OURS} / {OFFICIAL}, calls/s (by CPU: {by_cpu:.1f})", by_calls, TARGET))
+
+
+if __name__ == "__main__":
+    main()
