@@ -171,6 +171,9 @@ class PeerRefused(RequestFailed):
 class CannotConnect(CallboardError):
     """There is no server that can be spoken to at the other end. One line says which and why."""
 
+    is_refused: bool = False
+    """Whether nobody listens there. Unlike a network that is down, that seldom mends itself."""
+
 
 class ServerRefused(RequestFailed):
     """The server answered a request with an error: its code, its message, and what it said about it."""

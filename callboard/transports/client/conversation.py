@@ -57,6 +57,9 @@ FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 2.0
 """But never longer than this."""
 
+REFUSED_TIME: Final = 3.0
+"""Seconds for which nobody may listen where the server was, before it is given up."""
+
 SLICE: Final = 8192
 """Bytes that are parsed before others get a turn."""
 
@@ -219,13 +222,16 @@ class Conversation:
 
     async def _come_back(self, ticket: Ticket) -> None:
         """Raises `HttpRefused`, `BadAnswer`, and `ConnectionLost` if too much is lost."""
-        pause = FIRST_PAUSE
+        pause, heard = FIRST_PAUSE, trio.current_time()
         while True:
             try:
                 socket = await self.door.open(coming_back(ticket, self.received))
                 break
-            except CannotConnect:
-                pass
+            except CannotConnect as away:
+                if not away.is_refused:
+                    heard = trio.current_time()
+                elif trio.current_time() - heard >= REFUSED_TIME:
+                    raise ConnectionLost(str(away)) from None
             except HttpRefused as refused:
                 if refused.status not in _PASSING:
                     raise

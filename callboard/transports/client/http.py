@@ -43,6 +43,9 @@ RESUMPTIONS: Final = 8
 LISTEN_TIME: Final = 1.0
 """Seconds for a legacy server to open the stream on which it asks and tells. Then it may say it late, or never."""
 
+REFUSALS: Final = 3
+"""How often in a row nobody may listen where the stream came from, before it is given up."""
+
 LONGEST_PAUSE: Final = 30.0
 """Longest time between two attempts to open a stream that brings nothing, unless the server says otherwise."""
 
@@ -222,8 +225,8 @@ class HttpLink:
 
     async def _resume(self, reading: "_Reading") -> Result | Error | None:
         """Come back to a stream that ended before its answer. Raises `ConnectionLost` if that leads nowhere."""
-        session, fruitless = self.session, 0
-        while reading.last_event_id and fruitless < RESUMPTIONS:
+        session, fruitless, refusals = self.session, 0, 0
+        while reading.last_event_id and fruitless < RESUMPTIONS and refusals < REFUSALS:
             await trio.sleep(_pause(reading, fruitless))
             before = reading.last_event_id
             try:
@@ -236,9 +239,12 @@ class HttpLink:
                     answer = await reading.read(asked.channel)
                 if answer is not None:
                     return answer
+                refusals = 0
             except SessionGone:
                 raise
-            except (ConnectionLost, CannotConnect):
+            except CannotConnect as away:
+                refusals = refusals + 1 if away.is_refused else 0
+            except ConnectionLost:
                 pass
             fruitless = 0 if reading.last_event_id != before else fruitless + 1
         if reading.last_event_id:

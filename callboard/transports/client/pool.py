@@ -1,5 +1,6 @@
 """Connections to one HTTP origin, kept open from one request to the next."""
 
+import errno
 import os
 import socket
 import ssl
@@ -29,6 +30,7 @@ IDLE_TIME: Final = 30.0
 
 _PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _UNIX: Final = "+unix"
+_NOBODY: Final = frozenset({errno.ECONNREFUSED, errno.ENOENT})
 
 
 @attrs.frozen
@@ -87,7 +89,10 @@ async def reach(origin: Origin, tls: ssl.SSLContext | None = None) -> Wire:
         except ssl.SSLError as error:
             raise CannotConnect(f"{origin}: TLS: {error.reason or error}") from None
         except (OSError, trio.BrokenResourceError) as error:
-            raise CannotConnect(f"{origin}: {_why(error)}") from None
+            root = _root(error)
+            failure = CannotConnect(f"{origin}: {_why(root)}")
+            failure.is_refused = isinstance(root, OSError) and root.errno in _NOBODY
+            raise failure from None
         else:
             return wire
     raise CannotConnect(f"{origin}: no answer within {CONNECT_TIME:g} s")
@@ -106,13 +111,16 @@ async def _connected(origin: Origin) -> socket.socket:
 
 
 def _why(error: BaseException) -> str:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    if isinstance(error, BaseExceptionGroup):
-        return _why(error.exceptions[0])
     if isinstance(error, OSError) and error.errno is not None and not isinstance(error, socket.gaierror):
         return os.strerror(error.errno)
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+
+
+def _root(error: BaseException) -> BaseException:
+    """What is behind *error*: of several addresses that were tried, what the first one said."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return _root(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 Dial: TypeAlias = Callable[[Origin, ssl.SSLContext | None], Awaitable[Wire]]
