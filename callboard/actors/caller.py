@@ -20,6 +20,7 @@ from callboard.codecs.mirror import mirror
 from callboard.codecs.revisions import (
     LATEST,
     MODERN,
+    CallToolRequestParams,
     CancelledNotificationParams,
     ClientCapabilities,
     Implementation,
@@ -33,9 +34,11 @@ from callboard.codecs.revisions import (
     Revision,
     read,
     read_result,
+    write,
     write_params,
 )
 from callboard.codecs.revisions import Result as Empty
+from callboard.codecs.revisions.meta import PROGRESS_TOKEN
 from callboard.errors import BadAnswer, InvalidParams, PeerError, RequestTimedOut, ServerRefused, TooManyRounds
 from callboard.supervisor import get_logger
 
@@ -58,7 +61,7 @@ class _SubscriptionMeta(msgspec.Struct):
 
 
 _READ_META: Final = msgspec.json.Decoder(_SubscriptionMeta)
-_MIRRORED: Final = ("name", "uri", "taskId", "arguments")
+_NAMES: Final = ("name", "uri", "taskId")
 
 P = TypeVar("P", bound=Model)
 Report: TypeAlias = ProgressNotificationParams
@@ -136,6 +139,7 @@ class Caller:
     """Hears why nothing can come unasked any more."""
     ignored: int = attrs.field(default=0, init=False)
     _ids: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+    _known: "tuple[Revision, LoggingLevel | None, Mapping[str, Raw]] | None" = attrs.field(default=None, init=False)
     _calls: dict[RequestId, _Call] = attrs.field(factory=dict, init=False)
 
     async def request(
@@ -232,16 +236,30 @@ class Caller:
     def _outgoing(
         self, request_id: RequestId, method: str, params: Model, header_map: HeaderMap, hold: Hold
     ) -> Outgoing:
-        meta = attrs.evolve(self._meta(), progress_token=request_id)
-        body = write_params(self.revision, method, attrs.evolve(cast("Any", params), meta=meta))
+        body = self._body(method, params)
+        body["_meta"] = {**body.get("_meta", {}), **self._said(), PROGRESS_TOKEN: request_id}
         frame = write_members({"jsonrpc": "2.0", "id": request_id, "method": method, "params": body})
         headers = []
         if self.link.is_http and self.revision in MODERN:
-            members: dict[str, Raw] = {
-                key: raw(body[key]) for key in ("name", "uri", "taskId", "arguments") if key in body
-            }
+            repeated = (*_NAMES, "arguments") if header_map.paths else _NAMES
+            members: dict[str, Raw] = {key: raw(body[key]) for key in repeated if key in body}
             headers = mirror(self.revision.value, method, members, header_map)
         return Outgoing(id=request_id, method=method, revision=self.revision, frame=frame, headers=headers, hold=hold)
+
+    def _body(self, method: str, params: Model) -> dict[str, Any]:
+        """The params. A call that says nothing but what it calls needs no look at the model: most are of that kind."""
+        if type(params) is CallToolRequestParams and _is_bare(params):
+            bare: dict[str, Any] = {"name": params.name}
+            return bare if params.arguments is UNSET else {**bare, "arguments": params.arguments}
+        return write_params(self.revision, method, attrs.evolve(cast("Any", params), meta=self._meta()))
+
+    def _said(self) -> Mapping[str, Raw]:
+        """What every request says in `_meta`, written once."""
+        known = self._known
+        if known is None or known[:2] != (self.revision, self.log_level):
+            written = write(self.revision, self._meta()) if self.revision in MODERN else {}
+            known = self._known = self.revision, self.log_level, {key: raw(value) for key, value in written.items()}
+        return known[2]
 
     def _meta(self) -> RequestMetaObject:
         if self.revision not in MODERN:
@@ -260,7 +278,9 @@ class Caller:
             data = None if answer.data is UNSET else answer.data
             raise ServerRefused(answer.code, answer.message, data)
         try:
-            return read_result(self.revision, method, write_members(answer.result))
+            return read_result(
+                self.revision, method, {key: msgspec.json.decode(value) for key, value in answer.result.items()}
+            )
         except InvalidParams as error:
             raise BadAnswer(f"{method}: {error}") from None
 
@@ -303,6 +323,11 @@ class Caller:
         except PeerError:
             self.ignored += 1
             return None
+
+
+def _is_bare(params: CallToolRequestParams) -> bool:
+    rest = (params.task, params.input_responses, params.request_state, params.meta)
+    return not params.extra and all(member is UNSET for member in rest)
 
 
 def _subscription(params: Mapping[str, Raw]) -> RequestId:
