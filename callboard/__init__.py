@@ -3,15 +3,20 @@
 __version__ = "0.1.0.dev0"
 
 # After the version: the command line and the server say it.
+from callboard.actors.caller import Patience
 from callboard.actors.rate import Rate
+from callboard.client import Client, connect
 from callboard.codecs.revisions import ResourceLink, Revision, TextResourceContents, ToolAnnotations
 from callboard.context import Context, Declined, Dismissed, InputRequired, Reply
 from callboard.hosting import Audio, Blob, Doc, Header, Image, ToolError, assistant, user
 from callboard.server import Server
+from callboard.transports.client.process import Command
 
 __all__ = [
     "Audio",
     "Blob",
+    "Client",
+    "Command",
     "Context",
     "Declined",
     "Dismissed",
@@ -19,6 +24,7 @@ __all__ = [
     "Header",
     "Image",
     "InputRequired",
+    "Patience",
     "Rate",
     "Reply",
     "ResourceLink",
@@ -29,5 +35,6 @@ __all__ = [
     "ToolError",
     "__version__",
     "assistant",
+    "connect",
     "user",
 ]

@@ -50,7 +50,7 @@ def read_entry(text: str) -> Command | Remote:
     named = _NAMED.fullmatch(text)
     if named is None:
         raise CannotConnect(f"{text[:200]!r} names no file of servers: write FILE.json#NAME")
-    file, name = Path(named["file"]), named["name"]
+    file, name = Path(named["file"]).expanduser(), named["name"]
     servers = _servers(file)
     if not name:
         if len(servers) != 1:

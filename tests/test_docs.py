@@ -5,9 +5,13 @@ import re
 import runpy
 from pathlib import Path
 
+import attrs
 import pytest
 
 from callboard import cli, errors
+from callboard.commands import client
+from callboard.commands.codes import Exit
+from callboard.commands.speaking import Options
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -34,6 +38,14 @@ def test_the_page_of_commands_names_every_flag() -> None:
     ]
     assert len(flags) > 10
     assert [flag for flag in flags if f"`--{flag}" not in page] == []
+
+
+def test_the_page_of_commands_names_every_command_every_option_of_theirs_and_every_exit_code() -> None:
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    for command in client.COMMANDS:
+        assert f"`callboard {command.__name__.rstrip('_')} TARGET" in page
+    assert [field.name for field in attrs.fields(Options) if f"`--{field.name}" not in page] == []
+    assert [code for code in Exit if f"| {code.value} |" not in page] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

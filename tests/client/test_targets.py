@@ -180,6 +180,11 @@ def test_the_only_entry_needs_no_name_and_of_several_one_must_be_named(hosts: Pa
         read_entry(str(hosts))
 
 
+def test_a_file_may_be_at_home(hosts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(hosts.parent))
+    assert entry(hosts, {"command": "x"}) == read_entry(f"~/{hosts.name}#it")
+
+
 def test_variables_are_filled_in_from_the_environment_and_their_values_not_looked_at(
     hosts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
