@@ -25,8 +25,9 @@ _CLIENTS = Group("Speak to a server", sort_key=1)
 
 app.command(run, help_epilogue=RUN_EXAMPLES, group=_SERVERS)
 app.command(serve, group=_SERVERS)
-for command, epilogue in client.COMMANDS.items():
-    app.command(command, name=command.__name__.rstrip("_"), help_epilogue=epilogue, group=_CLIENTS)
+_SPEAKING = {command.__name__.rstrip("_"): command for command in client.COMMANDS}
+for name, command in _SPEAKING.items():
+    app.command(command, name=name, help_epilogue=client.COMMANDS[command], group=_CLIENTS)
 
 
 def _one_line(error: CycloptsError) -> str:
@@ -36,7 +37,7 @@ def _one_line(error: CycloptsError) -> str:
 def main() -> None:
     """Run the command line."""
     try:
-        app(with_command(sys.argv[1:]), error_formatter=_one_line)
+        app(with_command(sys.argv[1:], _SPEAKING), error_formatter=_one_line)
     except CannotServe as error:
         print(f"callboard: {error}", file=sys.stderr)
         sys.exit(Exit.USAGE)

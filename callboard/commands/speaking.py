@@ -6,7 +6,7 @@ import math
 import os
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Annotated, Final, TypeAlias
 
 import attrs
@@ -218,12 +218,10 @@ def _pages(data: object) -> list[str]:
         return ["what it does not name"]
 
 
-def with_command(arguments: list[str]) -> list[str]:
-    """What was typed, with the command after `--` in the place of TARGET: right behind the name of the command."""
-    if "--" not in arguments:
+def with_command(arguments: list[str], names: Collection[str]) -> list[str]:
+    """What was typed, with the command after `--` in the place of TARGET, for commands of these *names*."""
+    if "--" not in arguments or arguments[0] not in names:
         return arguments
     at = arguments.index("--")
     before, command = arguments[:at], arguments[at + 1 :]
-    if not before or not command:
-        return arguments
-    return [before[0], json.dumps(command), *before[1:]]
+    return [before[0], json.dumps(command), *before[1:]] if command else before
