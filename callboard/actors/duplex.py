@@ -1,5 +1,6 @@
 """A link over one connection that carries everything in both directions: pipes, sockets, memory."""
 
+import re
 from typing import Final
 
 import attrs
@@ -11,7 +12,7 @@ from callboard.actors.wire import notification_frame
 from callboard.codecs.batch import is_batch, split_batch
 from callboard.codecs.envelope import Error, RequestId, Result, decode
 from callboard.codecs.revisions import CancelledNotificationParams, Revision
-from callboard.errors import CallboardError, ConnectionLost, FrameTooLarge, PeerError
+from callboard.errors import BadAnswer, CallboardError, ConnectionLost, FrameTooLarge, PeerError
 from callboard.supervisor import get_logger
 
 log = get_logger("callboard.actors")
@@ -21,11 +22,20 @@ FAREWELL: Final = 1.0
 
 _NEVER_CANCELLED: Final = frozenset({"initialize"})
 
+# Where an answer says whose it is, if it is written as answers are.
+_AT_THE_START: Final = re.compile(
+    rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"'
+)
+_AT_THE_END: Final = re.compile(rb'"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*\}\s*\Z')
+_TAIL: Final = 100
+
 
 @attrs.define(eq=False)
 class _Waiting:
     answered: trio.Event = attrs.field(factory=trio.Event)
     answer: Result | Error | None = None
+    failure: str = ""
+    """Why the answer that came is none."""
 
 
 @attrs.define(eq=False)
@@ -51,6 +61,8 @@ class DuplexLink:
             self._waiting.pop(outgoing.id, None)
             if not mine.answered.is_set() and outgoing.method not in _NEVER_CANCELLED:
                 await self._take_back(outgoing)
+        if mine.failure:
+            raise BadAnswer(mine.failure)
         if mine.answer is None:
             raise ConnectionLost(self.lost)
         return mine.answer
@@ -119,6 +131,10 @@ class DuplexLink:
         except PeerError as error:
             self.ignored += 1
             log.warning("unreadable_message", failure=str(error)[:200])
+            waiting = self._waiting.get(_whose(frame, error))
+            if waiting is not None and not waiting.answered.is_set():
+                waiting.failure = str(error)
+                waiting.answered.set()
 
     def _settle(self, answer: Result | Error) -> None:
         waiting = None if answer.id is None else self._waiting.get(answer.id)
@@ -127,3 +143,11 @@ class DuplexLink:
             return
         waiting.answer = answer
         waiting.answered.set()
+
+
+def _whose(frame: bytes | PeerError, error: PeerError) -> RequestId:
+    """The request that an unreadable answer is to, as far as can be told; 0, which is none of ours, if it cannot."""
+    if error.request_id is not None or isinstance(frame, PeerError):
+        return error.request_id or 0
+    found = _AT_THE_START.match(frame) or _AT_THE_END.search(frame, max(0, len(frame) - _TAIL))
+    return 0 if found is None else int(found[1])

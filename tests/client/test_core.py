@@ -534,7 +534,7 @@ async def test_answers_to_nobody_twice_or_in_no_language_do_not_disturb_the_one_
         await puppet.say(id=999, result=other)
         await puppet.say(id=str(request["id"]), result=other)  # a string is another id
         await puppet.write(b"hello?")
-        await puppet.write(b'{"jsonrpc": "2.0", "id": %d, "result": ' % request["id"])
+        await puppet.write(b'{"jsonrpc": "2.0", "method": ')
         await puppet.write(b"[]")
         await puppet.say(id=None, error={"code": -32700, "message": "what?"})
         await puppet.answer(request, content=[{"type": "text", "text": "right"}])
@@ -545,6 +545,36 @@ async def test_answers_to_nobody_twice_or_in_no_language_do_not_disturb_the_one_
     async with connect(played(play, revision)) as client:
         assert text(await client.call("echo")) == "right"
         assert text(await client.call("echo")) == "next"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        b'{"jsonrpc": "2.0", "id": %d, "result": {"content": [NaN]}}',
+        b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":[' + b"0," * 120_000 + b"0]}}",
+        b'{"result": {"content": [], "x": 1e400}, "jsonrpc": "2.0", "id": %d}',
+        b'{"jsonrpc":"2.0","id":%d,"error":{"code":1,"message":"\xff"}}',
+    ],
+)
+async def test_an_answer_that_cannot_be_read_fails_its_own_call_at_once(
+    written: bytes, autojump_clock: MockClock
+) -> None:
+    async def play(puppet: Puppet) -> None:
+        first, second = await puppet.hear("tools/call"), await puppet.hear("tools/call")
+        await puppet.write(written % first["id"])
+        await trio.sleep(5)
+        await puppet.answer(second, content=[])
+
+    async with connect(played(play)) as client, trio.open_nursery() as nursery:
+
+        async def doomed() -> None:
+            with pytest.raises(BadAnswer):
+                await client.call("x")
+            assert trio.current_time() == 0
+
+        nursery.start_soon(doomed)
+        await trio.testing.wait_all_tasks_blocked()
+        await client.call("y")
 
 
 @pytest.mark.parametrize("revision", [R4, R5])
