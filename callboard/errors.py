@@ -185,6 +185,35 @@ class ServerRefused(RequestFailed):
         self.data = data
 
 
+class BackendRefused(RequestFailed):
+    """A backend answered with an error, which goes on to the client: as it is, or as the client's revision has it."""
+
+    def __init__(self, code: int, message: str, data: object = None) -> None:
+        super().__init__(message)
+        self.error_code = code
+        self.data = data
+
+
+class BackendGone(RequestFailed):
+    """A backend cannot answer any more, or cannot be reached at all. Nobody else is touched by that."""
+
+    code = BACKEND_GONE
+
+    def __init__(self, message: str, *, backend: str, reason: str = "server lost", **facts: object) -> None:
+        super().__init__(message)
+        self.data = {"origin": "broker", "reason": reason, "backend": backend, **facts}
+
+
+class DefinitionChanged(RequestFailed):
+    """A tool is not what it was when somebody approved of it."""
+
+    code = DEFINITION_CHANGED
+
+    def __init__(self, name: str, *, pinned: str, found: str) -> None:
+        super().__init__(f"the definition of {name[:128]} has changed, and nobody has approved of it yet")
+        self.data = {"origin": "broker", "pinned": pinned, "found": found}
+
+
 class ConnectionLost(RequestFailed):
     """The way to the server broke before it answered. Whether it did what it was asked to do is not known."""
 

@@ -1,0 +1,37 @@
+"""Params on their way to a backend: what belongs to the front leg stays there."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Raw
+
+from callboard.codecs.members import Members
+from callboard.codecs.revisions import meta
+
+_OF_THE_LEG: Final = frozenset(
+    (
+        meta.PROGRESS_TOKEN,
+        meta.PROTOCOL_VERSION,
+        meta.CLIENT_CAPABILITIES,
+        meta.CLIENT_INFO,
+        meta.LOG_LEVEL,
+        meta.SUBSCRIPTION_ID,
+        meta.RELATED_TASK,
+    )
+)
+_CONSUMED: Final = ("_meta", "inputResponses", "requestState", "task")
+
+
+def back_params(params: Members, renamed: Mapping[str, Raw]) -> dict[str, Any]:
+    """The params as the backend gets them, with *renamed* in place of what it calls otherwise, and without `_meta`."""
+    body: dict[str, Any] = {**params, **renamed}
+    for member in _CONSUMED:
+        body.pop(member, None)
+    return body
+
+
+def carried_meta(said: Members) -> dict[str, Raw]:
+    """What of a request's `_meta` goes along to the other leg."""
+    if said.keys() <= _OF_THE_LEG:
+        return {}
+    return {key: value for key, value in said.items() if key not in _OF_THE_LEG}

@@ -1,0 +1,54 @@
+"""What a client can be asked, in short: by this the connections to a legacy backend are told apart."""
+
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+from msgspec import UNSET
+
+from callboard.codecs.revisions import (
+    ClientCapabilities,
+    ElicitationCapability,
+    RootsCapability,
+    SamplingCapability,
+    declares,
+)
+
+Signature: TypeAlias = frozenset[str]
+"""The capabilities that matter to a server, as dotted paths."""
+
+NOTHING: Final[Signature] = frozenset()
+
+_PATHS: Final = (
+    "roots",
+    "sampling",
+    "sampling.tools",
+    "sampling.context",
+    "elicitation.form",
+    "elicitation.url",
+)
+
+
+def signature_of(capabilities: ClientCapabilities) -> Signature:
+    """What of *capabilities* crosses. Tasks and extensions do not; nor does a word that roots have changed."""
+    if capabilities.roots is UNSET and capabilities.sampling is UNSET and capabilities.elicitation is UNSET:
+        return NOTHING
+    return frozenset(path for path in _PATHS if declares(capabilities, path))
+
+
+@lru_cache(maxsize=64)
+def declared_by(signature: Signature) -> ClientCapabilities:
+    """What is declared to a backend for it: just that. A backend's revision writes what of it there is in it."""
+    sampling = SamplingCapability(
+        tools={} if "sampling.tools" in signature else UNSET,
+        context={} if "sampling.context" in signature else UNSET,
+    )
+    elicitation = ElicitationCapability(
+        form={} if "elicitation.form" in signature else UNSET,
+        url={} if "elicitation.url" in signature else UNSET,
+    )
+    asks = not signature.isdisjoint({"elicitation.form", "elicitation.url"})
+    return ClientCapabilities(
+        roots=RootsCapability() if "roots" in signature else UNSET,
+        sampling=sampling if "sampling" in signature else UNSET,
+        elicitation=elicitation if asks else UNSET,
+    )
