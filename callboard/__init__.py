@@ -9,10 +9,12 @@ from callboard.client import Client, connect
 from callboard.codecs.revisions import ResourceLink, Revision, TextResourceContents, ToolAnnotations
 from callboard.context import Context, Declined, Dismissed, InputRequired, Reply
 from callboard.hosting import Audio, Blob, Doc, Header, Image, ToolError, assistant, user
+from callboard.manual import Asked, ManualClient
 from callboard.server import Server
 from callboard.transports.client.process import Command
 
 __all__ = [
+    "Asked",
     "Audio",
     "Blob",
     "Client",
@@ -24,6 +26,7 @@ __all__ = [
     "Header",
     "Image",
     "InputRequired",
+    "ManualClient",
     "Patience",
     "Rate",
     "Reply",

@@ -1,20 +1,22 @@
-"""One call of a tool, seen by whoever made it."""
+"""One call, seen by whoever made it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 import trio
 
-from callboard.codecs.revisions import CallToolResult, ProgressNotificationParams
+from callboard.codecs.revisions import ProgressNotificationParams
 
 REPORTS: Final = 64
 """Progress reports that wait to be looked at; older ones make room for newer."""
 
-Ask: TypeAlias = Callable[[Callable[[ProgressNotificationParams], None] | None], Awaitable[CallToolResult]]
+R_co = TypeVar("R_co", covariant=True)
+
+Ask: TypeAlias = Callable[[Callable[[ProgressNotificationParams], None] | None], Awaitable[R_co]]
 
 
-class Calling:
+class Calling(Generic[R_co]):
     """A call that is about to be made. Await it for its result; or enter it, to hear how it goes:
 
     ```python
@@ -25,18 +27,18 @@ class Calling:
     ```
     """
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask[R_co]) -> None:
         self._ask = ask
-        self._result: CallToolResult | None = None
+        self._result: R_co | None = None
         self._send: trio.MemorySendChannel[ProgressNotificationParams] | None = None
         self._receive: trio.MemoryReceiveChannel[ProgressNotificationParams] | None = None
         self._nursery_block: Any = None
         self._nursery: trio.Nursery | None = None
 
-    def __await__(self) -> Generator[Any, None, CallToolResult]:
+    def __await__(self) -> Generator[Any, None, R_co]:
         return self._run().__await__()
 
-    async def _run(self) -> CallToolResult:
+    async def _run(self) -> R_co:
         return await self._ask(None)
 
     @property
@@ -47,7 +49,7 @@ class Calling:
         return self._receive
 
     @property
-    def result(self) -> CallToolResult:
+    def result(self) -> R_co:
         """The result, once the call is over. Raises LookupError before."""
         if self._result is None:
             raise LookupError("the call is not over yet")

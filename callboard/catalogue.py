@@ -15,6 +15,10 @@ from callboard.codecs.revisions import (
     CacheableResult,
     CallToolRequestParams,
     CallToolResult,
+    GetPromptRequestParams,
+    GetPromptResult,
+    InputRequiredResult,
+    InputResponseRequestParams,
     Model,
     PaginatedRequestParams,
     Prompt,
@@ -64,6 +68,8 @@ class Catalogue:
 
     caller: Caller
     patience: Patience
+    is_manual: bool = False
+    """Whether what the server asks is for whoever called to answer."""
     _lists: dict[str, _Kept] = attrs.field(factory=dict, init=False)
     _contents: dict[str, _Kept] = attrs.field(factory=dict, init=False)
     _headers: dict[str, HeaderMap] | None = attrs.field(default=None, init=False)
@@ -85,7 +91,7 @@ class Catalogue:
 
     async def call(
         self, params: CallToolRequestParams, patience: Patience, on_progress: OnProgress | None
-    ) -> CallToolResult:
+    ) -> CallToolResult | InputRequiredResult:
         """Call a tool. If the server says that headers are missing, its list is fetched anew, once."""
         try:
             result = await self._call(params, patience, on_progress)
@@ -95,19 +101,20 @@ class Catalogue:
             self._lists.pop("tools", None)
             await self.tools()
             result = await self._call(params, patience, on_progress)
-        self._check(params.name, result)
+        if isinstance(result, CallToolResult):
+            self._check(params.name, result)
         return result
 
     async def _call(
         self, params: CallToolRequestParams, patience: Patience, on_progress: OnProgress | None
-    ) -> CallToolResult:
+    ) -> CallToolResult | InputRequiredResult:
         header_map = (self._headers or {}).get(params.name, NO_HEADERS)
-        result = await self.caller.request(
-            "tools/call", params, patience=patience, on_progress=on_progress, header_map=header_map
-        )
-        return cast("CallToolResult", result)
+        result = await self._ask("tools/call", params, patience, on_progress, header_map)
+        return cast("CallToolResult | InputRequiredResult", result)
 
-    async def read(self, params: ReadResourceRequestParams, patience: Patience) -> ReadResourceResult:
+    async def read(
+        self, params: ReadResourceRequestParams, patience: Patience
+    ) -> ReadResourceResult | InputRequiredResult:
         kept = self._contents.get(params.uri)
         if kept is not None and trio.current_time() < kept.until:
             return cast("ReadResourceResult", kept.value)
@@ -116,8 +123,34 @@ class Catalogue:
             self._keep(self._contents, params.uri, result, _ttl(result))
             return result
         # What took a question is not kept: another one might be answered otherwise.
-        retried = await self.caller.retry_of(params, cast("Any", result))
+        asked = cast("InputRequiredResult", result)
+        if self.is_manual:
+            return asked
+        retried = await self.caller.retry_of(params, asked)
         return cast("ReadResourceResult", await self.caller.request("resources/read", retried, patience=patience))
+
+    async def prompt(self, params: GetPromptRequestParams, patience: Patience) -> GetPromptResult | InputRequiredResult:
+        return cast("GetPromptResult | InputRequiredResult", await self._ask("prompts/get", params, patience))
+
+    async def again(
+        self, params: InputResponseRequestParams, patience: Patience, on_progress: OnProgress | None
+    ) -> Model:
+        """Ask again, with answers to what the server wanted to know. Nothing of it is kept."""
+        if isinstance(params, CallToolRequestParams):
+            return await self.call(params, patience, on_progress)
+        method = "resources/read" if isinstance(params, ReadResourceRequestParams) else "prompts/get"
+        return await self._ask(method, params, patience, on_progress)
+
+    async def _ask(
+        self,
+        method: str,
+        params: Model,
+        patience: Patience,
+        on_progress: OnProgress | None = None,
+        header_map: HeaderMap = NO_HEADERS,
+    ) -> Model:
+        ask = self.caller.once if self.is_manual else self.caller.request
+        return await ask(method, params, patience=patience, on_progress=on_progress, header_map=header_map)
 
     def forget(self) -> None:
         """Nothing that is known holds any more: it is another session."""

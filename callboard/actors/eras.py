@@ -13,6 +13,7 @@ from callboard.codecs.revisions import (
     LATEST,
     LEGACY,
     MODERN,
+    ClientCapabilities,
     DiscoverResult,
     Implementation,
     InitializeRequestParams,
@@ -127,10 +128,21 @@ def _supported(code: int, data: object) -> list[Revision]:
     return [revision for revision in Revision if revision.value in named]
 
 
+def _answered(caller: Caller) -> ClientCapabilities:
+    """What a legacy server may ask: it does so by requests, and those are for functions alone to answer."""
+    declared, answers = caller.capabilities, caller.answering.answers
+    return attrs.evolve(
+        declared,
+        sampling=declared.sampling if "sampling/createMessage" in answers else UNSET,
+        elicitation=declared.elicitation if "elicitation/create" in answers else UNSET,
+        roots=declared.roots if "roots/list" in answers else UNSET,
+    )
+
+
 async def _initialize(caller: Caller, wanted: Revision) -> Agreed:
     caller.revision = wanted
     params = InitializeRequestParams(
-        protocol_version=wanted.value, capabilities=caller.capabilities, client_info=caller.info
+        protocol_version=wanted.value, capabilities=_answered(caller), client_info=caller.info
     )
     try:
         result = await caller.once("initialize", params, patience=HANDSHAKE)

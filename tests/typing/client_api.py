@@ -3,9 +3,16 @@
 from collections.abc import Sequence
 from typing import assert_type
 
-from callboard import Client, Command, Patience, Revision, Server, connect
+from callboard import Asked, Client, Command, ManualClient, Patience, Revision, Server, connect
 from callboard.actors.topics import ListChanged, ResourceUpdated
-from callboard.codecs.revisions import CallToolResult, GetPromptResult, ReadResourceResult, Tool
+from callboard.codecs.revisions import (
+    CallToolResult,
+    ClientCapabilities,
+    ElicitResult,
+    GetPromptResult,
+    ReadResourceResult,
+    Tool,
+)
 
 
 async def targets(server: Server) -> None:
@@ -17,7 +24,7 @@ async def targets(server: Server) -> None:
         pass
     async with connect(server, sampling=lambda params: "text", elicitation=lambda params: None):
         pass
-    async with connect(7):  # type: ignore[arg-type]
+    async with connect(7):  # type: ignore[call-overload]
         pass
 
 
@@ -35,3 +42,24 @@ async def calls(client: Client) -> None:
     async with client.listen(tools=True, resources=["x://y"]) as changes:
         async for change in changes:
             assert_type(change, ListChanged | ResourceUpdated)
+
+
+async def rounds(server: Server) -> None:
+    async with connect(server, input="answer") as plain:
+        assert_type(plain, Client)
+    async with connect(server, capabilities=ClientCapabilities()):  # type: ignore[call-overload]
+        pass
+    async with connect(server, input="manual", capabilities=ClientCapabilities(), patience=Patience(cap=9)) as client:
+        assert_type(client, ManualClient)
+        assert_type(await client.tools(), Sequence[Tool])
+        got = await client.call("x", city="Oslo")
+        assert_type(got, CallToolResult | Asked[CallToolResult])
+        assert got.content  # type: ignore[union-attr]
+        while isinstance(got, Asked):
+            got = await client.answer(got, {key: ElicitResult(action="decline") for key in got.questions})
+        assert_type(got, CallToolResult)
+        read = await client.read("x://y")
+        if isinstance(read, Asked):
+            assert_type(await client.answer(read), ReadResourceResult | Asked[ReadResourceResult])
+            await client.answer(read, {"key": "yes"})  # type: ignore[dict-item]
+        assert_type(await client.prompt("x", guest="ada"), GetPromptResult | Asked[GetPromptResult])
