@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
@@ -15,7 +16,7 @@ from callboard.actors.link import Hold, Link, Outgoing, held
 from callboard.actors.wire import notification_frame
 from callboard.codecs.envelope import Error, Notification, Request, RequestId, Result
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
-from callboard.codecs.members import raw, write_members
+from callboard.codecs.members import raw, read_members, write_members
 from callboard.codecs.mirror import mirror
 from callboard.codecs.revisions import (
     LATEST,
@@ -70,8 +71,7 @@ OnChange: TypeAlias = Callable[[str, Mapping[str, Raw]], None]
 OnLost: TypeAlias = Callable[[Exception], None]
 Renew: TypeAlias = Callable[[], Awaitable[None]]
 OnLog: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
-Answer: TypeAlias = Callable[[Model], Awaitable[Model]]
-"""Answers a question of the server's: params in, result out."""
+OnQuestion: TypeAlias = Callable[[Request], None]
 
 
 @attrs.frozen(kw_only=True)
@@ -85,6 +85,25 @@ class Patience:
 PATIENT: Final = Patience()
 
 
+@attrs.frozen(kw_only=True)
+class Hearer:
+    """Who hears what a server says and asks about one request, before its answer.
+
+    Progress is matched by its token on any way, and what a subscription says by its id. Where a request has a way of
+    its own (HTTP), whatever else comes on it is heard here, too; what nobody here hears is heard as if it came on none.
+    """
+
+    on_progress: OnProgress | None = None
+    on_told: OnChange | None = None
+    """Hears notifications: those of a subscription, and those that came on this request's way."""
+    on_log: OnLog | None = None
+    on_question: OnQuestion | None = None
+    """Takes a request of a legacy server's, and sees to it that it is answered: on the link, with `tell`."""
+
+
+NOBODY: Final = Hearer()
+
+
 @attrs.define(eq=False)
 class _Call:
     """A request that is on its way."""
@@ -92,8 +111,7 @@ class _Call:
     patience: Patience
     scope: trio.CancelScope
     latest: float
-    on_progress: OnProgress | None
-    on_told: OnChange | None = None
+    hearer: Hearer
     is_over: bool = False
     """Whether the server has ended it without an answer, as it may end a subscription."""
 
@@ -109,8 +127,8 @@ class _Call:
 
     def progressed(self, report: Report) -> None:
         self.wait_anew()
-        if self.on_progress is not None:
-            self.on_progress(report)
+        if self.hearer.on_progress is not None:
+            self.hearer.on_progress(report)
 
     def wait_anew(self) -> None:
         """The server has given a sign of life."""
@@ -176,25 +194,50 @@ class Caller:
 
         *on_told* hears what a subscription has to say, which is what this request then is.
         """
+        hearer = NOBODY if on_progress is None and on_told is None else Hearer(on_progress=on_progress, on_told=on_told)
+        body = self._body(method, params)
+        body["_meta"] = {**body.get("_meta", {}), **self.said()}
+        answer = await self.send(method, body, patience=patience, hearer=hearer, header_map=header_map)
+        if on_told is not None and isinstance(answer, Result) and not answer.result:
+            return Empty()  # a subscription that the server ended
+        return self._read(method, answer)
+
+    async def send(
+        self,
+        method: str,
+        body: dict[str, Any],
+        *,
+        patience: Patience = PATIENT,
+        hearer: Hearer = NOBODY,
+        header_map: HeaderMap = NO_HEADERS,
+    ) -> Result | Error:
+        """Send a request as it is, and wait for its answer as it comes; both may hold members that are raw.
+
+        *body* is the params: with the `_meta` that the server shall see (`said` is what this client has to say there),
+        but for the progress token, which is added here. A subscription that the server has ended without an answer is
+        answered by nothing.
+
+        Raises `RequestTimedOut`, `BadAnswer`, and what the link raises.
+        """
         if self.link.is_stale and self.renew is not None and method != "initialize":
             await self.renew()
         request_id = next(self._ids)
         began = trio.current_time()
         scope = trio.CancelScope(deadline=began + min(patience.timeout, patience.cap))
-        call = _Call(patience, scope, began + patience.cap, on_progress, on_told)
-        outgoing = self._outgoing(request_id, method, params, header_map, call.held)
+        call = _Call(patience, scope, began + patience.cap, hearer)
+        outgoing = self._outgoing(request_id, method, body, header_map, call.held)
         self._calls[request_id] = call
         answer: Result | Error | None = None
         try:
             with scope:
-                answer = await self.link.ask(outgoing, self.hear)
+                answer = await self.link.ask(outgoing, self.hear if hearer is NOBODY else partial(self.hear, of=call))
         finally:
             del self._calls[request_id]
         if answer is None and call.is_over:
-            return Empty()
+            return Result(request_id, {})
         if answer is None:
             raise RequestTimedOut(after=round(trio.current_time() - began, 2))
-        return self._read(method, answer)
+        return answer
 
     async def retry_of(self, params: Model, asked: InputRequiredResult) -> Model:
         """The same request again, with the answers to what was asked, and the state as it was given."""
@@ -207,25 +250,33 @@ class Caller:
         """Tell the server something. Raises `ConnectionLost`."""
         await self.link.tell(notification_frame(self.revision, method, params or NotificationParams()))
 
-    async def hear(self, message: Request | Notification) -> None:
-        """Take in what the server says unasked."""
-        if isinstance(message, Request) and self.revision in MODERN:
-            self.ignored += 1  # a modern server has no way to ask by itself, and a client none to answer
-            return
+    async def hear(self, message: Request | Notification, of: _Call | None = None) -> None:
+        """Take in what the server says unasked; *of* is the request on whose way it came, if it has one of its own."""
+        hearer = NOBODY if of is None else of.hearer
         if isinstance(message, Request):
-            self.answering.begin(message, self.revision, self.link, self._wait_anew)
-            for call in self._calls.values():
-                call.wait_long()
+            self._asked(message, of)
             return
         match message.method:
             case "notifications/progress":
                 self._progressed(message)
             case "notifications/message":
-                self._logged(message)
+                self._logged(message, hearer.on_log or self.on_log)
             case "notifications/cancelled":
                 self._cancelled(message)
             case method:
-                self._told_of_change(method, {} if message.params is UNSET else message.params)
+                params = {} if message.params is UNSET else message.params
+                self._told_of_change(method, params, hearer.on_told or self.on_change)
+
+    def _asked(self, request: Request, of: _Call | None) -> None:
+        if self.revision in MODERN:
+            self.ignored += 1  # a modern server has no way to ask by itself, and a client none to answer
+        elif of is not None and of.hearer.on_question is not None:
+            of.wait_long()
+            of.hearer.on_question(request)
+        else:
+            self.answering.begin(request, self.revision, self.link, self._wait_anew)
+            for call in self._calls.values():
+                call.wait_long()
 
     def _wait_anew(self) -> None:
         for call in self._calls.values():
@@ -233,11 +284,20 @@ class Caller:
 
     # What goes out.
 
+    def said(self) -> Mapping[str, Raw]:
+        """What every request of this client says in `_meta`, written once."""
+        known = self._known
+        if known is None or known[:2] != (self.revision, self.log_level):
+            written = write(self.revision, self._meta()) if self.revision in MODERN else {}
+            known = self._known = self.revision, self.log_level, {key: raw(value) for key, value in written.items()}
+        return known[2]
+
     def _outgoing(
-        self, request_id: RequestId, method: str, params: Model, header_map: HeaderMap, hold: Hold
+        self, request_id: RequestId, method: str, body: dict[str, Any], header_map: HeaderMap, hold: Hold
     ) -> Outgoing:
-        body = self._body(method, params)
-        body["_meta"] = {**body.get("_meta", {}), **self._said(), PROGRESS_TOKEN: request_id}
+        meta = body.get("_meta", {})
+        meta = read_members(meta) if isinstance(meta, Raw) else meta
+        body = {**body, "_meta": {**meta, PROGRESS_TOKEN: request_id}}
         frame = write_members({"jsonrpc": "2.0", "id": request_id, "method": method, "params": body})
         headers = []
         if self.link.is_http and self.revision in MODERN:
@@ -252,14 +312,6 @@ class Caller:
             bare: dict[str, Any] = {"name": params.name}
             return bare if params.arguments is UNSET else {**bare, "arguments": params.arguments}
         return write_params(self.revision, method, attrs.evolve(cast("Any", params), meta=self._meta()))
-
-    def _said(self) -> Mapping[str, Raw]:
-        """What every request says in `_meta`, written once."""
-        known = self._known
-        if known is None or known[:2] != (self.revision, self.log_level):
-            written = write(self.revision, self._meta()) if self.revision in MODERN else {}
-            known = self._known = self.revision, self.log_level, {key: raw(value) for key, value in written.items()}
-        return known[2]
 
     def _meta(self) -> RequestMetaObject:
         if self.revision not in MODERN:
@@ -292,10 +344,10 @@ class Caller:
         else:
             call.progressed(report)
 
-    def _logged(self, message: Notification) -> None:
+    def _logged(self, message: Notification, on_log: OnLog | None) -> None:
         said = self._told(message, LoggingMessageNotificationParams)
-        if said is not None and self.on_log is not None:
-            self.on_log(said)
+        if said is not None and on_log is not None:
+            on_log(said)
 
     def _cancelled(self, message: Notification) -> None:
         params = self._told(message, CancelledNotificationParams)
@@ -305,17 +357,17 @@ class Caller:
             self.answering.cancel(params.request_id, "" if params.reason is UNSET else params.reason)
             return
         call = self._calls.get(params.request_id)  # a modern server asks nothing: it is a subscription of ours
-        if call is not None and call.on_told is not None:
+        if call is not None and call.hearer.on_told is not None:
             call.is_over = True
             call.scope.cancel()
 
-    def _told_of_change(self, method: str, params: Mapping[str, Raw]) -> None:
-        """What a subscription says is for whoever holds it; what belongs to none is for all."""
+    def _told_of_change(self, method: str, params: Mapping[str, Raw], on_change: OnChange | None) -> None:
+        """What a subscription says is for whoever holds it; what belongs to none is for whoever else hears."""
         call = self._calls.get(_subscription(params)) if "_meta" in params else None
-        if call is not None and call.on_told is not None:
-            call.on_told(method, params)
-        elif self.on_change is not None:
-            self.on_change(method, params)
+        if call is not None and call.hearer.on_told is not None:
+            on_change = call.hearer.on_told
+        if on_change is not None:
+            on_change(method, params)
 
     def _told(self, message: Notification, model: type[P]) -> P | None:
         try:
