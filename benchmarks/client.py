@@ -1,8 +1,11 @@
 """How many calls a client makes: callboard's beside the official one, to the same servers, in one run.
 
-    python -m benchmarks.client [--short] [--rounds N] [--calls N]
+    python -m benchmarks.client [--short] [--rounds N] [--calls N] [--only WORD]
 
-Over HTTP kept alive and over stdio; one call at a time, and 32 at once. The client has one core, the server another.
+Over HTTP kept alive and over stdio; one call at a time, and 32 at once. The client has one core, the server another:
+over stdio, too, where the server is the client's child and would inherit its core, so that each waits for the other to
+let go of it. It moves to its own before it becomes the server, for every client alike.
+
 Clients take turns; a ratio is taken within a round, and its median counts. *CPU* is the client's own, for one call:
 what one core could do with nothing to wait for.
 """
@@ -19,7 +22,7 @@ from typing import Any, Final
 
 import attrs
 
-from benchmarks.hosting_servers import callboard, cores, mcp_json, pinned, running
+from benchmarks.hosting_servers import callboard, cores, mcp_json, moved, pinned, running
 from benchmarks.measure import verdict
 from benchmarks.peers import HERE, environment
 from tests.served import ROOT
@@ -87,10 +90,13 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="fewer calls")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--calls", type=int, default=None, help="of one run (default: 3000, short: 800)")
+    parser.add_argument("--only", default="", help="what the names of the tables begin with: HTTP, stdio, ...")
     options = parser.parse_args()
     calls = options.calls or (800 if options.short else 3000)
-    callboard_stdio = [str(Path(sys.executable).with_name("callboard")), "run", str(HERE / "hosting_app.py")]
-    mcp_stdio = [str(environment("mcp==2.3.0")), str(HERE / "client_server.py")]
+    core, _ = cores()
+    program = str(Path(sys.executable).with_name("callboard"))
+    callboard_stdio = moved(core, [program, "run", str(HERE / "hosting_app.py")])
+    mcp_stdio = moved(core, [str(environment("mcp==2.3.0")), str(HERE / "client_server.py")])
     found: dict[str, tuple[float, float]] = {}
     with ExitStack() as stack:
         targets: dict[str, list[str]] = {}
@@ -99,6 +105,8 @@ def main() -> None:
             targets[f"HTTP, to {contender.name}"] = [f"http://127.0.0.1:{server.port}/mcp"]
         targets |= {"stdio, to callboard": callboard_stdio, "stdio, to mcp 2.3.0": mcp_stdio}
         for name, target in targets.items():
+            if not name.startswith(options.only):
+                continue
             for at_once in (1, 32):
                 title = f"{name}, {at_once} at once"
                 found[title] = table(title, target, at_once, rounds=options.rounds, calls=calls)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
@@ -111,6 +111,14 @@ def cores() -> tuple[set[int], set[int]]:
 def pinned(core: set[int]) -> Callable[[], None] | None:
     """What a new process does first, to stay on *core* with all of its threads."""
     return (lambda: os.sched_setaffinity(0, core)) if core else None
+
+
+_MOVE: Final = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])}); os.execv(sys.argv[2], sys.argv[2:])"
+
+
+def moved(core: set[int], command: Sequence[str]) -> list[str]:
+    """*command*, for whoever starts it from another core: a child would stay where its parent was put."""
+    return [sys.executable, "-c", _MOVE, str(min(core)), *command] if core else [*command]
 
 
 @attrs.frozen
