@@ -1,0 +1,342 @@
+"""All that the backends offer, as one: merged, name-spaced, filtered, in the same order every time."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+from urllib.parse import quote, unquote
+
+import attrs
+import msgspec
+from msgspec import Raw
+
+from callboard.actors.broker.settings import BackendSettings
+from callboard.codecs.crossing.definitions import (
+    KINDS,
+    PROMPTS,
+    RESOURCES,
+    TEMPLATES,
+    TOOLS,
+    Kind,
+    digest_of,
+    for_revision,
+    front_definition,
+)
+from callboard.codecs.crossing.names import prefixed, problem_with
+from callboard.codecs.header_map import NO_HEADERS, HeaderMap
+from callboard.codecs.members import Members
+from callboard.codecs.revisions import Revision
+from callboard.codecs.seal import KeyRing, Seal
+from callboard.codecs.uri_template import UriTemplate
+from callboard.errors import DefinitionChanged, InvalidDefinition, InvalidParams, PeerError
+from callboard.supervisor import get_logger
+
+log = get_logger("callboard.broker")
+
+PAGE: Final = 250
+"""Entries on one page of a merged list."""
+
+CURSOR_TTL: Final = 24 * 3600.0
+"""Seconds that a cursor may be used."""
+
+ADDRESS: Final = "callboard://"
+"""How a resource is named together with its backend: `callboard://BACKEND/` and the URI, percent-encoded."""
+
+Listing: TypeAlias = Mapping[str, Sequence[Members]]
+"""What one backend offers, by the members of its lists."""
+
+Approve: TypeAlias = Callable[[str, str, str], str | None]
+"""Backend, tool and digest in; the digest that was approved, if that is another one."""
+
+
+@attrs.frozen(eq=False)
+class Entry:
+    """Something that a backend offers: what it calls it, and how clients see it."""
+
+    backend: str
+    name: str
+    shown: str
+    definition: Mapping[str, Raw]
+    headers: HeaderMap = NO_HEADERS
+    template: UriTemplate | None = None
+
+
+@attrs.frozen
+class Offered:
+    """One backend's part of the catalogue."""
+
+    settings: BackendSettings
+    listing: Listing
+    is_stale: bool = False
+
+
+@attrs.define(eq=False)
+class Catalogue:
+    """The merged lists. Order is that of the backends, and within one its own."""
+
+    approve: Approve | None = None
+    seal: Seal = attrs.field(factory=lambda: Seal(KeyRing.generate(), "cursor"))
+    wall: Callable[[], float] = time.time
+    version: int = attrs.field(default=0, init=False)
+    _offered: dict[str, Offered] = attrs.field(factory=dict, init=False)
+    _entries: dict[str, dict[str, Entry]] = attrs.field(factory=lambda: {kind.member: {} for kind in KINDS}, init=False)
+    _contested: dict[str, tuple[str, ...]] = attrs.field(factory=dict, init=False)
+    _withheld: dict[str, DefinitionChanged] = attrs.field(factory=dict, init=False)
+    _written: dict[tuple[str, Revision], list[bytes]] = attrs.field(factory=dict, init=False)
+    _pages: dict[tuple[str, Revision, int], Raw] = attrs.field(factory=dict, init=False)
+
+    # What changes it.
+
+    def arrange(self, names: Iterable[str], settings: Mapping[str, BackendSettings]) -> set[str]:
+        """These are the backends, in this order. What others offered is gone. Returns which lists have changed."""
+        kept = {name: self._offered.get(name, Offered(settings[name], {})) for name in names}
+        self._offered = {name: attrs.evolve(offered, settings=settings[name]) for name, offered in kept.items()}
+        return self._merge()
+
+    def put(self, backend: str, listing: Listing) -> set[str]:
+        """A backend has said what it offers. Returns which lists have changed, by their members."""
+        if backend not in self._offered:
+            return set()
+        self._offered[backend] = attrs.evolve(self._offered[backend], listing=listing, is_stale=False)
+        return self._merge()
+
+    def mark(self, backend: str, *, is_stale: bool) -> None:
+        """A backend is lost, or back. What it offers stays in the lists, with a mark: no change that is told of."""
+        offered = self._offered.get(backend)
+        if offered is not None and offered.is_stale is not is_stale:
+            self._offered[backend] = attrs.evolve(offered, is_stale=is_stale)
+            self._merge()
+
+    # What is asked of it.
+
+    def tool(self, shown: str) -> Entry | None:
+        """Raises `DefinitionChanged` for one that is withheld."""
+        if shown in self._withheld:
+            raise self._withheld[shown]
+        return self._entries[TOOLS.member].get(shown)
+
+    def prompt(self, shown: str) -> Entry | None:
+        return self._entries[PROMPTS.member].get(shown)
+
+    def owner_of_template(self, template: str) -> str | None:
+        """Whose a template is, or a resource that is named in its place."""
+        for kind in (TEMPLATES, RESOURCES):
+            entry = self._entries[kind.member].get(template)
+            if entry is not None:
+                return entry.backend
+        return None
+
+    def owner_of(self, uri: str) -> tuple[str, str] | None:
+        """Whose a resource is, and by which URI it goes there; None if nobody's. In this order: the backend that the
+        URI names, who lists it, whose template it fits, who lists others of its scheme, who alone has any.
+
+        Raises `InvalidParams` if it could be several backends': the message says how each is meant.
+        """
+        if uri.startswith(ADDRESS):
+            return self._addressed(uri)
+        if uri in self._contested:
+            raise _ambiguous(uri, self._contested[uri])
+        listed = self._entries[RESOURCES.member].get(uri)
+        if listed is not None:
+            return listed.backend, uri
+        for candidates in (self._fitting(uri), self._of_scheme(uri), self._having_any()):
+            if len(candidates) > 1:
+                raise _ambiguous(uri, tuple(candidates))
+            if candidates:
+                return candidates[0], uri
+        return None
+
+    def page(self, kind: Kind, revision: Revision, cursor: str | None) -> tuple[Raw, str | None]:
+        """One page of a list, written out, and the cursor of the next. Raises `InvalidParams` for one not ours."""
+        shown = self._entries[kind.member]
+        start = 0 if cursor is None else self._start(kind, list(shown), cursor)
+        following = None
+        if len(shown) > start + PAGE:
+            last = list(shown)[start + PAGE - 1]
+            context = [kind.member.encode()]
+            following = self.seal.close(last.encode(), context, expires=self.wall() + CURSOR_TTL)
+        return self._page(kind, revision, start), following
+
+    def __len__(self) -> int:
+        return sum(map(len, self._entries.values()))
+
+    def count(self, backend: str) -> int:
+        """How much one backend offers."""
+        return sum(len(listed) for listed in self._offered[backend].listing.values())
+
+    # How it is made.
+
+    def _merge(self) -> set[str]:
+        before = {kind.member: self._definitions(kind) for kind in KINDS}
+        self._withheld = {}
+        self._contested = {}
+        self._entries = {
+            TOOLS.member: self._named(TOOLS),
+            PROMPTS.member: self._named(PROMPTS),
+            RESOURCES.member: self._resources(),
+            TEMPLATES.member: self._templates(),
+        }
+        self._written.clear()
+        self._pages.clear()
+        self.version += 1
+        return {kind.member for kind in KINDS if before[kind.member] != self._definitions(kind)}
+
+    def _definitions(self, kind: Kind) -> list[Mapping[str, Raw]]:
+        return [
+            {key: value for key, value in entry.definition.items() if key != "_meta"}
+            for entry in self._entries[kind.member].values()
+        ]
+
+    def _listed(self, kind: Kind) -> Iterator[tuple[str, Offered, str, Members]]:
+        for backend, offered in self._offered.items():
+            for definition in offered.listing.get(kind.member, ()):
+                name = _text(definition.get(kind.key))
+                if name is None:
+                    log.warning("definition_left_out", backend=backend, kind=kind.name, reason=f"has no {kind.key}")
+                else:
+                    yield backend, offered, name, definition
+
+    def _named(self, kind: Kind) -> dict[str, Entry]:
+        """Tools or prompts: each under a name that no other has."""
+        found = [one for one in self._listed(kind) if self._is_offered(kind, one)]
+        wanted = [_wanted(backend, offered.settings, name) for backend, offered, name, _ in found]
+        taken = Counter(wanted)
+        entries: dict[str, Entry] = {}
+        for (backend, offered, name, definition), shown in zip(found, wanted, strict=True):
+            if taken[shown] > 1:  # never the first one's alone: each says whose it is
+                shown = prefixed(backend, offered.settings.rename.get(name, name))
+            if shown in entries:
+                log.warning("definition_left_out", backend=backend, kind=kind.name, name=shown, reason="listed twice")
+                continue
+            entry = _entry(kind, backend, name, shown, definition, is_stale=offered.is_stale)
+            if entry is not None and self._is_approved(kind, offered.settings, entry, definition):
+                entries[shown] = entry
+        return entries
+
+    def _is_offered(self, kind: Kind, one: tuple[str, Offered, str, Members]) -> bool:
+        backend, offered, name, _ = one
+        if kind is TOOLS and not offered.settings.tools.lets(name):
+            return False
+        problem = problem_with(name)
+        if problem is not None:
+            log.warning("definition_left_out", backend=backend, kind=kind.name, name=ascii(name[:128]), reason=problem)
+        return problem is None
+
+    def _is_approved(self, kind: Kind, settings: BackendSettings, entry: Entry, definition: Members) -> bool:
+        if kind is not TOOLS or not settings.pin or self.approve is None:
+            return True
+        try:
+            found = digest_of(definition)
+        except PeerError as error:
+            log.warning("definition_left_out", backend=entry.backend, name=entry.shown, reason=str(error))
+            return False
+        pinned = self.approve(entry.backend, entry.name, found)
+        if pinned is None:
+            return True
+        log.warning("definition_changed", backend=entry.backend, tool=entry.name, pinned=pinned, found=found)
+        self._withheld[entry.shown] = DefinitionChanged(entry.shown, pinned=pinned, found=found)
+        return False
+
+    def _resources(self) -> dict[str, Entry]:
+        found = list(self._listed(RESOURCES))
+        owners: dict[str, dict[str, None]] = {}
+        for backend, _, uri, _ in found:
+            owners.setdefault(uri, {})[backend] = None
+        self._contested = {uri: tuple(those) for uri, those in owners.items() if len(those) > 1}
+        for uri, those in self._contested.items():
+            log.warning("resource_collision", uri=uri[:200], backends=list(those))
+        entries: dict[str, Entry] = {}
+        for backend, offered, uri, definition in found:
+            shown = address_of(backend, uri) if uri in self._contested else uri
+            entry = _entry(RESOURCES, backend, uri, shown, definition, is_stale=offered.is_stale)
+            if entry is not None:
+                entries.setdefault(shown, entry)
+        return entries
+
+    def _templates(self) -> dict[str, Entry]:
+        entries: dict[str, Entry] = {}
+        for backend, offered, text, definition in self._listed(TEMPLATES):
+            entry = _entry(TEMPLATES, backend, text, text, definition, is_stale=offered.is_stale)
+            if entry is not None:
+                name = text if text not in entries else f"{text} ({backend})"  # a key of ours: shown as it is
+                entries.setdefault(name, entry)
+        return entries
+
+    # Whose a resource is.
+
+    def _addressed(self, uri: str) -> tuple[str, str] | None:
+        backend, _, rest = uri.removeprefix(ADDRESS).partition("/")
+        return (backend, unquote(rest)) if backend in self._offered and rest else None
+
+    def _fitting(self, uri: str) -> list[str]:
+        templates = self._entries[TEMPLATES.member].values()
+        fits = (one.backend for one in templates if one.template is not None and one.template.match(uri) is not None)
+        return list(dict.fromkeys(fits))
+
+    def _of_scheme(self, uri: str) -> list[str]:
+        scheme = uri.partition(":")[0] + ":"
+        listed = (*self._entries[RESOURCES.member].values(), *self._entries[TEMPLATES.member].values())
+        return list(dict.fromkeys(one.backend for one in listed if one.name.startswith(scheme)))
+
+    def _having_any(self) -> list[str]:
+        listed = (*self._entries[RESOURCES.member].values(), *self._entries[TEMPLATES.member].values())
+        having = list(dict.fromkeys(one.backend for one in listed))
+        return having if len(having) == 1 else []
+
+    # Pages.
+
+    def _start(self, kind: Kind, names: list[str], cursor: str) -> int:
+        opened = self.seal.open(cursor, [kind.member.encode()], now=self.wall())
+        last = None if opened is None else opened.payload.decode()
+        if last not in self._entries[kind.member] or last is None:
+            raise InvalidParams("Invalid cursor")
+        return names.index(last) + 1
+
+    def _page(self, kind: Kind, revision: Revision, start: int) -> Raw:
+        page = self._pages.get((kind.member, revision, start))
+        if page is None:
+            written = self._written.get((kind.member, revision))
+            if written is None:
+                definitions = (entry.definition for entry in self._entries[kind.member].values())
+                written = [for_revision(revision, kind, definition) for definition in definitions]
+                self._written[kind.member, revision] = written
+            page = Raw(b"[%b]" % b",".join(written[start : start + PAGE]))
+            self._pages[kind.member, revision, start] = page
+        return page
+
+
+def address_of(backend: str, uri: str) -> str:
+    """How a client names a resource together with its backend."""
+    return f"{ADDRESS}{backend}/{quote(uri, safe='')}"
+
+
+def _ambiguous(uri: str, backends: Sequence[str]) -> InvalidParams:
+    error = InvalidParams("several servers have this resource: name the one you mean")
+    error.data = {"origin": "broker", "candidates": [address_of(backend, uri) for backend in backends]}
+    return error
+
+
+def _wanted(backend: str, settings: BackendSettings, name: str) -> str:
+    return prefixed(backend if settings.prefix is None else settings.prefix, settings.rename.get(name, name))
+
+
+def _entry(kind: Kind, backend: str, name: str, shown: str, definition: Members, *, is_stale: bool) -> Entry | None:
+    """The entry, or None for a definition that a client may not be shown; the reason is logged."""
+    try:
+        headers = NO_HEADERS
+        if kind is TOOLS and b"x-mcp-header" in bytes(definition.get("inputSchema", b"")):
+            headers = HeaderMap.compile(msgspec.json.decode(definition["inputSchema"]))
+        template = UriTemplate.parse(name) if kind is TEMPLATES else None
+    except (InvalidDefinition, ValueError) as error:
+        log.warning("definition_left_out", backend=backend, kind=kind.name, name=name[:128], reason=str(error))
+        return None
+    shaped = front_definition(definition, kind, shown, backend, is_stale=is_stale)
+    return Entry(backend, name, shown, shaped, headers, template)
+
+
+def _text(given: Raw | None) -> str | None:
+    try:
+        found = None if given is None else msgspec.json.decode(given)
+    except msgspec.DecodeError:
+        return None
+    return found if isinstance(found, str) and found else None
