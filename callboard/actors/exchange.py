@@ -1,6 +1,7 @@
 """One operation of a client, from admission to its outcome. In the modern era it may span several front requests."""
 
 import math
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -10,7 +11,7 @@ import trio
 from msgspec import UNSET, Raw
 
 from callboard.actors.life import Act, Event, Life, State
-from callboard.actors.progress import Progress, Report
+from callboard.actors.progress import Progress, Relay, Report
 from callboard.actors.questions import Question, Questions, check_declared, check_may_ask
 from callboard.actors.rate import Meters, Rate
 from callboard.actors.rounds import GATHER, Asked, Rounds
@@ -39,6 +40,9 @@ P = TypeVar("P", bound=Model)
 
 LOG_RATE: Final = Rate(1000)
 """Most log messages of one request in a second; more are dropped. Nobody reads faster."""
+
+KEPT_LOGS: Final = 64
+"""Log messages that are kept of what a backend says while its request is parked: the latest."""
 
 LEVELS: Final[tuple[LoggingLevel, ...]] = (
     *("debug", "info", "notice", "warning"),
@@ -69,6 +73,11 @@ class Exchange:
     answers: Mapping[str, Model] = attrs.field(default=_NONE, init=False)
     kill: Callable[[str], None] = attrs.field(default=lambda _: None, init=False)
     _progress: Address[Report] | None = attrs.field(default=None, init=False)
+    _relay: Address[LoggingMessageNotificationParams] | None = attrs.field(default=None, init=False)
+    _kept_report: Report | None = attrs.field(default=None, init=False)
+    _kept_logs: "deque[LoggingMessageNotificationParams]" = attrs.field(
+        factory=lambda: deque(maxlen=KEPT_LOGS), init=False
+    )
     _reported: float = attrs.field(default=-math.inf, init=False)
     _logged: Meters | None = attrs.field(default=None, init=False)
     _expire: Callable[[float], None] | None = attrs.field(default=None, init=False)
@@ -109,23 +118,42 @@ class Exchange:
     async def log(self, level: LoggingLevel, data: JSONValue, logger: str | None = None) -> None:
         """Send a log message, if the client wants to hear any of this level, and not too many."""
         await trio.lowlevel.checkpoint()  # also for whoever says much, and is not wanted any more
+        if self._wants_log(level):
+            params = LoggingMessageNotificationParams(
+                level=level, data=data, logger=UNSET if logger is None else logger
+            )
+            await self.slot.notify("notifications/message", params)
+
+    def log_nowait(self, params: LoggingMessageNotificationParams) -> None:
+        """As `log`, for whoever may not wait: said by an actor of its own. What is said while this is parked is for the
+        next front request, if that wants to hear it."""
+        if self.life.state is State.PARKED:
+            self._kept_logs.append(params)
+        elif self._wants_log(params.level) and self.life.state is State.WAITING:
+            if self._relay is None:
+                self._relay = self.supervisor.spawn(Relay(self.slot), name=f"{self.name}.log-{self.rounds.number}")
+            self._relay.tell_nowait(params)
+
+    def _wants_log(self, level: LoggingLevel) -> bool:
         wanted = self.terms.log_level
         heard = wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted)
         if self._logged is None:
             self._logged = Meters(LOG_RATE)
-        if not heard or not self._logged.allow(None, trio.current_time()):
-            return
-        params = LoggingMessageNotificationParams(level=level, data=data, logger=UNSET if logger is None else logger)
-        await self.slot.notify("notifications/message", params)
+        return heard and self._logged.allow(None, trio.current_time())
 
     async def report(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress, if the client gave a token. A value that does not rise is dropped."""
         await trio.lowlevel.checkpoint()
+        self.report_nowait(Report(progress, total, message))
+
+    def report_nowait(self, report: Report) -> None:
+        """As `report`, for whoever may not wait."""
         token = self.terms.progress_token
-        # Nobody hears what is said while it is parked, and a report begun then would hold on to the old token.
-        if token is None or progress <= self._reported or self.life.state is not State.WAITING:
+        if self.life.state is State.PARKED:
+            self._kept_report = report  # nobody hears it now, and the old token is over
+        if token is None or report.progress <= self._reported or self.life.state is not State.WAITING:
             return
-        self._reported, report = progress, Report(progress, total, message)
+        self._reported = report.progress
         if self._progress is None:
             name = f"{self.name}.progress-{self.rounds.number}"
             self._progress = self.supervisor.spawn(Progress(self.slot, token, report), name=name)
@@ -223,6 +251,11 @@ class Exchange:
         if self._expire is not None:
             self._until = trio.current_time() + self._left
             self._expire(self._until)
+        report, self._kept_report = self._kept_report, None
+        if report is not None:
+            self.report_nowait(report)
+        while self._kept_logs:
+            self.log_nowait(self._kept_logs.popleft())
 
     async def settle(self, outcome: Model | Exception, event: Event) -> None:
         """The handler has come to an end: answer, or keep it for the retry, or say nothing."""
@@ -234,9 +267,10 @@ class Exchange:
 
     async def answer(self, outcome: Model | Exception) -> None:
         """Send what was reported last, and then the answer."""
-        if self._progress is not None:
-            progress, self._progress = self._progress, None
-            await progress.stop()
+        for saying in (self._progress, self._relay):
+            if saying is not None:
+                await saying.stop()
+        self._progress = self._relay = None
         if isinstance(outcome, Exception):
             await self.slot.fail(outcome)
         else:
@@ -245,8 +279,9 @@ class Exchange:
     def leave(self) -> None:
         """The handler's task ends: nobody is answered any more, and a retry finds only what was kept."""
         self.slot.close()
-        if self._progress is not None:
-            self._progress.kill()
+        for saying in (self._progress, self._relay):
+            if saying is not None:
+                saying.kill()
         if self.outcome is None:
             self.parking.leave(self)
 

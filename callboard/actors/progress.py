@@ -8,11 +8,14 @@ from msgspec import UNSET
 
 from callboard.actors.slot import Slot
 from callboard.codecs.envelope import RequestId
-from callboard.codecs.revisions import ProgressNotificationParams
+from callboard.codecs.revisions import LoggingMessageNotificationParams, ProgressNotificationParams
 from callboard.supervisor import Actor, MailboxSpec, Overflow
 
 INTERVAL: Final = 0.01
 """Seconds between two notifications of one token. A person sees no difference, a peer's queue does."""
+
+RELAYED: Final = 256
+"""Log messages that wait to be said; older ones make room for newer."""
 
 
 @attrs.frozen
@@ -55,3 +58,17 @@ class Progress(Actor[Report]):
             total=UNSET if report.total is None else report.total,
             message=UNSET if report.message is None else report.message,
         )
+
+
+@attrs.define(eq=False)
+class Relay(Actor[LoggingMessageNotificationParams]):
+    """Says what others may not wait to say: log messages of a backend, whose other requests must not wait for a client
+    that reads slowly."""
+
+    mailbox = MailboxSpec[LoggingMessageNotificationParams](size=RELAYED, overflow=Overflow.DROP_OLDEST)
+
+    slot: Slot
+
+    async def run(self) -> None:
+        async for params in self.inbox:
+            await self.slot.notify("notifications/message", params)

@@ -45,7 +45,8 @@ async def test_a_cancelled_request_takes_its_progress_along(revision: Any, autoj
 async def test_progress_after_a_round_belongs_to_the_retry(autojump_clock: MockClock) -> None:
     async def work(exchange: Exchange) -> CallToolResult:
         async def report_meanwhile() -> None:
-            await trio.sleep(1)  # nobody hears this one: the request is parked
+            await trio.sleep(1)  # parked: nobody hears these now, and the newest is kept
+            await exchange.report(0.5)
             await exchange.report(1)
 
         async with trio.open_nursery() as nursery:
@@ -61,7 +62,7 @@ async def test_progress_after_a_round_belongs_to_the_retry(autojump_clock: MockC
         await trio.sleep(2)
         await peer.request("tools/call", **params, **peer.answered(asked), meta={"progressToken": "b"})
         heard = [(note["progressToken"], note["progress"]) for note in peer.notifications("notifications/progress")]
-        assert heard == [("b", 2)]
+        assert heard == [("b", 1), ("b", 2)]
         assert tasks_alive(here) == []
 
 
