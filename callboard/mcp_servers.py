@@ -1,43 +1,22 @@
-"""The file in which MCP hosts keep their servers: `mcpServers`, or `servers` as VS Code writes it."""
+"""One entry of the file in which MCP hosts, and brokers, keep their servers: `FILE.json#NAME`, or `FILE.toml#NAME`."""
 
-import json
-import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final
 
-import attrs
-
-from callboard.errors import CannotConnect
+from callboard.configuration.mistakes import BadConfiguration, Mistake
+from callboard.configuration.places import Place
+from callboard.configuration.reading import OURS, open_entry, read_servers
+from callboard.configuration.targets import read_target
+from callboard.configuration.values import PythonTarget, Remote
+from callboard.errors import CannotConnect, CannotServe
+from callboard.loading import load_server
+from callboard.server import Server
 from callboard.transports.client.process import Command
 
-_MEMBERS: Final = ("mcpServers", "servers")
-_NAMED: Final = re.compile(r"(?P<file>.+\.json)(?:#(?P<name>.*))?", re.DOTALL)
-_VARIABLE: Final = re.compile(r"\$\{(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<otherwise>[^}]*))?\}")
-_UNKNOWN: Final = re.compile(r"\$\{[^}]*\}")
+__all__ = ["Remote", "is_entry", "read_entry"]
 
-Kind = Literal["any", "http", "sse"]
-_KINDS: Final[Mapping[str, Kind | Literal["stdio"]]] = {
-    "stdio": "stdio",
-    "http": "http",
-    "streamable-http": "http",
-    "streamableHttp": "http",
-    "streamable_http": "http",
-    "sse": "sse",
-    "ws": "any",
-    "websocket": "any",
-}
-"""What hosts write as `type`, or as `transport`."""
-
-
-@attrs.frozen(kw_only=True)
-class Remote:
-    """A server at a URL, what is said to it with every request, and how it is spoken to, if that is known."""
-
-    url: str
-    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
-    kind: Kind = "any"
+_NAMED: Final = re.compile(r"(?P<file>.+\.(?:jsonc?|toml))(?:#(?P<name>.*))?", re.DOTALL)
 
 
 def is_entry(text: str) -> bool:
@@ -45,104 +24,54 @@ def is_entry(text: str) -> bool:
     return _NAMED.fullmatch(text) is not None
 
 
-def read_entry(text: str) -> Command | Remote:
+def read_entry(text: str) -> Command | Remote | Server:
     """The server that *text* names; without a name the only one. Raises `CannotConnect`, in one line."""
     named = _NAMED.fullmatch(text)
     if named is None:
         raise CannotConnect(f"{text[:200]!r} names no file of servers: write FILE.json#NAME")
     file, name = Path(named["file"]).expanduser(), named["name"]
-    servers = _servers(file)
+    try:
+        _, servers = read_servers(file)
+    except BadConfiguration as error:
+        raise CannotConnect(_about_file(error.mistakes[0])) from None
     if not name:
         if len(servers) != 1:
             raise CannotConnect(f"{file} has {len(servers)} servers; name one: {file}#{'|'.join(servers)}")
         name = next(iter(servers))
     if name not in servers:
         raise CannotConnect(f"{file} has no server {name[:100]!r}; it has: {', '.join(servers) or 'none'}")
-    entry = _Entry(f"{file}#{name}", servers[name])
-    return entry.remote() if entry.is_remote else entry.command()
+    return _target(servers[name], f"{file}#{name}")
 
 
-def _servers(file: Path) -> Mapping[str, Any]:
+def _target(place: Place, title: str) -> Command | Remote | Server:
+    entry = open_entry(place)
+    found = read_target(entry, entry.table(OURS)) if place.node.members is not None else None
+    for mistake in place.report.mistakes:
+        raise CannotConnect(_about_entry(mistake, title, place.where))
+    if found is None:
+        raise CannotConnect(f"{title} is no server")
+    target, _ = found
+    if not isinstance(target, PythonTarget):
+        return target
     try:
-        written = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CannotConnect(f"{file}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise CannotConnect(f"{file} is no JSON: {error}") from None
-    members = written if isinstance(written, dict) else {}
-    servers = next((members[member] for member in _MEMBERS if member in members), None)
-    if not isinstance(servers, dict):
-        raise CannotConnect(f"{file} has neither `mcpServers` nor `servers`")
-    return servers
+        return load_server(str(target))
+    except CannotServe as error:
+        raise CannotConnect(str(error)) from None
 
 
-@attrs.frozen
-class _Entry:
-    """One entry, and where it stands: every complaint says that."""
+def _about_file(mistake: Mistake) -> str:
+    if mistake.line is None:
+        return str(mistake)
+    return f"{mistake.file} {_told(mistake, mistake.where)} (line {mistake.line})"
 
-    where: str
-    written: Any
 
-    def __attrs_post_init__(self) -> None:
-        if not isinstance(self.written, dict):
-            raise CannotConnect(f"{self.where} is no object")
-        if ("command" in self.written) == ("url" in self.written):
-            raise CannotConnect(f"{self.where} must have either a `command` or a `url`")
+def _about_entry(mistake: Mistake, title: str, where: str) -> str:
+    within = mistake.where.removeprefix(where).removeprefix(".")
+    is_of_entry = not within and not mistake.message.startswith(("is ", "must "))
+    return f"{title}{': ' if within or is_of_entry else ' '}{_told(mistake, within)}"
 
-    @property
-    def is_remote(self) -> bool:
-        return "url" in self.written
 
-    def remote(self) -> Remote:
-        kind = self._kind()
-        if kind == "stdio":
-            raise CannotConnect(f"{self.where}: a `url` is not spoken to over stdio")
-        return Remote(url=self._text("url"), headers=self._texts("headers"), kind=kind)
-
-    def command(self) -> Command:
-        if self._kind() not in ("any", "stdio"):
-            raise CannotConnect(f"{self.where}: a `command` is spoken to over stdio")
-        args = self.written.get("args", [])
-        if not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):
-            raise CannotConnect(f"{self.where}: `args` must be a list of strings")
-        return Command(
-            args=(self._text("command"), *(self._expanded(arg) for arg in args)),
-            env=self._texts("env"),
-            cwd=self._text("cwd") if "cwd" in self.written else None,
-        )
-
-    def _kind(self) -> Kind | Literal["stdio"]:
-        named = self.written.get("type", self.written.get("transport"))
-        if named is None:
-            return "any"
-        if named not in _KINDS:
-            raise CannotConnect(f"{self.where}: type {str(named)[:100]!r} is not known; {', '.join(_KINDS)} are")
-        return _KINDS[named]
-
-    def _text(self, member: str) -> str:
-        value = self.written[member]
-        if not isinstance(value, str) or not value:
-            raise CannotConnect(f"{self.where}: `{member}` must be a string")
-        return self._expanded(value)
-
-    def _texts(self, member: str) -> Mapping[str, str]:
-        values = self.written.get(member, {})
-        if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-            raise CannotConnect(f"{self.where}: `{member}` must be an object of strings")
-        return {name: self._expanded(value) for name, value in values.items()}
-
-    def _expanded(self, value: str) -> str:
-        """With `${VAR}` and `${VAR:-otherwise}` from the environment. What it holds is not looked at again."""
-
-        def expand(found: re.Match[str]) -> str:
-            held = os.environ.get(found["name"])
-            if not held and found["otherwise"] is not None:
-                return found["otherwise"]
-            if held is None:
-                raise CannotConnect(f"{self.where}: the environment has no {found['name']}")
-            return held
-
-        unknown = _UNKNOWN.search(_VARIABLE.sub("", value))
-        if unknown is not None:
-            raise CannotConnect(f"{self.where}: {unknown[0][:100]} is not known here; ${{VAR}} is")
-        return _VARIABLE.sub(expand, value)
+def _told(mistake: Mistake, key: str) -> str:
+    """As a sentence about *key*."""
+    joint = " " if mistake.message.startswith(("is ", "must ", "has ", "may ")) else ": "
+    return f"`{key}`{joint}{mistake.message}" if key else mistake.message

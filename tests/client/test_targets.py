@@ -43,7 +43,7 @@ def hosts(tmp_path: Path) -> Path:
     return tmp_path / "mcp.json"
 
 
-def entry(file: Path, written: Any, name: str = "it", member: str = "mcpServers") -> Command | Remote:
+def entry(file: Path, written: Any, name: str = "it", member: str = "mcpServers") -> Command | Remote | Server:
     file.write_text(json.dumps({member: {name: written}}))
     return read_entry(f"{file}#{name}")
 
@@ -231,7 +231,7 @@ def test_an_entry_that_is_wrong_is_refused_in_one_line_that_says_where(hosts: Pa
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("{", "is no JSON"), ("[]", "has neither"), ("{}", "has neither"), ('{"mcpServers": 1}', "has neither")],
+    [("{", "is no JSON"), ("[]", "has neither"), ("{}", "has neither"), ('{"mcpServers": 1}', "must be an object")],
 )
 def test_a_file_that_is_wrong_is_refused(hosts: Path, text: str, why: str) -> None:
     hosts.write_text(text)
@@ -245,6 +245,17 @@ def test_a_file_that_is_not_there_or_lacks_the_entry_is_refused(hosts: Path) -> 
     entry(hosts, {"command": "x"})
     with pytest.raises(CannotConnect, match="has no server 'that'; it has: it"):
         read_entry(f"{hosts}#that")
+
+
+async def test_an_entry_may_be_a_server_in_a_file_beside_it_and_stand_in_toml(app: Path, tmp_path: Path) -> None:
+    file = tmp_path / "servers.toml"
+    file.write_text(f'[servers.mine]\npython = "{app.name}:other"\n')
+    async with connect(f"{file}#mine") as client:
+        assert client.server_info is not None
+        assert client.server_info.name == "the other one"
+    file.write_text(f'[servers.mine]\npython = "{app.name}:nobody"\n')
+    with pytest.raises(CannotConnect, match="has no 'nobody'"):
+        read_entry(f"{file}#mine")
 
 
 async def test_an_entry_is_connected_to_with_its_environment(hosts: Path, tmp_path: Path) -> None:

@@ -1,0 +1,28 @@
+"""The servers that a broker is to run: read from a file, explained where it is wrong, and watched for changes."""
+
+from callboard.configuration.mistakes import BadConfiguration, Mistake
+from callboard.configuration.reading import read_configuration
+from callboard.configuration.upstream import UpstreamAuth
+from callboard.configuration.values import (
+    BackendSpec,
+    BackendTarget,
+    Configuration,
+    Difference,
+    PythonTarget,
+    Remote,
+    difference,
+)
+
+__all__ = [
+    "BackendSpec",
+    "BackendTarget",
+    "BadConfiguration",
+    "Configuration",
+    "Difference",
+    "Mistake",
+    "PythonTarget",
+    "Remote",
+    "UpstreamAuth",
+    "difference",
+    "read_configuration",
+]
