@@ -7,6 +7,7 @@ from cyclopts import App, CycloptsError, Group
 from callboard import __version__
 from callboard.commands import client
 from callboard.commands.codes import Exit
+from callboard.commands.logout import LOGOUT_EXAMPLES, logout
 from callboard.commands.run import RUN_EXAMPLES, run, serve
 from callboard.commands.speaking import with_command
 from callboard.errors import CannotServe
@@ -28,6 +29,7 @@ app.command(serve, group=_SERVERS)
 _SPEAKING = {command.__name__.rstrip("_"): command for command in client.COMMANDS}
 for name, command in _SPEAKING.items():
     app.command(command, name=name, help_epilogue=client.COMMANDS[command], group=_CLIENTS)
+app.command(logout, help_epilogue=LOGOUT_EXAMPLES, group=_CLIENTS)
 
 
 def _one_line(error: CycloptsError) -> str:

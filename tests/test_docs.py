@@ -44,7 +44,9 @@ def test_the_page_of_commands_names_every_command_every_option_of_theirs_and_eve
     page = (ROOT / "docs" / "reference" / "commands.md").read_text()
     for command in client.COMMANDS:
         assert f"`callboard {command.__name__.rstrip('_')} TARGET" in page
-    assert [field.name for field in attrs.fields(Options) if f"`--{field.name}" not in page] == []
+    flags = [field.name.replace("_", "-") for field in attrs.fields(Options)]
+    assert [flag for flag in flags if f"`--{flag}" not in page] == []
+    assert "`callboard logout TARGET" in page
     assert [code for code in Exit if f"| {code.value} |" not in page] == []
 
 

@@ -132,8 +132,8 @@ def listen(
 
 
 _CODES: Final = """
-Exit codes: 0 fine; 1 the tool says that it failed; 2 wrong arguments; 3 no server to speak to; 4 the server refused;
-5 no answer in time, or the connection was lost; 130 Ctrl-C.
+Exit codes: 0 fine; 1 the tool says that it failed; 2 wrong arguments; 3 no server to speak to; 4 the server refused,
+or wants a login; 5 no answer in time, or the connection was lost; 130 Ctrl-C.
 """
 
 COMMANDS: Final[Mapping[Callable[..., Any], str]] = {
@@ -145,6 +145,7 @@ Examples:
   callboard list examples/weather.py:server             a server in a file of yours
   callboard list ~/.config/mcp.json#weather             an entry of an MCP host's file
   callboard list -- npx -y @modelcontextprotocol/server-everything
+  callboard list https://mcp.example.com/mcp --auth browser     log in, once; it is kept
 """
     + _CODES,
     call: """\
@@ -154,6 +155,8 @@ Examples:
   callboard call examples/weather.py:server forecast city=Oslo --json
   callboard call http://127.0.0.1:8000/mcp plot 'points:=[[1, 2], [3, 4]]'
   callboard call forecast city=Oslo --timeout 10 -- python weather.py
+  callboard call https://mcp.example.com/mcp whoami --auth browser
+  callboard call https://mcp.example.com/mcp whoami --auth machine --client-id me --client-secret-env MY_SECRET
   callboard call https://mcp.example.com/mcp whoami --header 'Authorization: Bearer ...'
 """
     + _CODES,

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Annotated, Final, TypeAlias
 
 import attrs
@@ -25,6 +25,7 @@ from callboard.codecs.revisions import (
 from callboard.commands.arguments import BadArgument, read_headers
 from callboard.commands.asking import Asker
 from callboard.commands.codes import Exit
+from callboard.commands.login import Login, auth_of
 from callboard.commands.screen import Screen
 from callboard.commands.showing import Output
 from callboard.commands.terminal import Terminal
@@ -36,6 +37,7 @@ from callboard.errors import (
     RequestTimedOut,
     ServerRefused,
 )
+from callboard.mcp_servers import Remote, is_entry, read_entry
 from callboard.signals import heed_signals
 from callboard.targets import Target
 
@@ -47,7 +49,7 @@ _FLAG: Final = Parameter(negative="", show_default=False)
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True)
-class Options:
+class Options(Login):
     """What every command that speaks to a server takes."""
 
     json: Annotated[bool, _FLAG, Parameter(help="Print JSON instead of text.")] = False
@@ -92,11 +94,16 @@ def speak(target: str, options: Options, errand: Errand) -> int:
         with screen:
             return trio.run(_speak, target, options, errand, screen, said.append)
     except (CallboardError, BadArgument) as error:
-        code = next(code for kind, code in _CODES if isinstance(error, kind))
-        for line in said if code in (Exit.CANNOT_CONNECT, Exit.LOST) else ():
-            screen.say(f"  server: {line}", style="dim")
-        screen.say(f"callboard: {_told(error)}")
-        return code
+        return complain(screen, error, said)
+
+
+def complain(screen: Screen, error: Exception, said: Iterable[str] = ()) -> Exit:
+    """Say what went wrong, in one line, and return its code. What a server *said* last stands above it, if it helps."""
+    code = next(code for kind, code in _CODES if isinstance(error, kind))
+    for line in said if code in (Exit.CANNOT_CONNECT, Exit.LOST) else ():
+        screen.say(f"  server: {line}", style="dim")
+    screen.say(f"callboard: {_told(error)}")
+    return code
 
 
 async def _speak(
@@ -129,13 +136,16 @@ async def _run(target: str, options: Options, errand: Errand, screen: Screen, on
     within = math.inf if options.timeout is None else options.timeout
     met: list[Client] = []
     asker = _Elicitation(screen, met)
+    there, headers = _target(target), read_headers(options.header or ())
+    has_header = _has_authorization(headers) or (isinstance(there, Remote) and _has_authorization(there.headers))
     with trio.CancelScope(deadline=trio.current_time() + within) as connecting:
         async with connect(
-            _target(target),
+            there,
             elicitation=asker,
             revision=_revision(options.revision),
             patience=_patience(options.timeout),
-            headers=read_headers(options.header or ()),
+            headers=headers,
+            auth=auth_of(options, screen, connecting, has_header=has_header),
             on_log=screen.log,
             on_stderr=on_stderr,
         ) as client:
@@ -145,6 +155,10 @@ async def _run(target: str, options: Options, errand: Errand, screen: Screen, on
             sys.stdout.flush()
             return code
     raise CannotConnect(f"the server did not answer within {within:g} s")
+
+
+def _has_authorization(headers: Mapping[str, str]) -> bool:
+    return any(name.lower() == "authorization" for name in headers)
 
 
 def _nobody_reads() -> Exit:
@@ -179,7 +193,7 @@ class _Elicitation:
 def _target(text: str) -> Target:
     """What was typed. A command is a list, in JSON: that is how `--` is passed on."""
     if not text.startswith("["):
-        return text
+        return read_entry(text) if is_entry(text) else text
     try:
         command = json.loads(text)
     except ValueError as error:

@@ -222,7 +222,7 @@ class Authorizer:
 
     @property
     def _name(self) -> str:
-        return f"tokens for {canonical(self.url)}"
+        return tokens_of(self.url)
 
     # What is shown.
 
@@ -238,6 +238,11 @@ class Authorizer:
             proof = key.prove(method.decode(), self.url, now=now, jti=jti, token=token, nonce=self._nonce)
             headers.append((b"dpop", proof.encode("ascii")))
         return attrs.evolve(used, headers=headers, generation=self._generation)
+
+
+def tokens_of(url: str) -> str:
+    """The name under which the tokens for the server at *url* are kept."""
+    return f"tokens for {canonical(url)}"
 
 
 def _challenges(refusal: AnswerHead) -> list[Challenge]:

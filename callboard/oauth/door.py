@@ -12,7 +12,7 @@ import attrs
 from callboard.codecs.http.answers import AnswerHead
 from callboard.codecs.oauth.addresses import Reach, is_here
 from callboard.errors import NotAuthorized
-from callboard.oauth.authorizer import Authorizer
+from callboard.oauth.authorizer import Authorizer, tokens_of
 from callboard.oauth.desk import Clock
 from callboard.oauth.grants import AuthorizationCode, Grant
 from callboard.oauth.store import MemoryStore, Store
@@ -46,10 +46,13 @@ class OAuth:
     def credentials(self, url: str) -> Credentials:
         """For the server at *url*. Raises `NotAuthorized` if a token could be overheard on the way there."""
         check_private(url)
-        if url.startswith(("ws://", "wss://")):
-            url = f"http{url[2:]}"  # what is opened by HTTP is called so, whatever it becomes
+        url = _opened(url)
         fetcher = Fetcher(Reach.of_server(url, self.trust), self.resolve, tls=self.tls)
         return Authorizer(url, self.grant, self.store, fetcher, self.scopes, self.binds, self.clock)
+
+    async def forget(self, url: str) -> None:
+        """Drop the tokens for the server at *url*, if any are kept: the next time leave is asked for anew."""
+        await self.store.drop(tokens_of(_opened(url)))
 
 
 @attrs.frozen
@@ -78,6 +81,11 @@ class _Fixed:
 
     async def renew(self, method: bytes, refusal: AnswerHead, used: Proof) -> Proof:
         raise NotAuthorized("there is no other token")
+
+
+def _opened(url: str) -> str:
+    """What is opened by HTTP is called so, whatever it becomes."""
+    return f"http{url[2:]}" if url.startswith(("ws://", "wss://")) else url
 
 
 def check_private(url: str) -> None:

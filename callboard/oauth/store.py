@@ -5,7 +5,6 @@ import os
 import secrets
 import stat
 from collections.abc import Callable
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Final, Protocol, TypeVar, cast
@@ -174,5 +173,7 @@ def _write_file(path: Path, value: bytes) -> None:
 
 
 def _remove_file(path: Path) -> None:
-    with suppress(FileNotFoundError):
-        path.unlink()
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise NotAuthorized(f"{path}: {error.strerror}") from None

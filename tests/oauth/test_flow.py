@@ -52,6 +52,17 @@ async def test_the_next_run_uses_what_the_last_one_kept(tmp_path: Path) -> None:
         assert town.shown.count(None) == 1
 
 
+async def test_what_is_forgotten_is_asked_for_anew_and_a_websocket_s_is_the_same(tmp_path: Path) -> None:
+    async with open_town() as town:
+        for _ in range(2):
+            auth = town.auth(FileStore(tmp_path))
+            async with connect(town.url, auth=auth) as client:
+                await look(client)
+            await auth.forget(town.url.replace("http://", "ws://"))
+            await auth.forget(town.url)  # there is nothing any more
+        assert len(town.giver.visits("/authorize")) == 2
+
+
 async def test_a_token_is_refreshed_before_it_ends() -> None:
     now = 1000.0
     async with open_town(Town()) as town:

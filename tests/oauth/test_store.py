@@ -154,3 +154,13 @@ def test_without_the_extra_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPa
 def test_the_user_s_own_folder_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert FileStore.at_home().folder == tmp_path / "callboard" / "credentials"
+
+
+async def test_what_cannot_be_dropped_is_said_so(tmp_path: Path) -> None:
+    store = FileStore(tmp_path)
+    await store.save("x", b"1")
+    [file] = files(tmp_path)
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(NotAuthorized, match=r"directory|permitted"):
+        await store.drop("x")

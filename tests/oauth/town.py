@@ -134,6 +134,8 @@ class Town:
     """What the challenge names."""
     needs: dict[str, str] = attrs.field(factory=dict)
     """The scope that a method needs."""
+    is_open: bool = False
+    """Whether it wants no token after all."""
     revoked: set[str] = attrs.field(factory=set)
     shown: list[str | None] = attrs.field(factory=list)
     """What each request to it showed."""
@@ -175,12 +177,12 @@ class Town:
         token = (authorization or " ").split(" ", 1)[1]
         where = f"{self.house.url}/.well-known/oauth-protected-resource/mcp"
         named = f', resource_metadata="{where}"' if self.names_metadata else ""
-        if token not in self.good_tokens():
+        if token not in self.good_tokens() and not self.is_open:
             scope = f', scope="{self.scope}"' if self.scope else ""
             return Said(401, b"", {"www-authenticate": f'Bearer error="invalid_token"{scope}{named}'})
         method = asked.json["method"]
         needed = self.needs.get(method)
-        if needed and needed not in self.good_tokens()[token]:
+        if needed and needed not in self.good_tokens().get(token, ()):
             challenge = f'Bearer error="insufficient_scope", scope="{needed}"{named}'
             return Said(403, b"", {"www-authenticate": challenge})
         return Said.json({"jsonrpc": "2.0", "id": asked.json["id"], "result": RESULTS[method]})
