@@ -210,12 +210,13 @@ class Caller:
         patience: Patience = PATIENT,
         hearer: Hearer = NOBODY,
         header_map: HeaderMap = NO_HEADERS,
+        wants_progress: bool = True,
     ) -> Result | Error:
         """Send a request as it is, and wait for its answer as it comes; both may hold members that are raw.
 
         *body* is the params: with the `_meta` that the server shall see (`said` is what this client has to say there),
-        but for the progress token, which is added here. A subscription that the server has ended without an answer is
-        answered by nothing.
+        but for the progress token, which is added here if somebody *wants_progress*. A subscription that the server has
+        ended without an answer is answered by nothing.
 
         Raises `RequestTimedOut`, `BadAnswer`, and what the link raises.
         """
@@ -225,7 +226,7 @@ class Caller:
         began = trio.current_time()
         scope = trio.CancelScope(deadline=began + min(patience.timeout, patience.cap))
         call = _Call(patience, scope, began + patience.cap, hearer)
-        outgoing = self._outgoing(request_id, method, body, header_map, call.held)
+        outgoing = self._outgoing(request_id, method, body, header_map, call.held, wants_progress=wants_progress)
         self._calls[request_id] = call
         answer: Result | Error | None = None
         try:
@@ -274,11 +275,12 @@ class Caller:
             of.wait_long()
             of.hearer.on_question(request)
         else:
-            self.answering.begin(request, self.revision, self.link, self._wait_anew)
+            self.answering.begin(request, self.revision, self.link, self.wait_anew)
             for call in self._calls.values():
                 call.wait_long()
 
-    def _wait_anew(self) -> None:
+    def wait_anew(self) -> None:
+        """Nobody is asked any more: the server's silence counts again."""
         for call in self._calls.values():
             call.wait_anew()
 
@@ -293,11 +295,19 @@ class Caller:
         return known[2]
 
     def _outgoing(
-        self, request_id: RequestId, method: str, body: dict[str, Any], header_map: HeaderMap, hold: Hold
+        self,
+        request_id: RequestId,
+        method: str,
+        body: dict[str, Any],
+        header_map: HeaderMap,
+        hold: Hold,
+        *,
+        wants_progress: bool,
     ) -> Outgoing:
-        meta = body.get("_meta", {})
-        meta = read_members(meta) if isinstance(meta, Raw) else meta
-        body = {**body, "_meta": {**meta, PROGRESS_TOKEN: request_id}}
+        if wants_progress:
+            meta = body.get("_meta", {})
+            meta = read_members(meta) if isinstance(meta, Raw) else meta
+            body = {**body, "_meta": {**meta, PROGRESS_TOKEN: request_id}}
         frame = write_members({"jsonrpc": "2.0", "id": request_id, "method": method, "params": body})
         headers = []
         if self.link.is_http and self.revision in MODERN:

@@ -1,0 +1,64 @@
+"""When a backend is tried, how often, and when it is left alone: arithmetic, no clock, no task."""
+
+from enum import Enum
+
+import attrs
+
+from callboard.actors.broker.settings import Restarts
+from callboard.supervisor.window import RestartWindow
+
+
+class State(Enum):
+    """How it stands with a backend."""
+
+    STARTING = "starting"
+    """Tried for the first time."""
+    UP = "up"
+    RESTARTING = "restarting"
+    """Lost a moment ago, and tried again soon."""
+    DOWN = "down"
+    """Lost too often: requests fail at once, until the time has come to try once more."""
+    TRIED = "tried"
+    """The one attempt after that is under way."""
+    ENDED = "ended"
+
+
+@attrs.define
+class Circuit:
+    """The state of one backend. `attempts` counts those that failed in a row."""
+
+    restarts: Restarts
+    state: State = State.STARTING
+    attempts: int = attrs.field(default=0, init=False)
+    restarted: int = attrs.field(default=0, init=False)
+    _since: float = attrs.field(default=0.0, init=False)
+    _window: RestartWindow = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._window = RestartWindow(self.restarts.intensity)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether it may be up in a moment, so that a request had better wait than fail."""
+        return self.state in (State.STARTING, State.RESTARTING)
+
+    def opened(self, now: float) -> None:
+        """It answers."""
+        self.state, self._since = State.UP, now
+
+    def lost(self, now: float) -> float:
+        """It died, or could not be reached. Returns the seconds to wait before the next attempt."""
+        if self.state is State.UP and now - self._since >= self.restarts.intensity.per:
+            self.attempts = 0  # it had been well for long
+        self.attempts += 1
+        if self.state is State.TRIED or not self._window.allow(now):
+            self.state = State.DOWN
+            return self.restarts.cool_down
+        self.state = State.RESTARTING
+        return self.restarts.backoff.delay(self.attempts)
+
+    def tried(self) -> None:
+        """The next attempt begins."""
+        self.restarted += 1
+        if self.state is State.DOWN:
+            self.state = State.TRIED

@@ -1,0 +1,322 @@
+"""One connection to a backend: opened, used by many, and ended when nobody needs it or when it breaks."""
+
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import lru_cache
+from typing import Any, Final, Never, TypeAlias
+
+import attrs
+import trio
+from msgspec import UNSET, Raw
+
+from callboard.actors.broker.relaying import Relaying
+from callboard.actors.caller import NOBODY, Caller, Hearer, OnChange, Patience
+from callboard.actors.eras import Agreed
+from callboard.actors.exchange import LEVELS, Exchange
+from callboard.actors.link import Link
+from callboard.actors.progress import Report
+from callboard.actors.terms import Terms
+from callboard.codecs.crossing.signature import NOTHING, Signature, declared_by, signature_of
+from callboard.codecs.envelope import Error, Request, Result
+from callboard.codecs.header_map import NO_HEADERS, HeaderMap
+from callboard.codecs.members import Members, raw
+from callboard.codecs.revisions import (
+    LATEST,
+    LEGACY,
+    MODERN,
+    Implementation,
+    LoggingLevel,
+    LoggingMessageNotificationParams,
+    ProgressNotificationParams,
+    Revision,
+    declares,
+    meta,
+    write,
+)
+from callboard.errors import CallboardError, ConnectionLost
+from callboard.supervisor import Actor, Fact, Supervisor, get_logger
+
+log = get_logger("callboard.broker")
+
+Begin: TypeAlias = Callable[[Link], Caller]
+Reach: TypeAlias = Callable[[Begin], AbstractAsyncContextManager[tuple[Caller, Agreed]]]
+"""How a backend is reached: the front door knows. Called with what makes a caller out of a link."""
+
+EVERYBODY: Final = ""
+"""Who shares a connection that belongs to nobody in particular."""
+
+
+@attrs.frozen
+class Key:
+    """Whose a connection to a legacy backend is, and what its clients can be asked."""
+
+    who: Hashable = EVERYBODY
+    signature: Signature = NOTHING
+
+
+SHARED: Final = Key()
+
+
+@attrs.define(eq=False)
+class Use:
+    """One exchange on a connection. Without one it is the broker's own business."""
+
+    exchange: Exchange | None = None
+    may_ask: bool = False
+    """Whether the backend may ask the client while this is under way."""
+
+
+@attrs.define(eq=False)
+class Leg(Actor[Never]):
+    """A connection, from the handshake to the end. Whoever waits for it to open hears why it does not."""
+
+    mailbox = None
+
+    backend: str
+    key: Key
+    reach: Reach
+    info: Implementation
+    answers: Supervisor
+    on_change: OnChange
+    on_end: Callable[["Leg"], None]
+    roots: tuple[str, ...] = ()
+    uses: dict[Use, None] = attrs.field(factory=dict, init=False)
+    used: float = attrs.field(default=0.0, init=False)
+    failure: Exception | None = attrs.field(default=None, init=False)
+    opened: trio.Event = attrs.field(factory=trio.Event, init=False)
+    is_over: bool = attrs.field(default=False, init=False)
+    _over: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _caller: Caller | None = attrs.field(default=None, init=False)
+    _agreed: Agreed | None = attrs.field(default=None, init=False)
+    _level: LoggingLevel | None = attrs.field(default=None, init=False)
+    _asked: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    async def run(self) -> None:
+        try:
+            async with trio.open_nursery() as nursery:
+                async with self.reach(lambda link: self._begin(link, nursery)) as (caller, agreed):
+                    self._caller, self._agreed = caller, agreed
+                    await self._listen(caller, agreed, nursery)
+                    self.opened.set()
+                    await self._over.wait()
+                    with trio.CancelScope(shield=True):  # bounded by the link
+                        await caller.link.aclose()
+                nursery.cancel_scope.cancel()
+        except CallboardError as error:
+            self.failure = error
+        except BaseExceptionGroup as group:
+            failures, rest = group.split(CallboardError)
+            if rest is not None or failures is None:
+                raise
+            self.failure = ConnectionLost(str(failures.exceptions[0]))
+        finally:
+            self._end()
+
+    def facts(self) -> Mapping[str, Fact]:
+        return {
+            "revision": "none" if self._agreed is None else self._agreed.revision.value,
+            "in_flight": len(self.uses),
+            "can_be_asked": ", ".join(sorted(self.key.signature)) or "nothing",
+        }
+
+    # What others ask of it.
+
+    @property
+    def caller(self) -> Caller:
+        """Raises `ConnectionLost` if there is none (any more)."""
+        if self._caller is None or self.is_over:
+            raise ConnectionLost(self.lost)
+        return self._caller
+
+    @property
+    def agreed(self) -> Agreed:
+        """Raises `ConnectionLost` before the handshake is done."""
+        if self._agreed is None:
+            raise ConnectionLost(self.lost)
+        return self._agreed
+
+    @property
+    def revision(self) -> Revision:
+        return self.agreed.revision
+
+    @property
+    def lost(self) -> str:
+        """Why it cannot be used."""
+        if self.failure is not None:
+            return str(self.failure)
+        said = "" if self._caller is None else self._caller.link.lost
+        return said or "the connection is not open"
+
+    @property
+    def is_http(self) -> bool:
+        return self._caller is not None and self._caller.link.is_http
+
+    async def wait_open(self) -> None:
+        """Raises what kept it from opening."""
+        await self.opened.wait()
+        if self.failure is not None:
+            raise self.failure
+        if self.is_over:
+            raise ConnectionLost(self.lost)
+
+    def begin(self, use: Use) -> None:
+        self.uses[use] = None
+        if use.may_ask:
+            self._asked.set()
+            self._asked = trio.Event()
+
+    def end(self, use: Use) -> None:
+        self.uses.pop(use, None)
+        self.used = trio.current_time()
+
+    def retire(self) -> None:
+        """End it: nobody needs it, or it is of no use any more."""
+        self.is_over = True
+        self._over.set()
+
+    def on_stop(self) -> None:
+        self.retire()
+
+    async def send(
+        self,
+        method: str,
+        body: dict[str, Any],
+        use: Use,
+        patience: Patience,
+        header_map: HeaderMap = NO_HEADERS,
+    ) -> Result | Error:
+        """Ask the backend. Raises as `Caller.send` does."""
+        caller = self.caller
+        exchange = use.exchange
+        hearer = NOBODY if exchange is None else self._hearer(exchange)
+        wants = exchange is not None and exchange.terms.progress_token is not None
+        return await caller.send(
+            method, body, patience=patience, hearer=hearer, header_map=header_map, wants_progress=wants
+        )
+
+    def said(self, terms: Terms, front: Members) -> dict[str, Raw]:
+        """What a request says of the client in `_meta`: nothing to a legacy backend, which knows by the connection."""
+        revision = self.revision
+        if revision not in MODERN:
+            return {}
+        spoken = {
+            meta.PROTOCOL_VERSION: _version(revision),
+            meta.CLIENT_CAPABILITIES: _capabilities(revision, signature_of(terms.capabilities)),
+            meta.CLIENT_INFO: front.get(meta.CLIENT_INFO) or self._info(terms.client_info or self.info),
+        }
+        if terms.log_level is not None and declares(self.agreed.capabilities, "logging"):
+            spoken[meta.LOG_LEVEL] = raw(terms.log_level)
+        return spoken
+
+    def _info(self, info: Implementation) -> Raw:
+        return raw(write(LATEST, info))
+
+    # Log levels of a legacy backend: one for the whole connection.
+
+    async def want_level(self, exchange: Exchange) -> None:
+        """Have the backend say as much as *exchange* wants to hear, and no less than others do."""
+        if self.revision in MODERN or exchange.terms.log_level is None:
+            return
+        if not declares(self.agreed.capabilities, "logging"):
+            return
+        levels = [use.exchange.terms.log_level for use in self.uses if use.exchange is not None]
+        wanted = min((level for level in levels if level is not None), key=LEVELS.index, default=None)
+        if wanted is not None and wanted != self._level:
+            self._level = wanted
+            await self.caller.send("logging/setLevel", {"level": wanted}, wants_progress=False)
+
+    # What it hears.
+
+    def _hearer(self, exchange: Exchange) -> Hearer:
+        def progressed(report: ProgressNotificationParams) -> None:
+            total = None if report.total is UNSET else report.total
+            exchange.report_nowait(Report(report.progress, total, None if report.message is UNSET else report.message))
+
+        def asked(request: Request) -> None:
+            self._relaying.relay(request, exchange, self.caller.link)
+
+        is_asked = self.is_http and self.revision in LEGACY
+        return Hearer(on_progress=progressed, on_log=exchange.log_nowait, on_question=asked if is_asked else None)
+
+    def _logged(self, params: LoggingMessageNotificationParams) -> None:
+        """A log message that came on no request's way: it belongs to the one request that wants any, or to nobody."""
+        listening = [
+            use.exchange for use in self.uses if use.exchange is not None and use.exchange.terms.log_level is not None
+        ]
+        if len(listening) == 1 or (listening and _is_one_session(listening)):
+            listening[-1].log_nowait(params)
+        else:
+            log.info("backend_says", backend=self.backend, level=params.level)
+
+    def whose(self) -> Exchange | None:
+        """The exchange that an unattributed question belongs to: the only one that may ask, or the latest of several
+        that are one session's. None where that would be a guess."""
+        asking = [use.exchange for use in self.uses if use.may_ask and use.exchange is not None]
+        if len(asking) == 1 or (asking and _is_one_session(asking)):
+            return asking[-1]
+        return None
+
+    async def wait_asker(self, within: float) -> Exchange | None:
+        """Wait for an exchange that may ask. None if none comes in time."""
+        with trio.move_on_after(within):
+            while (found := self.whose()) is None:
+                if any(use.may_ask for use in self.uses):
+                    return None  # several: waiting does not make it clearer
+                await self._asked.wait()
+            return found
+        return None
+
+    # Its life.
+
+    @property
+    def _relaying(self) -> Relaying:
+        answering = self.caller.answering
+        if not isinstance(answering, Relaying):
+            raise TypeError("this connection answers by itself")
+        return answering
+
+    def _begin(self, link: Link, nursery: trio.Nursery) -> Caller:
+        relaying = Relaying({}, self.answers, self.backend, self.whose, self.wait_asker, self.roots)
+        caller = Caller(link, relaying, self.info, declared_by(self.key.signature), on_log=self._logged)
+        caller.on_change = self.on_change
+        relaying.caller = caller
+        if not link.is_http:
+            nursery.start_soon(self._read, caller)
+        return caller
+
+    async def _listen(self, caller: Caller, agreed: Agreed, nursery: trio.Nursery) -> None:
+        if caller.link.is_http:
+            nursery.start_soon(self._read, caller)
+            if agreed.revision in LEGACY:
+                await caller.link.wait_listening()
+
+    async def _read(self, caller: Caller) -> None:
+        try:
+            await caller.link.listen(caller.hear)
+        except CallboardError as error:
+            self.failure = self.failure or ConnectionLost(str(error))
+        if caller.link.lost or caller.link.is_stale or self.failure is not None:
+            self.retire()
+
+    def _end(self) -> None:
+        self.is_over = True
+        if self.failure is None and self._agreed is None:
+            self.failure = ConnectionLost("the connection was not opened")
+        self._over.set()
+        self.opened.set()
+        self.on_end(self)
+
+
+def _is_one_session(exchanges: list[Exchange]) -> bool:
+    first = exchanges[0].questions
+    return first is not None and all(exchange.questions is first for exchange in exchanges)
+
+
+@lru_cache(maxsize=16)
+def _version(revision: Revision) -> Raw:
+    return raw(revision.value)
+
+
+@lru_cache(maxsize=256)
+def _capabilities(revision: Revision, signature: Signature) -> Raw:
+    return raw(write(revision, declared_by(signature)))
