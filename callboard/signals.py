@@ -1,9 +1,10 @@
-"""Signals that ask a process to end: the first is a request, the second an order. What a system lacks is left out."""
+"""Signals that ask a process to end, first as a request, then as an order; and the one that asks it to read its files
+anew. What a system lacks is left out."""
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final
 
@@ -14,6 +15,7 @@ LAST_RESORT: Final = 1.5
 """Seconds after the second signal in which everything may end by itself; then the kernel ends the process."""
 
 _NAMES: Final = ("SIGINT", "SIGTERM", "SIGBREAK")
+_HANGUP: Final = "SIGHUP"
 
 
 @attrs.define(eq=False)
@@ -40,12 +42,35 @@ class _Heed:
 def heed_signals(insist: Callable[[], None]) -> Iterator[trio.Event]:
     """The event that the first signal sets; the second calls *insist*. Only the main thread can hear them."""
     asked = trio.Event()
-    heed = _Heed(trio.lowlevel.current_trio_token(), asked, insist)
-    is_main = threading.current_thread() is threading.main_thread()
-    numbers = [getattr(signal, name) for name in _NAMES if is_main and hasattr(signal, name)]
-    before = {number: signal.signal(number, heed) for number in numbers}
-    try:
+    with _handled(_NAMES, _Heed(trio.lowlevel.current_trio_token(), asked, insist)):
         yield asked
+
+
+@contextmanager
+def heed_hangups() -> Iterator[trio.MemoryReceiveChannel[None]]:
+    """Where each SIGHUP is heard; several that nobody has taken yet are one. Where there is none, nothing comes."""
+    token = trio.lowlevel.current_trio_token()
+    send, receive = trio.open_memory_channel[None](1)
+
+    def tell() -> None:
+        with suppress(trio.WouldBlock, trio.BrokenResourceError):
+            send.send_nowait(None)
+
+    def hear(_: int, __: FrameType | None) -> None:
+        token.run_sync_soon(tell, idempotent=True)
+
+    with send, receive, _handled((_HANGUP,), hear):
+        yield receive
+
+
+@contextmanager
+def _handled(names: Sequence[str], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Have *handler* called for those signals that there are. Python lets only the main thread do this."""
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = [getattr(signal, name) for name in names if is_main and hasattr(signal, name)]
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        for number, old in before.items():
+            signal.signal(number, signal.SIG_DFL if old is None else old)
