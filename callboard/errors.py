@@ -141,6 +141,14 @@ class RequestTimedOut(RequestFailed):
         self.after = after
 
 
+class BackendTimedOut(RequestTimedOut):
+    """A backend did not answer in time."""
+
+    def __init__(self, *, after: float, backend: str) -> None:
+        super().__init__(after=after)
+        self.data = {"origin": "broker", "reason": "deadline", "backend": backend}
+
+
 class Overloaded(RequestFailed):
     """One more would be too many: of this peer's, or *for_all* of everybody's."""
 
@@ -199,9 +207,13 @@ class BackendGone(RequestFailed):
 
     code = BACKEND_GONE
 
-    def __init__(self, message: str, *, backend: str, reason: str = "server lost", **facts: object) -> None:
+    def __init__(
+        self, message: str, *, backend: str, reason: str = "server lost", exit_code: int | None = None
+    ) -> None:
         super().__init__(message)
-        self.data = {"origin": "broker", "reason": reason, "backend": backend, **facts}
+        self.data: dict[str, object] = {"origin": "broker", "reason": reason, "backend": backend}
+        if exit_code is not None:
+            self.data["exitCode"] = exit_code
 
 
 class DefinitionChanged(RequestFailed):

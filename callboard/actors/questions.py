@@ -84,6 +84,8 @@ class Questions:
     """The questions that one legacy client has not answered yet. It is asked nothing before it is `ready`."""
 
     ready: trio.Event = attrs.field(factory=trio.Event, init=False)
+    is_over: bool = attrs.field(default=False, init=False)
+    """Whether the session has ended: nobody can be asked any more."""
     _open: dict[RequestId, _Open] = attrs.field(factory=dict, init=False)
     _ids: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 

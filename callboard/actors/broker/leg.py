@@ -151,6 +151,17 @@ class Leg(Actor[Never]):
     def is_http(self) -> bool:
         return self._caller is not None and self._caller.link.is_http
 
+    @property
+    def exit_code(self) -> int | None:
+        """How its process ended, if it had one and that has ended."""
+        link = None if self._caller is None else self._caller.link
+        return getattr(getattr(link, "process", None), "returncode", None)
+
+    def last_words(self) -> list[str]:
+        """What its process said last on standard error. For the log and the tree, never for a client."""
+        link = None if self._caller is None else self._caller.link
+        return list(getattr(link, "tail", ()))[-8:]
+
     async def wait_open(self) -> None:
         """Raises what kept it from opening."""
         await self.opened.wait()

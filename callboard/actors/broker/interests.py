@@ -1,0 +1,276 @@
+"""What clients want to hear of one backend: however many ask for the same, the backend is asked once."""
+
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Never
+
+import attrs
+import msgspec
+import trio
+from msgspec import Raw
+
+from callboard.actors.broker.leg import EVERYBODY, Key, Leg, Use
+from callboard.actors.caller import Hearer, Patience
+from callboard.codecs.envelope import Error
+from callboard.codecs.revisions import MODERN, declares
+from callboard.errors import CallboardError
+from callboard.supervisor import Actor, Address, Supervisor, get_logger
+
+if TYPE_CHECKING:
+    from callboard.actors.broker.backend import Backend
+
+log = get_logger("callboard.broker")
+
+ACKNOWLEDGED: Final = 15.0
+"""Seconds for a backend to say that it listens."""
+
+AGAIN_FIRST, AGAIN_MOST = 0.1, 5.0
+"""Seconds before a stream that ended is opened anew: at first, and at most."""
+
+ENDLESS: Final = Patience(timeout=10 * 365 * 86_400.0, cap=10 * 365 * 86_400.0)
+_LISTS: Final = ("tools", "prompts", "resources")
+_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+_UPDATED: Final = "notifications/resources/updated"
+
+
+@attrs.define(eq=False)
+class Following:
+    """One resource that is followed for those who share a connection."""
+
+    uri: str
+    who: Hashable
+    count: int = 0
+    is_granted: bool = False
+    leg: Leg | None = None
+    use: Use = attrs.field(factory=Use)
+    stream: Address[Never] | None = None
+    settled: trio.Event = attrs.field(factory=trio.Event)
+
+
+@attrs.define(eq=False)
+class Interests:
+    """Who follows what at one backend."""
+
+    backend: "Backend"
+    supervisor: Supervisor
+    _followed: dict[tuple[Hashable, str], Following] = attrs.field(factory=dict, init=False)
+    _names: int = attrs.field(default=0, init=False)
+
+    async def follow(self, uri: str, who: Hashable = EVERYBODY) -> bool:
+        """Want to hear of *uri*. False if the backend does not want to tell; then nothing is to be taken back.
+
+        Raises `BackendGone`.
+        """
+        mine = self._followed.get((who, uri))
+        if mine is None:
+            mine = self._followed[who, uri] = Following(uri, who)
+            mine.count += 1
+            try:
+                await self._begin(mine)
+            finally:
+                mine.settled.set()
+                if not mine.is_granted:
+                    self._drop(mine)
+            return mine.is_granted
+        mine.count += 1
+        await mine.settled.wait()
+        return mine.is_granted
+
+    def unfollow(self, uri: str, who: Hashable = EVERYBODY) -> None:
+        """One less wants to hear of it. The last one has the backend told so."""
+        mine = self._followed.get((who, uri))
+        if mine is None:
+            return
+        mine.count -= 1
+        if mine.count <= 0:
+            self._drop(mine)
+            if mine.stream is not None:
+                mine.stream.kill("nobody listens")
+            elif mine.leg is not None and not mine.leg.is_over:
+                self._names += 1
+                self.supervisor.spawn(Farewell(self, mine), name=f"farewell-{self._names}")
+
+    def needs(self, leg: Leg) -> bool:
+        """Whether a connection must stay because of what is heard on it."""
+        return any(one.leg is leg for one in self._followed.values())
+
+    def heard(self, leg: Leg, method: str, params: Mapping[str, Raw]) -> None:
+        """A notification on a connection to a legacy backend."""
+        if method != _UPDATED:
+            return
+        uri = _uri(params)
+        if uri is None:
+            return
+        followed = [one for one in self._followed.values() if one.leg is leg]
+        exact = [one for one in followed if one.uri == uri or uri.startswith(one.uri.rstrip("/") + "/")]
+        for one in exact or followed:  # a part of what was followed, named as nobody named it, is not dropped
+            self.backend.on_updated(uri, one.uri, one.who)
+
+    def lost(self, leg: Leg) -> None:
+        """A connection has ended, and what was heard on it is heard no more, until it is followed again."""
+        for one in self._followed.values():
+            if one.leg is leg:
+                one.leg = None
+
+    async def begin_again(self) -> None:
+        """Follow again what was followed before the backend was lost, and tell of it once: something may have changed
+        meanwhile."""
+        for one in list(self._followed.values()):
+            if one.leg is None and one.stream is None and one.is_granted:
+                try:
+                    await self._begin(one)
+                except CallboardError as error:
+                    log.warning("not_followed_again", backend=self.backend.name, reason=str(error)[:200])
+                    continue
+                self.backend.on_updated(one.uri, one.uri, one.who)
+
+    async def hear_lists(self, leg: Leg) -> None:
+        """Have a modern backend tell when its lists change, for as long as the connection lasts."""
+        if leg.revision not in MODERN:
+            return
+        flags = [name for name in _LISTS if declares(leg.agreed.capabilities, f"{name}.list_changed")]
+        if not flags:
+            return
+        chosen: dict[str, Any] = {f"{name}ListChanged": True for name in flags}
+        is_first, pause = True, AGAIN_FIRST
+        while not leg.is_over:
+            acknowledged = trio.Event()
+
+            def told(method: str, params: Mapping[str, Raw], acknowledged: trio.Event = acknowledged) -> None:
+                if method == _ACKNOWLEDGED:
+                    acknowledged.set()
+                else:
+                    self.backend.changed(leg, method, params)
+
+            if not is_first:
+                self.backend.refresh()  # nobody knows what was missed
+            try:
+                answer = await self.listen(leg, chosen, Hearer(on_told=told))
+                if isinstance(answer, Error):
+                    log.info("lists_not_heard", backend=self.backend.name, code=answer.code)
+                    return
+            except CallboardError as error:
+                log.info("lists_not_heard", backend=self.backend.name, reason=str(error)[:200])
+            pause = AGAIN_FIRST if acknowledged.is_set() else min(2 * pause, AGAIN_MOST)
+            is_first = False
+            await trio.sleep(pause)
+
+    async def listen(self, leg: Leg, chosen: dict[str, Any], hearer: Hearer) -> object:
+        """Hold one subscription of a modern backend open, to its end."""
+        body: dict[str, Any] = {"notifications": chosen, "_meta": dict(leg.caller.said())}
+        return await leg.caller.send(
+            "subscriptions/listen", body, patience=ENDLESS, hearer=hearer, wants_progress=False
+        )
+
+    async def _begin(self, mine: Following) -> None:
+        scout = await self.backend.wait_up()
+        if not declares(scout.agreed.capabilities, "resources.subscribe"):
+            return
+        if scout.revision in MODERN:
+            await self._stream(mine, scout)
+        else:
+            await self._subscribe(mine)
+
+    async def _subscribe(self, mine: Following) -> None:
+        """Have a legacy backend tell, on the connection of those who share it."""
+        if mine.who == EVERYBODY:
+            leg = await self.backend.wait_up()
+            leg.begin(mine.use)
+        else:
+            leg = await self.backend.legs.take(Key(mine.who), mine.use, alone=False)
+        try:
+            answer = await leg.caller.send("resources/subscribe", {"uri": mine.uri}, wants_progress=False)
+            mine.is_granted = not isinstance(answer, Error)
+            mine.leg = leg if mine.is_granted else None
+        finally:
+            self.backend.legs.give_back(leg, mine.use)
+
+    async def _stream(self, mine: Following, leg: Leg) -> None:
+        """One stream for each resource: an update may name a part of it, and the stream says whose it is."""
+        stream = Stream(self, mine, leg)
+        self._names += 1
+        mine.stream = self.supervisor.spawn(stream, name=f"stream-{self._names}")
+        is_settled = False
+        try:
+            with trio.move_on_after(ACKNOWLEDGED):
+                await stream.settled.wait()
+                is_settled = True
+        finally:
+            if not is_settled:
+                mine.stream.kill("not acknowledged")
+
+    def _drop(self, mine: Following) -> None:
+        if self._followed.get((mine.who, mine.uri)) is mine:
+            del self._followed[mine.who, mine.uri]
+
+
+@attrs.define(eq=False)
+class Stream(Actor[Never]):
+    """Holds one resource's subscription at a modern backend open, and opens it anew when it ends."""
+
+    mailbox = None
+
+    interests: Interests
+    following: Following
+    leg: Leg
+    settled: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    async def run(self) -> None:
+        mine, pause = self.following, AGAIN_FIRST
+        try:
+            while True:
+                leg = self.leg if not self.settled.is_set() else await self.interests.backend.wait_up()
+                hearer = Hearer(on_told=self._told)
+                answer = await self.interests.listen(leg, {"resourceSubscriptions": [mine.uri]}, hearer)
+                if not self.settled.is_set() or isinstance(answer, Error):
+                    return
+                await trio.sleep(pause)
+                pause = min(2 * pause, AGAIN_MOST)
+        except CallboardError as error:
+            log.info("resource_not_heard", backend=self.interests.backend.name, reason=str(error)[:200])
+        finally:
+            mine.stream = None  # followed anew when the backend is back
+            self.settled.set()
+
+    def _told(self, method: str, params: Mapping[str, Raw]) -> None:
+        mine = self.following
+        if method == _ACKNOWLEDGED:
+            was_granted, mine.is_granted = mine.is_granted, _grants(params, mine.uri)
+            if was_granted and mine.is_granted:
+                self.interests.backend.on_updated(mine.uri, mine.uri, mine.who)
+            self.settled.set()
+        elif method == _UPDATED and (uri := _uri(params)) is not None:
+            self.interests.backend.on_updated(uri, mine.uri, mine.who)
+
+
+@attrs.define(eq=False)
+class Farewell(Actor[Never]):
+    """Tells a legacy backend that nobody follows a resource any more."""
+
+    mailbox = None
+
+    interests: Interests
+    following: Following
+
+    async def run(self) -> None:
+        leg = self.following.leg
+        try:
+            if leg is not None:
+                await leg.caller.send("resources/unsubscribe", {"uri": self.following.uri}, wants_progress=False)
+        except CallboardError as error:
+            log.info("not_unsubscribed", backend=self.interests.backend.name, reason=str(error)[:200])
+
+
+def _uri(params: Mapping[str, Raw]) -> str | None:
+    try:
+        found = msgspec.json.decode(params["uri"])
+    except (KeyError, msgspec.DecodeError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _grants(params: Mapping[str, Raw], uri: str) -> bool:
+    try:
+        granted = msgspec.json.decode(params["notifications"])
+    except (KeyError, msgspec.DecodeError):
+        return False
+    return isinstance(granted, dict) and uri in (granted.get("resourceSubscriptions") or ())
