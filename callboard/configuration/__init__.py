@@ -2,7 +2,6 @@
 
 from callboard.configuration.mistakes import BadConfiguration, Mistake
 from callboard.configuration.reading import read_configuration
-from callboard.configuration.upstream import UpstreamAuth
 from callboard.configuration.values import (
     BackendSpec,
     BackendTarget,
@@ -10,6 +9,7 @@ from callboard.configuration.values import (
     Difference,
     PythonTarget,
     Remote,
+    UpstreamAuth,
     difference,
 )
 

@@ -11,8 +11,7 @@ from callboard.configuration.places import Place, Table, quoted
 from callboard.configuration.settings import SETTINGS_KEYS, check_name, read_settings
 from callboard.configuration.targets import OUR_TARGET_KEYS, TARGET_KEYS, read_target
 from callboard.configuration.toml import read_toml
-from callboard.configuration.upstream import UpstreamAuth, read_auth
-from callboard.configuration.values import BackendSpec, BackendTarget, Configuration, Remote
+from callboard.configuration.values import BackendSpec, BackendTarget, Configuration, Remote, UpstreamAuth
 
 MAX_FILE: Final = 1024 * 1024
 """Largest file that is read, in bytes. A thousand servers take a quarter of it."""
@@ -141,6 +140,8 @@ def _auth(ours: Table, target: BackendTarget | None) -> UpstreamAuth | None:
         return None
     if target is not None and any(name.lower() == "authorization" for name in target.headers):
         place.wrong("stands beside a header `Authorization`: choose one")
+    from callboard.configuration.upstream import read_auth  # it takes time to load
+
     return read_auth(place, _ANY_URL if target is None else target.url)
 
 

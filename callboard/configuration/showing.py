@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 _HIDDEN: Final = "***"
-_SECRET: Final = re.compile(r"token|secret|passw|key|auth|credential|bearer", re.IGNORECASE)
+_SECRET: Final = re.compile(r"token|secret|passw|key|auth|credential|bearer|header", re.IGNORECASE)
 _OPTION: Final = re.compile(r"(?P<name>--?[\w.-]+|[A-Z][A-Z0-9_]*)(?P<value>=.*)?", re.DOTALL)
 _REFERENCE: Final = re.compile(r"\$\{[^}]*\}")
 _WITH_USER: Final = re.compile(r"(?P<scheme>[a-z+]+://)[^/@\s]*@")
@@ -20,7 +20,7 @@ def shown_command(words: Sequence[str]) -> str:
     for word in words:
         option = _OPTION.fullmatch(word)
         is_secret = option is not None and _SECRET.search(option["name"]) is not None
-        if hides and option is None:
+        if hides and not word.startswith("-"):
             shown.append(_hidden(word))
         elif option is not None and is_secret and option["value"]:
             shown.append(f"{option['name']}={_hidden(option['value'][1:])}")

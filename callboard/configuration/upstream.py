@@ -3,12 +3,11 @@
 import os
 import re
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, assert_never, get_args
-
-import attrs
+from typing import Final, assert_never, get_args
 
 from callboard.codecs.oauth.jwt import ALGORITHMS, read_key
 from callboard.configuration.places import Place, Table
+from callboard.configuration.values import GrantName, UpstreamAuth
 from callboard.configuration.variables import has_variable
 from callboard.errors import NotAuthorized
 from callboard.oauth import (
@@ -26,7 +25,6 @@ from callboard.oauth import (
 from callboard.oauth.door import check_private
 from callboard.transports.client.credentials import Auth
 
-GrantName: TypeAlias = Literal["client_credentials", "authorization_code", "workload_identity"]
 GRANTS: Final[tuple[GrantName, ...]] = get_args(GrantName)
 
 OAUTH_KEYS: Final = (
@@ -47,53 +45,43 @@ OAUTH_KEYS: Final = (
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-@attrs.frozen(kw_only=True)
-class UpstreamAuth:
-    """What is needed for a token. Compared by value, unlike the tokens themselves."""
+def made(upstream: UpstreamAuth) -> Auth:
+    """OAuth as *upstream* wants it."""
+    store: Store = FileStore.at_home() if upstream.grant == "authorization_code" else MemoryStore()
+    scopes, trust = upstream.scopes, upstream.trust
+    return OAuth(grant=_grant(upstream), scopes=scopes, store=store, trust=trust, binds=upstream.binds)
 
-    grant: GrantName = "client_credentials"
-    client_id: str | None = attrs.field(default=None, repr=False)
-    client_secret: str | None = attrs.field(default=None, repr=False)
-    private_key: str | None = attrs.field(default=None, repr=False)
-    algorithm: str = attrs.field(default="ES256", repr=False)
-    assertion_file: Path | None = attrs.field(default=None, repr=False)
-    issuer: str | None = attrs.field(default=None, repr=False)
-    scopes: tuple[str, ...] = attrs.field(default=(), repr=False)
-    trust: tuple[str, ...] = attrs.field(default=(), repr=False)
-    binds: bool = False
 
-    def auth(self) -> Auth:
-        """What a connection is given. Tokens that a person gave leave for are kept for the next run."""
-        store: Store = FileStore.at_home() if self.grant == "authorization_code" else MemoryStore()
-        return OAuth(grant=self._grant(), scopes=self.scopes, store=store, trust=self.trust, binds=self.binds)
+def _grant(upstream: UpstreamAuth) -> Grant:
+    match upstream.grant:
+        case "client_credentials":
+            return ClientCredentials(
+                client_id=upstream.client_id or "",
+                client_secret=upstream.client_secret,
+                private_key=upstream.private_key,
+                algorithm=upstream.algorithm,
+                issuer=upstream.issuer,
+            )
+        case "authorization_code":
+            registered = None if upstream.client_id is None else _registered(upstream)
+            return AuthorizationCode(identity=Identity(registered=registered))
+        case "workload_identity":
+            return WorkloadIdentity(client=_registered(upstream), assertion=lambda: _assertion(upstream))
+        case never:
+            assert_never(never)
 
-    def _grant(self) -> Grant:
-        match self.grant:
-            case "client_credentials":
-                return ClientCredentials(
-                    client_id=self.client_id or "",
-                    client_secret=self.client_secret,
-                    private_key=self.private_key,
-                    algorithm=self.algorithm,
-                    issuer=self.issuer,
-                )
-            case "authorization_code":
-                registered = None if self.client_id is None else self._registered()
-                return AuthorizationCode(identity=Identity(registered=registered))
-            case "workload_identity":
-                return WorkloadIdentity(client=self._registered(), assertion=self._assertion)
-            case never:
-                assert_never(never)
 
-    def _registered(self) -> RegisteredClient:
-        return RegisteredClient(client_id=self.client_id or "", client_secret=self.client_secret, issuer=self.issuer)
+def _registered(upstream: UpstreamAuth) -> RegisteredClient:
+    who, secret, issuer = upstream.client_id or "", upstream.client_secret, upstream.issuer
+    return RegisteredClient(client_id=who, client_secret=secret, issuer=issuer)
 
-    def _assertion(self) -> str:
-        """Read anew each time: platforms replace it."""
-        try:
-            return "" if self.assertion_file is None else self.assertion_file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise NotAuthorized(f"{self.assertion_file}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+
+def _assertion(upstream: UpstreamAuth) -> str:
+    """Read anew each time: platforms replace it."""
+    try:
+        return "" if upstream.assertion_file is None else upstream.assertion_file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotAuthorized(f"{upstream.assertion_file}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
 
 
 def read_auth(place: Place, url: str) -> UpstreamAuth | None:

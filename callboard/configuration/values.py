@@ -8,7 +8,7 @@ import attrs
 
 from callboard.actors.broker.settings import BackendSettings
 from callboard.configuration.mistakes import Mistake
-from callboard.configuration.upstream import UpstreamAuth
+from callboard.transports.client.credentials import Auth
 from callboard.transports.client.process import Command
 
 Kind: TypeAlias = Literal["any", "http", "sse"]
@@ -36,6 +36,30 @@ class PythonTarget:
 
 
 BackendTarget: TypeAlias = Command | Remote | PythonTarget
+
+GrantName: TypeAlias = Literal["client_credentials", "authorization_code", "workload_identity"]
+
+
+@attrs.frozen(kw_only=True)
+class UpstreamAuth:
+    """What is needed for a token. Compared by value, unlike the tokens themselves."""
+
+    grant: GrantName = "client_credentials"
+    client_id: str | None = attrs.field(default=None, repr=False)
+    client_secret: str | None = attrs.field(default=None, repr=False)
+    private_key: str | None = attrs.field(default=None, repr=False)
+    algorithm: str = attrs.field(default="ES256", repr=False)
+    assertion_file: Path | None = attrs.field(default=None, repr=False)
+    issuer: str | None = attrs.field(default=None, repr=False)
+    scopes: tuple[str, ...] = attrs.field(default=(), repr=False)
+    trust: tuple[str, ...] = attrs.field(default=(), repr=False)
+    binds: bool = False
+
+    def auth(self) -> Auth:
+        """What all connections to the server are given. Leave that a person gave is kept for the next run."""
+        from callboard.configuration.upstream import made  # it takes time to load
+
+        return made(self)
 
 
 @attrs.frozen(kw_only=True)
