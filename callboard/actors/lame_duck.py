@@ -9,6 +9,7 @@ import trio
 from callboard.actors.exchange import Exchange
 from callboard.actors.host import Host
 from callboard.actors.life import Act, Event, State
+from callboard.actors.reader import Carried, Reader
 from callboard.actors.request import RequestActor
 from callboard.actors.subscription import Subscription
 from callboard.errors import Draining
@@ -29,6 +30,8 @@ class _InFlight:
 
     listening: list[Address[Any]]
     waiting: list[tuple[Address[Any], Exchange]]
+    carried: list[Carried]
+    """Errands that wait with the reader of a connection which others share."""
 
 
 async def drain(
@@ -49,8 +52,9 @@ async def drain(
     """
     host.begin_drain()
     found = _find(host)
-    if found.listening or found.waiting:
-        log.info("draining", listening=len(found.listening), waiting=len(found.waiting), within=within)
+    waiting = len(found.waiting) + len(found.carried)
+    if found.listening or waiting:
+        log.info("draining", listening=len(found.listening), waiting=waiting, within=within)
     started = trio.current_time()
     until = started + min(spread, within / 2)  # the last one needs time to hear of it, too
     with trio.move_on_after(within):
@@ -58,9 +62,14 @@ async def drain(
         await _end_all(found.listening, until)
         for ending in (*found.listening, *(address for address, _ in found.waiting)):
             await ending.wait_ended()
-        for wait_done in errands:
+        for wait_done in (*errands, *(carried.over.wait for carried in found.carried)):
             await wait_done()
     await _cut([exchange for address, exchange in found.waiting if address.ended is None])
+    for carried in found.carried:
+        with trio.move_on_after(FAREWELL):
+            await carried.slot.fail(Draining())
+        if not carried.over.is_set():
+            carried.end()
     sessions = [address for address, _ in host.root.supervisor_of("sessions").actors()]
     await _end_all(sessions, until)
     await _wait_gone(sessions, 0)
@@ -103,13 +112,15 @@ async def _wait_gone(leaving: Sequence[Address[Any]], until: float) -> None:
 
 
 def _find(host: Host) -> _InFlight:
-    found = _InFlight([], [])
+    found = _InFlight([], [], [])
     for place in _places(host.root):
         for address, actor in place.actors():
             if isinstance(actor, Subscription):
                 found.listening.append(address)
             elif isinstance(actor, RequestActor) and actor.exchange.life.state is State.WAITING:
                 found.waiting.append((address, actor.exchange))
+            elif isinstance(actor, Reader) and actor.carried is not None:
+                found.carried.append(actor.carried)
     return found
 
 

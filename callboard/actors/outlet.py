@@ -1,8 +1,8 @@
 """Where messages to a peer go: the vocabulary between the company and the edges."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Sequence
 from enum import Enum
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import attrs
 
@@ -45,6 +45,14 @@ class Sink(Protocol):
 
     async def send(self, frame: bytes) -> None:
         """Waits while the peer cannot take it. Raises `trio.BrokenResourceError` when the peer is gone for good."""
+
+
+@runtime_checkable
+class Gathering(Protocol):
+    """A sink for which several frames at once are cheaper than one after the other."""
+
+    async def send_together(self, frames: Sequence[bytes]) -> None:
+        """As `send`, in order."""
 
 
 class Connection(Sink, Protocol):

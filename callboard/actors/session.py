@@ -1,6 +1,6 @@
 """One connection of either era, or one legacy session: what was agreed, what is in flight, and the way to the peer."""
 
-from collections.abc import AsyncIterable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Never, TypeVar
 
@@ -10,14 +10,15 @@ import trio
 from callboard.actors.batch import BATCHED, Batch
 from callboard.actors.errands import Adopted, InFlight
 from callboard.actors.exchange import Exchange
-from callboard.actors.host import Host
+from callboard.actors.host import Errand, Host
 from callboard.actors.life import Event
-from callboard.actors.outlet import Adopt, Connection, Custody, Kind, Outbound, Outlet, Sink
+from callboard.actors.outlet import Adopt, Connection, Custody, Gathering, Kind, Outbound, Outlet, Sink
 from callboard.actors.questions import Questions
+from callboard.actors.reader import Reader
 from callboard.actors.slot import Slot
 from callboard.actors.subscription import change_notification
 from callboard.actors.terms import ANYBODY, Terms, is_meant_modern, is_modern, modern_terms
-from callboard.actors.topics import LISTS, Change, ListChanged, ResourceUpdated
+from callboard.actors.topics import LISTS, Change, ListChanged, ResourceUpdated, Topics
 from callboard.actors.wire import MAX_ANSWER, error_frame, notification_frame
 from callboard.codecs.batch import is_batch, split_batch
 from callboard.codecs.envelope import Envelope, Notification, Request, RequestId, decode
@@ -48,6 +49,7 @@ from callboard.errors import (
     PeerError,
     RequestFailed,
     RequestTimedOut,
+    ResourceNotFound,
     UnsupportedVersion,
 )
 from callboard.supervisor import Actor, ChildSpec, Fact, MailboxSpec, Restart, Supervisor, SupervisorSpec, get_logger
@@ -60,6 +62,8 @@ OUTBOX_SIZE: Final = 1024
 OUTBOX_BYTES: Final = MAX_ANSWER
 """Most bytes that wait for one peer: two frames of the largest size."""
 
+GATHERED: Final = 65_536
+"""Bytes from which on frames to one peer are not written together: what a pipe holds."""
 
 MAX_REASON: Final = 200
 """Characters of a peer's reason that are logged."""
@@ -89,6 +93,8 @@ class Session(Actor[Outbound]):
     terms: Terms | None = attrs.field(default=None, init=False)
     is_ready: bool = attrs.field(default=False, init=False)
     ignored: int = attrs.field(default=0, init=False)
+    carrier: Reader | None = attrs.field(default=None, init=False)
+    """Who reads for it, where requests share one way; runs what needs no task of its own."""
     _in_flight: dict[RequestId, InFlight] = attrs.field(factory=dict, init=False)
     _tokens: dict[RequestId, RequestId] = attrs.field(factory=dict, init=False)  # and whose they are
     _questions: Questions = attrs.field(factory=Questions, init=False)
@@ -96,13 +102,28 @@ class Session(Actor[Outbound]):
 
     async def run(self) -> None:
         try:
-            async for message in self.inbox:
-                await self.sink.send(message.frame)
+            if isinstance(self.sink, Gathering):
+                async for message in self.inbox:
+                    await self.sink.send_together(self._gathered(message.frame))
+            else:
+                async for message in self.inbox:
+                    await self.sink.send(message.frame)
         except trio.BrokenResourceError:
             pass  # the peer is gone, and the reader hears it too
         finally:
             self.hang_up()
             self.on_end()
+
+    def _gathered(self, frame: bytes) -> list[bytes]:
+        """All that waits, up to a bound: one write wakes the peer once."""
+        frames, size = [frame], len(frame)
+        try:
+            while size < GATHERED:
+                frames.append(self.inbox.receive_nowait().frame)
+                size += len(frames[-1])
+        except (trio.WouldBlock, trio.EndOfChannel):
+            pass
+        return frames
 
     def facts(self) -> Mapping[str, Fact]:
         agreed = "none" if self.terms is None else self.terms.revision.value
@@ -115,14 +136,20 @@ class Session(Actor[Outbound]):
 
     def hang_up(self) -> None:
         """Nobody is there any more: whatever the peer had asked for is over."""
-        self.host.topics.leave(self.hear, self._hears)
+        self._questions.is_over = True
+        self._topics.leave(self.hear, self._hears)
+        self.host.audience.unfollow([one.uri for one in self._hears if isinstance(one, ResourceUpdated)], self.principal)
+        self._hears.clear()
         for exchange in list(self._in_flight.values()):
             exchange.cancel(Event.SESSION_ENDED)
 
     # The way out.
 
     async def send(self, message: Outbound) -> None:
-        await self.address.tell(message)
+        try:
+            self.address.tell_nowait(message)
+        except trio.WouldBlock:
+            await self.address.tell(message)
 
     def send_nowait(self, message: Outbound) -> None:
         try:
@@ -247,10 +274,11 @@ class Session(Actor[Outbound]):
         raise InvalidRequest("not initialized, and no protocol version in _meta")
 
     async def _serve(self, request: Request, route: Route, slot: Slot) -> None:
-        method = self.host.method(slot.terms.revision, request.method, besides=SESSION_METHODS)
+        method = self.host.method(slot.terms.revision, request.method, besides=_OF_THE_SESSION)
         if route.progress_token is not None and route.progress_token in self._tokens:
             raise InvalidParams("this progress token is in use")
-        if slot.outlet.adopt is not None and await self._run_errand(request, route, slot, slot.outlet.adopt):
+        if (errand := self._errand(request, route, slot)) is not None:
+            await self._run_errand(errand, request, route, slot)
             return
         exchange = self.host.exchange(request, slot, self.supervisor, self._questions)
         if request.method in SESSION_METHODS:
@@ -260,33 +288,46 @@ class Session(Actor[Outbound]):
             self.host.check_rate(request.method, self.principal)
             if route.progress_token is not None:
                 self._tokens[route.progress_token] = request.id
-            going_on = await self.host.begin(exchange, method, route)
+            handler = self._subscribe if request.method == _SUBSCRIBE else None
+            going_on = await self.host.begin(exchange, method, route, handler)
             if slot.is_open:
                 self._in_flight[request.id] = going_on
 
-    async def _run_errand(self, request: Request, route: Route, slot: Slot, adopt: Adopt) -> bool:
-        """Run a request in the task that brought it, if it is one that can be; False if not."""
-        host = self.host
-        errand = host.offer.errand(request, route)
-        if errand is None:
-            return False
-        try:
-            host.check_in_flight(len(self._in_flight))
-            host.check_rate(request.method, self.principal)
-        except RequestFailed:
-            errand.close()
-            raise
+    def _errand(self, request: Request, route: Route, slot: Slot) -> Errand | None:
+        """What the task that brought a request can run itself, if it is one of that kind. Raises `Overloaded`."""
+        if slot.is_shared:
+            can_run = self.carrier is not None and self.carrier.carries(route.name or "")
+        else:
+            can_run = slot.outlet.adopt is not None
+        errand = self.host.offer.errand(request, route, slot.terms) if can_run else None
+        if errand is not None:
+            try:
+                self.host.check_in_flight(len(self._in_flight))
+                self.host.check_rate(request.method, self.principal)
+            except RequestFailed:
+                errand.close()
+                raise
+        return errand
 
-        def waits(end: Callable[[], None]) -> None:
-            self._in_flight[request.id] = Adopted(slot, end)
-            if route.progress_token is not None:
-                self._tokens[route.progress_token] = request.id
+    async def _run_errand(self, errand: Errand, request: Request, route: Route, slot: Slot) -> None:
+        cap, adopt = self.host.cap, slot.outlet.adopt
+        if slot.is_shared and self.carrier is not None:
+            await self.carrier.carry(errand, slot, route.name or "", cap)
+        elif adopt is not None:
 
-        def late() -> bytes:
-            return error_frame(request.id, slot.terms.revision, RequestTimedOut(after=host.cap))
+            def waits(end: Callable[[], None]) -> None:
+                self.note(slot, Adopted(slot, end))
 
-        await slot.answer(await adopt(errand, Custody(host.cap, late, ends_with_client=False, on_wait=waits)))
-        return True
+            def late() -> bytes:
+                return error_frame(request.id, slot.terms.revision, RequestTimedOut(after=cap))
+
+            await slot.answer(await adopt(errand, Custody(cap, late, ends_with_client=False, on_wait=waits)))
+
+    def note(self, slot: Slot, going_on: InFlight) -> None:
+        """An errand waits: until then nobody could cancel it."""
+        self._in_flight[slot.request_id] = going_on
+        if slot.terms.progress_token is not None:
+            self._tokens[slot.terms.progress_token] = slot.request_id
 
     def _closed(self, request_id: RequestId, route: Route) -> None:
         self._in_flight.pop(request_id, None)
@@ -382,7 +423,7 @@ class Session(Actor[Outbound]):
 
     def _listen_to(self, changes: set[Change]) -> None:
         self._hears |= changes
-        self.host.topics.join(self.hear, changes)
+        self._topics.join(self.hear, changes)
 
     def set_level(self, exchange: Exchange) -> Model:
         """`logging/setLevel`: for the whole session."""
@@ -390,47 +431,45 @@ class Session(Actor[Outbound]):
             self.terms = attrs.evolve(self.terms, log_level=exchange.params(SetLevelRequestParams).level)
         return Empty()
 
-    def subscribe(self, exchange: Exchange) -> Model:
-        """`resources/subscribe`: this session hears of one resource."""
-        change = ResourceUpdated(exchange.params(ResourceRequestParams).uri)
+    async def _subscribe(self, exchange: Exchange) -> Model:
+        """`resources/subscribe`: this session hears of one resource. Raises `ResourceNotFound` if it cannot."""
+        uri = exchange.params(ResourceRequestParams).uri
+        change = ResourceUpdated(uri)
         self.host.check_followed(len(self._hears) + (change not in self._hears))
-        self._listen_to({change})
+        if change not in self._hears:
+            if not await self.host.audience.follow([uri], self.principal):
+                raise ResourceNotFound(uri)
+            if change in self._hears or self._questions.is_over:
+                self.host.audience.unfollow([uri], self.principal)  # asked for twice at once, or by nobody any more
+            else:
+                self._listen_to({change})
         return Empty()
 
     def unsubscribe(self, exchange: Exchange) -> Model:
         """`resources/unsubscribe`, also of what was never subscribed to."""
         change = ResourceUpdated(exchange.params(ResourceRequestParams).uri)
-        self._hears.discard(change)
-        self.host.topics.leave(self.hear, [change])
+        if change in self._hears:
+            self._hears.discard(change)
+            self._topics.leave(self.hear, [change])
+            self.host.audience.unfollow([change.uri], self.principal)
         return Empty()
+
+    @property
+    def _topics(self) -> Topics:
+        return self.host.audience.topics(self.principal)
 
     def ping(self, _: Exchange) -> Model:
         return Empty()
 
 
+_SUBSCRIBE: Final = "resources/subscribe"
+
 SESSION_METHODS: Final[Mapping[str, Callable[[Session, Exchange], Model]]] = {
     "ping": Session.ping,
     "logging/setLevel": Session.set_level,
-    "resources/subscribe": Session.subscribe,
     "resources/unsubscribe": Session.unsubscribe,
 }
-
-
-@attrs.define(eq=False)
-class Reader(Actor[Never]):
-    """Reads the frames of a connection. Its end is the end of the session."""
-
-    mailbox = None
-
-    session: Session
-    frames: AsyncIterable[bytes | PeerError]
-
-    async def run(self) -> None:
-        try:
-            async for frame in self.frames:
-                await self.session.receive(frame)
-        finally:
-            self.session.hang_up()
+_OF_THE_SESSION: Final = frozenset({*SESSION_METHODS, _SUBSCRIBE})
 
 
 async def open_session(host: Host, connection: Connection, name: str, principal: str = ANYBODY) -> Supervisor:

@@ -54,12 +54,22 @@ def modern_terms(route: Route, spoken: Collection[Revision], principal: str) -> 
     of those must `initialize`. Raises `InvalidParams` for a required member that is missing or wrong.
     """
     find = _remembered if len(route.said) <= MAX_REMEMBERED else _terms
-    return find(route.said, route.protocol_version or "", route.progress_token, frozenset(spoken), principal)
+    terms = find(route.said, route.protocol_version or "", frozenset(spoken), principal)
+    return terms if route.progress_token is None else _with_token(terms, route.progress_token)
 
 
-def _terms(
-    said: bytes, requested: str, progress_token: RequestId | None, spoken: frozenset[Revision], principal: str
-) -> Terms:
+def _with_token(terms: Terms, token: RequestId) -> Terms:
+    return Terms(
+        revision=terms.revision,
+        capabilities=terms.capabilities,
+        client_info=terms.client_info,
+        principal=terms.principal,
+        log_level=terms.log_level,
+        progress_token=token,
+    )
+
+
+def _terms(said: bytes, requested: str, spoken: frozenset[Revision], principal: str) -> Terms:
     revision = next((known for known in MODERN & spoken if known == requested), None)
     if revision is None:
         raise UnsupportedVersion(requested, sorted(spoken))
@@ -72,7 +82,6 @@ def _terms(
         client_info=None if brought.client_info is UNSET else brought.client_info,
         principal=principal,
         log_level=None if brought.log_level is UNSET else brought.log_level,
-        progress_token=progress_token,
     )
 
 

@@ -4,6 +4,7 @@ Reads `name`, `uri`, `requestState` and the reserved keys of `_meta`. Arguments,
 the bytes they are.
 """
 
+import re
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -15,10 +16,15 @@ from msgspec import UNSET
 from callboard.codecs.envelope import MAX_SAFE_INTEGER, Notification, Request, RequestId
 from callboard.codecs.members import Members, read_members
 from callboard.codecs.revisions.meta import PROGRESS_TOKEN, PROTOCOL_VERSION
-from callboard.errors import InvalidParams, PeerError
+from callboard.errors import InvalidParams, InvalidRequest, PeerError
 
 MAX_REMEMBERED: Final = 2048
 """Longest `_meta` that is remembered, in bytes: a client says the same with every request."""
+
+# A token that stands last. What it stands in ends there, so it is `_meta` itself and nothing deeper; and no string can
+# hold this: its quotes would be escaped.
+_LAST_TOKEN: Final = re.compile(rb',"%b":(0|[1-9][0-9]{0,14})\}\Z' % PROGRESS_TOKEN.encode())
+_LONGEST_TOKEN: Final = 40
 
 _NOTHING: Final[Members] = MappingProxyType({})
 _STRING: Final = msgspec.json.Decoder(str)
@@ -28,7 +34,8 @@ _T = TypeVar("_T")
 
 @attrs.frozen
 class Route:
-    """What of a message its router needs. `None` is absent; `meta` holds every member of `_meta`, raw."""
+    """What of a message its router needs. `None` is absent; `meta` holds every member of `_meta`, raw, but for a
+    progress token that stands last."""
 
     name: str | None = None
     uri: str | None = None
@@ -37,7 +44,7 @@ class Route:
     protocol_version: str | None = None
     meta: Members = _NOTHING
     said: bytes = b""
-    """`_meta` as it stands in the message."""
+    """`_meta` as it stands in the message, but for such a token: what a client says with every request alike."""
 
 
 def read_route(message: Request | Notification) -> Route:
@@ -56,7 +63,13 @@ def read_route(message: Request | Notification) -> Route:
 
 def _route(params: Members) -> Route:
     said = bytes(params.get("_meta", b""))
-    meta, token, version = (_remembered if len(said) <= MAX_REMEMBERED else _read_meta)(said)
+    last = _LAST_TOKEN.search(said, max(0, len(said) - _LONGEST_TOKEN)) if said else None
+    rest = said if last is None else said[: last.start()] + b"}"
+    meta, token, version = (_remembered if len(rest) <= MAX_REMEMBERED else _read_meta)(rest)
+    if last is not None:
+        if PROGRESS_TOKEN in meta:
+            raise InvalidRequest("a key stands twice in one object")
+        token, said = int(last[1]), rest
     return Route(
         _member(params, "name", _STRING),
         _member(params, "uri", _STRING),

@@ -1,6 +1,7 @@
 """Frames on any byte stream, one to a line: pipes, sockets, whatever has two ends."""
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, Protocol, Self
 
 import attrs
@@ -10,6 +11,9 @@ from callboard.codecs.lines import MAX_FRAME, Line, LineDecoder, encode_line, fl
 
 READ_SIZE: Final = 65_536
 """Bytes that are read at once: what a pipe holds."""
+
+IN_A_ROW: Final = 64
+"""Lines of one read that are handed out without a pause. A thousand may come in one; others want a turn."""
 
 
 class Incoming(Protocol):
@@ -40,6 +44,7 @@ class LineConnection:
     limit: int = MAX_FRAME
     _decoder: LineDecoder = attrs.field(init=False)
     _lines: deque[Line] = attrs.field(factory=deque, init=False)  # at most those of one read
+    _in_a_row: int = attrs.field(default=0, init=False)
     _ended: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -47,8 +52,14 @@ class LineConnection:
 
     async def send(self, frame: bytes) -> None:
         """Waits as long as the peer does not read. Raises `trio.BrokenResourceError` when it never will."""
+        await self._send(encode_line(flatten(frame)))
+
+    async def send_together(self, frames: Sequence[bytes]) -> None:
+        await self._send(b"".join([encode_line(flatten(frame)) for frame in frames]))
+
+    async def _send(self, data: bytes) -> None:
         try:
-            await self.outgoing.send_all(encode_line(flatten(frame)))
+            await self.outgoing.send_all(data)
         except trio.ClosedResourceError:
             raise trio.BrokenResourceError("closed here") from None
 
@@ -56,9 +67,12 @@ class LineConnection:
         return self
 
     async def __anext__(self) -> Line:
-        if self._lines:
-            await trio.lowlevel.checkpoint()  # a thousand short lines may come in one read; others want a turn
+        self._in_a_row += 1
+        if self._lines and self._in_a_row > IN_A_ROW:
+            self._in_a_row = 1
+            await trio.lowlevel.checkpoint()
         while not self._lines:
+            self._in_a_row = 1
             if self._ended:
                 raise StopAsyncIteration
             await self._read()

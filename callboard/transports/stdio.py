@@ -21,6 +21,7 @@ from callboard.codecs.lines import MAX_FRAME
 from callboard.errors import CannotServe
 from callboard.supervisor import Actor, Supervisor, get_logger
 from callboard.transports.lines import ByteStream, LineConnection
+from callboard.transports.pipe import PipeEnd
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -127,7 +128,7 @@ async def open_fd(fd: int) -> AsyncIterator[ByteStream]:
     if sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         stream = trio.lowlevel.FdStream(os.dup(fd))
         try:
-            yield stream
+            yield PipeEnd(stream)
         finally:
             stream.close()  # and its flags are as they were
     else:

@@ -64,3 +64,38 @@ def test_a_member_of_the_wrong_type_is_refused_with_the_id(params: str, error: t
     with pytest.raises(error) as refused:
         read_route(request(params))
     assert refused.value.request_id == 9
+
+
+VERSION = '"io.modelcontextprotocol/protocolVersion":"2026-07-28"'
+
+
+def test_what_a_client_says_every_time_is_the_same_but_for_a_token_that_stands_last() -> None:
+    one, two = (read_route(request(f'{{"_meta":{{{VERSION},"progressToken":{token}}}}}')) for token in (1, 22))
+    assert (one.progress_token, two.progress_token) == (1, 22)
+    assert one.said == two.said == f"{{{VERSION}}}".encode()
+    assert one.meta is two.meta
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        '"a":{"b":1,"progressToken":7}',
+        '"a":"x,\\"progressToken\\":7}"',
+        '"a":[{"b":1,"progressToken":7}]',
+        '"a,\\"progressToken":7',
+    ],
+)
+def test_only_a_member_of_meta_itself_is_a_token(members: str) -> None:
+    assert read_route(request(f'{{"_meta":{{{VERSION},{members}}}}}')).progress_token is None
+
+
+@pytest.mark.parametrize("first", ["1", '"1"', "2"])
+def test_a_second_token_at_the_end_is_refused_like_any_other(first: str) -> None:
+    with pytest.raises(InvalidRequest):
+        read_route(request(f'{{"_meta":{{"progressToken":{first},{VERSION},"progressToken":2}}}}'))
+
+
+@pytest.mark.parametrize("token", ["01", "1e2", "1.0", "99999999999999999"])
+def test_an_odd_token_at_the_end_is_refused_as_it_is_elsewhere(token: str) -> None:
+    with pytest.raises(PeerError):
+        read_route(request(f'{{"_meta":{{{VERSION},"progressToken":{token}}}}}'))

@@ -19,8 +19,8 @@ from callboard.actors.duplex import DuplexLink
 from callboard.actors.link import Hear
 from callboard.errors import CannotConnect, ConnectionLost
 from callboard.supervisor import get_logger
-from callboard.transports.client.pipe import line_end
 from callboard.transports.lines import LineConnection
+from callboard.transports.pipe import line_end, line_start
 
 log = get_logger("callboard.client")
 
@@ -135,7 +135,7 @@ async def running(command: Command, on_stderr: OnStderr | None = None) -> AsyncI
         raise CannotConnect(f"{command.args[0]}: {error.strerror or error}") from None
     if process.stdin is None or process.stdout is None or process.stderr is None:
         raise CannotConnect(f"{command.args[0]}: has no pipes")
-    link = ProcessLink(LineConnection(process.stdout, line_end(process.stdin)), process=process)
+    link = ProcessLink(LineConnection(line_start(process.stdout), line_end(process.stdin)), process=process)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_read_stderr, process.stderr, link.tail, command.args[0], on_stderr)

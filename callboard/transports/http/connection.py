@@ -12,6 +12,7 @@ from typing import Any, Final, Never, TypeVar
 import attrs
 import trio
 
+from callboard.actors.adoption import run_noticing
 from callboard.actors.life import Event
 from callboard.actors.outlet import Custody
 from callboard.codecs.http.parser import Received, RequestParser, Stage
@@ -19,7 +20,6 @@ from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.http.writer import CONTINUE, JSON, STREAM, write_answer
 from callboard.errors import SupervisorClosed
 from callboard.supervisor import WHY_DEADLINE, Actor, Address, Fact
-from callboard.transports.http.adoption import run_noticing
 from callboard.transports.http.endpoint import Endpoint, Upgraded
 from callboard.transports.http.response import WireResponse
 from callboard.transports.settings import Settings

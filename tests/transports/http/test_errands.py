@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard import Server, ToolError
-from callboard.transports.http.adoption import run_noticing
+from callboard.actors.adoption import run_noticing
 from tests.transports.http.stage import Client, Json, Place, request, serving, settle
 
 

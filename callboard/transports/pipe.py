@@ -1,4 +1,5 @@
-"""The end of a pipe into which whole lines go, whoever writes them and whoever is cancelled meanwhile.
+"""The ends of a pipe: one into which whole lines go, whoever writes them and whoever is cancelled meanwhile, and one
+that is read without asking twice.
 
 Mostly the pipe takes a line at once. If it does not, writers stand in line; what a cancelled one has begun is finished
 by the next: half a line would spoil all that follow. POSIX: elsewhere Trio's stream is used as it is.
@@ -9,10 +10,12 @@ import os
 import attrs
 import trio
 
+from callboard.transports.lines import READ_SIZE, Incoming, Outgoing
+
 
 @attrs.define(eq=False)
 class PipeEnd:
-    """Writes to a pipe. The stream is its caller's to close."""
+    """Writes to a pipe, or reads from it. The stream is its caller's to close."""
 
     stream: trio.lowlevel.FdStream
     _rest: bytes = attrs.field(default=b"", init=False)  # of a line that was begun
@@ -35,6 +38,20 @@ class PipeEnd:
             finally:
                 if len(self._rest) == len(data):
                     self._rest = b""  # not begun, and no longer wanted
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """Wait until there is something, and read it: once, unlike Trio, which tries first. Raises as `send_all`."""
+        while True:
+            descriptor = self.stream.fileno()
+            if descriptor < 0:
+                raise trio.ClosedResourceError("closed here")
+            await trio.lowlevel.wait_readable(descriptor)
+            try:
+                return os.read(descriptor, max_bytes or READ_SIZE)
+            except (BlockingIOError, InterruptedError):
+                continue
+            except OSError as error:
+                raise trio.BrokenResourceError(error.strerror) from None
 
     async def _finish(self) -> None:
         while self._rest:
@@ -62,6 +79,11 @@ class StreamEnd:
             await self.stream.send_all(data)
 
 
-def line_end(stream: trio.abc.SendStream) -> PipeEnd | StreamEnd:
-    """The end of *stream*, as good as the system has it."""
+def line_end(stream: trio.abc.SendStream) -> Outgoing:
+    """The end of *stream* to write to, as good as the system has it."""
     return PipeEnd(stream) if isinstance(stream, trio.lowlevel.FdStream) else StreamEnd(stream)
+
+
+def line_start(stream: trio.abc.ReceiveStream) -> Incoming:
+    """The end of *stream* to read from, as good as the system has it."""
+    return PipeEnd(stream) if isinstance(stream, trio.lowlevel.FdStream) else stream
