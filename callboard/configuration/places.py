@@ -89,10 +89,14 @@ class Place:
 
     def number(self) -> float | None:
         value = self.node.value
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        try:
+            number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
             self.wrong("must be a number")
             return None
-        return value
+        return number
 
     def texts(self, *, are_kept_apart: bool = False) -> tuple[str, ...]:
         """A list. Unless they *are_kept_apart*, an empty one among them is wrong."""
@@ -174,7 +178,7 @@ class Table:
         if value < 0 or (value == 0 and not may_be_none):
             place.wrong("must be 0 or more" if may_be_none else "must be more than 0")
             return default
-        return float(value)
+        return value
 
     def count(self, key: str, default: int, *, least: int = 1) -> int:
         place = self.members.get(key)
