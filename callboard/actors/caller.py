@@ -18,6 +18,7 @@ from callboard.codecs.envelope import Error, Notification, Request, RequestId, R
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import raw, read_members, write_members
 from callboard.codecs.mirror import mirror
+from callboard.codecs.plain_result import read_plain
 from callboard.codecs.revisions import (
     LATEST,
     MODERN,
@@ -340,6 +341,8 @@ class Caller:
             data = None if answer.data is UNSET else answer.data
             raise ServerRefused(answer.code, answer.message, data)
         try:
+            if method == "tools/call" and (plain := read_plain(self.revision, answer.result)) is not None:
+                return plain
             return read_result(
                 self.revision, method, {key: msgspec.json.decode(value) for key, value in answer.result.items()}
             )

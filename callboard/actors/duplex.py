@@ -32,10 +32,32 @@ _TAIL: Final = 100
 
 @attrs.define(eq=False)
 class _Waiting:
-    answered: trio.Event = attrs.field(factory=trio.Event)
+    """Who waits for an answer. One task, which is woken by what arrives: an event for each call would cost more."""
+
     answer: Result | Error | None = None
     failure: str = ""
     """Why the answer that came is none."""
+    is_over: bool = False
+    _task: trio.lowlevel.Task | None = None
+
+    def end(self) -> None:
+        """There is an answer, or there will be none."""
+        self.is_over = True
+        if self._task is not None:
+            task, self._task = self._task, None
+            trio.lowlevel.reschedule(task)
+
+    async def wait(self) -> None:
+        if self.is_over:
+            await trio.lowlevel.checkpoint()
+            return
+        self._task = trio.lowlevel.current_task()
+
+        def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+            self._task = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
 
 
 @attrs.define(eq=False)
@@ -56,10 +78,10 @@ class DuplexLink:
         mine = self._waiting[outgoing.id] = _Waiting()
         try:
             await self.tell(outgoing.frame)
-            await mine.answered.wait()
+            await mine.wait()
         finally:
             self._waiting.pop(outgoing.id, None)
-            if not mine.answered.is_set() and outgoing.method not in _NEVER_CANCELLED:
+            if not mine.is_over and outgoing.method not in _NEVER_CANCELLED:
                 await self._take_back(outgoing)
         if mine.failure:
             raise BadAnswer(mine.failure)
@@ -105,7 +127,7 @@ class DuplexLink:
         """Nothing will come any more: whoever waits hears so at once."""
         self.lost = self.lost or why
         for waiting in self._waiting.values():
-            waiting.answered.set()
+            waiting.end()
 
     async def wait_listening(self) -> None:
         """There is one way for everything: who hears an answer hears the rest."""
@@ -132,9 +154,9 @@ class DuplexLink:
             self.ignored += 1
             log.warning("unreadable_message", failure=str(error)[:200])
             waiting = self._waiting.get(_whose(frame, error))
-            if waiting is not None and not waiting.answered.is_set():
+            if waiting is not None and not waiting.is_over:
                 waiting.failure = str(error)
-                waiting.answered.set()
+                waiting.end()
 
     def _settle(self, answer: Result | Error) -> None:
         waiting = None if answer.id is None else self._waiting.get(answer.id)
@@ -142,7 +164,7 @@ class DuplexLink:
             self.ignored += 1  # cancelled meanwhile, answered twice, or never asked
             return
         waiting.answer = answer
-        waiting.answered.set()
+        waiting.end()
 
 
 def _whose(frame: bytes | PeerError, error: PeerError) -> RequestId:
