@@ -13,6 +13,7 @@ from msgspec import UNSET, Raw
 from callboard.actors.exchange import Exchange
 from callboard.actors.host import Errand, Instant
 from callboard.actors.request import Handler, sole
+from callboard.actors.terms import Terms
 from callboard.codecs.envelope import Request
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
@@ -62,6 +63,7 @@ GoOn: TypeAlias = Callable[[], Awaitable[Model]]
 Middleware: TypeAlias = Callable[[Context, GoOn], Awaitable[Model]]
 """Stands around every handler: does what it wants before and after, and calls the second argument in between."""
 
+_Handler: TypeAlias = Callable[[Exchange], Awaitable[Model]]
 _CALL: Final = frozenset(("name", "arguments", "_meta"))
 _STRING: Final = msgspec.json.Decoder(str)
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
@@ -94,7 +96,7 @@ class Performance:
             "resources/templates/list": self._list_templates,
             "prompts/list": self._list_prompts,
         }
-        handlers: Mapping[str, Handler] = {
+        handlers: Mapping[str, _Handler] = {
             "tools/call": self._call_tool,
             "resources/read": self._read_resource,
             "prompts/get": self._get_prompt,
@@ -110,7 +112,7 @@ class Performance:
         entry = self._repertoire.tools.entries.get(route.name or "") if method == "tools/call" else None
         return NO_HEADERS if entry is None else entry.headers
 
-    def errand(self, request: Request, route: Route) -> Errand | None:
+    def errand(self, request: Request, route: Route, _: Terms) -> Errand | None:
         if self._server.middlewares or request.method != "tools/call" or request.params is UNSET:
             return None
         entry = self._repertoire.tools.entries.get(route.name or "")
@@ -239,13 +241,13 @@ class Performance:
         completion = Completion(values=values[:MAX_VALUES], total=len(values), has_more=more or UNSET)
         return CompleteResult(completion=completion)
 
-    def _wrapped(self, handler: Handler) -> Handler:
+    def _wrapped(self, handler: _Handler) -> _Handler:
         """Put the middlewares around a handler, the first one outermost."""
         for middleware in reversed(self._server.middlewares):
             handler = partial(self._through, middleware, handler)
         return handler
 
-    async def _through(self, middleware: Middleware, handler: Handler, exchange: Exchange) -> Model:
+    async def _through(self, middleware: Middleware, handler: _Handler, exchange: Exchange) -> Model:
         return await middleware(Context(exchange, self._server, self._lifespan), partial(handler, exchange))
 
     async def _perform(self, entry: Entry, arguments: Mapping[str, Any], exchange: Exchange) -> Any:

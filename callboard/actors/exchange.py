@@ -17,6 +17,7 @@ from callboard.actors.rate import Meters, Rate
 from callboard.actors.rounds import GATHER, Asked, Rounds
 from callboard.actors.slot import Slot
 from callboard.actors.terms import Terms
+from callboard.codecs.crossing.results import Forwarded
 from callboard.codecs.envelope import Request
 from callboard.codecs.members import raw, read_members, write_members
 from callboard.codecs.revisions import (
@@ -68,7 +69,7 @@ class Exchange:
     name: str = ""
     life: Life = attrs.field(factory=Life, init=False)
     _rounds: Rounds | None = attrs.field(default=None, init=False)
-    outcome: Model | Exception | None = attrs.field(default=None, init=False)
+    outcome: Model | Forwarded | Exception | None = attrs.field(default=None, init=False)
     carried: bytes | None = attrs.field(default=None, init=False)  # what an earlier run gave the client to keep
     answers: Mapping[str, Model] = attrs.field(default=_NONE, init=False)
     kill: Callable[[str], None] = attrs.field(default=lambda _: None, init=False)
@@ -257,7 +258,7 @@ class Exchange:
         while self._kept_logs:
             self.log_nowait(self._kept_logs.popleft())
 
-    async def settle(self, outcome: Model | Exception, event: Event) -> None:
+    async def settle(self, outcome: Model | Forwarded | Exception, event: Event) -> None:
         """The handler has come to an end: answer, or keep it for the retry, or say nothing."""
         act = self.life.meet(event)
         if act is Act.KEEP:
@@ -265,7 +266,7 @@ class Exchange:
         elif act is Act.ANSWER:
             await self.answer(outcome)
 
-    async def answer(self, outcome: Model | Exception) -> None:
+    async def answer(self, outcome: Model | Forwarded | Exception) -> None:
         """Send what was reported last, and then the answer."""
         for saying in (self._progress, self._relay):
             if saying is not None:

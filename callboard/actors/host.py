@@ -15,7 +15,9 @@ from callboard.actors.rate import Meters
 from callboard.actors.request import HARD_CAP, Handler, RequestActor
 from callboard.actors.slot import Slot
 from callboard.actors.subscription import Subscription, granted
-from callboard.actors.topics import Topics, wanted
+from callboard.actors.terms import Terms
+from callboard.actors.topics import Audience, Everybody, Topics, wanted
+from callboard.codecs.crossing.results import Forwarded
 from callboard.codecs.envelope import Request
 from callboard.codecs.header_map import HeaderMap
 from callboard.codecs.members import raw
@@ -36,7 +38,7 @@ from callboard.codecs.routing import Route
 from callboard.errors import Draining, MethodNotFound, Overloaded
 from callboard.supervisor import Actor, Address, ChildSpec, Supervisor, SupervisorSpec
 
-Instant: TypeAlias = Callable[[Exchange], Model]
+Instant: TypeAlias = Callable[[Exchange], Model | Forwarded]
 """A handler that never waits: it runs where the request was read."""
 
 
@@ -49,7 +51,7 @@ MAX_FOLLOWED: Final = 4096
 _LISTEN: Final = frozenset({"subscriptions/listen"})
 
 
-Errand: TypeAlias = Coroutine[Any, Any, Model | str]
+Errand: TypeAlias = Coroutine[Any, Any, Model | Forwarded | str]
 """A modern request that needs nothing but its arguments, and so may run in the task that brought it. Its outcome is its
 result; that of a tool may be nothing but a text."""
 
@@ -65,7 +67,7 @@ class Offer(Protocol):
 
     def capabilities(self, revision: Revision) -> ServerCapabilities: ...
 
-    def errand(self, request: Request, route: Route) -> Errand | None:
+    def errand(self, request: Request, route: Route, terms: Terms) -> Errand | None:
         """A request that nobody can speak to while it runs, as one coroutine. None if it may ask, log or report."""
 
     def header_map(self, method: str, route: Route) -> HeaderMap:
@@ -80,6 +82,7 @@ class Host:
     root: Supervisor
     parking: Parking
     topics: Topics = attrs.field(factory=Topics)
+    audience: Audience = attrs.field(default=attrs.Factory(lambda self: Everybody(self.topics), takes_self=True))
     cap: float = HARD_CAP
     most_in_flight: int = MAX_IN_FLIGHT
     most_followed: int = MAX_FOLLOWED
@@ -153,7 +156,7 @@ class Host:
             await exchange.slot.answer(instant(exchange))
         return instant is not None
 
-    async def begin(self, exchange: Exchange, method: Method, route: Route) -> Exchange:
+    async def begin(self, exchange: Exchange, method: Method, route: Route, handler: Handler | None = None) -> Exchange:
         """Start a request, or go on with the one that its state leads to: that is returned.
 
         Raises as `Parking.open` and `Parking.retry` do.
@@ -165,16 +168,16 @@ class Host:
                 return await self.parking.retry(exchange.request, opened, slot)
             exchange.carried = opened.payload.removeprefix(HANDED_OVER)
             exchange.rounds.number = opened.round
-        self.start(exchange)
+        self.start(exchange, handler)
         return exchange
 
-    def start(self, exchange: Exchange) -> None:
-        """Start the actor of a request."""
+    def start(self, exchange: Exchange, handler: Handler | None = None) -> None:
+        """Start the actor of a request; *handler* if the offer has none for it."""
         actor: Actor[Any]
         if exchange.request.method in _LISTEN:
             actor = self._subscription(exchange)
         else:
-            actor = RequestActor(exchange, self.offer.handlers[exchange.request.method], self.cap)
+            actor = RequestActor(exchange, handler or self.offer.handlers[exchange.request.method], self.cap)
         address: Address[Any] = exchange.supervisor.spawn(actor, name=exchange.name)
         exchange.kill = address.kill
 
@@ -190,7 +193,7 @@ class Host:
         declared = self.offer.capabilities(revision)
         lists = {name: declares(declared, f"{name}.list_changed") for name in ("tools", "prompts", "resources")}
         allowed = granted(params.notifications, lists=lists, resources=declares(declared, "resources.subscribe"))
-        return Subscription(exchange, self.topics, allowed)
+        return Subscription(exchange, self.audience, allowed)
 
 
 def host_spec(name: str, parking: Callable[[], Parking]) -> SupervisorSpec:

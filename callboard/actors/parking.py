@@ -102,10 +102,12 @@ class Parking(Actor[None]):
             check_declared(question, exchange.terms)
         asked = Rounds()
         asked.add(questions)
+        return InputRequiredResult(input_requests=asked.requests() or UNSET, request_state=self.wrap(exchange, payload))
+
+    def wrap(self, exchange: Exchange, payload: bytes) -> str:
+        """A state for the client to keep: the retry is a fresh run that gets *payload* back."""
         exchange.rounds.number += 1
-        return InputRequiredResult(
-            input_requests=asked.requests() or UNSET, request_state=self._seal(exchange, HANDED_OVER + payload)
-        )
+        return self._seal(exchange, HANDED_OVER + payload)
 
     def open(self, request: Request, text: str, slot: Slot) -> State:
         """Open what a retry brought along, once. Raises `InvalidState`, one text for every cause, or `Overloaded`."""

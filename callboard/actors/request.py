@@ -8,6 +8,7 @@ import attrs
 
 from callboard.actors.exchange import Exchange
 from callboard.actors.life import Event, State
+from callboard.codecs.crossing.results import Forwarded
 from callboard.codecs.revisions import Model
 from callboard.errors import RequestTimedOut
 from callboard.supervisor import WHY_DEADLINE, Actor
@@ -15,7 +16,7 @@ from callboard.supervisor import WHY_DEADLINE, Actor
 HARD_CAP: Final = 600.0
 """Seconds a hosted request may take in all, the time that it is parked not counted."""
 
-Handler: TypeAlias = Callable[[Exchange], Awaitable[Model]]
+Handler: TypeAlias = Callable[[Exchange], Awaitable[Model | Forwarded]]
 
 
 @attrs.define(eq=False)
@@ -33,7 +34,7 @@ class RequestActor(Actor[Never]):
         exchange.give_time(self.cap, self.expire)
         try:
             try:
-                outcome: Model | Exception = await self.handler(exchange)
+                outcome: Model | Forwarded | Exception = await self.handler(exchange)
                 event = Event.RESULT
             except Exception as error:  # the handler's own: answered, whatever it is
                 outcome, event = sole(error), Event.FAILURE

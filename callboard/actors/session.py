@@ -18,7 +18,7 @@ from callboard.actors.reader import Reader
 from callboard.actors.slot import Slot
 from callboard.actors.subscription import change_notification
 from callboard.actors.terms import ANYBODY, Terms, is_meant_modern, is_modern, modern_terms
-from callboard.actors.topics import LISTS, Change, ListChanged, ResourceUpdated
+from callboard.actors.topics import LISTS, Change, ListChanged, ResourceUpdated, Topics
 from callboard.actors.wire import MAX_ANSWER, error_frame, notification_frame
 from callboard.codecs.batch import is_batch, split_batch
 from callboard.codecs.envelope import Envelope, Notification, Request, RequestId, decode
@@ -49,6 +49,7 @@ from callboard.errors import (
     PeerError,
     RequestFailed,
     RequestTimedOut,
+    ResourceNotFound,
     UnsupportedVersion,
 )
 from callboard.supervisor import Actor, ChildSpec, Fact, MailboxSpec, Restart, Supervisor, SupervisorSpec, get_logger
@@ -135,7 +136,11 @@ class Session(Actor[Outbound]):
 
     def hang_up(self) -> None:
         """Nobody is there any more: whatever the peer had asked for is over."""
-        self.host.topics.leave(self.hear, self._hears)
+        self._questions.is_over = True
+        self._topics.leave(self.hear, self._hears)
+        followed = [one.uri for one in self._hears if isinstance(one, ResourceUpdated)]
+        self.host.audience.unfollow(followed, self.principal)
+        self._hears.clear()
         for exchange in list(self._in_flight.values()):
             exchange.cancel(Event.SESSION_ENDED)
 
@@ -270,7 +275,7 @@ class Session(Actor[Outbound]):
         raise InvalidRequest("not initialized, and no protocol version in _meta")
 
     async def _serve(self, request: Request, route: Route, slot: Slot) -> None:
-        method = self.host.method(slot.terms.revision, request.method, besides=SESSION_METHODS)
+        method = self.host.method(slot.terms.revision, request.method, besides=_OF_THE_SESSION)
         if route.progress_token is not None and route.progress_token in self._tokens:
             raise InvalidParams("this progress token is in use")
         if (errand := self._errand(request, route, slot)) is not None:
@@ -284,7 +289,8 @@ class Session(Actor[Outbound]):
             self.host.check_rate(request.method, self.principal)
             if route.progress_token is not None:
                 self._tokens[route.progress_token] = request.id
-            going_on = await self.host.begin(exchange, method, route)
+            handler = self._subscribe if request.method == _SUBSCRIBE else None
+            going_on = await self.host.begin(exchange, method, route, handler)
             if slot.is_open:
                 self._in_flight[request.id] = going_on
 
@@ -294,7 +300,7 @@ class Session(Actor[Outbound]):
             can_run = self.carrier is not None and self.carrier.carries(route.name or "")
         else:
             can_run = slot.outlet.adopt is not None
-        errand = self.host.offer.errand(request, route) if can_run else None
+        errand = self.host.offer.errand(request, route, slot.terms) if can_run else None
         if errand is not None:
             try:
                 self.host.check_in_flight(len(self._in_flight))
@@ -418,7 +424,7 @@ class Session(Actor[Outbound]):
 
     def _listen_to(self, changes: set[Change]) -> None:
         self._hears |= changes
-        self.host.topics.join(self.hear, changes)
+        self._topics.join(self.hear, changes)
 
     def set_level(self, exchange: Exchange) -> Model:
         """`logging/setLevel`: for the whole session."""
@@ -426,30 +432,45 @@ class Session(Actor[Outbound]):
             self.terms = attrs.evolve(self.terms, log_level=exchange.params(SetLevelRequestParams).level)
         return Empty()
 
-    def subscribe(self, exchange: Exchange) -> Model:
-        """`resources/subscribe`: this session hears of one resource."""
-        change = ResourceUpdated(exchange.params(ResourceRequestParams).uri)
+    async def _subscribe(self, exchange: Exchange) -> Model:
+        """`resources/subscribe`: this session hears of one resource. Raises `ResourceNotFound` if it cannot."""
+        uri = exchange.params(ResourceRequestParams).uri
+        change = ResourceUpdated(uri)
         self.host.check_followed(len(self._hears) + (change not in self._hears))
-        self._listen_to({change})
+        if change not in self._hears:
+            if not await self.host.audience.follow([uri], self.principal):
+                raise ResourceNotFound(uri)
+            if change in self._hears or self._questions.is_over:
+                self.host.audience.unfollow([uri], self.principal)  # asked for twice at once, or by nobody any more
+            else:
+                self._listen_to({change})
         return Empty()
 
     def unsubscribe(self, exchange: Exchange) -> Model:
         """`resources/unsubscribe`, also of what was never subscribed to."""
         change = ResourceUpdated(exchange.params(ResourceRequestParams).uri)
-        self._hears.discard(change)
-        self.host.topics.leave(self.hear, [change])
+        if change in self._hears:
+            self._hears.discard(change)
+            self._topics.leave(self.hear, [change])
+            self.host.audience.unfollow([change.uri], self.principal)
         return Empty()
+
+    @property
+    def _topics(self) -> Topics:
+        return self.host.audience.topics(self.principal)
 
     def ping(self, _: Exchange) -> Model:
         return Empty()
 
 
+_SUBSCRIBE: Final = "resources/subscribe"
+
 SESSION_METHODS: Final[Mapping[str, Callable[[Session, Exchange], Model]]] = {
     "ping": Session.ping,
     "logging/setLevel": Session.set_level,
-    "resources/subscribe": Session.subscribe,
     "resources/unsubscribe": Session.unsubscribe,
 }
+_OF_THE_SESSION: Final = frozenset({*SESSION_METHODS, _SUBSCRIBE})
 
 
 async def open_session(host: Host, connection: Connection, name: str, principal: str = ANYBODY) -> Supervisor:

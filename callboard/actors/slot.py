@@ -8,6 +8,7 @@ from msgspec import Raw
 from callboard.actors.outlet import Kind, Outbound, Outlet
 from callboard.actors.terms import Terms
 from callboard.actors.wire import answer_frame, error_frame, notification_frame, text_frame
+from callboard.codecs.crossing.results import Forwarded
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.revisions import Model
 
@@ -25,7 +26,7 @@ class Slot:
     is_shared: bool = False  # others are answered on the same way, so its end is not the end of a stream
     is_open: bool = attrs.field(default=True, init=False)
 
-    async def answer(self, result: Model | str) -> None:
+    async def answer(self, result: Model | Forwarded | str) -> None:
         """Send the result and close. One that the revision cannot say is a fault of ours, and answered as such.
 
         A text alone is the result of a tool that says nothing else.

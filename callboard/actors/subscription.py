@@ -1,5 +1,7 @@
 """One `subscriptions/listen`: acknowledged first, then every change once, closed by a result."""
 
+from collections.abc import Sequence
+
 import attrs
 import trio
 from msgspec import UNSET
@@ -7,7 +9,7 @@ from msgspec import UNSET
 from callboard.actors.exchange import Exchange
 from callboard.actors.life import Event
 from callboard.actors.outlet import Kind, Outbound
-from callboard.actors.topics import Change, ListChanged, Topics, wanted
+from callboard.actors.topics import Audience, Change, ListChanged, wanted
 from callboard.actors.wire import error_frame, notification_frame
 from callboard.codecs.revisions import (
     CancelledNotificationParams,
@@ -45,24 +47,36 @@ class Subscription(Actor[Change]):
     mailbox = MailboxSpec[Change](size=SUBSCRIPTION_SIZE, overflow=Overflow.COALESCE, key=lambda change: change)
 
     exchange: Exchange
-    topics: Topics
+    audience: Audience
     granted: SubscriptionFilter
 
     async def run(self) -> None:
-        changes, hear = wanted(self.granted), self.hear
-        slot = self.exchange.slot
+        slot, principal, hear = self.exchange.slot, self.exchange.terms.principal, self.hear
+        topics = self.audience.topics(principal)
         meta = NotificationMetaObject(subscription_id=slot.request_id)
-        acknowledged = SubscriptionsAcknowledgedNotificationParams(notifications=self.granted, meta=meta)
-        self.topics.join(hear, changes)
+        uris = await self._follow(principal)
+        changes = wanted(self.granted)
+        topics.join(hear, changes)
         try:
+            acknowledged = SubscriptionsAcknowledgedNotificationParams(notifications=self.granted, meta=meta)
             await slot.notify("notifications/subscriptions/acknowledged", acknowledged, Kind.ANSWER)
             async for change in self.inbox:
                 await slot.notify(*change_notification(change, meta), Kind.CHANGE, change)
         finally:
-            self.topics.leave(hear, changes)
+            topics.leave(hear, changes)
+            self.audience.unfollow(uris, principal)
         closing = SubscriptionsListenResultMetaObject(subscription_id=slot.request_id)
         await self.exchange.settle(SubscriptionsListenResult(meta=closing), Event.RESULT)
         self._say_that_it_ended()
+
+    async def _follow(self, principal: str) -> Sequence[str]:
+        """Follow the resources that can be; what is acknowledged names only those."""
+        asked = self.granted.resource_subscriptions
+        if asked is UNSET:
+            return ()
+        uris = await self.audience.follow(asked, principal)
+        self.granted = attrs.evolve(self.granted, resource_subscriptions=tuple(uris) or UNSET)
+        return uris
 
     def hear(self, change: Change) -> None:
         """Take a change in. A client that lets a thousand different ones pile up is cut off: it must read anew."""

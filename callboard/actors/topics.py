@@ -1,7 +1,7 @@
 """Who wants to hear of which change."""
 
-from collections.abc import Callable, Iterable
-from typing import Final, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Literal, Protocol, TypeAlias
 
 import attrs
 from msgspec import UNSET
@@ -50,10 +50,11 @@ class Topics:
                 if not hearers:
                     del self._hearers[change]
 
-    def publish(self, change: Change) -> int:
-        """Tell everybody who wants to hear of *change*, and of what it is a part of. Returns how many that are."""
+    def publish(self, change: Change, *, also: Iterable[Change] = ()) -> int:
+        """Tell everybody who wants to hear of *change*, of what it is a part of, or of what it is *also* known as.
+        Returns how many that are."""
         told: dict[Hear, None] = {}
-        for topic in _widening(change):
+        for topic in (*_widening(change), *also):
             told |= self._hearers.get(topic, {})
         for hear in told:
             hear(change)
@@ -61,6 +62,35 @@ class Topics:
 
     def __len__(self) -> int:
         return len(self._hearers)
+
+
+class Audience(Protocol):
+    """Who may follow what: asked before somebody does, and told when he no longer does."""
+
+    def topics(self, principal: str) -> Topics:
+        """Where *principal*'s sessions and subscriptions listen."""
+
+    async def follow(self, uris: Sequence[str], principal: str) -> Sequence[str]:
+        """Which of *uris* can be followed: those are, until each is unfollowed."""
+
+    def unfollow(self, uris: Iterable[str], principal: str) -> None:
+        """Each is followed by one less."""
+
+
+@attrs.frozen(eq=False)
+class Everybody:
+    """The audience of a hosted server: all hear the same, and may follow whatever they name."""
+
+    all: Topics
+
+    def topics(self, _: str) -> Topics:
+        return self.all
+
+    async def follow(self, uris: Sequence[str], _: str) -> Sequence[str]:
+        return uris
+
+    def unfollow(self, uris: Iterable[str], _: str) -> None:
+        """Nobody need be told."""
 
 
 def wanted(chosen: SubscriptionFilter) -> list[Change]:

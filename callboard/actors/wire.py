@@ -5,11 +5,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from callboard.codecs.crossing.results import Forwarded
 from callboard.codecs.envelope import RequestId
-from callboard.codecs.members import write_members
+from callboard.codecs.members import read_members, write_members
 from callboard.codecs.revisions import ERROR_CODES, LATEST, Model, Revision, meta, write, write_params, write_result
 from callboard.codecs.revisions.older import for_older
-from callboard.errors import INTERNAL_ERROR, INVALID_PARAMS, PeerError, RequestFailed
+from callboard.errors import INTERNAL_ERROR, INVALID_PARAMS, BackendRefused, PeerError, RequestFailed
 from callboard.supervisor import get_logger
 from callboard.supervisor.ended import where
 
@@ -25,10 +26,16 @@ MAX_MESSAGE: Final = 1024
 
 
 def result_frame(
-    request_id: RequestId, revision: Revision, method: str, result: Model, server_info: Raw | None
+    request_id: RequestId, revision: Revision, method: str, result: Model | Forwarded, server_info: Raw | None
 ) -> bytes:
     """Write the answer to a request, shaped for the peer's revision. Raises `TypeError` or `ValueError` if it has no
-    shape there. *server_info* is who answers, where a result says so."""
+    shape there. *server_info* is who answers, where a result says so: a backend's own words count for more."""
+    if isinstance(result, Forwarded):
+        body: dict[str, Any] = dict(result.members)
+        if server_info is not None:
+            said = read_members(body["_meta"]) if "_meta" in body else {}
+            body["_meta"] = {meta.SERVER_INFO: server_info, **said}
+        return write_members({"jsonrpc": "2.0", "id": request_id, "result": body})
     body = write_result(revision, method, for_older(revision, result))
     if server_info is not None:
         body["_meta"] = {meta.SERVER_INFO: server_info, **body.get("_meta", {})}
@@ -71,7 +78,7 @@ def text_frame(request_id: RequestId, text: str, server_info: Raw | None) -> tup
 
 
 def answer_frame(
-    request_id: RequestId, revision: Revision, method: str, result: Model, server_info: Raw | None
+    request_id: RequestId, revision: Revision, method: str, result: Model | Forwarded, server_info: Raw | None
 ) -> tuple[bytes, Exception | None]:
     """As `result_frame`, but one that the revision cannot say, or that is too large, is a fault of ours: the error that
     is answered instead, and what it is about."""
@@ -110,8 +117,10 @@ def error_frame(request_id: RequestId | None, revision: Revision, error: Excepti
         data = getattr(error, "data", None)
     else:
         log.error("request_failed", failure=type(error).__name__, where=where(error))
+    if isinstance(error, BackendRefused):
+        code = error.error_code
     row = ERROR_CODES.get(code)
-    if row is not None and revision not in row.emitted:
+    if row is not None and revision not in row.emitted and not isinstance(error, BackendRefused):
         code = INVALID_PARAMS  # what every revision calls what it has no code of its own for
     body: dict[str, Any] = {"code": code, "message": message}
     if data is not None:

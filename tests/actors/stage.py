@@ -13,6 +13,7 @@ from callboard.actors.host import Errand, Host, Instant, host_spec
 from callboard.actors.parking import Parking
 from callboard.actors.request import Handler
 from callboard.actors.session import open_session
+from callboard.actors.terms import Terms
 from callboard.codecs.envelope import Request
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
@@ -75,7 +76,7 @@ class BareOffer:
             logging={},
         )
 
-    def errand(self, request: Request, route: Route) -> Errand | None:
+    def errand(self, request: Request, route: Route, terms: Terms) -> Errand | None:
         return None
 
     def header_map(self, method: str, route: Route) -> HeaderMap:

@@ -112,7 +112,7 @@ class Modern:
         except (PeerError, RequestFailed) as error:
             await answer_unread(response, error, request.id)
             return
-        if response.adopt is not None and (errand := self.host.offer.errand(request, route)) is not None:
+        if response.adopt is not None and (errand := self.host.offer.errand(request, route, terms)) is not None:
             await self._run(errand, request, terms, response.adopt, response)
             return
         way = ResponseWay(response, self.pulse)
