@@ -104,7 +104,11 @@ class DuplexLink:
         try:
             await self.connection.send(frame)
         except trio.BrokenResourceError as error:
-            raise ConnectionLost(str(error) or "the connection is broken") from None
+            raise ConnectionLost(await self.why_broken(str(error))) from None
+
+    async def why_broken(self, error: str) -> str:
+        """What to say of a connection that takes nothing more."""
+        return error or "the connection is broken"
 
     async def listen(self, hear: Hear) -> None:
         try:

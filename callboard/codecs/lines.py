@@ -91,3 +91,8 @@ def flatten(json: bytes) -> bytes:
     JSON forbids raw control characters in strings, so every raw newline is white space between tokens.
     """
     return json.replace(b"\n", b" ").replace(b"\r", b" ") if b"\n" in json else json
+
+
+def as_line(json: bytes) -> bytes:
+    """Valid *json* as the line that it is sent as."""
+    return (flatten(json) if b"\n" in json else json) + b"\n"

@@ -7,7 +7,7 @@ from typing import Final, Protocol, Self
 import attrs
 import trio
 
-from callboard.codecs.lines import MAX_FRAME, Line, LineDecoder, encode_line, flatten
+from callboard.codecs.lines import MAX_FRAME, Line, LineDecoder, as_line
 
 READ_SIZE: Final = 65_536
 """Bytes that are read at once: what a pipe holds."""
@@ -52,10 +52,10 @@ class LineConnection:
 
     async def send(self, frame: bytes) -> None:
         """Waits as long as the peer does not read. Raises `trio.BrokenResourceError` when it never will."""
-        await self._send(encode_line(flatten(frame)))
+        await self._send(as_line(frame))
 
     async def send_together(self, frames: Sequence[bytes]) -> None:
-        await self._send(b"".join([encode_line(flatten(frame)) for frame in frames]))
+        await self._send(b"".join([as_line(frame) for frame in frames]))
 
     async def _send(self, data: bytes) -> None:
         try:

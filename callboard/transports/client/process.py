@@ -17,7 +17,7 @@ import trio
 
 from callboard.actors.duplex import DuplexLink
 from callboard.actors.link import Hear
-from callboard.errors import CannotConnect, ConnectionLost
+from callboard.errors import CannotConnect
 from callboard.supervisor import get_logger
 from callboard.transports.lines import LineConnection
 from callboard.transports.pipe import line_end, line_start
@@ -91,14 +91,11 @@ class ProcessLink(DuplexLink):
         finally:
             self.lose(self._how())
 
-    async def tell(self, frame: bytes) -> None:
-        try:
-            await super().tell(frame)
-        except ConnectionLost:
-            with trio.move_on_after(LAST_WORDS):
-                await self.process.wait()
-            self.lose(self._how())
-            raise ConnectionLost(self.lost) from None
+    async def why_broken(self, error: str) -> str:
+        with trio.move_on_after(LAST_WORDS):
+            await self.process.wait()
+        self.lose(self._how())
+        return self.lost
 
     async def _wait_exited(self, whole: trio.CancelScope) -> None:
         await self.process.wait()
