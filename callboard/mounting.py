@@ -1,26 +1,23 @@
 """A server as an ASGI application of its own, for deployments that have a place for one."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import attrs
 
 from callboard.actors.parking import Parking
 from callboard.codecs.http.access import Access
+from callboard.hosted import Hosted
 from callboard.supervisor import ChildSpec, SupervisorSpec
 from callboard.transports.asgi import AsgiApp, Receive, Scope, Send
 from callboard.transports.http.endpoint import Authenticate, Endpoint
 from callboard.transports.settings import DEFAULTS, Settings
-
-if TYPE_CHECKING:
-    from callboard.server import Server
 
 
 @attrs.define(eq=False)
 class Mounted:
     """Runs a server between the startup and the shutdown that the ASGI lifespan tells of. Needs a Trio worker."""
 
-    server: "Server"
+    server: Hosted
     access: Access
     settings: Settings
     authenticate: Authenticate | None = None
@@ -54,7 +51,7 @@ class Mounted:
 
 
 def mounted(
-    server: "Server",
+    server: Hosted,
     allow_hosts: Iterable[str],
     allow_origins: Iterable[str],
     authenticate: Authenticate | None,

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, Unpack
+from typing import Final, Literal, TypeAlias, TypedDict, Unpack
 
 import attrs
 import trio
@@ -16,6 +16,7 @@ from callboard.actors.parking import Parking
 from callboard.announcing import announce
 from callboard.codecs.http.access import EVERYONE, Access
 from callboard.errors import CannotServe
+from callboard.hosted import Hosted
 from callboard.signals import heed_signals
 from callboard.supervisor import Supervisor, SupervisorSpec
 from callboard.transports.asgi import asgi_edge
@@ -26,9 +27,6 @@ from callboard.transports.http.listener import HttpListener, http_edge
 from callboard.transports.settings import DEFAULTS, Settings
 from callboard.transports.stdio import Pipes, Stdio, claim_stdio
 from callboard.transports.websocket.door import WebSocketDoor
-
-if TYPE_CHECKING:
-    from callboard.server import Server
 
 COLLECT_AFTER: Final = 50_000
 """Objects made, and not gone, after which the garbage collector looks at them. Python's own figure is 700."""
@@ -49,7 +47,7 @@ class Listening:
 class Ready:
     """What is served, where, and what the operator should know about it."""
 
-    server: "Server"
+    server: Hosted
     listening: tuple[Listening, ...]
     warnings: tuple[str, ...] = ()
 
@@ -153,7 +151,7 @@ class _Plan:
 
 
 async def serve(
-    server: "Server",
+    server: Hosted,
     *,
     until: Callable[[], Awaitable[None]] = trio.sleep_forever,
     task_status: trio.TaskStatus[Ready] = trio.TASK_STATUS_IGNORED,
@@ -189,7 +187,7 @@ async def serve(
         )
 
 
-def run(server: "Server", **options: Unpack[Options]) -> None:
+def run(server: Hosted, **options: Unpack[Options]) -> None:
     """`serve` in an event loop of its own, until a signal says that it is enough: the first one lets it drain."""
     options.setdefault("on_ready", announce)
     with _collecting_seldom():
@@ -211,7 +209,7 @@ def _collecting_seldom() -> Iterator[None]:
         gc.unfreeze()
 
 
-async def _run(server: "Server", options: Options) -> None:
+async def _run(server: Hosted, options: Options) -> None:
     with trio.CancelScope() as whole, heed_signals(whole.cancel) as asked:
         await serve(server, until=asked.wait, **options)
 

@@ -23,7 +23,7 @@ from callboard.codecs.crossing.definitions import KINDS
 from callboard.codecs.crossing.signature import NOTHING, signature_of
 from callboard.codecs.members import Members
 from callboard.codecs.revisions import LATEST, METHODS, MODERN, Implementation
-from callboard.errors import BackendGone, CallboardError, ConnectionLost, Overloaded
+from callboard.errors import BackendGone, CallboardError, ConnectionLost, Overloaded, SessionGone
 from callboard.supervisor import Actor, Fact, Supervisor, get_logger
 
 log = get_logger("callboard.broker")
@@ -78,6 +78,7 @@ class Backend(Actor[Never]):
     _exit_code: int | None = attrs.field(default=None, init=False)
     _scout: Leg | None = attrs.field(default=None, init=False)
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _doubted: trio.Event = attrs.field(factory=trio.Event, init=False)
     _dirty: set[str] = attrs.field(factory=set, init=False)
     _is_dirty: trio.Event = attrs.field(factory=trio.Event, init=False)
     _listing: dict[str, list[Members]] = attrs.field(factory=dict, init=False)
@@ -188,10 +189,12 @@ class Backend(Actor[Never]):
         text = f"{self.name} is {self.circuit.state.value}: {why or self.why or 'not there'}"
         return BackendGone(text[:500], backend=self.name, exit_code=self._exit_code)
 
-    def suspect(self, leg: Leg) -> None:
-        """Somebody found that a connection does not work: the shared one is then opened anew."""
-        if not leg.is_over:
+    def doubt(self, leg: Leg, error: Exception) -> None:
+        """Somebody's connection broke. A session that was ended is over; else the server is asked if it is there."""
+        if isinstance(error, SessionGone):
             leg.retire()
+        elif leg.is_http:
+            self._doubted.set()
 
     def refresh(self, *members: str) -> None:
         """Read these lists anew, soon."""
@@ -261,7 +264,9 @@ class Backend(Actor[Never]):
     async def _check_health(self, leg: Leg) -> None:
         """Over HTTP nothing ends when a server does: it is asked now and then."""
         while leg.is_http:
-            await trio.sleep(HEALTH)
+            with trio.move_on_after(HEALTH):
+                await self._doubted.wait()
+            self._doubted = trio.Event()
             method = "server/discover" if leg.revision in MODERN else "ping"
             try:
                 await leg.caller.send(

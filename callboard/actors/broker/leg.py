@@ -1,11 +1,12 @@
 """One connection to a backend: opened, used by many, and ended when nobody needs it or when it breaks."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from typing import Any, Final, Never, TypeAlias
 
 import attrs
+import msgspec
 import trio
 from msgspec import UNSET, Raw
 
@@ -44,6 +45,10 @@ Reach: TypeAlias = Callable[[Begin], AbstractAsyncContextManager[tuple[Caller, A
 
 EVERYBODY: Final = ""
 """Who shares a connection that belongs to nobody in particular."""
+
+
+MAX_ELICITED: Final = 1024
+"""Visits to URLs that one connection remembers."""
 
 
 @attrs.frozen
@@ -89,6 +94,8 @@ class Leg(Actor[Never]):
     _caller: Caller | None = attrs.field(default=None, init=False)
     _agreed: Agreed | None = attrs.field(default=None, init=False)
     _level: LoggingLevel | None = attrs.field(default=None, init=False)
+    _elicited: set[str] = attrs.field(factory=set, init=False)
+    _was_elicited: trio.Event = attrs.field(factory=trio.Event, init=False)
     _asked: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def run(self) -> None:
@@ -277,6 +284,22 @@ class Leg(Actor[Never]):
             return found
         return None
 
+    async def wait_elicited(self, ids: Sequence[str], within: float) -> None:
+        """Wait until the backend says that its user has been at these URLs, but not for long."""
+        with trio.move_on_after(within):
+            while not self._elicited.issuperset(ids):
+                self._was_elicited = trio.Event()
+                await self._was_elicited.wait()
+
+    def _told(self, method: str, params: Mapping[str, Raw]) -> None:
+        if method != "notifications/elicitation/complete":
+            self.on_change(method, params)
+            return
+        found = msgspec.json.decode(params.get("elicitationId", b"null"))
+        if isinstance(found, str) and len(self._elicited) < MAX_ELICITED:
+            self._elicited.add(found)
+            self._was_elicited.set()
+
     # Its life.
 
     @property
@@ -289,7 +312,7 @@ class Leg(Actor[Never]):
     def _begin(self, link: Link, nursery: trio.Nursery) -> Caller:
         relaying = Relaying({}, self.answers, self.backend, self.whose, self.wait_asker, self.roots)
         caller = Caller(link, relaying, self.info, declared_by(self.key.signature), on_log=self._logged)
-        caller.on_change = self.on_change
+        caller.on_change = self._told
         relaying.caller = caller
         if not link.is_http:
             nursery.start_soon(self._read, caller)

@@ -108,14 +108,16 @@ class Asker(Answerer):
         raise BackendRefused(INTERNAL_ERROR, NO_REQUEST, {"origin": "broker", "reason": NO_REQUEST})
 
 
-async def ask_client(exchange: Exchange, method: str, params: Model, backend: str, key: str | None = None) -> Model:
+async def ask_client(
+    exchange: Exchange, method: str, params: Model, backend: str, elicitation_id: str | None = None
+) -> Model:
     """Ask the client of *exchange*, in its own words. What it cannot be asked is answered in its place.
 
     Raises `BackendRefused` with what the backend is to be told.
     """
     try:
-        asked = front_question(exchange.terms.revision, params, secrets.token_urlsafe(12))
-        [answer] = await exchange.ask([Question(method, asked, key)])
+        asked = front_question(exchange.terms.revision, params, elicitation_id or secrets.token_urlsafe(12))
+        [answer] = await exchange.ask([Question(method, asked)])
     except NotExpressible:
         log.info("question_not_expressible", backend=backend, method=method, revision=exchange.terms.revision.value)
         return refusal(method)

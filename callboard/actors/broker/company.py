@@ -1,0 +1,265 @@
+"""All backends as one server: what the broker's host offers to its clients."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+import msgspec
+from msgspec import UNSET
+
+from callboard.actors.broker.backend import Backend
+from callboard.actors.broker.catalogue import Catalogue, Entry
+from callboard.actors.broker.forwarding import Destination, Forwarding
+from callboard.actors.exchange import Exchange
+from callboard.actors.host import Errand, Instant
+from callboard.actors.request import Handler
+from callboard.actors.terms import Terms
+from callboard.actors.topics import ListName
+from callboard.codecs.crossing.definitions import KINDS, Kind
+from callboard.codecs.crossing.results import COMPLETE, Forwarded
+from callboard.codecs.crossing.signature import signature_of
+from callboard.codecs.envelope import Request
+from callboard.codecs.header_map import NO_HEADERS, HeaderMap
+from callboard.codecs.members import Members, raw
+from callboard.codecs.revisions import (
+    ALL,
+    MODERN,
+    DiscoverResult,
+    Implementation,
+    ListChangedCapability,
+    Model,
+    PaginatedRequestParams,
+    ResourcesCapability,
+    Revision,
+    ServerCapabilities,
+    declares,
+)
+from callboard.codecs.routing import Route, read_route
+from callboard.errors import DefinitionChanged, InvalidParams, ResourceNotFound
+
+MAX_INSTRUCTIONS: Final = 16_384
+"""Characters of all backends' instructions together."""
+
+_LISTS: Final[Mapping[str, ListName]] = {
+    "tools": "tools",
+    "prompts": "prompts",
+    "resources": "resources",
+    "resourceTemplates": "resources",
+}
+_KEPT: Final = {"ttlMs": raw(0), "cacheScope": raw("private")}
+_NO_META: Final[Members] = {}
+
+
+@attrs.define(eq=False)
+class Company:
+    """The offer of a broker. Lists come from the catalogue, and never wait; everything else goes to a backend."""
+
+    info: Implementation
+    catalogue: Catalogue
+    on_lists: Callable[[Iterable[ListName]], None]
+    revisions: frozenset[Revision] = ALL
+    backends: dict[str, Backend] = attrs.field(factory=dict, init=False)
+    instructions: str | None = attrs.field(default=None, init=False)
+    instant: Mapping[str, Instant] = attrs.field(init=False)
+    handlers: Mapping[str, Handler] = attrs.field(init=False)
+    _capabilities: ServerCapabilities = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._capabilities = _union([])
+        self.instant = {"server/discover": self._discover, **{kind.method: self._lister(kind) for kind in KINDS}}
+        methods = ("tools/call", "resources/read", "prompts/get", "completion/complete")
+        self.handlers = dict.fromkeys(methods, self._forward)
+
+    # What the host asks.
+
+    def capabilities(self, _: Revision) -> ServerCapabilities:
+        return self._capabilities
+
+    def header_map(self, method: str, route: Route) -> HeaderMap:
+        if method != "tools/call":
+            return NO_HEADERS
+        return self._headers(route.name or "")
+
+    def errand(self, request: Request, route: Route, terms: Terms) -> Errand | None:
+        """A request about which nobody can be asked, and which nobody wants to hear of before its answer."""
+        if request.method not in self.handlers or route.request_state is not None or route.progress_token is not None:
+            return None
+        if terms.log_level is not None or signature_of(terms.capabilities):
+            return None
+        return self._run_errand(request, route, terms)
+
+    async def _run_errand(self, request: Request, route: Route, terms: Terms) -> Model | Forwarded:
+        return await Forwarding(request, terms, route.meta, self._destination(request, route)).run()
+
+    # What changes it.
+
+    def put(self, backend: str, listing: Mapping[str, list[Members]]) -> None:
+        """A backend has said what it offers."""
+        changed = self.catalogue.put(backend, listing)
+        self.look_around()
+        self.tell_of(changed)
+
+    def tell_of(self, changed: Iterable[str]) -> None:
+        """Tell clients that these lists, named as in results, are others now."""
+        self.on_lists(dict.fromkeys(_LISTS[member] for member in changed))
+
+    def look_around(self) -> None:
+        """Take in which backends there are, and what they can do."""
+        found = _union(list(self.backends.values()))
+        if found != self._capabilities:
+            self._capabilities = found
+        self.instructions = _instructions(list(self.backends.values()))
+
+    # What is answered at once.
+
+    def _discover(self, exchange: Exchange) -> Model:
+        return DiscoverResult(
+            supported_versions=sorted(self.revisions),
+            capabilities=self._capabilities,
+            instructions=UNSET if self.instructions is None else self.instructions,
+            ttl_ms=0,
+            cache_scope="private",
+        )
+
+    def _lister(self, kind: Kind) -> Instant:
+        def listed(exchange: Exchange) -> Forwarded:
+            cursor = exchange.params(PaginatedRequestParams).cursor
+            revision = exchange.terms.revision
+            page, following = self.catalogue.page(kind, revision, None if cursor is UNSET else cursor)
+            members: dict[str, Any] = {kind.member: page}
+            if following is not None:
+                members["nextCursor"] = raw(following)
+            if revision in MODERN:
+                members |= {**_KEPT, "resultType": COMPLETE}
+            return Forwarded(members)
+
+        return listed
+
+    # What goes to a backend.
+
+    async def _forward(self, exchange: Exchange) -> Model | Forwarded:
+        route = read_route(exchange.request)
+        to = self._destination(exchange.request, route)
+        return await Forwarding(exchange.request, exchange.terms, route.meta, to, exchange).run()
+
+    def _destination(self, request: Request, route: Route) -> Destination:
+        """Where a request goes. Raises `InvalidParams`, `ResourceNotFound` or `DefinitionChanged`."""
+        match request.method:
+            case "tools/call":
+                return self._of_tool(route.name or "")
+            case "prompts/get":
+                return self._of_prompt(route.name or "")
+            case "resources/read":
+                backend, uri = self.find_resource(route.uri or "")
+                renamed = {} if uri == route.uri else {"uri": raw(uri)}
+                return Destination(backend=backend, renamed=renamed, uri=uri, may_repeat=True)
+        return self._of_completion(request)
+
+    def _of_tool(self, shown: str) -> Destination:
+        entry = self.catalogue.tool(shown)
+        if entry is None:
+            raise InvalidParams(f"Unknown tool: {shown[:128]}")
+        backend = self.backends[entry.backend]
+        return Destination(
+            backend=backend,
+            renamed=_renamed(entry),
+            headers=lambda: self._headers(shown),
+            may_repeat=backend.settings.trusted and _is_harmless(entry),
+        )
+
+    def _of_prompt(self, shown: str) -> Destination:
+        entry = self.catalogue.prompt(shown)
+        if entry is None:
+            raise InvalidParams(f"Unknown prompt: {shown[:128]}")
+        return Destination(backend=self.backends[entry.backend], renamed=_renamed(entry), may_repeat=True)
+
+    def _of_completion(self, request: Request) -> Destination:
+        params = {} if request.params is UNSET else request.params
+        ref = _reference(params)
+        if "name" in ref:
+            entry = self.catalogue.prompt(ref["name"])
+            if entry is None:
+                raise InvalidParams(f"Nothing to complete: {ref['name'][:128]}")
+            renamed = {} if entry.name == entry.shown else {"ref": raw({**ref, "name": entry.name})}
+            return Destination(backend=self.backends[entry.backend], renamed=renamed, may_repeat=True)
+        uri = ref.get("uri", "")
+        owner = self.catalogue.owner_of_template(uri)
+        if owner is None:
+            raise InvalidParams(f"Nothing to complete: {uri[:128]}")
+        return Destination(backend=self.backends[owner], may_repeat=True)
+
+    def find_resource(self, uri: str) -> tuple[Backend, str]:
+        """Whose a resource is, and what it is called there. Raises `ResourceNotFound`, `InvalidParams`."""
+        found = self.catalogue.owner_of(uri)
+        if found is None:
+            raise ResourceNotFound(uri)
+        name, there = found
+        return self.backends[name], there
+
+    def _headers(self, shown: str) -> HeaderMap:
+        try:
+            entry = self.catalogue.tool(shown)
+        except DefinitionChanged:
+            return NO_HEADERS
+        return NO_HEADERS if entry is None else entry.headers
+
+
+def _renamed(entry: Entry) -> Mapping[str, Any]:
+    return {} if entry.name == entry.shown else {"name": raw(entry.name)}
+
+
+def _is_harmless(entry: Entry) -> bool:
+    """Whether a tool says that it may be called twice."""
+    try:
+        said = msgspec.json.decode(entry.definition.get("annotations", b"{}"))
+    except msgspec.DecodeError:
+        return False
+    return isinstance(said, dict) and (said.get("readOnlyHint") is True or said.get("idempotentHint") is True)
+
+
+def _reference(params: Members) -> dict[str, Any]:
+    """What is to be completed. Raises `InvalidParams` if it cannot be told."""
+    try:
+        ref = msgspec.json.decode(params["ref"])
+    except (KeyError, msgspec.DecodeError):
+        raise InvalidParams("params.ref: is required") from None
+    kind = str(ref.get("type")) if isinstance(ref, dict) else ""
+    key = {"ref/prompt": "name", "ref/resource": "uri"}.get(kind)
+    if key is None or not isinstance(ref.get(key), str):
+        raise InvalidParams("params.ref: expected a prompt or a resource")
+    return {str(name): value for name, value in ref.items()}
+
+
+def _union(backends: list[Backend]) -> ServerCapabilities:
+    """What at least one of them can do. One that was never there may turn out to do anything."""
+    known = [backend.agreed.capabilities for backend in backends if backend.agreed is not None]
+    is_known = len(known) == len(backends) and bool(backends)
+
+    def can(path: str) -> bool:
+        return not is_known or any(declares(capabilities, path) for capabilities in known)
+
+    def listed(name: str) -> Any:
+        return ListChangedCapability(list_changed=True) if can(name) else UNSET
+
+    return ServerCapabilities(
+        tools=listed("tools"),
+        prompts=listed("prompts"),
+        resources=ResourcesCapability(list_changed=True, subscribe=can("resources.subscribe"))
+        if can("resources")
+        else UNSET,
+        completions={} if can("completions") else UNSET,
+        logging={} if can("logging") else UNSET,
+    )
+
+
+def _instructions(backends: list[Backend]) -> str | None:
+    """What each backend wants its users to know; of several, with whose words they are."""
+    said = {
+        backend.name: backend.agreed.instructions
+        for backend in backends
+        if backend.agreed is not None and backend.agreed.instructions
+    }
+    if len(backends) == 1:
+        return next(iter(said.values()), None)
+    texts = [f"{name}: {text}" for name, text in said.items()]
+    return "\n\n".join(texts)[:MAX_INSTRUCTIONS] or None

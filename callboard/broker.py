@@ -1,0 +1,211 @@
+"""The broker: many servers behind one endpoint, for clients of every revision."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final, Unpack
+
+import attrs
+import trio
+
+from callboard import __version__
+from callboard.actors.broker.audience import Listeners
+from callboard.actors.broker.backend import Backend
+from callboard.actors.broker.catalogue import Approve, Catalogue
+from callboard.actors.broker.company import Company
+from callboard.actors.broker.leg import Begin, Reach
+from callboard.actors.caller import Caller
+from callboard.actors.eras import Agreed
+from callboard.actors.host import Host, host_spec
+from callboard.actors.parking import Parking
+from callboard.codecs.revisions import ALL, Implementation, Revision
+from callboard.configuration import BackendSpec, PythonTarget
+from callboard.loading import load_server
+from callboard.meeting import Meeting
+from callboard.supervisor import ChildSpec, Restart, Supervisor, SupervisorSpec, get_logger, open_tree
+from callboard.targets import Access, ways_to
+
+if TYPE_CHECKING:
+    from callboard.mounting import Mounted
+    from callboard.serving import Options
+    from callboard.transports.http.endpoint import Authenticate
+    from callboard.transports.settings import Settings
+
+log = get_logger("callboard.broker")
+
+PRE_WARM: Final = 10.0
+"""Seconds that the doors stay closed for backends to come up. Whoever takes longer is in the lists when it is there."""
+
+MARGIN: Final = 5.0
+"""Seconds that a request has beyond what its backend may take."""
+
+
+class Broker:
+    """Stands in front of the servers of a configuration. Runs as a `Server` does."""
+
+    def __init__(
+        self,
+        backends: Sequence[BackendSpec],
+        *,
+        name: str = "callboard",
+        version: str = __version__,
+        revisions: frozenset[Revision] = ALL,
+        approve: Approve | None = None,
+        pre_warm: float = PRE_WARM,
+    ) -> None:
+        self.info = Implementation(name=name, version=version)
+        self.revisions = frozenset(revisions)
+        self.specs: dict[str, BackendSpec] = {spec.name: spec for spec in backends}
+        self.catalogue = Catalogue(approve)
+        self._pre_warm = pre_warm
+        self._company: Company | None = None
+        self._listeners = Listeners(self._find)
+        self._root: Supervisor | None = None
+
+    # How it runs.
+
+    @asynccontextmanager
+    async def host(self, *, parking: Parking | None = None) -> AsyncIterator[Host]:
+        """Run the broker, without any transport yet: backends are started, and waited for, but not for long."""
+        lot = Parking(self.info.name) if parking is None else parking
+        spec = host_spec(self.info.name.replace("/", "-"), lambda: lot)
+        spec = attrs.evolve(spec, children=(SupervisorSpec("backends"), *spec.children))
+        async with open_tree(spec) as root:
+            company = self._company = Company(self.info, self.catalogue, self._listeners.lists_changed, self.revisions)
+            self._root = root
+            cap = max((one.settings.cap for one in self.specs.values()), default=0.0) + MARGIN
+            try:
+                await self._arrange(list(self.specs.values()))
+                await self._wait_settled()
+                yield Host(company, root, lot, audience=self._listeners, cap=cap)
+            finally:
+                self._company = self._root = None
+
+    @property
+    def backends(self) -> Mapping[str, Backend]:
+        """Those that run now, by their names."""
+        return {} if self._company is None else self._company.backends
+
+    @property
+    def tree(self) -> Supervisor | None:
+        """The supervision tree, while it runs."""
+        return self._root
+
+    def is_ready(self) -> bool:
+        """Whether there is anybody behind it who could answer."""
+        return any(backend.is_up for backend in self.backends.values())
+
+    def run(self, **options: Unpack["Options"]) -> None:
+        """Serve on any set of transports at once, as `Server.run` does."""
+        from callboard.serving import run  # with all transports, which not every user of a `Broker` needs
+
+        run(self, **options)
+
+    def asgi(
+        self,
+        *,
+        allow_hosts: Iterable[str] = (),
+        allow_origins: Iterable[str] = (),
+        authenticate: "Authenticate | None" = None,
+        settings: "Settings | None" = None,
+    ) -> "Mounted":
+        """The endpoint `/mcp` as an ASGI application, as `Server.asgi` has it."""
+        from callboard.mounting import mounted
+
+        return mounted(self, allow_hosts, allow_origins, authenticate, settings)
+
+    # How it changes while it runs.
+
+    async def reload(self, backends: Sequence[BackendSpec]) -> None:
+        """Go on with these backends: those that are new are started, those that are gone or changed are ended; the
+        others keep their connections and do not notice."""
+        before, self.specs = self.specs, {spec.name: spec for spec in backends}
+        if self._root is None or self._company is None:
+            return
+        for name, spec in before.items():
+            if self.specs.get(name) != spec:
+                await self._end(name)
+        await self._arrange([spec for name, spec in self.specs.items() if before.get(name) != spec])
+
+    async def _arrange(self, added: Sequence[BackendSpec]) -> None:
+        """Start backends, and let the catalogue have all of them, in the order of the configuration."""
+        company = self._running()
+        for spec in added:
+            company.backends[spec.name] = await self._start(spec)
+        company.backends = {name: company.backends[name] for name in self.specs}
+        settings = {name: spec.settings for name, spec in self.specs.items()}
+        changed = self.catalogue.arrange(self.specs, settings)
+        company.look_around()
+        company.tell_of(changed)
+
+    async def _start(self, spec: BackendSpec) -> Backend:
+        root = self._root
+        if root is None:
+            raise RuntimeError("the broker does not run")
+        parts = (SupervisorSpec("legs"), SupervisorSpec("answers"), SupervisorSpec("interests"))
+        group = await root.supervisor_of("backends").add(
+            SupervisorSpec(_path(spec.name), children=parts, restart=Restart.TEMPORARY)
+        )
+        backend = Backend(
+            spec.name,
+            spec.settings,
+            _reach(spec),
+            self.info,
+            group,
+            on_listing=self._listed,
+            on_state=self._changed,
+            on_updated=lambda uri, followed, who: self._listeners.updated(backend, uri, followed, who),
+        )
+        await group.add(ChildSpec("backend", lambda: backend, restart=Restart.TEMPORARY, significant=True))
+        return backend
+
+    async def _end(self, name: str) -> None:
+        company, root = self._running(), self._root
+        company.backends.pop(name, None)
+        if root is not None:
+            await root.supervisor_of("backends").child(_path(name)).stop()
+
+    def _listed(self, name: str, listing: Mapping[str, Sequence[Mapping[str, object]]]) -> None:
+        if self._company is not None:
+            self._company.put(name, listing)  # type: ignore[arg-type]  # raw members, as they were read
+
+    def _changed(self, name: str) -> None:
+        """A backend is up, or is not any more."""
+        if self._company is not None and name in self._company.backends:
+            self.catalogue.mark(name, is_stale=not self._company.backends[name].is_up)
+            self._company.look_around()
+
+    async def _wait_settled(self) -> None:
+        with trio.move_on_after(self._pre_warm):
+            for backend in list(self.backends.values()):
+                await backend.wait_settled()
+
+    def _running(self) -> Company:
+        if self._company is None:
+            raise RuntimeError("the broker does not run")
+        return self._company
+
+    def _find(self, uri: str) -> tuple[Backend, str]:
+        return self._running().find_resource(uri)
+
+
+def _path(name: str) -> str:
+    return name.replace("/", "-")
+
+
+def _reach(spec: BackendSpec) -> Reach:
+    """How a backend is reached, each time that a connection is opened."""
+    target = load_server(str(spec.target)) if isinstance(spec.target, PythonTarget) else spec.target
+    auth = None if spec.auth is None else spec.auth.auth()
+    ways = ways_to(target, Access(auth=auth, on_stderr=partial(_says, spec.name)))
+
+    @asynccontextmanager
+    async def reach(begin: Begin) -> AsyncIterator[tuple[Caller, Agreed]]:
+        async with AsyncExitStack() as stack:
+            yield await Meeting(ways, begin, stack).meet(spec.settings.revision)
+
+    return reach
+
+
+def _says(backend: str, line: str) -> None:
+    log.info("backend_says", backend=backend, text=line)
