@@ -32,6 +32,10 @@ class Answering:
     _begun: dict[RequestId, Address[Never]] = attrs.field(factory=dict, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
+    def can_answer(self, method: str) -> bool:
+        """Whether a server may ask this by a request."""
+        return method in self.answers
+
     def begin(self, request: Request, revision: Revision, link: Link, on_idle: Callable[[], None]) -> None:
         """Answer a request of the server's, whenever that is done. When none is left, *on_idle* is called."""
         if request.id in self._begun:

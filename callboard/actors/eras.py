@@ -129,13 +129,13 @@ def _supported(code: int, data: object) -> list[Revision]:
 
 
 def _answered(caller: Caller) -> ClientCapabilities:
-    """What a legacy server may ask: it does so by requests, and those are for functions alone to answer."""
-    declared, answers = caller.capabilities, caller.answering.answers
+    """What a legacy server may ask: it does so by requests, and somebody must be there to answer those."""
+    declared, answers = caller.capabilities, caller.answering.can_answer
     return attrs.evolve(
         declared,
-        sampling=declared.sampling if "sampling/createMessage" in answers else UNSET,
-        elicitation=declared.elicitation if "elicitation/create" in answers else UNSET,
-        roots=declared.roots if "roots/list" in answers else UNSET,
+        sampling=declared.sampling if answers("sampling/createMessage") else UNSET,
+        elicitation=declared.elicitation if answers("elicitation/create") else UNSET,
+        roots=declared.roots if answers("roots/list") else UNSET,
     )
 
 

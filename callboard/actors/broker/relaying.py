@@ -59,6 +59,9 @@ class Relaying(Answering):
     roots: tuple[str, ...] = ()
     caller: Caller | None = attrs.field(default=None, init=False)
 
+    def can_answer(self, _: str) -> bool:
+        return True  # somebody in front can: just that is declared
+
     def begin(self, request: Request, revision: Revision, link: Link, on_idle: Callable[[], None]) -> None:
         self._begin(request, None, revision, link, on_idle)
 
