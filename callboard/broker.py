@@ -3,7 +3,8 @@
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final, Unpack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 import attrs
 import trio
@@ -19,9 +20,10 @@ from callboard.actors.eras import Agreed
 from callboard.actors.host import Host, host_spec
 from callboard.actors.parking import Parking
 from callboard.codecs.revisions import ALL, Implementation, Revision
-from callboard.configuration import BackendSpec, PythonTarget
+from callboard.configuration import BackendSpec, Configuration, PythonTarget, read_configuration
 from callboard.loading import load_server
 from callboard.meeting import Meeting
+from callboard.reloading import Reloading
 from callboard.supervisor import ChildSpec, Restart, Supervisor, SupervisorSpec, get_logger, open_tree
 from callboard.targets import Access, ways_to
 
@@ -57,10 +59,21 @@ class Broker:
         self.revisions = frozenset(revisions)
         self.specs: dict[str, BackendSpec] = {spec.name: spec for spec in backends}
         self.catalogue = Catalogue(approve)
+        self.configuration: Configuration | None = None
         self._pre_warm = pre_warm
         self._company: Company | None = None
         self._listeners = Listeners(self._find)
         self._root: Supervisor | None = None
+
+    @classmethod
+    def of_file(cls, file: Path, **options: Any) -> Self:
+        """A broker for the servers of *file*, which it keeps an eye on. Raises `BadConfiguration`."""
+        found = read_configuration(file)
+        for warning in found.warnings:
+            log.warning("configuration_warning", warning=str(warning))
+        broker = cls(found.backends, **options)
+        broker.configuration = found
+        return broker
 
     # How it runs.
 
@@ -76,6 +89,8 @@ class Broker:
             cap = max((one.settings.cap for one in self.specs.values()), default=0.0) + MARGIN
             try:
                 await self._arrange(list(self.specs.values()))
+                if self.configuration is not None:
+                    root.spawn(Reloading(self, self.configuration), name="configuration")
                 await self._wait_settled()
                 yield Host(company, root, lot, audience=self._listeners, cap=cap)
             finally:

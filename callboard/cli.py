@@ -9,7 +9,8 @@ from callboard.commands import client
 from callboard.commands.check import CHECK_EXAMPLES, check
 from callboard.commands.codes import Exit
 from callboard.commands.logout import LOGOUT_EXAMPLES, logout
-from callboard.commands.run import RUN_EXAMPLES, run, serve
+from callboard.commands.run import RUN_EXAMPLES, run
+from callboard.commands.serve import SERVE_EXAMPLES, serve
 from callboard.commands.speaking import with_command
 from callboard.errors import CannotServe
 
@@ -26,7 +27,7 @@ _SERVERS = Group("Be a server", sort_key=0)
 _CLIENTS = Group("Speak to a server", sort_key=1)
 
 app.command(run, help_epilogue=RUN_EXAMPLES, group=_SERVERS)
-app.command(serve, group=_SERVERS)
+app.command(serve, help_epilogue=SERVE_EXAMPLES, group=_SERVERS)
 app.command(check, help_epilogue=CHECK_EXAMPLES, group=_SERVERS)
 _SPEAKING = {command.__name__.rstrip("_"): command for command in client.COMMANDS}
 for name, command in _SPEAKING.items():

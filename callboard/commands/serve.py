@@ -1,0 +1,50 @@
+"""`callboard serve`: many servers behind one endpoint."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import attrs
+from cyclopts import Parameter
+
+from callboard.broker import Broker
+from callboard.codecs.revisions import ALL
+from callboard.commands.where import LIMITS, NOWHERE, Json, Where
+from callboard.serving import run as run_server
+from callboard.transports.settings import DEFAULTS, Settings
+
+DEFAULT_PORT: Final = "8000"
+
+SERVE_EXAMPLES: Final = """\
+Examples:
+
+  callboard serve                                  a small company, to try out; http and ws on port 8000
+  callboard serve mcp.json                         the servers of an `mcpServers` file, as your MCP host has it
+  callboard serve servers.toml --http 9000         the same with more to say: docs/reference/configuration.md
+  callboard serve mcp.json --stdio                 as one server of an MCP host
+  callboard serve mcp.json --admin 8001            /livez and /readyz, for whoever looks after it
+  callboard check mcp.json                         what is wrong with a file, without starting anything
+
+A changed file, or SIGHUP, is read anew: servers that did not change keep their connections.
+"""
+
+
+def serve(
+    config: Annotated[
+        Path | None,
+        Parameter(name="CONFIG", help="An `mcpServers` file (JSON or TOML). Without: a company to try out."),
+    ] = None,
+    /,
+    *,
+    where: Annotated[Where, Parameter(name="*")] = NOWHERE,
+    settings: Annotated[Settings, Parameter(name="*", group=LIMITS)] = DEFAULTS,
+    json: Json = False,
+) -> None:
+    """Put many MCP servers behind one endpoint, for clients of every revision. Without a place: HTTP and WebSocket on
+    port 8000 of this machine."""
+    if not where.is_anywhere:
+        where = attrs.evolve(where, http=DEFAULT_PORT, ws=DEFAULT_PORT)
+    if config is None:
+        raise NotImplementedError
+    with where.options(settings, json=json) as options:
+        broker = Broker.of_file(config, revisions=where.limited(ALL))
+        run_server(broker, **options)
