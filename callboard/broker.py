@@ -1,6 +1,6 @@
 """The broker: many servers behind one endpoint, for clients of every revision."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from callboard.actors.caller import Caller
 from callboard.actors.eras import Agreed
 from callboard.actors.host import Host, host_spec
 from callboard.actors.parking import Parking
+from callboard.codecs.members import Members
 from callboard.codecs.revisions import ALL, Implementation, Revision
 from callboard.configuration import BackendSpec, Configuration, PythonTarget, read_configuration
 from callboard.loading import load_server
@@ -180,9 +181,9 @@ class Broker:
         if root is not None:
             await root.supervisor_of("backends").child(_path(name)).stop()
 
-    def _listed(self, name: str, listing: Mapping[str, Sequence[Mapping[str, object]]]) -> None:
+    def _listed(self, name: str, listing: dict[str, list[Members]], said: Set[str]) -> None:
         if self._company is not None:
-            self._company.put(name, listing)  # type: ignore[arg-type]  # raw members, as they were read
+            self._company.put(name, listing, said)
 
     def _changed(self, name: str) -> None:
         """A backend is up, or is not any more."""

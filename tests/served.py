@@ -1,5 +1,6 @@
 """callboard as its users start it: a process of its own, on free ports of this machine."""
 
+import json
 import os
 import signal
 import socket
@@ -8,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Final
 
@@ -16,6 +17,7 @@ import attrs
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 RUN: Final = (sys.executable, "-m", "callboard", "run")
+SERVE: Final = (sys.executable, "-m", "callboard", "serve")
 
 START_TIME: Final = 30.0
 """Seconds until the ports accept. A start takes less than one, on a machine that does nothing else."""
@@ -44,14 +46,14 @@ def free_port() -> int:
 
 
 @contextmanager
-def served(target: str, *flags: str, ws: bool = False) -> Iterator[Addresses]:
+def served(target: str, *flags: str, ws: bool = False, command: tuple[str, ...] = RUN) -> Iterator[Addresses]:
     """*target* (FILE.py:NAME) over HTTP, and over WebSocket if asked, until the block ends. Raises NotServed."""
     ports = {"--http": free_port()} | ({"--ws": free_port()} if ws else {})
     places = [word for flag, port in ports.items() for word in (flag, f"127.0.0.1:{port}")]
     with tempfile.TemporaryFile() as said:
         # A group of its own: whatever it starts ends with it.
         process = subprocess.Popen(
-            [*RUN, target, *places, *flags],
+            [*command, target, *places, *flags],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=said,
@@ -71,6 +73,23 @@ def served(target: str, *flags: str, ws: bool = False) -> Iterator[Addresses]:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
+
+@contextmanager
+def brokered(target: str, transport: str = "stdio", *flags: str, front: tuple[str, ...] = ()) -> Iterator[Addresses]:
+    """*target* behind a broker, which reaches it by *transport*; its names stay as they are. *flags* are the backend's,
+    *front* the broker's own."""
+    with ExitStack() as stack:
+        entry: dict[str, object]
+        if transport == "stdio":
+            entry = {"command": RUN[0], "args": [*RUN[1:], str(ROOT / target), *flags]}
+        else:
+            at = stack.enter_context(served(target, *flags, ws=True))
+            entry = {"url": at.http if transport == "http" else at.ws}
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        config = folder / "servers.json"
+        config.write_text(json.dumps({"mcpServers": {"only": {**entry, "callboard": {"prefix": ""}}}}))
+        yield stack.enter_context(served(str(config), *front, ws=True, command=SERVE))
 
 
 def _wait_accepting(port: int, process: subprocess.Popen[bytes], said: IO[bytes]) -> None:

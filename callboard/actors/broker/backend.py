@@ -1,7 +1,7 @@
 """A configured server that the broker stands in front of: kept alive, listened to, and left alone when it is down."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from typing import Final, Never, TypeAlias
 
@@ -43,8 +43,8 @@ _CHANGES: Final[Mapping[str, tuple[str, ...]]] = {
     "notifications/resources/list_changed": ("resources", "resourceTemplates"),
 }
 
-OnListing: TypeAlias = Callable[[str, dict[str, list[Members]]], None]
-"""Told of what a backend offers: its name, and its lists."""
+OnListing: TypeAlias = Callable[[str, dict[str, list[Members]], Set[str]], None]
+"""Told of what a backend offers: its name, its lists, and which of them it said had changed."""
 
 OnState: TypeAlias = Callable[[str], None]
 """Told that a backend is up, or is not any more."""
@@ -285,18 +285,18 @@ class Backend(Actor[Never]):
             await trio.sleep(GATHER)
             dirty, self._dirty, self._is_dirty = self._dirty, set(), trio.Event()
             try:
-                await self._read_lists(leg, dirty)
+                await self._read_lists(leg, dirty, said=dirty)
             except ConnectionLost:
                 return  # the end of the connection tells it all
             except CallboardError as error:
                 log.warning("lists_not_read", backend=self.name, reason=str(error)[:200])
 
-    async def _read_lists(self, leg: Leg, members: set[str]) -> None:
+    async def _read_lists(self, leg: Leg, members: Set[str], said: Set[str] = frozenset()) -> None:
         patience = Patience(timeout=self.settings.timeout, cap=self.settings.timeout)
         for kind in KINDS:
             if kind.member in members:
                 self._listing[kind.member] = await read_list(leg, kind, patience)
-        self.on_listing(self.name, dict(self._listing))
+        self.on_listing(self.name, dict(self._listing), said)
 
     def changed(self, leg: Leg, method: str, params: Mapping[str, Raw]) -> None:
         """A notification that came on no request's way."""

@@ -1,6 +1,6 @@
 """All backends as one server: what the broker's host offers to its clients."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, Final
 
 import attrs
@@ -93,11 +93,12 @@ class Company:
 
     # What changes it.
 
-    def put(self, backend: str, listing: Mapping[str, list[Members]]) -> None:
-        """A backend has said what it offers."""
+    def put(self, backend: str, listing: Mapping[str, list[Members]], said: Set[str] = frozenset()) -> None:
+        """A backend has said what it offers. Of lists that it *said* had changed clients are told in any case: what
+        came and went in between may matter to them."""
         changed = self.catalogue.put(backend, listing)
         self.look_around()
-        self.tell_of(changed)
+        self.tell_of([*changed, *said])
 
     def tell_of(self, changed: Iterable[str]) -> None:
         """Tell clients that these lists, named as in results, are others now."""

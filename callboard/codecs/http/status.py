@@ -3,6 +3,10 @@
 from typing import Final
 
 from callboard.errors import (
+    HEADER_MISMATCH,
+    METHOD_NOT_FOUND,
+    MISSING_CLIENT_CAPABILITY,
+    BackendRefused,
     Draining,
     FrameTooLarge,
     HeaderMismatch,
@@ -25,10 +29,15 @@ _MODERN: Final[tuple[tuple[type[Exception], int], ...]] = (
 )
 
 
+_FORWARDED: Final = {HEADER_MISMATCH: 400, MISSING_CLIENT_CAPABILITY: 400, METHOD_NOT_FOUND: 404}
+
+
 def status_of(error: Exception | None) -> int:
     """The status of an answer to a modern request: 200 also for an error for which nothing else is laid down."""
     if isinstance(error, Overloaded):
         return 503 if error.for_all else 429
+    if isinstance(error, BackendRefused):
+        return _FORWARDED.get(error.error_code, 200)
     return next((status for kind, status in _MODERN if isinstance(error, kind)), 200)
 
 
