@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Awaitable, Callable
+from itertools import count
 from typing import Final
 
 import attrs
@@ -46,6 +47,7 @@ HOLD: Final = 3.0
 handshake, which their first request brought about."""
 
 NO_REQUEST: Final = "no client request in progress"
+_NAMES: Final = count(1)  # many connections of a backend put their questions under one supervisor
 _REFUSED: Final = -1  # what a user's "no" is called
 
 
@@ -76,7 +78,7 @@ class Relaying(Answering):
         if request.id in self._begun:
             return  # an answer to it would end the first one
         asker = Asker(self, request, revision, link, on_idle, exchange, self)
-        self._begun[request.id] = self.supervisor.spawn(asker, name=f"{self.backend}.q-{next(self._names)}")
+        self._begun[request.id] = self.supervisor.spawn(asker, name=f"q-{next(_NAMES)}")
 
 
 @attrs.define(eq=False)
