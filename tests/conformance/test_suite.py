@@ -3,7 +3,8 @@
 import pytest
 
 from tests.conformance import suite
-from tests.conformance.run import DOORS, EVERYTHING
+from tests.conformance.brokered import EVERYTHING
+from tests.conformance.run import DOORS
 from tests.conformance.suite import SELECTIONS, Check, Report, Scenario
 from tests.node import needs_npm
 from tests.served import served
