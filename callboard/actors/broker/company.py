@@ -34,6 +34,7 @@ from callboard.codecs.revisions import (
     ServerCapabilities,
     declares,
 )
+from callboard.codecs.revisions.revision import R1
 from callboard.codecs.routing import Route, read_route
 from callboard.errors import DefinitionChanged, InvalidParams, ResourceNotFound
 
@@ -233,11 +234,11 @@ def _reference(params: Members) -> dict[str, Any]:
 
 def _union(backends: list[Backend]) -> ServerCapabilities:
     """What at least one of them can do. One that was never there may turn out to do anything."""
-    known = [backend.agreed.capabilities for backend in backends if backend.agreed is not None]
+    known = [backend.agreed for backend in backends if backend.agreed is not None]
     is_known = len(known) == len(backends) and bool(backends)
 
     def can(path: str) -> bool:
-        return not is_known or any(declares(capabilities, path) for capabilities in known)
+        return not is_known or any(declares(agreed.capabilities, path) for agreed in known)
 
     def listed(name: str) -> Any:
         return ListChangedCapability(list_changed=True) if can(name) else UNSET
@@ -248,7 +249,8 @@ def _union(backends: list[Backend]) -> ServerCapabilities:
         resources=ResourcesCapability(list_changed=True, subscribe=can("resources.subscribe"))
         if can("resources")
         else UNSET,
-        completions={} if can("completions") else UNSET,
+        # The first revision has completion, but no capability for it.
+        completions={} if can("completions") or any(agreed.revision is R1 for agreed in known) else UNSET,
         logging={} if can("logging") else UNSET,
     )
 
