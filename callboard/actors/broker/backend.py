@@ -82,6 +82,8 @@ class Backend(Actor[Never]):
     _dirty: set[str] = attrs.field(factory=set, init=False)
     _is_dirty: trio.Event = attrs.field(factory=trio.Event, init=False)
     _listing: dict[str, list[Members]] = attrs.field(factory=dict, init=False)
+    _spoke: Leg | None = attrs.field(default=None, init=False)
+    """Which of several processes said last that its lists have changed: they may be others than its neighbour's."""
 
     def __attrs_post_init__(self) -> None:
         settings = self.settings
@@ -164,21 +166,31 @@ class Backend(Actor[Never]):
         use.may_ask = bool(key.signature) and LATEST in METHODS[method].may_ask
         alone = use.may_ask and not scout.is_http and key.who is not _session(exchange)
         try:
-            return await self.legs.take(key, use, alone=alone)
+            leg = await self.legs.take(key, use, alone=alone)
         except Overloaded:
             raise
         except CallboardError as error:
             raise self.gone(str(error)) from None
+        if self.interests.misses(leg):
+            await self._have_it_tell(leg, use)
+        return leg
+
+    async def _have_it_tell(self, leg: Leg, use: Use) -> None:
+        is_told = False
+        try:
+            await self.interests.join(leg)
+            is_told = True
+        finally:
+            if not is_told:
+                self.give_back(leg, use)
 
     def key_for(self, terms: Terms, exchange: Exchange | None) -> Key:
         """Which connections a request may use."""
         signature = NOTHING if exchange is None else signature_of(terms.capabilities)
         session = _session(exchange)
-        if self.settings.share == "session" and session is not None:
-            return Key(session, signature)
-        if signature and session is not None:
-            return Key(session, signature)  # what it is asked, only this session can answer
         who = EVERYBODY if self.settings.share == "all" or terms.principal == ANYBODY else terms.principal
+        if session is not None and (signature or self.settings.share == "session"):
+            return Key(session, signature, who)  # what it is asked, only this session can answer
         return Key(who, signature)
 
     def give_back(self, leg: Leg, use: Use) -> None:
@@ -284,10 +296,11 @@ class Backend(Actor[Never]):
             await self._is_dirty.wait()
             await trio.sleep(GATHER)
             dirty, self._dirty, self._is_dirty = self._dirty, set(), trio.Event()
+            spoke = self._spoke
             try:
-                await self._read_lists(leg, dirty, said=dirty)
+                await self._read_lists(leg if spoke is None or spoke.is_over else spoke, dirty, said=dirty)
             except ConnectionLost:
-                return  # the end of the connection tells it all
+                continue  # the end of the connection tells it all
             except CallboardError as error:
                 log.warning("lists_not_read", backend=self.name, reason=str(error)[:200])
 
@@ -301,6 +314,8 @@ class Backend(Actor[Never]):
     def changed(self, leg: Leg, method: str, params: Mapping[str, Raw]) -> None:
         """A notification that came on no request's way."""
         if method in _CHANGES:
+            if leg.key.whose == EVERYBODY:
+                self._spoke = leg if leg.is_process else None
             self.refresh(*_CHANGES[method])
         else:
             self.interests.heard(leg, method, params)
@@ -322,6 +337,9 @@ class Backend(Actor[Never]):
     def _ended(self, leg: Leg) -> None:
         self.legs.forget(leg)
         self.interests.lost(leg)
+        if leg is self._spoke:
+            self._spoke = None
+            self.refresh()
 
 
 def _session(exchange: Exchange | None) -> object | None:

@@ -160,6 +160,10 @@ class Catalogue:
     def __len__(self) -> int:
         return sum(map(len, self._entries.values()))
 
+    def count_of(self, kind: Kind) -> int:
+        """How many of a kind clients are shown."""
+        return len(self._entries[kind.member])
+
     def count(self, backend: str) -> int:
         """How much one backend offers."""
         return sum(len(listed) for listed in self._offered[backend].listing.values())

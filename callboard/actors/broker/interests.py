@@ -1,6 +1,6 @@
 """What clients want to hear of one backend: however many ask for the same, the backend is asked once."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Never
 
 import attrs
@@ -41,9 +41,16 @@ class Following:
     count: int = 0
     is_granted: bool = False
     leg: Leg | None = None
+    others: dict[Leg, None] = attrs.field(factory=dict)
+    """Processes of the same server that tell, too: each knows only what happens in itself."""
     use: Use = attrs.field(factory=Use)
     stream: Address[Never] | None = None
     settled: trio.Event = attrs.field(factory=trio.Event)
+
+    def heard_on(self) -> list[Leg]:
+        """The connections to a legacy backend on which it is told of."""
+        legs = self.others if self.leg is None else {self.leg: None, **self.others}
+        return [leg for leg in legs if not leg.is_over]
 
 
 @attrs.define(eq=False)
@@ -85,9 +92,9 @@ class Interests:
             self._drop(mine)
             if mine.stream is not None:
                 mine.stream.kill("nobody listens")
-            elif mine.leg is not None and not mine.leg.is_over:
+            for leg in mine.heard_on():
                 self._names += 1
-                self.supervisor.spawn(Farewell(self, mine), name=f"farewell-{self._names}")
+                self.supervisor.spawn(Farewell(self, mine.uri, leg), name=f"farewell-{self._names}")
 
     def needs(self, leg: Leg) -> bool:
         """Whether a connection must stay because of what is heard on it."""
@@ -100,7 +107,7 @@ class Interests:
         uri = _uri(params)
         if uri is None:
             return
-        followed = [one for one in self._followed.values() if one.leg is leg]
+        followed = [one for one in self._followed.values() if one.leg is leg or leg in one.others]
         exact = [one for one in followed if one.uri == uri or uri.startswith(one.uri.rstrip("/") + "/")]
         for one in exact or followed:  # a part of what was followed, named as nobody named it, is not dropped
             self.backend.on_updated(uri, one.uri, one.who)
@@ -108,8 +115,28 @@ class Interests:
     def lost(self, leg: Leg) -> None:
         """A connection has ended, and what was heard on it is heard no more, until it is followed again."""
         for one in self._followed.values():
+            one.others.pop(leg, None)
             if one.leg is leg:
                 one.leg = None
+
+    def misses(self, leg: Leg) -> bool:
+        """Whether something is followed by those whose connection it is, of which it does not tell."""
+        return bool(self._followed) and any(self._missed(leg))
+
+    async def join(self, leg: Leg) -> None:
+        """Have one more process tell of what is followed."""
+        for one in list(self._missed(leg)):
+            one.others[leg] = None
+            try:
+                await leg.caller.send("resources/subscribe", {"uri": one.uri}, wants_progress=False)
+            except CallboardError as error:
+                log.info("not_followed", backend=self.backend.name, reason=str(error)[:200])
+
+    def _missed(self, leg: Leg) -> Iterator[Following]:
+        if leg.is_process and leg.revision not in MODERN:
+            for one in self._followed.values():
+                if one.is_granted and one.who == leg.key.whose and one.leg is not leg and leg not in one.others:
+                    yield one
 
     async def begin_again(self) -> None:
         """Follow again what was followed before the backend was lost, and tell of it once: something may have changed
@@ -183,6 +210,9 @@ class Interests:
             mine.leg = leg if mine.is_granted else None
         finally:
             self.backend.legs.give_back(leg, mine.use)
+        for other in self.backend.legs:
+            if other.opened.is_set() and not other.is_over and self.misses(other):
+                await self.join(other)
 
     async def _stream(self, mine: Following, leg: Leg) -> None:
         """One stream for each resource: an update may name a part of it, and the stream says whose it is."""
@@ -249,13 +279,12 @@ class Farewell(Actor[Never]):
     mailbox = None
 
     interests: Interests
-    following: Following
+    uri: str
+    leg: Leg
 
     async def run(self) -> None:
-        leg = self.following.leg
         try:
-            if leg is not None:
-                await leg.caller.send("resources/unsubscribe", {"uri": self.following.uri}, wants_progress=False)
+            await self.leg.caller.send("resources/unsubscribe", {"uri": self.uri}, wants_progress=False)
         except CallboardError as error:
             log.info("not_unsubscribed", backend=self.interests.backend.name, reason=str(error)[:200])
 

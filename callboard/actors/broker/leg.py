@@ -57,6 +57,8 @@ class Key:
 
     who: Hashable = EVERYBODY
     signature: Signature = NOTHING
+    whose: Hashable = attrs.field(default=attrs.Factory(lambda self: self.who, takes_self=True))
+    """The principal, where *who* is one of his sessions; or everybody."""
 
 
 SHARED: Final = Key()
@@ -157,6 +159,11 @@ class Leg(Actor[Never]):
     @property
     def is_http(self) -> bool:
         return self._caller is not None and self._caller.link.is_http
+
+    @property
+    def is_process(self) -> bool:
+        """Whether it is a server of its own: what happens in one, another does not hear of."""
+        return self._caller is not None and hasattr(self._caller.link, "process")
 
     @property
     def exit_code(self) -> int | None:
