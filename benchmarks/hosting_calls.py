@@ -32,10 +32,10 @@ class Call:
     headers: dict[str, str]
     body: bytes
 
-    def raw(self, port: int) -> bytes:
+    def raw(self, port: int, path: str = "/mcp") -> bytes:
         """The whole request, as it stands on the wire."""
         headers = {"Host": f"127.0.0.1:{port}", **self.headers, "Content-Length": str(len(self.body))}
-        lines = ["POST /mcp HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+        lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         return "\r\n".join([*lines, "", ""]).encode() + self.body
 
 
@@ -64,6 +64,7 @@ class Caller:
     """One connection to a server, for what is not measured."""
 
     port: int
+    path: str = "/mcp"
     _connection: http.client.HTTPConnection = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -92,10 +93,17 @@ class Caller:
         if status != 200 or form != wanted or expected not in words or '"error":' in words:
             raise WrongAnswer(f"not 200 {wanted} with {expected[:40]!r}: {status} {form} {words[:600]}")
 
+    def check_either(self, call: Call, expected: str) -> None:
+        """As `check`, whether the answer is a stream or not. Raises `WrongAnswer`."""
+        status, _, body = self._post(call)
+        words = body.decode(errors="replace")
+        if status != 200 or expected not in words or '"error":' in words:
+            raise WrongAnswer(f"not 200 with {expected[:40]!r}: {status} {words[:600]}")
+
     def close(self) -> None:
         self._connection.close()
 
     def _post(self, call: Call) -> tuple[int, http.client.HTTPMessage, bytes]:
-        self._connection.request("POST", "/mcp", call.body, call.headers)
+        self._connection.request("POST", self.path, call.body, call.headers)
         response = self._connection.getresponse()
         return response.status, response.headers, response.read()
