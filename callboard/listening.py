@@ -193,6 +193,8 @@ class Switchboard:
         """Nothing can come any more, to anybody."""
         for listening in self._listening:
             listening.finish(failure)
+        self._listening.clear()
+        self._subscribed.clear()
 
     def changed(self, method: str, params: Mapping[str, Raw]) -> None:
         """A notification of the server's: for whoever asked for it."""

@@ -8,11 +8,11 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.caller import Patience
-from callboard.client import connect
+from callboard.client import Client, connect
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R2, R3, R4
 from callboard.errors import CannotConnect, ConnectionLost, HttpRefused, RequestTimedOut, SessionGone
-from callboard.transports.client.http import RESUMPTIONS, RETRY
+from callboard.transports.client.http import RESUMPTIONS, RETRY, TELL_TIME
 from tests.client.stage import EVERYTHING, INFO
 from tests.client.web import Handler, Reply, legacy, nothing_unasked, web
 
@@ -402,3 +402,109 @@ async def test_leaving_while_the_server_is_away_ends_in_bounded_time(autojump_cl
             here.is_down = True
             before = trio.current_time()
         assert trio.current_time() - before <= 2
+
+
+# A server that goes on answering, and one that does not.
+
+
+async def test_a_server_that_never_takes_in_the_end_of_the_handshake_is_no_server(autojump_clock: MockClock) -> None:
+    answers = legacy(nothing_much, R4)
+
+    async def handle(reply: Reply) -> None:
+        if reply.seen.rpc == "notifications/initialized":
+            await trio.sleep(10_000)
+        await answers(reply)
+
+    async with web(handle) as here:
+        with pytest.raises(CannotConnect):
+            async with connect(here.ways()):
+                pass
+        assert trio.current_time() <= TELL_TIME + 5
+
+
+async def test_an_answer_that_a_server_does_not_take_in_is_given_up(autojump_clock: MockClock) -> None:
+    async def handle(reply: Reply) -> None:
+        if reply.seen.rpc == "tools/call":
+            await reply.stream()
+            await reply.event({"id": "q", "method": "roots/list"})
+            await trio.sleep(TELL_TIME + 10)
+            await reply.event({"id": reply.seen.body["id"], "result": {"content": []}})
+            await reply.end()
+        elif reply.seen.method == "POST" and "result" in reply.seen.body:
+            await trio.sleep(10_000)
+        else:
+            await nothing_much(reply)
+
+    async with web(legacy(handle, R4)) as here, connect(here.ways(), roots=["file:///a"]) as client:
+        await client.call("x")
+        assert client._caller.answering._begun == {}
+
+
+async def test_a_call_that_waits_for_its_turn_is_of_the_session_in_which_it_was_made(autojump_clock: MockClock) -> None:
+    handle, forgotten = forgetful(R4)
+    outcomes: list[str] = []
+    async with web(handle) as here:
+        ways = here.ways()
+        async with connect(ways) as client, trio.open_nursery() as nursery:
+            link: Any = client._caller.link
+            kept = [await link.pool.take() for _ in range(link.pool.most - 2)]  # one is left, and the stream has one
+
+            async def call() -> None:
+                try:
+                    await client.call("x")
+                except SessionGone:
+                    outcomes.append("gone")
+
+            forgotten.append("s-1")
+            for _ in range(3):
+                nursery.start_soon(call)
+            await wait_all_tasks_blocked()
+            for channel in kept:
+                link.pool.give_back(channel, is_done=False)
+    assert outcomes == ["gone"] * 3
+
+
+async def test_a_call_outside_of_the_block_does_not_outlive_it(autojump_clock: MockClock) -> None:
+    failures: list[Exception] = []
+
+    async def handle(reply: Reply) -> None:
+        if reply.seen.rpc == "tools/call":
+            await reply.stream()
+            await reply.event(None, "e-0")
+            await trio.sleep(10_000)
+        else:
+            await nothing_much(reply)
+
+    async def call(client: Client) -> None:
+        try:
+            await client.call("x")
+        except ConnectionLost as error:
+            failures.append(error)
+
+    async with web(legacy(handle, R4)) as here, trio.open_nursery() as nursery:
+        async with connect(here.ways()) as client:
+            nursery.start_soon(call, client)
+            await wait_all_tasks_blocked()
+        before, connections = trio.current_time(), here.connections
+        await wait_all_tasks_blocked()
+        await call(client)
+        assert len(failures) == 2
+        assert (trio.current_time() - before <= RETRY, here.connections) == (True, connections)
+
+
+async def test_whoever_listens_hears_that_the_server_is_gone_and_a_later_call_finds_the_next_one(
+    autojump_clock: MockClock,
+) -> None:
+    handle, forgotten = forgetful(R4)
+    async with web(handle) as here, connect(here.ways()) as client:
+        async with client.listen(resources=["x://a"]) as changes:
+            here.die()
+            with pytest.raises(ConnectionLost, match="cannot be reached"), trio.fail_after(60):
+                await anext(changes)
+        here.is_down = False
+        forgotten.append("s-1")
+        async with client.listen(resources=["x://b"]):
+            await client.call("x")
+        subscribed = here.requests("resources/subscribe")
+        told = {(seen.headers["mcp-session-id"], seen.body["params"]["uri"]) for seen in subscribed}
+        assert told == {("s-1", "x://a"), ("s-2", "x://b")}

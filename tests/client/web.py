@@ -113,14 +113,26 @@ class Web:
     nursery: trio.Nursery
     seen: list[Seen] = attrs.field(factory=list)
     is_down: bool = False
+    is_refusing: bool = False
+    """Whether nobody listens there while it is down."""
     connections: int = 0
+    wires: list[MemoryWire] = attrs.field(factory=list)
+
+    def die(self) -> None:
+        """End as a process does that is killed: every connection breaks, and nobody listens any more."""
+        self.is_down = self.is_refusing = True
+        for wire in self.wires:
+            wire.close()
 
     async def dial(self, origin: Origin, _: ssl.SSLContext | None) -> Wire:
         await trio.lowlevel.checkpoint()
         if self.is_down:
-            raise CannotConnect(f"{origin}: Connection refused")
+            failure = CannotConnect(f"{origin}: Connection refused")
+            failure.is_refused = self.is_refusing
+            raise failure
         theirs, ours = wire_pair()
         self.connections += 1
+        self.wires.append(ours)
         self.nursery.start_soon(self._serve, ours)
         return theirs
 

@@ -5,12 +5,13 @@ is the cancellation, a legacy one is told in so many words.
 """
 
 from contextlib import nullcontext
+from functools import partial
 from typing import Final
 
 import attrs
 import trio
 
-from callboard.actors.link import Hear, Hold, Outgoing
+from callboard.actors.link import Hear, Hold, Outgoing, held
 from callboard.actors.wire import notification_frame
 from callboard.codecs.batch import is_batch, split_batch
 from callboard.codecs.envelope import Error, Result, decode
@@ -26,6 +27,7 @@ from callboard.errors import (
     ConnectionLost,
     HttpRefused,
     PeerError,
+    RequestTimedOut,
     SessionGone,
 )
 from callboard.transports.client.credentials import Credentials, Headers
@@ -33,6 +35,9 @@ from callboard.transports.client.pool import Channel, Pool
 
 FAREWELL: Final = 2.0
 """Seconds in which a server is told that a request, or the session, is no longer wanted; then it is not told."""
+
+TELL_TIME: Final = 60.0
+"""Seconds for a server to take in a notification, or an answer to what it asked."""
 
 RETRY: Final = 1.0
 """Seconds before a stream that ended is resumed, unless the server says otherwise."""
@@ -79,6 +84,8 @@ class HttpLink:
     _is_listening: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error:
+        if self.lost:
+            raise ConnectionLost(self.lost)
         is_waiting = outgoing.revision not in MODERN and outgoing.method != "initialize"
         try:
             answer = await self._ask(outgoing, hear)
@@ -94,7 +101,6 @@ class HttpLink:
     async def _ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error:
         if outgoing.method == "initialize" and outgoing.revision not in MODERN:
             self.session = self.revision = None
-        session = self.session
         reading = _Reading(outgoing, hear)
         answer: Result | Error | None = None
         try:
@@ -103,7 +109,7 @@ class HttpLink:
                 if outgoing.method == "initialize" and outgoing.revision not in MODERN:
                     self.session, self.is_stale = head.get(_SESSION), self.is_stale and head.status != 200
                 if head.media_type != b"text/event-stream":
-                    return await self._whole(asked, head, outgoing, session)
+                    return await self._whole(asked, head, outgoing)
                 answer = await reading.read(asked.channel)
         except ConnectionLost:
             if not reading.last_event_id:
@@ -118,14 +124,16 @@ class HttpLink:
         await self._tell(frame)
 
     async def _tell(self, frame: bytes, *, may_renew: bool = True) -> None:
-        session = self.session
-        async with Asked(self, b"POST", _POSTED, frame, may_renew=may_renew) as asked:
-            head = await asked.head()
-            body = await asked.channel.whole(MAX_REFUSAL)
-            if head.status == 404 and session is not None:
-                raise self._gone(session)
-            if head.status >= 300:
-                raise HttpRefused(head.status, _text(body))
+        with trio.move_on_after(TELL_TIME) as scope:
+            async with Asked(self, b"POST", _POSTED, frame, partial(held, scope), may_renew=may_renew) as asked:
+                head = await asked.head()
+                body = await asked.channel.whole(MAX_REFUSAL)
+                if head.status == 404 and asked.session is not None:
+                    raise self._gone(asked.session)
+                if head.status >= 300:
+                    raise HttpRefused(head.status, _text(body))
+                return
+        raise RequestTimedOut(after=TELL_TIME)
 
     async def listen(self, hear: Hear) -> None:
         """The GET stream of a legacy session, opened again whenever it ends."""
@@ -137,7 +145,7 @@ class HttpLink:
             self._is_listening.set()
 
     async def _listen(self, hear: Hear) -> None:
-        session, reading, fruitless, is_open = self.session, _Reading(None, hear), 0, False
+        session, reading, fruitless, refusals, is_open = self.session, _Reading(None, hear), 0, 0, False
         while self._goes_on(session):
             before = reading.last_event_id
             try:
@@ -148,12 +156,16 @@ class HttpLink:
                         return
                     if head.status != 200 or head.media_type != b"text/event-stream":
                         return  # 405: this server has nothing to say unasked
-                    is_open = True
+                    is_open, refusals = True, 0
                     self._is_listening.set()
                     await reading.read(asked.channel)
-            except (ConnectionLost, CannotConnect, BadAnswer):
+            except (ConnectionLost, CannotConnect, BadAnswer) as error:
                 if not self._goes_on(session):
                     return  # otherwise it is resumed, like a stream that ended
+                refusals = refusals + 1 if isinstance(error, CannotConnect) and error.is_refused else 0
+                if refusals >= REFUSALS:
+                    self._forget(session)
+                    raise ConnectionLost(f"the server cannot be reached any more: {error}") from None
             fruitless = 0 if reading.last_event_id != before else fruitless + 1
             await trio.sleep(_pause(reading, fruitless))
 
@@ -170,9 +182,12 @@ class HttpLink:
 
     def _gone(self, session: bytes) -> SessionGone:
         """The server does not know *session*. If that is not the session any more, somebody was faster."""
+        self._forget(session)
+        return SessionGone("the server has ended the session")
+
+    def _forget(self, session: bytes | None) -> None:
         if self.session == session:
             self.session, self.is_stale = None, True
-        return SessionGone("the server has ended the session")
 
     async def aclose(self) -> None:
         """End the session, if there is one, and the connections."""
@@ -187,12 +202,12 @@ class HttpLink:
         finally:
             self.pool.close()
 
-    def request(self, method: bytes, headers: Headers, body: bytes) -> bytes:
+    def request(self, method: bytes, headers: Headers, body: bytes, session: bytes | None) -> bytes:
         """The bytes of one request."""
         lines = [b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (method, self.target, self.pool.origin.authority)]
         own: list[tuple[bytes, bytes]] = []
-        if self.session is not None:
-            own.append((_SESSION, self.session))
+        if session is not None:
+            own.append((_SESSION, session))
         if self.revision in _VERSIONED and self.revision not in MODERN and self.revision is not None:
             own.append((b"mcp-protocol-version", self.revision.value.encode()))
         if body:
@@ -200,13 +215,11 @@ class HttpLink:
         lines += [b"%b: %b\r\n" % header for header in (*headers, *own, *self.headers)]
         return b"".join((*lines, b"\r\n", body))
 
-    async def _whole(
-        self, asked: "Asked", head: AnswerHead, outgoing: Outgoing, session: bytes | None
-    ) -> Result | Error:
+    async def _whole(self, asked: "Asked", head: AnswerHead, outgoing: Outgoing) -> Result | Error:
         is_fine = head.status == 200
         body = await asked.channel.whole(2 * MAX_FRAME if is_fine else MAX_REFUSAL)
-        if head.status == 404 and session is not None:
-            raise self._gone(session)
+        if head.status == 404 and asked.session is not None:
+            raise self._gone(asked.session)
         if head.media_type == b"application/json":
             try:
                 messages = [decode(member) for member in (split_batch(body) if is_batch(body) else [body])]
@@ -226,7 +239,7 @@ class HttpLink:
     async def _resume(self, reading: "_Reading") -> Result | Error | None:
         """Come back to a stream that ended before its answer. Raises `ConnectionLost` if that leads nowhere."""
         session, fruitless, refusals = self.session, 0, 0
-        while reading.last_event_id and fruitless < RESUMPTIONS and refusals < REFUSALS:
+        while reading.last_event_id and fruitless < RESUMPTIONS and refusals < REFUSALS and not self.lost:
             await trio.sleep(_pause(reading, fruitless))
             before = reading.last_event_id
             try:
@@ -248,7 +261,7 @@ class HttpLink:
                 pass
             fruitless = 0 if reading.last_event_id != before else fruitless + 1
         if reading.last_event_id:
-            raise ConnectionLost("the stream cannot be resumed")
+            raise ConnectionLost(self.lost or "the stream cannot be resumed")
         return None
 
     def _resuming(self, reading: "_Reading") -> Headers:
@@ -277,7 +290,12 @@ class Asked:
     may_renew: bool = True
     """Whether leave may be asked for: not for a good-bye."""
     channel: Channel = attrs.field(init=False)
+    session: bytes | None = attrs.field(init=False)
+    """The one that it belongs to, however long it waits for its turn."""
     _is_taken: bool = attrs.field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.session = self.link.session
 
     async def __aenter__(self) -> "Asked":
         await self._take()
@@ -312,7 +330,7 @@ class Asked:
             self.link.pool.give_back(self.channel, is_done=is_done)
 
     async def _send(self, proof: Headers) -> AnswerHead:
-        await self.channel.send(self.link.request(self.method, (*self.headers, *proof), self.body))
+        await self.channel.send(self.link.request(self.method, (*self.headers, *proof), self.body, self.session))
         return await self.channel.head()
 
 

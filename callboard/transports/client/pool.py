@@ -204,21 +204,30 @@ class Pool:
     _idle: list[Channel] = attrs.field(factory=list, init=False)
     _taken: set[Channel] = attrs.field(factory=set, init=False)
     _turn: trio.Semaphore = attrs.field(init=False)
+    _is_closed: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._turn = trio.Semaphore(self.most)
 
     async def take(self) -> Channel:
-        """A channel for one request. Raises `CannotConnect`."""
+        """A channel for one request. Raises `CannotConnect`, and `ConnectionLost` once the pool is closed."""
         await self._turn.acquire()
         channel: Channel | None = None
         try:
+            self._check_open()
             channel = self._kept() or Channel(await self.dial(self.origin, self.tls))
             self._taken.add(channel)
         finally:
             if channel is None:
                 self._turn.release()
+        if self._is_closed:
+            self.give_back(channel, is_done=False)
+        self._check_open()
         return channel
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ConnectionLost("closed here")
 
     def _kept(self) -> Channel | None:
         oldest = trio.current_time() - IDLE_TIME
@@ -233,14 +242,15 @@ class Pool:
         """The request is over. Unless it *is_done*, nothing more is known of the channel, and it ends."""
         self._taken.discard(channel)
         self._turn.release()
-        if is_done and channel.is_clean:
+        if is_done and channel.is_clean and not self._is_closed:
             channel.used_at = trio.current_time()
             self._idle.append(channel)
         else:
             channel.wire.close()
 
     def close(self) -> None:
-        """End all channels, also those in use."""
+        """End all channels, also those in use. There are no others afterwards."""
+        self._is_closed = True
         for channel in (*self._idle, *self._taken):
             channel.wire.close()
         self._idle.clear()
