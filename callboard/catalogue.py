@@ -1,5 +1,7 @@
 """What a client knows of its server: lists and resources, kept for as long as the server allows."""
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
@@ -45,6 +47,7 @@ MAX_TTL: Final = 3600.0
 MAX_KEPT: Final = 256
 """Most resources whose contents are kept at once."""
 
+_CONTENTS: Final = "contents"
 _LISTS: Final = {
     "notifications/tools/list_changed": ("tools",),
     "notifications/prompts/list_changed": ("prompts",),
@@ -74,6 +77,8 @@ class Catalogue:
     _contents: dict[str, _Kept] = attrs.field(factory=dict, init=False)
     _headers: dict[str, HeaderMap] | None = attrs.field(default=None, init=False)
     _outputs: dict[str, Validator] = attrs.field(factory=dict, init=False)
+    _news: Counter[str] = attrs.field(factory=Counter, init=False)
+    """How often each kind was said to be another one: what was asked for before is not kept."""
 
     async def tools(self) -> Sequence[Tool]:
         """All tools that can be called. Over HTTP one whose header annotations break the rules cannot."""
@@ -118,9 +123,11 @@ class Catalogue:
         kept = self._contents.get(params.uri)
         if kept is not None and trio.current_time() < kept.until:
             return cast("ReadResourceResult", kept.value)
+        before = self._news[_CONTENTS]
         result = await self.caller.once("resources/read", params, patience=patience)
         if isinstance(result, ReadResourceResult):
-            self._keep(self._contents, params.uri, result, _ttl(result))
+            if self._news[_CONTENTS] == before:
+                self._keep(self._contents, params.uri, result, _until(result))
             return result
         # What took a question is not kept: another one might be answered otherwise.
         asked = cast("InputRequiredResult", result)
@@ -156,12 +163,15 @@ class Catalogue:
         """Nothing that is known holds any more: it is another session."""
         self._lists.clear()
         self._contents.clear()
+        self._news.update((_CONTENTS, *(name for names in _LISTS.values() for name in names)))
 
     def changed(self, method: str, params: Mapping[str, Raw]) -> None:
         """The server says that something is another one now."""
         for name in _LISTS.get(method, ()):
+            self._news[name] += 1
             self._lists.pop(name, None)
         if method == "notifications/resources/updated" and "uri" in params:
+            self._news[_CONTENTS] += 1
             uri = str(msgspec.json.decode(params["uri"]))
             for known in [known for known in self._contents if known.startswith(uri) or uri.startswith(known)]:
                 del self._contents[known]
@@ -170,18 +180,20 @@ class Catalogue:
         kept = self._lists.get(member)
         if kept is not None and trio.current_time() < kept.until:
             return cast("Sequence[Any]", kept.value)
+        before = self._news[member]
         try:
-            items, ttl = await self._pages(method, member)
+            items, until = await self._pages(method, member)
         except _BadCursor:
-            items, ttl = await self._pages(method, member)  # the list has changed meanwhile: all of it anew, once
-        self._keep(self._lists, member, items, ttl)
+            items, until = await self._pages(method, member)  # the list has changed meanwhile: all of it anew, once
+        if self._news[member] == before:
+            self._keep(self._lists, member, items, until)
         return items
 
     async def _pages(self, method: str, member: str) -> tuple[list[Any], float]:
-        """All items, and how long they may be kept."""
+        """All items, and until when they may be kept: as long as every page may."""
         items: list[Any] = []
         cursor: Any = UNSET
-        ttl = MAX_TTL
+        until = math.inf
         for _ in range(MAX_PAGES):
             try:
                 params = PaginatedRequestParams(cursor=cursor)
@@ -191,18 +203,18 @@ class Catalogue:
                     raise
                 raise _BadCursor(refused.error_code, refused.error_message, refused.data) from None
             items += getattr(page, member)
-            ttl = min(ttl, _ttl(page))
+            until = min(until, _until(page))
             cursor = page.next_cursor
             if cursor is UNSET:
-                return items, ttl
+                return items, until
         raise BadAnswer(f"{method}: more than {MAX_PAGES} pages")
 
-    def _keep(self, where: dict[str, _Kept], key: str, value: object, ttl: float) -> None:
+    def _keep(self, where: dict[str, _Kept], key: str, value: object, until: float) -> None:
         where.pop(key, None)
-        if ttl > 0:
+        if until > trio.current_time():
             if len(where) >= MAX_KEPT:
                 del where[next(iter(where))]
-            where[key] = _Kept(value, trio.current_time() + ttl)
+            where[key] = _Kept(value, until)
 
     def _learn(self, listed: Sequence[Tool]) -> Sequence[Tool]:
         """Keep what calls need to know of the tools, and leave out those that cannot be called."""
@@ -241,7 +253,7 @@ class Catalogue:
             raise BadAnswer(f"{tool[:128]}: the result does not match the tool's output schema")
 
 
-def _ttl(result: Model) -> float:
-    """Seconds that a result may be kept: not at all, unless it says so."""
+def _until(result: Model) -> float:
+    """Until when a result that came just now may be kept: not at all, unless it says so."""
     ttl = result.ttl_ms if isinstance(result, CacheableResult) else UNSET
-    return 0.0 if ttl is UNSET else max(0.0, min(ttl / 1000, MAX_TTL))
+    return trio.current_time() + (0.0 if ttl is UNSET else max(0.0, min(ttl / 1000, MAX_TTL)))

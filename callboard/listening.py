@@ -35,6 +35,9 @@ ENDLESS: Final = Patience(timeout=10 * 365 * 86_400.0, cap=10 * 365 * 86_400.0)
 ACKNOWLEDGED: Final = 30.0
 """Seconds for a server to say that it has begun to listen for us."""
 
+FAREWELL: Final = 2.0
+"""Seconds in which a legacy server is told that nobody listens any more; then it is not told."""
+
 _LISTS: Final[Mapping[str, ListName]] = {
     "notifications/tools/list_changed": "tools",
     "notifications/prompts/list_changed": "prompts",
@@ -44,7 +47,8 @@ _LISTS: Final[Mapping[str, ListName]] = {
 
 @attrs.define(eq=False)
 class Listening:
-    """Changes, one after the other. Use it as a block, or iterate at once; leaving ends the subscription."""
+    """Changes, one after the other. Use it as a block: leaving that ends the subscription. Iterated at once, it goes on
+    for as long as the client does."""
 
     switchboard: "Switchboard"
     lists: frozenset[ListName]
@@ -81,9 +85,9 @@ class Listening:
         del self._waiting[change]
         return change
 
-    def tell(self, change: Change) -> None:
-        """Take a change in, if it is one that was asked for."""
-        wanted = change.name in self.lists if isinstance(change, ListChanged) else self._covers(change.uri)
+    def tell(self, change: Change, *, is_own: bool = False) -> None:
+        """Take a change in, if it is one that was asked for. One that came as *is_own* names what the server likes."""
+        wanted = change.name in self.lists if isinstance(change, ListChanged) else is_own or self._covers(change.uri)
         if wanted and len(self._waiting) < MAX_CHANGES:
             self._waiting[change] = None
             self._woken.set()
@@ -157,7 +161,8 @@ class Switchboard:
                 is_subscribed = True
             finally:
                 if not is_subscribed:
-                    self._let_go(listening.uris[: index + 1])
+                    free = self._let_go(listening.uris[: index + 1])
+                    await self._unsubscribe([each for each in free if each != uri])
 
     def _let_go(self, uris: Sequence[str]) -> Sequence[str]:
         """One less listens to *uris*: those that nobody listens to any more."""
@@ -177,12 +182,18 @@ class Switchboard:
         if listening._address is not None:  # noqa: SLF001
             listening._address.kill("no longer listening")  # noqa: SLF001
             return
-        for uri in self._let_go(listening.uris):
-            try:
-                if is_alive:
+        free = self._let_go(listening.uris)
+        if is_alive:
+            await self._unsubscribe(free)
+
+    async def _unsubscribe(self, uris: Sequence[str]) -> None:
+        """Also for whoever is cancelled: that is how most people stop listening."""
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + FAREWELL):
+            for uri in uris:
+                try:
                     await self.caller.request("resources/unsubscribe", ResourceRequestParams(uri=uri))
-            except CallboardError as error:
-                log.info("not_unsubscribed", uri=uri[:200], reason=str(error)[:200])
+                except CallboardError as error:
+                    log.info("not_unsubscribed", uri=uri[:200], reason=str(error)[:200])
 
     async def begin_again(self) -> None:
         """A new session knows nothing of what the old one was asked for. Raises what the server or the link raises."""
@@ -239,7 +250,7 @@ class Listener(Actor[Never]):
         self.switchboard.on_change(method, params)
         change = _change(method, params)
         if change is not None:
-            self.listening.tell(change)
+            self.listening.tell(change, is_own=True)
 
     def _acknowledged(self, params: Mapping[str, Raw]) -> None:
         wanted = self.listening

@@ -79,8 +79,8 @@ class Meeting:
         """Find the server, and agree with it on a revision. Raises `CannotConnect` with the reason, in one line."""
         found = self.memory.recall(self.ways.key)
         try:
-            if found is not None and wanted is None:
-                way = next(way for way in self.ways.ways if way.name == found.way)
+            way = next((way for way in self.ways.ways if found is not None and way.name == found.way), None)
+            if found is not None and way is not None and wanted is None:
                 try:
                     return await self._try(way, None, is_legacy=found.is_legacy)
                 except NotAuthorized:

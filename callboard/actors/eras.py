@@ -65,7 +65,14 @@ async def agree(caller: Caller, wanted: Revision | None = None) -> Agreed:
             return agreed
         if wanted is not None:
             raise CannotConnect(f"the server does not speak {wanted}")
-    return await _initialize(caller, wanted or max(LEGACY))
+    try:
+        return await _initialize(caller, wanted or max(LEGACY))
+    except ServerRefused as refused:
+        # A modern server that took long to start was silent, too, and knows no handshake. Now it is awake.
+        agreed = None if wanted is not None or caller.link.is_http else await _discover(caller, None)
+        if agreed is None:
+            raise CannotConnect(f"the server refused the handshake: {refused}") from None
+        return agreed
 
 
 async def _discover(caller: Caller, wanted: Revision | None) -> Agreed | None:
@@ -140,14 +147,12 @@ def _answered(caller: Caller) -> ClientCapabilities:
 
 
 async def _initialize(caller: Caller, wanted: Revision) -> Agreed:
+    """Raises `ServerRefused` if the server wants no handshake."""
     caller.revision = wanted
     params = InitializeRequestParams(
         protocol_version=wanted.value, capabilities=_answered(caller), client_info=caller.info
     )
-    try:
-        result = await caller.once("initialize", params, patience=HANDSHAKE)
-    except ServerRefused as refused:
-        raise CannotConnect(f"the server refused the handshake: {refused}") from None
+    result = await caller.once("initialize", params, patience=HANDSHAKE)
     if not isinstance(result, InitializeResult):
         raise BadAnswer("initialize was answered by something else")
     revision = next((known for known in LEGACY if known.value == result.protocol_version), None)

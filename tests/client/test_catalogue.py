@@ -215,6 +215,63 @@ async def test_a_change_makes_what_it_is_about_stale_at_once(
     assert asked[2:] == again
 
 
+@pytest.mark.parametrize(
+    ("method", "params", "kept"),
+    [
+        ("notifications/tools/list_changed", {}, False),
+        ("notifications/resources/updated", {"uri": "x://a"}, False),
+        ("notifications/prompts/list_changed", {}, True),
+    ],
+)
+async def test_a_change_that_overtakes_an_answer_makes_that_stale_too(
+    method: str, params: Json, kept: bool, autojump_clock: MockClock
+) -> None:
+    """What the server wrote before the change may be read after it, on another way."""
+    asked: list[str] = []
+
+    async def play(puppet: Puppet) -> None:
+        while True:
+            request = await puppet.hear("tools/list", "resources/read")
+            asked.append(request["method"])
+            await puppet.say(method=method, params=params)
+            cache = extra(puppet, ttlMs=60_000)
+            if request["method"] == "tools/list":
+                await puppet.answer(request, tools=[], **cache)
+            else:
+                await puppet.answer(request, contents=[], **cache)
+
+    async with connect(played(play)) as client:
+        for ask in (client.tools, client.tools, lambda: client.read("x://a"), lambda: client.read("x://a")):
+            await ask()
+    of_change = "resources/read" if "uri" in params else "tools/list"
+    assert asked.count(of_change) == (1 if kept else 2)
+    assert len(asked) == (2 if kept else 3)
+
+
+async def test_a_list_is_as_old_as_its_oldest_page(autojump_clock: MockClock) -> None:
+    asked = 0
+
+    async def play(puppet: Puppet) -> None:
+        nonlocal asked
+        while True:
+            request = await puppet.hear("prompts/list")
+            asked += 1
+            if "cursor" in request["params"]:
+                await trio.sleep(4)
+                await puppet.answer(request, prompts=[], **extra(puppet, ttlMs=60_000))
+            else:
+                await puppet.answer(request, prompts=[], nextCursor="2", **extra(puppet, ttlMs=5000))
+
+    async with connect(played(play)) as client:
+        await client.prompts()
+        await trio.sleep(0.999)
+        await client.prompts()
+        assert asked == 2
+        await trio.sleep(0.001)
+        await client.prompts()
+        assert asked == 4
+
+
 @pytest.mark.requirement("M216")
 async def test_what_one_client_keeps_no_other_one_sees(autojump_clock: MockClock) -> None:
     asked: list[str] = []

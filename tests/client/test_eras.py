@@ -67,6 +67,26 @@ async def test_a_server_that_keeps_silent_is_taken_for_an_old_one(autojump_clock
         assert trio.current_time() == 5
 
 
+@pytest.mark.parametrize("code", [-32601, -32022])
+async def test_a_modern_server_that_was_silent_because_it_took_long_to_start_is_asked_again(
+    code: int, autojump_clock: MockClock
+) -> None:
+    async def play(puppet: Puppet) -> None:
+        await trio.sleep(10)
+        while True:
+            request = await puppet.hear("server/discover", "initialize")
+            if request["method"] == "initialize":
+                await puppet.refuse(request, code, "no such method")
+            else:
+                await puppet.answer(
+                    request, supportedVersions=[R5.value], capabilities={}, ttlMs=0, cacheScope="public"
+                )
+
+    async with connect(played(play, meets=False)) as client:
+        assert client.revision == R5
+        assert trio.current_time() == 10
+
+
 @pytest.mark.requirement("M061", "M086")
 @pytest.mark.parametrize("code", [-32022, -32004])
 async def test_a_refusal_that_names_revisions_is_answered_with_one_of_them(
@@ -332,6 +352,13 @@ async def test_the_way_is_remembered_too_and_another_one_is_tried_when_it_is_gon
         is_old = False
         async with connect(here.ways(pair=True, key="here")) as client:
             assert client.revision == R5
+
+
+async def test_a_way_that_is_remembered_and_not_to_be_taken_is_passed_over(autojump_clock: MockClock) -> None:
+    MEMORY.keep("here", Found("sse", is_legacy=True))
+    async with web(modern(nothing_unasked)) as here, connect(here.ways(key="here")) as client:
+        assert client.revision == R5
+        assert MEMORY.recall("here") == Found("http", is_legacy=False)
 
 
 async def test_insisting_on_a_revision_does_not_look_at_what_is_remembered(autojump_clock: MockClock) -> None:

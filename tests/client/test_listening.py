@@ -13,7 +13,7 @@ from callboard.client import connect
 from callboard.codecs.revisions import Revision, meta
 from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5
 from callboard.errors import RequestTimedOut, ServerRefused
-from callboard.listening import ACKNOWLEDGED, MAX_CHANGES
+from callboard.listening import ACKNOWLEDGED, FAREWELL, MAX_CHANGES
 from tests.client.stage import Json, Puppet, played
 
 EVERY: Final = [R1, R2, R3, R4, R5]
@@ -124,6 +124,59 @@ async def test_two_who_listen_to_the_same_subscribe_once_and_the_last_one_ends_i
     assert heard == ["resources/subscribe", "resources/unsubscribe", "ping"]
 
 
+@pytest.mark.parametrize("revision", [R1, R4])
+async def test_leaving_by_a_cancelled_scope_ends_the_subscription_too(
+    revision: Revision, autojump_clock: MockClock
+) -> None:
+    heard: list[str] = []
+
+    async def play(puppet: Puppet) -> None:
+        while True:
+            request = await puppet.hear()
+            heard.append(request["method"])
+            await puppet.answer(request)
+
+    async with connect(played(play, revision)) as client:
+        with trio.move_on_after(5):
+            async with client.listen(resources=["x://a", "x://b"]) as changes:
+                await anext(changes)
+        assert heard == ["resources/subscribe"] * 2 + ["resources/unsubscribe"] * 2
+
+
+async def test_a_server_that_does_not_answer_does_not_hold_whoever_leaves(autojump_clock: MockClock) -> None:
+    async def play(puppet: Puppet) -> None:
+        await puppet.answer(await puppet.hear("resources/subscribe"))
+        await puppet.hear("never")
+
+    async with connect(played(play, R4)) as client:
+        async with client.listen(resources=["x://a"]):
+            pass
+        assert trio.current_time() <= 2 * FAREWELL
+
+
+async def test_what_was_subscribed_before_one_was_refused_is_ended(autojump_clock: MockClock) -> None:
+    heard: list[tuple[str, str]] = []
+
+    async def play(puppet: Puppet) -> None:
+        while True:
+            request = await puppet.hear()
+            heard.append((request["method"], request["params"]["uri"]))
+            if request["params"]["uri"] == "x://b":
+                await puppet.refuse(request, -32602, "no such resource")
+            else:
+                await puppet.answer(request)
+
+    async with connect(played(play, R4)) as client:
+        with pytest.raises(ServerRefused, match="no such resource"):
+            async with client.listen(resources=["x://a", "x://b"]):
+                pass
+    assert heard == [
+        ("resources/subscribe", "x://a"),
+        ("resources/subscribe", "x://b"),
+        ("resources/unsubscribe", "x://a"),
+    ]
+
+
 @every_revision
 async def test_a_server_that_refuses_is_heard_at_once_and_may_be_asked_again(
     revision: Revision, autojump_clock: MockClock
@@ -201,6 +254,20 @@ async def test_a_subscription_that_is_never_acknowledged_ends_in_bounded_time(au
             async with client.listen(tools=True):
                 pass
         assert trio.current_time() == ACKNOWLEDGED
+
+
+async def test_what_a_server_names_on_a_subscription_belongs_to_it_however_it_is_spelled(
+    autojump_clock: MockClock,
+) -> None:
+    async def play(puppet: Puppet) -> None:
+        request = await puppet.hear("subscriptions/listen")
+        await acknowledge(puppet, request, resourceSubscriptions=["x://a"])
+        await tell(puppet, request, "resources/updated", uri="x://a#part")
+        await puppet.hear("never")
+
+    async with connect(played(play)) as client, client.listen(resources=["x://a"]) as changes:
+        with trio.fail_after(60):
+            assert await anext(changes) == ResourceUpdated("x://a#part")
 
 
 @pytest.mark.parametrize("by", ["result", "cancelled", "both"])
