@@ -1,8 +1,7 @@
 """A configured server that the broker stands in front of: kept alive, listened to, and left alone when it is down."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Set
 from typing import Final, Never, TypeAlias
 
 import attrs
@@ -129,16 +128,15 @@ class Backend(Actor[Never]):
     def patience(self) -> Patience:
         return Patience(timeout=self.settings.timeout, cap=self.settings.cap)
 
-    @contextmanager
-    def admitted(self) -> Iterator[None]:
-        """One more request. Raises `Overloaded` if that is one too many."""
+    def admit(self) -> None:
+        """One more request, until it is over. Raises `Overloaded` if that is one too many."""
         if self.in_flight >= self.settings.max_in_flight:
             raise Overloaded(f"too many requests are in flight to {self.name}", for_all=True)
         self.in_flight += 1
-        try:
-            yield
-        finally:
-            self.in_flight -= 1
+
+    def over(self) -> None:
+        """One less."""
+        self.in_flight -= 1
 
     async def wait_up(self) -> Leg:
         """The shared connection. Raises `BackendGone` if there is none, and none is to be expected soon."""

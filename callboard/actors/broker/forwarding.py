@@ -70,11 +70,13 @@ class Forwarding:
         Raises `BackendRefused`, `BackendGone`, `BackendTimedOut`, `Overloaded`, and what a client is told of itself.
         """
         backend = self.to.backend
-        with backend.admitted():
-            try:
-                return await self._once(may_repeat=self.to.may_repeat)
-            except _Again:
-                return await self._once(may_repeat=False)
+        backend.admit()
+        try:
+            return await self._once(may_repeat=self.to.may_repeat)
+        except _Again:
+            return await self._once(may_repeat=False)
+        finally:
+            backend.over()
 
     async def _once(self, *, may_repeat: bool) -> Model | Forwarded:
         backend, use = self.to.backend, Use(self.exchange)

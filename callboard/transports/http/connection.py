@@ -51,6 +51,8 @@ class HttpConnection(Actor[Never]):
     _reading: Stage = attrs.field(default=Stage.IDLE, init=False)
     _is_stopping: bool = attrs.field(default=False, init=False)
     _watch: Address[Never] | None = attrs.field(default=None, init=False)
+    _heard: trio.Event | None = attrs.field(default=None, init=False)  # while it waits for what the watch hears
+    _is_left: bool = attrs.field(default=False, init=False)
     _ahead: bytes = attrs.field(default=b"", init=False)
     _custody: Custody | None = attrs.field(default=None, init=False)
     _parting: bytes = attrs.field(default=b"", init=False)
@@ -164,16 +166,25 @@ class HttpConnection(Actor[Never]):
             await watch.wait_ended()
 
     async def _receive(self) -> bytes:
-        """What the client says next, also if somebody heard it meanwhile."""
+        """What the client says next, also if somebody heard it meanwhile. Whoever listens goes on listening: a
+        connection whose requests wait once does so again, and to end and begin a task for each costs more than to wake
+        this one."""
         if self._watch is not None:
-            await self._stop_watching()
             self._custody = None
             if not self._is_answering:
                 self._allow_idling()
+            while self._hears_nothing:
+                self._heard = trio.Event()
+                await self._heard.wait()
+            self._heard = None
         if self._ahead:
             ahead, self._ahead = self._ahead, b""
             return ahead
-        return await self.wire.receive()
+        return b"" if self._is_left else await self.wire.receive()
+
+    @property
+    def _hears_nothing(self) -> bool:
+        return self._watch is not None and not self._ahead and not self._is_left
 
     def hear(self, data: bytes) -> bool:
         """What the client said while the connection was busy: an end of it ends what it waits for.
@@ -182,12 +193,26 @@ class HttpConnection(Actor[Never]):
         """
         if data:
             self._ahead += data
+            self._wake()
             return len(self._ahead) < READ_SIZE
-        if self._custody is None or self._custody.ends_with_client:
+        self._is_left = True
+        if self._heard is not None:
+            self._wake()
+        elif self._custody is None or self._custody.ends_with_client:
             self.address.kill(Event.DISCONNECTED.value)
         elif self._response is not None:
             self._response.lose()
         return False
+
+    def unwatched(self, watch: Address[Never]) -> None:
+        """Nobody listens any more in the place of this connection."""
+        if self._watch == watch:
+            self._watch = None
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._heard is not None:
+            self._heard.set()
 
     def _cancel_errand(self) -> None:
         """Answer nothing: a stream without an event. The connection ends with it."""
@@ -266,8 +291,11 @@ class Watch(Actor[Never]):
     connection: HttpConnection
 
     async def run(self) -> None:
-        while self.connection.hear(await self._next()):
-            pass
+        try:
+            while self.connection.hear(await self._next()):
+                pass
+        finally:
+            self.connection.unwatched(self.address)
 
     async def _next(self) -> bytes:
         try:
