@@ -18,7 +18,7 @@ from callboard.server import Server
 from callboard.transports.client.credentials import Auth
 from callboard.transports.client.http import HttpLink
 from callboard.transports.client.pair import open_pair
-from callboard.transports.client.pool import Origin, Pool
+from callboard.transports.client.pool import Origin, Pool, shown
 from callboard.transports.client.process import Command, OnStderr, running
 from callboard.transports.client.socket import Door
 from callboard.transports.client.websocket import open_websocket
@@ -104,7 +104,7 @@ def _by_url(remote: Remote, access: Access) -> Ways:
     try:
         parts = urlsplit(remote.url)
     except ValueError as error:
-        raise CannotConnect(f"{remote.url[:200]!r} is no address of a server: {error}") from None
+        raise CannotConnect(f"{shown(remote.url)} is no address of a server: {error}") from None
     origin = Origin.of(parts)
     target = _asked_for(parts)
     headers = _encoded({**remote.headers, **access.headers})
@@ -138,7 +138,7 @@ def _is_pair(parts: SplitResult) -> bool:
 def _asked_for(parts: SplitResult) -> bytes:
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if not target.isascii() or not target.isprintable() or " " in target:
-        raise CannotConnect(f"{parts.geturl()[:200]!r} is no address of a server: what is not ASCII must be encoded")
+        raise CannotConnect(f"{shown(parts.geturl())} is no address of a server: what is not ASCII must be encoded")
     return target.encode()
 
 

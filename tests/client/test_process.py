@@ -86,6 +86,14 @@ for request in heard():
     assert len(lines[1]) == 1000
 
 
+async def test_last_words_need_no_end_of_line() -> None:
+    lines: list[str] = []
+    with trio.fail_after(PATIENCE), pytest.raises(CannotConnect, match="exited with 3"):
+        async with connect(["/bin/sh", "-c", "printf 'first\\nlast words' >&2; exit 3"], on_stderr=lines.append):
+            pass
+    assert lines == ["first", "last words"]
+
+
 async def test_without_anybody_to_tell_the_log_hears_it_and_the_latest_lines_are_kept() -> None:
     with structlog.testing.capture_logs() as logs, trio.fail_after(PATIENCE):
         async with running(Command(args=("/bin/sh", "-c", "seq 1 100 >&2"))) as link:
@@ -117,8 +125,11 @@ async def test_what_cannot_be_started_is_said_so(tmp_path: Path) -> None:
         with pytest.raises(CannotConnect, match=command[0]):
             async with connect(command):
                 pass
-    with pytest.raises(CannotConnect):
+    with pytest.raises(CannotConnect, match="nowhere"):
         async with connect(Command(args=("true",), cwd=str(tmp_path / "nowhere"))):
+            pass
+    with pytest.raises(CannotConnect, match="true"):
+        async with connect(["true", "a\0b"]):
             pass
 
 
@@ -130,6 +141,7 @@ async def test_what_cannot_be_started_is_said_so(tmp_path: Path) -> None:
     [
         ("os._exit(3)", "exited with 3"),
         ("os.kill(os.getpid(), signal.SIGKILL)", "killed by SIGKILL"),
+        ("os.kill(os.getpid(), signal.SIGRTMIN + 1)", "killed by signal 35"),
         ("raise SystemExit", "exited with 0"),
         ("os.close(1); time.sleep(60)", "closed its output"),
         # A child of its own keeps the pipe open: only the exit tells.

@@ -89,6 +89,10 @@ def test_a_target_tells_the_ways_to_it_and_the_likeliest_one_first(target: Targe
         "http://example.com/m cp",
         "http://[::1/mcp",
         "http://example.com/mcp?q=ü",
+        "http://.example.com/mcp",
+        "http://a..b/mcp",
+        f"http://{'a' * 70}.com/mcp",
+        "ws://ü..de/mcp",
         "file:///etc/passwd",
         [],
     ],
@@ -97,6 +101,35 @@ def test_what_is_no_target_is_refused_in_one_line(target: Target) -> None:
     with pytest.raises(CannotConnect) as refused:
         ways_to(target, Access())
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "http://me:s3cret@example.com/mcp",
+        "wss://s3cret@example.com/mcp",
+        "http://me:s3cret@example.com:99999/mcp",
+        "http://me:s3cret@[::1/mcp",
+        "http://me:s3cret@/mcp",
+        "ftp://me:s3cret@example.com/mcp",
+        "http://example.com:port/mcp?key=s3cret",
+        "http://example.com/m cp?key=s3cret",
+        "http://[::1/mcp?key=s3cret",
+    ],
+)
+def test_what_is_secret_in_a_url_is_not_repeated_where_it_is_refused(target: str) -> None:
+    with pytest.raises(CannotConnect) as refused:
+        ways_to(target, Access())
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_user_in_a_url_is_not_passed_over_in_silence() -> None:
+    with pytest.raises(CannotConnect, match="Authorization"):
+        ways_to("http://me:s3cret@example.com/mcp", Access())
+
+
+def test_a_command_does_not_show_its_environment() -> None:
+    assert "s3cret" not in repr(Command(args=("true",), env={"TOKEN": "s3cret"}))
 
 
 @pytest.mark.parametrize(

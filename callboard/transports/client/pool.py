@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import socket
 import ssl
 from collections import deque
@@ -30,7 +31,13 @@ IDLE_TIME: Final = 30.0
 
 _PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _UNIX: Final = "+unix"
+_USER: Final = re.compile(r"//[^/?#]*@")
 _NOBODY: Final = frozenset({errno.ECONNREFUSED, errno.ENOENT})
+
+
+def shown(url: str) -> str:
+    """*url* as it may stand in an error: without a user, and without a query, for either may be a secret."""
+    return repr(_USER.sub("//", url).partition("?")[0][:200])
 
 
 @attrs.frozen
@@ -47,15 +54,22 @@ class Origin:
         """Raises `CannotConnect` for what is no address."""
         parts = urlsplit(url) if isinstance(url, str) else url
         scheme = parts.scheme.lower().removesuffix(_UNIX)
+        if scheme in _PORTS and parts.scheme.lower().endswith(_UNIX):
+            return cls(scheme, "localhost", 0, unquote(parts.netloc))
         try:
-            if parts.scheme.lower().endswith(_UNIX):
-                return cls(scheme, "localhost", 0, unquote(parts.netloc))
-            port = parts.port
+            host, port = parts.hostname or "", parts.port
+            host.encode("idna")
+        except UnicodeError:
+            raise CannotConnect(f"{shown(parts.geturl())} is no address of a server: nothing has such a name") from None
         except ValueError as error:
-            raise CannotConnect(f"{parts.geturl()[:200]!r} is no address of a server: {error}") from None
-        if scheme not in _PORTS or not parts.hostname:
-            raise CannotConnect(f"{parts.geturl()[:200]!r} is no address of a server")
-        return cls(scheme, parts.hostname, port or _PORTS[scheme])
+            raise CannotConnect(f"{shown(parts.geturl())} is no address of a server: {error}") from None
+        if scheme not in _PORTS or not host:
+            raise CannotConnect(f"{shown(parts.geturl())} is no address of a server")
+        if "@" in parts.netloc:
+            raise CannotConnect(
+                f"{shown(parts.geturl())}: who is there is not said in the URL, but in a header, Authorization"
+            )
+        return cls(scheme, host, port or _PORTS[scheme])
 
     @property
     def is_secure(self) -> bool:

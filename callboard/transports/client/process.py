@@ -54,6 +54,7 @@ INHERITED: Final = (
 OnStderr: TypeAlias = Callable[[str], None]
 
 _HAS_GROUPS: Final = os.name == "posix"
+_NAMES: Final = {number.value: number.name for number in signal.Signals}  # not all have one
 
 
 @attrs.frozen(kw_only=True)
@@ -61,7 +62,7 @@ class Command:
     """A program to run: an argument list, never a shell's line."""
 
     args: tuple[str, ...]
-    env: Mapping[str, str] = attrs.field(factory=dict)
+    env: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     cwd: str | None = None
 
     @classmethod
@@ -107,7 +108,7 @@ class ProcessLink(DuplexLink):
         if code is None:
             return "the server closed its output"
         if code < 0:
-            return f"the server was killed by {signal.Signals(-code).name}"
+            return f"the server was killed by {_NAMES.get(-code) or f'signal {-code}'}"
         return f"the server exited with {code}"
 
 
@@ -129,7 +130,10 @@ async def running(command: Command, on_stderr: OnStderr | None = None) -> AsyncI
             start_new_session=_HAS_GROUPS,
         )
     except OSError as error:
-        raise CannotConnect(f"{command.args[0]}: {error.strerror or error}") from None
+        culprit = command.cwd if command.cwd is not None and error.filename == command.cwd else command.args[0]
+        raise CannotConnect(f"{culprit}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise CannotConnect(f"{command.args[0]}: cannot be run with such arguments: {error}") from None
     if process.stdin is None or process.stdout is None or process.stderr is None:
         raise CannotConnect(f"{command.args[0]}: has no pipes")
     link = ProcessLink(LineConnection(line_start(process.stdout), line_end(process.stdin)), process=process)
@@ -147,17 +151,22 @@ async def running(command: Command, on_stderr: OnStderr | None = None) -> AsyncI
 
 
 async def _read_stderr(stderr: trio.abc.ReceiveStream, tail: deque[str], name: str, on_stderr: OnStderr | None) -> None:
+    def told(line: bytes) -> None:
+        text = line[:MAX_LINE].decode("utf-8", "replace").rstrip()
+        tail.append(text)
+        if on_stderr is None:
+            log.info("server_says", server=name, text=text)
+        else:
+            on_stderr(text)
+
     partial = b""
     async for data in stderr:
         *lines, partial = (partial + data).split(b"\n")
         partial = partial[-MAX_LINE:]
         for line in lines:
-            text = line[:MAX_LINE].decode("utf-8", "replace").rstrip()
-            tail.append(text)
-            if on_stderr is None:
-                log.info("server_says", server=name, text=text)
-            else:
-                on_stderr(text)
+            told(line)
+    if partial:
+        told(partial)
 
 
 async def _stop(process: trio.Process) -> None:
