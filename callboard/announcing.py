@@ -2,14 +2,21 @@
 
 import json
 import os
+import shlex
+import shutil
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import callboard
+from callboard.hosted import Behind
 
 if TYPE_CHECKING:
     from callboard.serving import Ready
+
+_COMMAND: Final = "callboard"
 
 
 def announce(ready: "Ready") -> None:
@@ -24,15 +31,31 @@ def announce_json(ready: "Ready") -> None:
 
 def as_text(ready: "Ready") -> str:
     """For people."""
-    info = ready.server.info
+    info, url = ready.server.info, _url(ready)
+    ours = "" if info.name == _COMMAND else f" (callboard {callboard.__version__})"
     lines = [
-        f"{info.name} {info.version} (callboard {callboard.__version__})",
+        f"{info.name} {info.version}{ours}",
         *(f"  {one.transport:<5} {one.url or 'standard input and output'}" for one in ready.listening),
     ]
-    url = next((one.url for one in ready.listening if one.transport == "http"), None)
+    if ready.behind is not None:
+        lines += [f"  {line}" for line in _counted(ready.behind)]
     if url is not None:
         lines.append("  " + json.dumps({"mcpServers": {info.name: {"url": url}}}))
-    return "\n".join([*lines, *(f"  warning: {warning}" for warning in ready.warnings)])
+    lines += [f"  warning: {warning}" for warning in ready.warnings]
+    if ready.behind is not None:
+        lines += [f"  try:   {_example(ready.behind, url)}"] if url is not None else []
+        lines.append("  Ctrl-C ends it")
+    return "\n".join(lines)
+
+
+def _counted(behind: Behind) -> Iterator[str]:
+    yield f"{_number(len(behind.servers), 'server')} with {_number(behind.tools, 'tool')} behind it"
+    for one in behind.missing:
+        yield f"not up: {one.name}, {one.state}{f': {one.why}' if one.why else ''}"
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def as_json(ready: "Ready") -> str:
@@ -40,15 +63,44 @@ def as_json(ready: "Ready") -> str:
     listening = [
         {"transport": one.transport, **({} if one.url is None else {"url": one.url})} for one in ready.listening
     ]
-    info = ready.server.info
-    told = {
+    info, url = ready.server.info, _url(ready)
+    told: dict[str, Any] = {
         "server": {"name": info.name, "version": info.version},
         "callboard": callboard.__version__,
         "listening": listening,
         "warnings": list(ready.warnings),
         "pid": os.getpid(),
     }
+    if ready.behind is not None:
+        told["servers"] = [
+            {"name": one.name, "state": one.state, **({"why": one.why} if one.why else {})}
+            for one in ready.behind.servers
+        ]
+        told["tools"] = ready.behind.tools
+        told |= {} if url is None else {"try": _example(ready.behind, url)}
     return json.dumps(told)
+
+
+def _url(ready: "Ready") -> str | None:
+    """Where a client that is told one URL is best sent."""
+    urls = {one.transport: one.url for one in ready.listening}
+    return urls.get("http")
+
+
+def _example(behind: Behind, url: str) -> str:
+    """A line for another terminal. What a stranger's tools would do nobody knows: then it is the list of them."""
+    if behind.example is None:
+        return f"{_command()} list {shlex.quote(url)}"
+    return f"{_command()} call {shlex.quote(url)} {behind.example}"
+
+
+def _command() -> str:
+    """How this program is started by whoever sits where it was started: not everybody has it on the path."""
+    if shutil.which(_COMMAND) is not None:
+        return _COMMAND
+    if Path(sys.argv[0]).name == _COMMAND:
+        return shlex.quote(sys.argv[0])
+    return f"{shlex.quote(sys.executable)} -m {_COMMAND}"
 
 
 def _say(ready: "Ready", text: str) -> None:

@@ -19,9 +19,11 @@ from callboard.actors.caller import Caller
 from callboard.actors.eras import Agreed
 from callboard.actors.host import Host, host_spec
 from callboard.actors.parking import Parking
+from callboard.codecs.crossing.definitions import TOOLS
 from callboard.codecs.members import Members
 from callboard.codecs.revisions import ALL, Implementation, Revision
 from callboard.configuration import BackendSpec, Configuration, PythonTarget, read_configuration
+from callboard.hosted import Behind, Standing
 from callboard.loading import load_server
 from callboard.meeting import Meeting
 from callboard.reloading import Reloading
@@ -42,6 +44,9 @@ PRE_WARM: Final = 10.0
 MARGIN: Final = 5.0
 """Seconds that a request has beyond what its backend may take."""
 
+FEW_WORDS: Final = 160
+"""Characters of the reason why a backend is not up, where all of them are counted up."""
+
 
 class Broker:
     """Stands in front of the servers of a configuration. Runs as a `Server` does."""
@@ -55,13 +60,16 @@ class Broker:
         revisions: frozenset[Revision] = ALL,
         approve: Approve | None = None,
         pre_warm: float = PRE_WARM,
+        example: str | None = None,
     ) -> None:
+        """*example* is a call that whoever starts it may try: a tool, and arguments as `callboard call` takes them."""
         self.info = Implementation(name=name, version=version)
         self.revisions = frozenset(revisions)
         self.specs: dict[str, BackendSpec] = {spec.name: spec for spec in backends}
         self.catalogue = Catalogue(approve)
         self.configuration: Configuration | None = None
         self._pre_warm = pre_warm
+        self._example = example
         self._company: Company | None = None
         self._listeners = Listeners(self._find)
         self._root: Supervisor | None = None
@@ -110,6 +118,11 @@ class Broker:
     def is_ready(self) -> bool:
         """Whether there is anybody behind it who could answer."""
         return any(backend.is_up for backend in self.backends.values())
+
+    def behind(self) -> Behind:
+        """Who stands behind it now, and with how much."""
+        servers = tuple(_standing(backend) for backend in self.backends.values())
+        return Behind(servers=servers, tools=self.catalogue.count_of(TOOLS), example=self._example)
 
     def run(self, **options: Unpack["Options"]) -> None:
         """Serve on any set of transports at once, as `Server.run` does."""
@@ -203,6 +216,11 @@ class Broker:
 
     def _find(self, uri: str) -> tuple[Backend, str]:
         return self._running().find_resource(uri)
+
+
+def _standing(backend: Backend) -> Standing:
+    why = "" if backend.is_up else " ".join(backend.why.split())[:FEW_WORDS]
+    return Standing(name=backend.name, state=backend.circuit.state.value, is_up=backend.is_up, why=why)
 
 
 def _path(name: str) -> str:

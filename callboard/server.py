@@ -32,6 +32,7 @@ from callboard.codecs.revisions import (
 from callboard.codecs.revisions.meta import is_valid_meta_key
 from callboard.codecs.uri_template import UriTemplate
 from callboard.context import Context, InputRequired
+from callboard.hosted import Behind
 from callboard.hosting import Signature
 from callboard.performance import Middleware, Performance
 from callboard.repertoire import Entry, Kept, PromptEntry, Repertoire, ResourceEntry, TemplateEntry, ToolEntry
@@ -330,6 +331,14 @@ class Server:
                 yield host
             finally:
                 self._hosts.discard(host)
+
+    def is_ready(self) -> bool:
+        """Whether it runs."""
+        return bool(self._hosts)
+
+    def behind(self) -> Behind | None:
+        """It stands in front of nobody: a broker does."""
+        return None
 
     def run(self, **options: Unpack["Options"]) -> None:
         """Serve on any set of transports at once, and return when that is over. Without any: stdio.

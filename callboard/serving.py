@@ -16,7 +16,7 @@ from callboard.actors.parking import Parking
 from callboard.announcing import announce
 from callboard.codecs.http.access import EVERYONE, Access
 from callboard.errors import CannotServe
-from callboard.hosted import Hosted
+from callboard.hosted import Behind, Hosted
 from callboard.signals import heed_signals
 from callboard.supervisor import Supervisor, SupervisorSpec
 from callboard.transports.asgi import asgi_edge
@@ -50,6 +50,8 @@ class Ready:
     server: Hosted
     listening: tuple[Listening, ...]
     warnings: tuple[str, ...] = ()
+    behind: Behind | None = None
+    """Whom it stands in front of, if it is a broker."""
 
 
 class Options(TypedDict, total=False):
@@ -173,6 +175,7 @@ async def serve(
         ends: list[Callable[[], Awaitable[object]]] = [until]
         if pipes is not None:
             ends.append(host.root.spawn(Stdio(host, pipes, settings.max_frame), name="stdio").wait_ended)
+        ready = attrs.evolve(ready, behind=server.behind())
         if plan.on_ready is not None:
             plan.on_ready(ready)
         task_status.started(ready)

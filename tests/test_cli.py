@@ -19,7 +19,6 @@ from callboard.codecs.revisions import LEGACY, MODERN, Revision, meta
 from callboard.errors import DRAINING
 from tests.process import CALLBOARD, Process, callboard, started
 
-REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 APP: Final = str(Path(__file__).parent / "apps" / "noisy.py")
 RUN: Final = (*CALLBOARD, "run", APP)
 MODERN_META: Final = {meta.PROTOCOL_VERSION: "2026-07-28", meta.CLIENT_CAPABILITIES: {}}
@@ -44,18 +43,34 @@ def said(answer: Any) -> str:
 # What there is.
 
 
-def test_serve_says_what_is_there() -> None:
-    done = callboard("serve")
-    assert done.returncode == 0
-    assert all(revision in done.stdout for revision in REVISIONS)
-    assert done.stderr == ""
+async def test_serve_says_where_it_is_how_much_is_behind_it_and_what_to_try() -> None:
+    async with started(*CALLBOARD, "serve", "--http", "0") as process:
+        said = [str(await process.line(), "utf-8") for _ in range(6)]  # type: ignore[arg-type]
+        url = said[1].split()[1]
+        assert said[0] == f"callboard {__version__}"
+        assert said[2] == "  3 servers with 4 tools behind it"
+        assert json.loads(said[3]) == {"mcpServers": {"callboard": {"url": url}}}
+        assert said[4].endswith(f"callboard call {url} wardrobe__sew_costume role=Hamlet")
+        assert said[5] == "  Ctrl-C ends it"
+        process.signal(signal.SIGINT)
+        assert await process.wait() == 0
 
 
-def test_serve_speaks_json_to_scripts() -> None:
-    told = json.loads(callboard("serve", "--json").stdout)
-    assert [row["revision"] for row in told["revisions"]] == REVISIONS
-    assert [row["era"] for row in told["revisions"]] == ["legacy"] * 4 + ["modern"]
-    assert told["version"] == __version__
+async def test_serve_speaks_json_to_scripts_and_says_who_is_missing(tmp_path: Path) -> None:
+    config = tmp_path / "servers.json"
+    entries = {"here": {"python": APP}, "gone": {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]}}
+    config.write_text(json.dumps({"mcpServers": entries}))
+    async with started(*CALLBOARD, "serve", str(config), "--http", "0", "--json") as process:
+        assert await process.line() == b"loading"
+        told = await process.hear()
+        here, gone = told["servers"]
+        assert here == {"name": "here", "state": "up"}
+        assert gone["name"] == "gone"
+        assert gone["state"] != "up"
+        assert "3" in gone["why"]
+        assert told["try"].endswith(f"callboard list {told['listening'][0]['url']}")
+        process.signal()
+        assert await process.wait() == 0
 
 
 def test_the_version_is_the_package_s() -> None:
@@ -67,7 +82,7 @@ def test_the_version_is_the_package_s() -> None:
     [
         ((), ["serve", "run"]),
         (("--help",), ["serve", "run"]),
-        (("serve", "--help"), ["serve", "--json"]),
+        (("serve", "--help"), ["serve", "--json", "--admin"]),
         (("run", "--help"), ["callboard run weather.py", "--http", "--ws", "--token-file", "--drain-time", "30.0"]),
     ],
 )

@@ -7,9 +7,12 @@ import attrs
 from cyclopts import Parameter
 
 from callboard.broker import Broker
-from callboard.codecs.revisions import ALL
+from callboard.codecs.revisions import ALL, Revision
 from callboard.commands.where import LIMITS, NOWHERE, Json, Where
+from callboard.company import EXAMPLE, company
+from callboard.errors import CannotServe
 from callboard.serving import run as run_server
+from callboard.transports.bind import Place
 from callboard.transports.settings import DEFAULTS, Settings
 
 DEFAULT_PORT: Final = "8000"
@@ -41,10 +44,21 @@ def serve(
 ) -> None:
     """Put many MCP servers behind one endpoint, for clients of every revision. Without a place: HTTP and WebSocket on
     port 8000 of this machine."""
-    if not where.is_anywhere:
+    is_usual = not where.is_anywhere
+    if is_usual:
         where = attrs.evolve(where, http=DEFAULT_PORT, ws=DEFAULT_PORT)
-    if config is None:
-        raise NotImplementedError
     with where.options(settings, json=json) as options:
-        broker = Broker.of_file(config, revisions=where.limited(ALL))
-        run_server(broker, **options)
+        broker = _broker(config, where.limited(ALL))
+        try:
+            run_server(broker, **options)
+        except CannotServe as error:
+            if is_usual and str(error).startswith(f"{Place.parse(DEFAULT_PORT)}: "):
+                raise CannotServe(f"{error}; name another place with --http PORT") from None
+            raise
+
+
+def _broker(config: Path | None, revisions: frozenset[Revision]) -> Broker:
+    """In front of the servers of a file, or of those that come along. Raises `CannotServe`."""
+    if config is None:
+        return Broker(company(), revisions=revisions, example=EXAMPLE)
+    return Broker.of_file(config.expanduser(), revisions=revisions)
