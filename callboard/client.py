@@ -47,7 +47,8 @@ class Client(BaseClient):
     def call(self, tool: str, /, *, patience: Patience | None = None, **arguments: Any) -> Calling[CallToolResult]:
         """Call a tool: awaited it is the result, entered it also tells of progress.
 
-        Leaving the block before the end cancels the call at the server.
+        The end of the block waits for the result. Leaving it by an exception, a cancelled scope or `cancel` cancels the
+        call at the server.
         """
         return self.call_with(tool, arguments, patience=patience)
 

@@ -245,7 +245,16 @@ async def test_ctrl_c_takes_the_call_back_and_leaves_nothing_behind(house: Addre
 def test_help_teaches_with_examples_and_says_what_the_codes_mean(command: str) -> None:
     done = piped(command, "--help")
     assert done.returncode == 0
-    for taught in (f"callboard {command} ", "--json", "--revision", "--header", "--timeout", "Exit codes", "TARGET"):
+    for taught in (
+        f"callboard {command} ",
+        "--json",
+        "--revision",
+        "--header",
+        "--timeout",
+        "Exit codes",
+        "TARGET",
+        "2025-11-25",
+    ):
         assert taught in done.stdout
 
 

@@ -9,6 +9,7 @@ import attrs
 from msgspec import UNSET
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from callboard.codecs.revisions import LoggingMessageNotificationParams, ProgressNotificationParams
 from callboard.commands.terminal import Terminal, clean
@@ -38,15 +39,16 @@ class Screen:
             return
         if not self.console.is_terminal:
             of = "" if total is None else f"/{total:g}"
-            self.console.print(f"{what}: {report.progress:g}{of} {message}".rstrip(), markup=False, highlight=False)
+            self.say(f"{what}: {report.progress:g}{of} {message}".rstrip())
             return
         if self._bar is None:
-            columns = (TextColumn("{task.fields[what]}"), BarColumn(), TextColumn("{task.fields[said]}"))
-            self._bar = Progress(*columns, TimeElapsedColumn(), console=self.console, transient=True)
-            self._task = self._bar.add_task("", total=total, what=_plain(what), said="")
+            name, said = (TextColumn(f"{{task.fields[{field}]}}", markup=False) for field in ("what", "said"))
+            columns = (name, BarColumn(), said, TimeElapsedColumn())
+            self._bar = Progress(*columns, console=self.console, transient=True)
+            self._task = self._bar.add_task("", total=total, what=clean(what), said="")
             self._bar.start()
         if self._task is not None:
-            self._bar.update(self._task, total=total, completed=report.progress, said=_plain(message))
+            self._bar.update(self._task, total=total, completed=report.progress, said=message)
 
     def log(self, said: LoggingMessageNotificationParams) -> None:
         """What the server logs."""
@@ -60,7 +62,7 @@ class Screen:
             self.say(text, style="dim")
 
     def say(self, text: str, style: str = "") -> None:
-        self.console.print(clean(text), style=style, markup=False, highlight=False, soft_wrap=True)
+        self.console.print(Text(clean(text)), style=style, soft_wrap=True)
 
     @contextmanager
     def person(self) -> Iterator[Terminal]:
@@ -73,7 +75,3 @@ class Screen:
         if self._bar is not None:
             self._bar.stop()
             self._bar = self._task = None
-
-
-def _plain(text: str) -> str:
-    return clean(text).replace("[", "\\[")

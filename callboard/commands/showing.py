@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,7 +11,9 @@ import attrs
 import msgspec
 from msgspec import UNSET
 from rich.console import Console
+from rich.highlighter import JSONHighlighter
 from rich.table import Table
+from rich.text import Text
 
 from callboard.actors.topics import ListChanged
 from callboard.client import Client
@@ -86,10 +89,10 @@ class Output:
     def _listing_tables(self, client: Client, listing: Listing) -> None:
         info = client.server_info
         who = "a server without a name" if info is None else f"{info.name} {info.version}"
-        self.console.print(clean(who), style="bold", markup=False, highlight=False, end=" ")
+        self.console.print(Text(clean(who)), style="bold", end=" ")
         self.console.print(f"({self.revision.value})", highlight=False)
         if client.instructions:
-            self.console.print(clean(client.instructions), markup=False, highlight=False)
+            self.console.print(Text(clean(client.instructions)))
         rows = list(_rows(listing))
         for kind in dict.fromkeys(row[0] for row in rows):
             table = Table(title=f"{kind}s", title_justify="left", title_style="bold", expand=False)
@@ -97,7 +100,7 @@ class Output:
             table.add_column("what it takes", overflow="fold")
             table.add_column("what it is", overflow="fold")
             for _, name, takes, about in (row for row in rows if row[0] == kind):
-                table.add_row(*(_escaped(cell) for cell in (name, takes, about)))
+                table.add_row(*(Text(clean(cell)) for cell in (name, takes, about)))
             self.console.print(table)
         if not rows:
             self.console.print("It offers nothing.")
@@ -180,7 +183,7 @@ class Output:
     def _json(self, value: Any) -> None:
         text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
         if self.is_terminal:
-            self.console.print_json(text)
+            self.console.print(JSONHighlighter()(Text(_escaped(text))), soft_wrap=True)
         else:
             self._line(text)
 
@@ -212,7 +215,8 @@ def _first_line(text: object) -> str:
 
 
 def _escaped(text: str) -> str:
-    return clean(text).replace("[", "\\[")
+    """JSON, with whatever would command a terminal written so that it does not, and still means the same."""
+    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
 
 def _bytes(blob: str) -> bytes:

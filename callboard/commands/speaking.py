@@ -53,7 +53,13 @@ class Options(Login):
     """What every command that speaks to a server takes."""
 
     json: Annotated[bool, _FLAG, Parameter(help="Print JSON instead of text.")] = False
-    revision: Annotated[str | None, Parameter(help="Insist on this revision of the protocol.")] = None
+    revision: Annotated[
+        str | None,
+        Parameter(
+            help=f"Insist on this revision of the protocol: {', '.join(sorted(Revision))}. The newest that both speak "
+            "if not given."
+        ),
+    ] = None
     header: Annotated[
         list[str] | None,
         Parameter(negative="", help="A header for every HTTP request: 'Name: value'. May be repeated."),

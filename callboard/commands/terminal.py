@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 import trio
 from rich.console import Console
+from rich.text import Text
 
 READ_SIZE: Final = 4096
 """Longest line that a terminal hands over at once."""
@@ -44,10 +45,10 @@ class Terminal:
         return sys.stdin.isatty() and sys.stderr.isatty()
 
     def say(self, text: str, style: str = "") -> None:
-        self._console.print(clean(text), style=style, markup=False, highlight=False)
+        self._console.print(Text(clean(text)), style=style, soft_wrap=True)
 
     async def ask(self, question: str) -> str | None:
-        self._console.print(clean(question), end=" ", markup=False, highlight=False)
+        self._console.print(Text(clean(question)), end=" ", soft_wrap=True)
         line = await _read_line()
         return None if not line else line.rstrip("\r\n")
 

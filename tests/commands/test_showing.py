@@ -1,0 +1,91 @@
+"""What is shown of a server's words: as they are, whatever they would mean to the library that draws them."""
+
+import io
+import json
+from typing import Final
+
+import pytest
+from rich.console import Console
+
+from callboard import Server
+from callboard.client import connect
+from callboard.codecs.revisions import (
+    LATEST,
+    CallToolResult,
+    LoggingMessageNotificationParams,
+    ProgressNotificationParams,
+    Resource,
+    TextContent,
+    Tool,
+)
+from callboard.commands.screen import Screen
+from callboard.commands.showing import Listing, Output
+from callboard.commands.terminal import Terminal
+
+WORDS: Final = [
+    "\\[/red]x",
+    "\\[red]x",
+    "[/]",
+    "app:id:7",
+    "a :warning: b",
+    "ends with \\",
+    "[link=http://evil]x[/link]",
+]
+words = pytest.mark.parametrize("text", WORDS)
+
+
+def paper(width: int = 200, *, is_terminal: bool = True) -> Console:
+    return Console(file=io.StringIO(), force_terminal=is_terminal, width=width, no_color=True, color_system=None)
+
+
+def on(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@words
+async def test_a_table_shows_names_and_descriptions_as_they_are(text: str) -> None:
+    console = paper()
+    listing = Listing(
+        tools=(Tool(name="t", input_schema={"type": "object"}, description=text),),
+        resources=(Resource(name="r", uri=text),),
+    )
+    async with connect(Server("x", version="1", instructions=text)) as client:
+        Output(LATEST, console=console).listing(client, listing)
+    assert on(console).count(text) == 3
+
+
+@words
+def test_whatever_is_said_beside_the_result_is_shown_as_it_is(text: str) -> None:
+    console = paper()
+    screen = Screen(console=console)
+    screen.say(text)
+    screen.log(LoggingMessageNotificationParams(level="info", data=text))
+    Terminal(console).say(text)
+    assert on(console).count(text) == 3
+
+
+@words
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_progress_is_shown_as_it_is(text: str, is_terminal: bool) -> None:
+    console = paper(is_terminal=is_terminal)
+    with Screen(console=console) as screen:
+        screen.progress(ProgressNotificationParams(progress_token=1, progress=1, total=2, message=text), "tool")
+    assert text in on(console)
+
+
+def test_a_line_of_progress_in_a_pipe_and_a_page_to_visit_are_not_broken() -> None:
+    console = paper(40, is_terminal=False)
+    Screen(console=console).progress(ProgressNotificationParams(progress_token=1, progress=1, message="x " * 40), "t")
+    Terminal(console).say(f"https://example.com/{'a' * 100}")
+    assert len(on(console).splitlines()) == 2
+
+
+def test_json_at_a_terminal_commands_nothing_and_is_still_json() -> None:
+    console = paper(40)
+    said = "a\u009b31mb\u202ec\x1b[2J\n\U000e0041 ü 世界 " + "long " * 20
+    Output(LATEST, is_json=True, console=console).called(CallToolResult(content=[TextContent(text=said)]))
+    shown = on(console)
+    assert not {"\u009b", "\u202e", "\x1b", "\U000e0041"} & set(shown)
+    assert "ü 世界" in shown
+    assert json.loads(shown)["content"][0]["text"] == said
