@@ -13,7 +13,6 @@ from msgspec import UNSET, Raw
 from callboard.actors.exchange import Exchange
 from callboard.actors.host import Errand, Instant
 from callboard.actors.request import Handler, sole
-from callboard.actors.terms import Terms
 from callboard.codecs.envelope import Request
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
@@ -112,7 +111,7 @@ class Performance:
         entry = self._repertoire.tools.entries.get(route.name or "") if method == "tools/call" else None
         return NO_HEADERS if entry is None else entry.headers
 
-    def errand(self, request: Request, route: Route, _: Terms) -> Errand | None:
+    def errand(self, request: Request, route: Route, *_: object) -> Errand | None:
         if self._server.middlewares or request.method != "tools/call" or request.params is UNSET:
             return None
         entry = self._repertoire.tools.entries.get(route.name or "")

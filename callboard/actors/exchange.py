@@ -268,21 +268,29 @@ class Exchange:
 
     async def answer(self, outcome: Model | Forwarded | Exception) -> None:
         """Send what was reported last, and then the answer."""
-        for saying in (self._progress, self._relay):
-            if saying is not None:
-                await saying.stop()
-        self._progress = self._relay = None
+        await self.finish_saying()
         if isinstance(outcome, Exception):
             await self.slot.fail(outcome)
         else:
             await self.slot.answer(outcome)
 
-    def leave(self) -> None:
-        """The handler's task ends: nobody is answered any more, and a retry finds only what was kept."""
-        self.slot.close()
+    async def finish_saying(self) -> None:
+        """See that everything is said that comes before the answer."""
+        for saying in (self._progress, self._relay):
+            if saying is not None:
+                await saying.stop()
+        self._progress = self._relay = None
+
+    def hush(self) -> None:
+        """Nothing more is to be said."""
         for saying in (self._progress, self._relay):
             if saying is not None:
                 saying.kill()
+
+    def leave(self) -> None:
+        """The handler's task ends: nobody is answered any more, and a retry finds only what was kept."""
+        self.slot.close()
+        self.hush()
         if self.outcome is None:
             self.parking.leave(self)
 

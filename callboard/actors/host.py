@@ -67,8 +67,11 @@ class Offer(Protocol):
 
     def capabilities(self, revision: Revision) -> ServerCapabilities: ...
 
-    def errand(self, request: Request, route: Route, terms: Terms) -> Errand | None:
-        """A request that nobody can speak to while it runs, as one coroutine. None if it may ask, log or report."""
+    def errand(
+        self, request: Request, route: Route, terms: Terms, exchange: Callable[[], Exchange] | None = None
+    ) -> Errand | None:
+        """A request that nobody can speak to while it runs, as one coroutine; None if somebody can. With an *exchange*
+        it may log and report; without, it has nothing to say before its outcome."""
 
     def header_map(self, method: str, route: Route) -> HeaderMap:
         """Which arguments of a request are mirrored into HTTP headers."""

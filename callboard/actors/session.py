@@ -300,7 +300,10 @@ class Session(Actor[Outbound]):
             can_run = self.carrier is not None and self.carrier.carries(route.name or "")
         else:
             can_run = slot.outlet.adopt is not None
-        errand = self.host.offer.errand(request, route, slot.terms) if can_run else None
+        def exchange() -> Exchange:
+            return self.host.exchange(request, slot, self.supervisor, self._questions)
+
+        errand = self.host.offer.errand(request, route, slot.terms, exchange) if can_run else None
         if errand is not None:
             try:
                 self.host.check_in_flight(len(self._in_flight))

@@ -13,7 +13,6 @@ from callboard.actors.host import Errand, Host, Instant, host_spec
 from callboard.actors.parking import Parking
 from callboard.actors.request import Handler
 from callboard.actors.session import open_session
-from callboard.actors.terms import Terms
 from callboard.codecs.envelope import Request
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
@@ -76,7 +75,7 @@ class BareOffer:
             logging={},
         )
 
-    def errand(self, request: Request, route: Route, terms: Terms) -> Errand | None:
+    def errand(self, request: Request, route: Route, *_: object) -> Errand | None:
         return None
 
     def header_map(self, method: str, route: Route) -> HeaderMap:

@@ -81,16 +81,30 @@ class Company:
             return NO_HEADERS
         return self._headers(route.name or "")
 
-    def errand(self, request: Request, route: Route, terms: Terms) -> Errand | None:
-        """A request about which nobody can be asked, and which nobody wants to hear of before its answer."""
-        if request.method not in self.handlers or route.request_state is not None or route.progress_token is not None:
+    def errand(
+        self, request: Request, route: Route, terms: Terms, exchange: Callable[[], Exchange] | None = None
+    ) -> Errand | None:
+        """A request about which nobody can be asked."""
+        if request.method not in self.handlers or route.request_state is not None or signature_of(terms.capabilities):
             return None
-        if terms.log_level is not None or signature_of(terms.capabilities):
-            return None
-        return self._run_errand(request, route, terms)
+        if terms.log_level is None and route.progress_token is None:
+            return self._run_errand(request, route, terms, None)
+        return None if exchange is None else self._run_errand(request, route, terms, exchange())
 
-    async def _run_errand(self, request: Request, route: Route, terms: Terms) -> Model | Forwarded:
-        return await Forwarding(request, terms, route.meta, self._destination(request, route)).run()
+    async def _run_errand(
+        self, request: Request, route: Route, terms: Terms, exchange: Exchange | None
+    ) -> Model | Forwarded:
+        try:
+            return await Forwarding(request, terms, route.meta, self._destination(request, route), exchange).run()
+        finally:
+            if exchange is not None:
+                await self._fall_silent(exchange)
+
+    async def _fall_silent(self, exchange: Exchange) -> None:
+        try:
+            await exchange.finish_saying()
+        finally:
+            exchange.hush()
 
     # What changes it.
 
