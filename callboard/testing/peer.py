@@ -93,16 +93,18 @@ class Peer:
         return request_id
 
     async def finish(self, request_id: int) -> Json:
-        """Wait for the answer to a request that was begun."""
-        while True:
-            message = await self.hear()
-            if message.get("id") != request_id or "method" in message:
-                await self._deal_with(message)
-            elif "error" in message:
-                raise Refusal(**message["error"])
-            else:
-                result: Json = message["result"]
-                return result
+        """Wait for the answer to a request that was begun, unless it is there. Raises `Refusal` for an error."""
+        while (message := self._answer_to(request_id)) is None:
+            await self._deal_with(await self.hear())
+        self.heard.remove(message)
+        if "error" in message:
+            raise Refusal(**message["error"])
+        result: Json = message["result"]
+        return result
+
+    def _answer_to(self, request_id: int) -> Json | None:
+        answers = (one for one in self.heard if one.get("id") == request_id and "method" not in one)
+        return next(answers, None)
 
     async def say(self, message: Json) -> None:
         await self.connection.send(msgspec.json.encode({"jsonrpc": "2.0", **message}))
@@ -114,7 +116,7 @@ class Peer:
 
     def notifications(self, method: str) -> list[Json]:
         """The params of all notifications of this method so far."""
-        return [message.get("params", {}) for message in self.heard if message["method"] == method]
+        return [message.get("params", {}) for message in self.heard if message.get("method") == method]
 
     async def _deal_with(self, message: Json) -> None:
         if "method" not in message or "id" not in message:

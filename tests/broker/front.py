@@ -24,6 +24,9 @@ from callboard.transports.memory import memory_pair
 
 _NAMES: Final = count(1)
 
+STUCK: Final = 7200.0
+"""Seconds after which nothing will happen any more. In virtual time they pass in no time."""
+
 
 def ways_in(host: Host, principal: str = ANYBODY) -> Ways:
     """How `callboard.connect` reaches a host of this process."""
@@ -53,8 +56,9 @@ async def brokered(*backends: BackendSpec | Server | Ways, **said: Any) -> Async
     """A broker in front of *backends*, whose clocks are Trio's."""
     specs = [one if isinstance(one, BackendSpec) else backend(one) for one in backends]
     broker = Broker(specs, **said)
-    async with broker.host(parking=Parking("broker", wall=trio.current_time)) as host:
-        yield host
+    with trio.fail_after(STUCK):
+        async with broker.host(parking=Parking("broker", wall=trio.current_time)) as host:
+            yield host
 
 
 @asynccontextmanager

@@ -75,8 +75,10 @@ async def test_it_shows_what_there_is_to_see() -> None:
 
 
 async def reported(client: Client) -> list[str]:
+    heard = []
     async with client.call("wardrobe__sew_costume", role="Hamlet", pace=0.05) as call:
-        return [str(report.message) async for report in call.progress]
+        heard += [str(report.message) async for report in call.progress]
+    return heard
 
 
 async def test_the_clock_ticks_for_clients_of_both_eras() -> None:
