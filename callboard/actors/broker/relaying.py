@@ -77,7 +77,7 @@ class Relaying(Answering):
     ) -> None:
         if request.id in self._begun:
             return  # an answer to it would end the first one
-        asker = Asker(self, request, revision, link, on_idle, exchange, self)
+        asker = Asker(self, request, revision, link, on_idle, exchange=exchange, relaying=self)
         self._begun[request.id] = self.supervisor.spawn(asker, name=f"q-{next(_NAMES)}")
 
 
@@ -85,8 +85,8 @@ class Relaying(Answering):
 class Asker(Answerer):
     """Asks one question of a backend's."""
 
-    exchange: Exchange | None
-    relaying: Relaying
+    exchange: Exchange | None = attrs.field(kw_only=True)
+    relaying: Relaying = attrs.field(kw_only=True)
 
     async def _result(self) -> Model:
         request, revision = self.request, self.revision
