@@ -159,6 +159,7 @@ OURS = [
     error
     for error in vars(ours).values()
     if isinstance(error, type) and issubclass(error, ours.PeerError | ours.RequestFailed)
+    if error is not ours.BackendRefused  # which has another's code: what becomes of that is the crossing's to say
 ]
 
 
