@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
-from typing import Any, Never, TypeAlias
+from typing import Any, Final, Never, TypeAlias
 
 import attrs
 import trio
@@ -14,10 +14,16 @@ from callboard.codecs.envelope import Request, RequestId
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import Direction, Model, Revision, method_of, read_params
 from callboard.codecs.revisions import Result as Empty
-from callboard.errors import CannotConnect, MethodNotFound, RequestFailed
+from callboard.errors import CannotConnect, MethodNotFound, Overloaded, RequestFailed
 from callboard.supervisor import Actor, Address, Supervisor, get_logger
 
 log = get_logger("callboard.actors")
+
+MAX_QUESTIONS: Final = 64
+"""Most questions of one server that are answered at once; the next ones are refused."""
+
+MAX_REFUSALS: Final = 64
+"""And how many are being refused: a server that goes on and does not even read that is not answered at all."""
 
 Answer: TypeAlias = Callable[[Any], Awaitable[Model]]
 """Answers one kind of question: params in, result out."""
@@ -40,7 +46,10 @@ class Answering:
         """Answer a request of the server's, whenever that is done. When none is left, *on_idle* is called."""
         if request.id in self._begun:
             return  # an answer to it would end the first one
-        actor = Answerer(self, request, revision, link, on_idle)
+        if len(self._begun) >= MAX_QUESTIONS + MAX_REFUSALS:
+            log.warning("question_dropped", method=request.method[:128])
+            return
+        actor = Answerer(self, request, revision, link, on_idle, is_refused=len(self._begun) >= MAX_QUESTIONS)
         self._begun[request.id] = self.supervisor.spawn(actor, name=f"q-{next(self._names)}")
 
     def cancel(self, request_id: RequestId, reason: str) -> None:
@@ -89,6 +98,8 @@ class Answerer(Actor[Never]):
     revision: Revision
     link: Link
     on_idle: Callable[[], None]
+    is_refused: bool = False
+    """Whether one more is too many."""
 
     async def run(self) -> None:
         request, revision = self.request, self.revision
@@ -109,6 +120,8 @@ class Answerer(Actor[Never]):
         method_of(self.revision, request.method, Direction.SERVER_TO_CLIENT)
         if request.method == "ping":
             return Empty()
+        if self.is_refused:
+            raise Overloaded(f"more than {MAX_QUESTIONS} questions at once")
         answer = self.answering.find(request.method)
         params = {} if request.params is UNSET else request.params
         return await answer(read_params(self.revision, request.method, write_members(params)))

@@ -7,9 +7,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from callboard.actors.answering import MAX_QUESTIONS
 from callboard.actors.caller import MAX_ROUNDS
 from callboard.client import Client, connect
-from callboard.errors import MethodNotFound, TooManyRounds
+from callboard.codecs.revisions.revision import R4
+from callboard.errors import OVERLOADED, MethodNotFound, TooManyRounds
 from tests.client.stage import Json, Puppet, played
 
 FORM: Final = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
@@ -185,3 +187,28 @@ async def test_what_took_a_question_is_not_kept(autojump_clock: MockClock) -> No
         await client.read("house://hall")
         await client.read("house://hall")
     assert asked == 2
+
+
+async def test_a_server_that_asks_without_end_is_refused_and_then_not_answered(autojump_clock: MockClock) -> None:
+    asked = 0
+    refused: list[Json] = []
+
+    async def think(_: object) -> str:
+        nonlocal asked
+        asked += 1
+        await trio.sleep(10)
+        return "hm"
+
+    async def play(puppet: Puppet) -> None:
+        request = await puppet.hear("tools/call")
+        params = {"messages": [], "maxTokens": 1}
+        for number in range(MAX_QUESTIONS + 10):
+            await puppet.say(id=f"q{number}", method="sampling/createMessage", params=params)
+        refused.extend([await puppet.hear() for _ in range(10)])
+        await puppet.answer(request, content=[])
+
+    async with connect(played(play, R4), sampling=think) as client:
+        await client.call("x")
+        assert trio.current_time() < 10
+    assert asked == MAX_QUESTIONS
+    assert [message["error"]["code"] for message in refused] == [OVERLOADED] * 10

@@ -508,3 +508,22 @@ async def test_whoever_listens_hears_that_the_server_is_gone_and_a_later_call_fi
         subscribed = here.requests("resources/subscribe")
         told = {(seen.headers["mcp-session-id"], seen.body["params"]["uri"]) for seen in subscribed}
         assert told == {("s-1", "x://a"), ("s-2", "x://b")}
+
+
+@pytest.mark.parametrize("connection", ["close", "keep-alive"])
+async def test_an_answer_that_is_cut_off_is_no_answer_whatever_was_to_follow(
+    connection: str, autojump_clock: MockClock
+) -> None:
+    async def handle(reply: Reply) -> None:
+        if reply.seen.rpc != "tools/call":
+            await nothing_much(reply)
+            return
+        headers = {"content-type": "application/json", "transfer-encoding": "chunked", "connection": connection}
+        await reply.begin(200, headers)
+        await reply.piece(b'{"jsonrpc": "2.0", "id"')
+        reply.wire.outgoing.end()  # as a server hangs up that has crashed
+        await trio.sleep(1)
+
+    async with web(legacy(handle, R4)) as here, connect(here.ways()) as client:
+        with pytest.raises(ConnectionLost):
+            await client.call("x")

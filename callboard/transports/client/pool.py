@@ -166,7 +166,7 @@ class Channel:
             event = await self._next()
             if isinstance(event, AnswerHead) and event.status >= 200:
                 self.is_spent = not event.keeps_alive
-                self._is_open_ended = event.get(b"content-length") is None
+                self._is_open_ended = event.get(b"content-length") is None and event.get(b"transfer-encoding") is None
                 return event
 
     async def piece(self) -> bytes | None:
