@@ -189,7 +189,7 @@ class _Visit:
         ends. A model can act on what a tool says."""
         if self.forwarding.request.method == "tools/call":
             return CallToolResult(content=[TextContent(text=str(refused))], is_error=True)
-        raise BackendRefused(INTERNAL_ERROR, str(refused), {"origin": "broker", "input": refused.key})
+        raise BackendRefused(INTERNAL_ERROR, str(refused), {"origin": "broker", "input": refused.key, **refused.cause})
 
 
 class _Again(Exception):

@@ -32,13 +32,10 @@ from callboard.codecs.revisions.convert import read_form
 from callboard.codecs.revisions.elicitation import URLElicitationRequiredData
 from callboard.codecs.revisions.inputs import InputRequest, InputRequests
 from callboard.codecs.revisions.revision import R4
-from callboard.errors import (
-    INTERNAL_ERROR,
-    BackendRefused,
-    InvalidState,
-    MissingCapability,
-    PeerError,
-)
+from callboard.errors import INTERNAL_ERROR, BackendRefused, InvalidState, MissingCapability, PeerError
+from callboard.supervisor import get_logger
+
+log = get_logger("callboard.broker")
 
 MAX_ROUNDS: Final = 16
 """Rounds that one request may take at its backend."""
@@ -53,11 +50,12 @@ _read_carried = msgspec.json.Decoder(tuple[str, str]).decode
 
 
 class InputRefused(Exception):
-    """The client did not answer what a modern backend must know. *key* is the question's."""
+    """The client did not answer what a modern backend must know. *key* is the question's, *cause* what it said."""
 
-    def __init__(self, key: str, why: str) -> None:
+    def __init__(self, key: str, why: str, cause: BackendRefused | None = None) -> None:
         super().__init__(f"the client did not answer: {why}")
         self.key = key
+        self.cause = {} if cause is None else {"cause": {"code": cause.error_code, "message": str(cause)}}
 
 
 @attrs.define(eq=False)
@@ -90,7 +88,7 @@ class Asking:
 
     def hand_over(self, result: Members) -> Forwarded:
         """Pass the backend's questions on as they are. Raises `MissingCapability` for one that may not be asked."""
-        self._check_declared(result)
+        self._check_declared(self._read(result))
         members: dict[str, Any] = dict(result)
         if "requestState" in result and self.exchange is not None:
             state = msgspec.json.decode(result["requestState"])
@@ -98,8 +96,8 @@ class Asking:
             members["requestState"] = raw(self.exchange.parking.wrap(self.exchange, payload))
         return Forwarded(members)
 
-    def _check_declared(self, result: Members) -> None:
-        for request in self._read(result).values():
+    def _check_declared(self, wanted: Mapping[str, InputRequest]) -> None:
+        for request in wanted.values():
             check_declared(Question(request.method, _params(request)), self.terms)
 
     def _read(self, result: Members) -> Mapping[str, InputRequest]:
@@ -115,8 +113,16 @@ class Asking:
     # Legacy client, modern backend: the questions become requests, and the answers the next round.
 
     async def answer(self, body: dict[str, Any], result: Members) -> None:
-        """Ask the client what the backend wants to know, and put the answers into *body*. Raises `InputRefused`."""
+        """Ask the client what the backend wants to know, and put the answers into *body*.
+
+        Raises `InputRefused`; `BackendRefused` for a backend that asks what it was told it cannot.
+        """
         wanted = self._read(result)
+        try:
+            self._check_declared(wanted)
+        except MissingCapability as error:
+            log.warning("question_undeclared", backend=self.backend.name, reason=str(error))
+            raise BackendRefused(INTERNAL_ERROR, f"{self.backend.name}: {error}", {"origin": "broker"}) from None
         body.pop("inputResponses", None)
         body.pop("requestState", None)
         if "requestState" in result:
@@ -145,7 +151,7 @@ class Asking:
     async def _answer(self, key: str, request: InputRequest) -> Model:
         params = _params(request)
         if self.exchange is None:
-            raise self._undeclared(request)
+            raise InputRefused(key, "there is no way to ask it")  # which only those have who declare nothing
         if self._was_visited(request):
             return ElicitResult(action="accept")
         ours = secrets.token_urlsafe(12)
@@ -154,7 +160,7 @@ class Asking:
         except BackendRefused as refused:
             if request.method == "elicitation/create":
                 return ElicitResult(action="cancel")
-            raise InputRefused(key, f"{request.method}: {refused}") from None
+            raise InputRefused(key, f"{request.method}: {refused}", refused) from None
         is_gone = isinstance(answer, ElicitResult) and answer.action == "accept"
         if is_gone and isinstance(params, ElicitRequestURLParams):
             self._visited[params.url] = ours
@@ -163,10 +169,6 @@ class Asking:
     def _was_visited(self, request: InputRequest) -> bool:
         params = _params(request)
         return isinstance(params, ElicitRequestURLParams) and params.url in self._visited
-
-    def _undeclared(self, request: InputRequest) -> Exception:
-        needs = Question(request.method, _params(request)).needs
-        return MissingCapability(needs, {needs.partition(".")[0]: {}})
 
     async def finish(self) -> None:
         """The request is complete: a client of 2025-11-25 that was sent to a URL is told so."""

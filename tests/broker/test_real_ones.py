@@ -1,0 +1,120 @@
+"""Other people's servers behind the broker, and other people's clients in front of it, as they are published."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+import pytest
+import trio
+
+from callboard.client import connect
+from callboard.configuration import Remote
+from callboard.transports.client.process import Command
+from tests.broker.front import backend, ways_in
+from tests.broker.front import brokered as broker_of
+from tests.clients import libraries as clients
+from tests.clients.libraries import STAGE, visit
+from tests.node import needs_npm, node
+from tests.served import brokered
+from tests.servers.running import EVERYTHING, LIBRARIES, Library, listening, packages
+from tests.servers.tour import ANSWERS, EXPECTED, Visit, heard, resume
+
+PATIENCE: Final = 120.0
+ERAS: Final = {"legacy": "2025-11-25", "modern": "2026-07-28"}
+NEWEST: Final = max(ERAS.values())
+
+BEHIND: Final = [
+    pytest.param(library, way, id=f"{library.name}-{way}", marks=[needs_npm] * ("npm" in library.name))
+    for library in LIBRARIES
+    for way in library.ways
+    if way != "sse"
+]
+
+
+@pytest.mark.parametrize(("library", "way"), BEHIND)
+async def test_a_server_behind_the_broker_is_spoken_to_by_clients_of_both_eras(library: Library, way: str) -> None:
+    with trio.fail_after(PATIENCE):
+        async with AsyncExitStack() as stack:
+            target = await _target(library, way, stack)
+            host = await stack.enter_async_context(broker_of(backend(target)))
+            for revision in ERAS.values():
+                assert await _tour(ways_in(host), library, way, revision) == _expected(library, way, revision)
+
+
+async def _target(library: Library, way: str, stack: AsyncExitStack) -> Command | Remote:
+    if way == "stdio":
+        return Command(args=tuple(library.command(way)), cwd=str(library.cwd()))
+    command = [*library.command(way), "PORT"]
+    return Remote(url=await stack.enter_async_context(listening(command, library.cwd(), "/mcp")))
+
+
+async def _tour(target: Any, library: Library, way: str, revision: str) -> dict[str, Any]:
+    async with connect(target, revision=revision, **ANSWERS) as client:
+        met = Visit(client)
+        steps = [step for step in EXPECTED if _takes(library, way, step.__name__) and step is not resume]
+        return {"revision": client.revision.value, **{step.__name__: await heard(step, met) for step in steps}}
+
+
+def _expected(library: Library, way: str, revision: str) -> dict[str, Any]:
+    steps = {step.__name__: outcome for step, outcome in EXPECTED.items() if step is not resume}
+    return {"revision": revision, **{name: heard for name, heard in steps.items() if _takes(library, way, name)}}
+
+
+def _takes(library: Library, way: str, step: str) -> bool:
+    """What a library cannot do in the era that the broker speaks to it, no client in front can have."""
+    return library.takes(way, "modern" if library.is_modern else "legacy", step)
+
+
+@needs_npm
+async def test_all_of_them_at_once_are_one_server() -> None:
+    reference = Command(args=(str(node()), EVERYTHING, "stdio"), cwd=str(packages()))
+    async with AsyncExitStack() as stack:
+        stack.enter_context(trio.fail_after(PATIENCE))
+        targets = {library.name: await _target(library, "stdio", stack) for library in LIBRARIES}
+        specs = [backend(target, name.partition("-")[0] + name[-1], prefix=None) for name, target in targets.items()]
+        host = await stack.enter_async_context(broker_of(*specs, backend(reference, "reference", prefix=None)))
+        for revision in ERAS.values():
+            async with connect(ways_in(host), revision=revision, **ANSWERS) as client:
+                met = Visit(client)
+                names = [tool.name for tool in await client.tools()]
+                for spec in specs:
+                    assert f"{spec.name}__echo" in names
+                    assert await met.call(f"{spec.name}__echo", text=spec.name) == spec.name
+                    assert await met.call(f"{spec.name}__ask") == "hello ada"
+                assert await met.call("reference__echo", message="hi") == "Echo: hi"
+                assert "is 5" in await met.call("reference__get-sum", a=2, b=3)
+
+
+IN_FRONT: Final = [
+    pytest.param(library, wire, step, id=f"{library.name}-{wire}-{step}", marks=[needs_npm] * ("npm" in library.name))
+    for library in clients.LIBRARIES
+    for wire, step in library.steps()
+    if wire.split("-")[0] in ("http", "ws")
+]
+
+
+@pytest.fixture(scope="module", params=[None, *ERAS.values()], ids=["both", *ERAS])
+def visits(request: pytest.FixtureRequest) -> Iterator[Callable[[clients.Library], clients.Visit]]:
+    """Each library's visit to a broker whose only backend speaks all revisions, or one of them."""
+    made: dict[str, clients.Visit] = {}
+    flags = () if request.param is None else ("--revisions", request.param)
+    with brokered(STAGE, "http", *flags, front=("--legacy-sse",)) as at:
+        urls = {"http": at.http, "ws": at.ws, "sse": at.sse, "asgi": at.http}
+
+        def of(library: clients.Library) -> clients.Visit:
+            if library.name not in made:
+                made[library.name] = visit(library, urls)
+            return made[library.name]
+
+        yield of
+
+
+@pytest.mark.parametrize(("library", "wire", "step"), IN_FRONT)
+def test_a_client_in_front_of_the_broker_hears_what_it_should(
+    library: clients.Library, wire: str, step: str, visits: Callable[[clients.Library], clients.Visit]
+) -> None:
+    been = visits(library)
+    expected = (clients.MODERN if wire.endswith("modern") else {}).get(step, clients.EXPECTED[step])
+    line = been.heard.get((wire, step))
+    assert line is not None, f"the client did not get there: {been.stderr}"
+    assert line.get("heard") == expected, line.get("error")
