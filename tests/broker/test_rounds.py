@@ -302,3 +302,14 @@ async def test_a_result_of_a_kind_that_nobody_knows_is_the_backends_fault(autoju
             error = await play(client, back, {"resultType": "surprise"})
             assert isinstance(error, Refusal)
             assert error.code == -32603
+
+
+async def test_a_question_in_answer_to_what_may_not_ask_is_the_backends_fault(autojump_clock: MockClock) -> None:
+    back = Back(R5)
+    params = {"ref": {"type": "ref/prompt", "name": "brief"}, "argument": {"name": "x", "value": ""}}
+    for revision in (R4, R5):
+        async with brokered(back.ways) as host, peer(host, revision, answers=ANSWERS) as client:
+            error = await play(client, back, ("s", {"who": FORM}), method="completion/complete", **params)
+            assert isinstance(error, Refusal)
+            assert error.code == -32603
+            assert error.data["reason"] == "invalid_backend_result"

@@ -18,7 +18,7 @@ from callboard.codecs.crossing.results import Crossing, Forwarded, UnfitResult, 
 from callboard.codecs.envelope import Error, Request, Result
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import Members
-from callboard.codecs.revisions import MODERN, CallToolResult, Model, TextContent
+from callboard.codecs.revisions import LATEST, METHODS, MODERN, CallToolResult, Model, TextContent
 from callboard.errors import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
@@ -136,6 +136,8 @@ class _Visit:
                 if isinstance(answer, Result):
                     if leg.revision not in MODERN or not asks(answer.result):
                         return await self._complete(answer.result, asking)
+                    if not self._may_ask:
+                        raise UnfitResult(f"a question in answer to {method}")
                     if forwarding.terms.revision in MODERN:
                         return asking.hand_over(answer.result)
                     await asking.answer(body, answer.result)
@@ -148,6 +150,10 @@ class _Visit:
             except InputRefused as refused:
                 return self._unanswered(refused)
         raise TooManyRounds(rounds=MAX_ROUNDS)
+
+    @property
+    def _may_ask(self) -> bool:
+        return LATEST in METHODS[self.forwarding.request.method].may_ask
 
     def _body(self, asking: Asking) -> dict[str, Any]:
         forwarding, leg = self.forwarding, self.leg
@@ -165,7 +171,7 @@ class _Visit:
     async def _visits_first(self, answer: Error, asking: Asking) -> bool:
         """Whether the backend wants the user somewhere else before, and a modern client has been sent there."""
         forwarding = self.forwarding
-        is_meant = answer.code == URL_ELICITATION_REQUIRED and self.leg.revision not in MODERN
+        is_meant = answer.code == URL_ELICITATION_REQUIRED and self.leg.revision not in MODERN and self._may_ask
         if not is_meant or forwarding.terms.revision not in MODERN:
             return False
         await asking.send_to_urls(answer)
