@@ -21,7 +21,6 @@ from tests.servers.tour import ANSWERS, EXPECTED, Visit, heard, resume
 
 PATIENCE: Final = 120.0
 ERAS: Final = {"legacy": "2025-11-25", "modern": "2026-07-28"}
-NEWEST: Final = max(ERAS.values())
 
 BEHIND: Final = [
     pytest.param(library, way, id=f"{library.name}-{way}", marks=[needs_npm] * ("npm" in library.name))
@@ -61,8 +60,10 @@ def _expected(library: Library, way: str, revision: str) -> dict[str, Any]:
 
 
 def _takes(library: Library, way: str, step: str) -> bool:
-    """What a library cannot do in the era that the broker speaks to it, no client in front can have."""
-    return library.takes(way, "modern" if library.is_modern else "legacy", step)
+    """What a library cannot do in the era that the broker speaks to it, no client in front can have; nor what it does
+    without having declared it."""
+    is_declared = (library.name, step) != ("mcp-1.30.0", "watch")
+    return is_declared and library.takes(way, "modern" if library.is_modern else "legacy", step)
 
 
 @needs_npm
@@ -93,9 +94,9 @@ IN_FRONT: Final = [
 ]
 
 
-@pytest.fixture(scope="module", params=[None, *ERAS.values()], ids=["both", *ERAS])
+@pytest.fixture(scope="module", params=[None, ERAS["legacy"]], ids=["modern", "legacy"])
 def visits(request: pytest.FixtureRequest) -> Iterator[Callable[[clients.Library], clients.Visit]]:
-    """Each library's visit to a broker whose only backend speaks all revisions, or one of them."""
+    """Each library's visit to a broker whose only backend is spoken to in one era or the other."""
     made: dict[str, clients.Visit] = {}
     flags = () if request.param is None else ("--revisions", request.param)
     with brokered(STAGE, "http", *flags, front=("--legacy-sse",)) as at:
