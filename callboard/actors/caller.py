@@ -55,6 +55,9 @@ CAP: Final = 600.0
 MAX_ROUNDS: Final = 32
 """Rounds of questions that one request may take."""
 
+ROUNDS_TIME: Final = 3600.0
+"""Seconds in which they must be answered, all of them: people may take their time, but not for ever."""
+
 
 class _SubscriptionMeta(msgspec.Struct):
     subscription_id: RequestId | msgspec.UnsetType = msgspec.field(
@@ -174,11 +177,15 @@ class Caller:
 
         Raises `ServerRefused` for an error, `RequestTimedOut`, `TooManyRounds`, `BadAnswer`, and what the link raises.
         """
+        until = trio.current_time() + ROUNDS_TIME
         for _ in range(MAX_ROUNDS):
             result = await self.once(method, params, patience=patience, on_progress=on_progress, header_map=header_map)
             if not isinstance(result, InputRequiredResult):
                 return result
-            params = await self.retry_of(params, result)
+            with trio.CancelScope(deadline=until) as scope:
+                params = await self.retry_of(params, result)
+            if scope.cancelled_caught:
+                raise RequestTimedOut(after=ROUNDS_TIME)
         raise TooManyRounds(rounds=MAX_ROUNDS)
 
     async def once(

@@ -8,10 +8,10 @@ import trio
 from trio.testing import MockClock
 
 from callboard.actors.answering import MAX_QUESTIONS
-from callboard.actors.caller import MAX_ROUNDS
+from callboard.actors.caller import MAX_ROUNDS, ROUNDS_TIME
 from callboard.client import Client, connect
 from callboard.codecs.revisions.revision import R4
-from callboard.errors import OVERLOADED, MethodNotFound, TooManyRounds
+from callboard.errors import OVERLOADED, MethodNotFound, RequestTimedOut, TooManyRounds
 from tests.client.stage import Json, Puppet, played
 
 FORM: Final = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
@@ -137,6 +137,21 @@ async def test_a_server_that_never_stops_asking_is_left(autojump_clock: MockCloc
         with pytest.raises(TooManyRounds):
             await client.call("x")
     assert rounds == MAX_ROUNDS
+
+
+async def test_somebody_who_never_answers_is_not_waited_for_for_ever(autojump_clock: MockClock) -> None:
+    async def play(puppet: Puppet) -> None:
+        request = await puppet.hear("tools/call")
+        await puppet.say(id=request["id"], result={"resultType": "input_required", "inputRequests": ASKED})
+
+    async def absent(_: object) -> None:
+        await trio.sleep_forever()
+
+    async with connect(played(play), elicitation=absent) as client:
+        began = trio.current_time()
+        with pytest.raises(RequestTimedOut):
+            await client.call("x")
+        assert trio.current_time() - began == ROUNDS_TIME
 
 
 async def test_what_nobody_answers_ends_the_call_by_name_and_it_is_not_sent_again(autojump_clock: MockClock) -> None:
