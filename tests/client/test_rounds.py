@@ -147,7 +147,7 @@ async def test_somebody_who_never_answers_is_not_waited_for_for_ever(autojump_cl
     async def absent(_: object) -> None:
         await trio.sleep_forever()
 
-    async with connect(played(play), elicitation=absent) as client:
+    async with connect(played(play), elicitation=absent, sampling=absent, roots=[]) as client:
         began = trio.current_time()
         with pytest.raises(RequestTimedOut):
             await client.call("x")
