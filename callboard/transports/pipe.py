@@ -55,7 +55,10 @@ class PipeEnd:
 
     async def _finish(self) -> None:
         while self._rest:
-            await trio.lowlevel.wait_writable(self.stream.fileno())
+            descriptor = self.stream.fileno()
+            if descriptor < 0:  # Trio would remember who waited for it, and refuse whoever comes next
+                raise trio.ClosedResourceError("closed here")
+            await trio.lowlevel.wait_writable(descriptor)
             self._rest = self._rest[self._try(self._rest) :]
 
     def _try(self, data: bytes) -> int:
