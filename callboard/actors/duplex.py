@@ -8,6 +8,7 @@ import trio
 
 from callboard.actors.link import Hear, Outgoing
 from callboard.actors.outlet import Connection
+from callboard.actors.rate import Meters, Rate
 from callboard.actors.wire import notification_frame
 from callboard.codecs.batch import is_batch, split_batch
 from callboard.codecs.envelope import Error, RequestId, Result, decode
@@ -19,6 +20,9 @@ log = get_logger("callboard.actors")
 
 FAREWELL: Final = 1.0
 """Seconds in which a server is told that a request is no longer wanted; then it is not told."""
+
+SAID: Final = Rate(10)
+"""How often it is logged that a message cannot be read. Each is counted."""
 
 _NEVER_CANCELLED: Final = frozenset({"initialize"})
 
@@ -71,6 +75,7 @@ class DuplexLink:
     lost: str = attrs.field(default="", init=False)
     """Why nothing can be asked any more, once that is so."""
     _waiting: dict[RequestId, _Waiting] = attrs.field(factory=dict, init=False)
+    _said: Meters = attrs.field(factory=lambda: Meters(SAID), init=False)
 
     async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error:
         if self.lost:
@@ -156,7 +161,8 @@ class DuplexLink:
                     await hear(message)
         except PeerError as error:
             self.ignored += 1
-            log.warning("unreadable_message", failure=str(error)[:200])
+            if self._said.allow(None, trio.current_time()):  # a server may write nothing else
+                log.warning("unreadable_message", failure=str(error)[:200], ignored=self.ignored)
             waiting = self._waiting.get(_whose(frame, error))
             if waiting is not None and not waiting.is_over:
                 waiting.failure = str(error)

@@ -16,6 +16,7 @@ from callboard.actors.eras import Agreed
 from callboard.actors.exchange import LEVELS, Exchange
 from callboard.actors.link import Link
 from callboard.actors.progress import Report
+from callboard.actors.rate import Meters, Rate
 from callboard.actors.terms import Terms
 from callboard.codecs.crossing.signature import NOTHING, Signature, declared_by, signature_of
 from callboard.codecs.envelope import Error, Request, Result
@@ -46,6 +47,9 @@ Reach: TypeAlias = Callable[[Begin], AbstractAsyncContextManager[tuple[Caller, A
 EVERYBODY: Final = ""
 """Who shares a connection that belongs to nobody in particular."""
 
+
+SAID: Final = Rate(10)
+"""How many log messages that belong to no request are noted in the broker's own log."""
 
 MAX_ELICITED: Final = 1024
 """Visits to URLs that one connection remembers."""
@@ -99,6 +103,7 @@ class Leg(Actor[Never]):
     _elicited: set[str] = attrs.field(factory=set, init=False)
     _was_elicited: trio.Event = attrs.field(factory=trio.Event, init=False)
     _asked: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _said: Meters = attrs.field(factory=lambda: Meters(SAID), init=False)
 
     async def run(self) -> None:
         try:
@@ -270,7 +275,7 @@ class Leg(Actor[Never]):
         ]
         if len(listening) == 1 or (listening and _is_one_session(listening)):
             listening[-1].log_nowait(params)
-        else:
+        elif self._said.allow(None, trio.current_time()):
             log.info("backend_says", backend=self.backend, level=params.level)
 
     def whose(self) -> Exchange | None:

@@ -17,6 +17,7 @@ import trio
 
 from callboard.actors.duplex import DuplexLink
 from callboard.actors.link import Hear
+from callboard.actors.rate import Meters, Rate
 from callboard.errors import CannotConnect
 from callboard.supervisor import get_logger
 from callboard.transports.lines import LineConnection
@@ -35,6 +36,9 @@ TAIL: Final = 64
 
 MAX_LINE: Final = 1000
 """Characters of such a line that are kept."""
+
+SAID: Final = Rate(100)
+"""How many of them are passed on, to the log or whoever hears. A server may write nothing else."""
 
 INHERITED: Final = (
     "HOME",
@@ -151,22 +155,33 @@ async def running(command: Command, on_stderr: OnStderr | None = None) -> AsyncI
 
 
 async def _read_stderr(stderr: trio.abc.ReceiveStream, tail: deque[str], name: str, on_stderr: OnStderr | None) -> None:
-    def told(line: bytes) -> None:
-        text = line[:MAX_LINE].decode("utf-8", "replace").rstrip()
-        tail.append(text)
+    def say(text: str) -> None:
         if on_stderr is None:
             log.info("server_says", server=name, text=text)
         else:
             on_stderr(text)
 
-    partial = b""
+    partial, meters, left_out = b"", Meters(SAID), 0
     async for data in stderr:
         *lines, partial = (partial + data).split(b"\n")
         partial = partial[-MAX_LINE:]
-        for line in lines:
-            told(line)
+        tail.extend(_text(line) for line in lines[-TAIL:])
+        now = trio.current_time()
+        for number, line in enumerate(lines):
+            if not meters.allow(None, now):
+                left_out += len(lines) - number
+                break
+            if left_out:
+                say(f"({left_out} lines left out)")
+                left_out = 0
+            say(_text(line))
     if partial:
-        told(partial)
+        tail.append(_text(partial))
+        say(_text(partial))
+
+
+def _text(line: bytes) -> str:
+    return line[:MAX_LINE].decode("utf-8", "replace").rstrip()
 
 
 async def _stop(process: trio.Process) -> None:
