@@ -140,14 +140,18 @@ class Backend(Actor[Never]):
 
     async def wait_up(self) -> Leg:
         """The shared connection. Raises `BackendGone` if there is none, and none is to be expected soon."""
-        if self._scout is not None and self.is_up:
-            return self._scout
+        if (scout := self._scout_that_is_up()) is not None:
+            return scout
         with trio.move_on_after(START_WAIT):
-            while self.circuit.may_wait:
+            while self.circuit.may_wait or (self.is_up and self._scout_that_is_up() is None):
                 await self._changed.wait()
-        if self._scout is None or not self.is_up:
+        if (scout := self._scout_that_is_up()) is None:
             raise self.gone()
-        return self._scout
+        return scout
+
+    def _scout_that_is_up(self) -> Leg | None:
+        scout = self._scout
+        return scout if scout is not None and self.is_up and not scout.is_lost else None
 
     async def wait_settled(self) -> None:
         """Wait until it is up, or has failed once."""
@@ -254,7 +258,8 @@ class Backend(Actor[Never]):
         delay = self.circuit.lost(trio.current_time())
         self._enter(self.circuit.state)
         for leg in self.legs:
-            leg.retire()
+            if not leg.uses:  # another process of it may live, and work for somebody
+                leg.retire()
         if self.circuit.state is State.DOWN:
             log.warning("backend_down", backend=self.name, again_in=round(delay, 1))
         await trio.sleep(delay)
