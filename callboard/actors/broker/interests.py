@@ -148,7 +148,8 @@ class Interests:
                 except CallboardError as error:
                     log.warning("not_followed_again", backend=self.backend.name, reason=str(error)[:200])
                     continue
-                self.backend.on_updated(one.uri, one.uri, one.who)
+                if one.stream is None:  # which tells of it as soon as it is acknowledged
+                    self.backend.on_updated(one.uri, one.uri, one.who)
 
     async def hear_lists(self, leg: Leg) -> None:
         """Have a modern backend tell when its lists change, for as long as the connection lasts."""

@@ -162,6 +162,11 @@ class Leg(Actor[Never]):
         return said or "the connection is not open"
 
     @property
+    def is_lost(self) -> bool:
+        """Whether it is of no use any more, even if it has not ended yet."""
+        return self.is_over or (self._caller is not None and bool(self._caller.link.lost))
+
+    @property
     def is_http(self) -> bool:
         return self._caller is not None and self._caller.link.is_http
 

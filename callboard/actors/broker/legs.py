@@ -89,7 +89,7 @@ class Legs:
 
     def _free(self, key: Key, *, alone: bool) -> Leg | None:
         for leg in self._legs.get(key, ()):
-            if not leg.is_over and not (alone and any(use.may_ask for use in leg.uses)):
+            if not leg.is_lost and not (alone and any(use.may_ask for use in leg.uses)):
                 return leg
         return None
 
