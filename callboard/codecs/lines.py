@@ -3,6 +3,7 @@
 One frame per line, as stdio and plain sockets carry them. What a frame means is decided elsewhere.
 """
 
+import re
 from typing import Final, TypeAlias
 
 import attrs
@@ -16,6 +17,7 @@ Line: TypeAlias = bytes | FrameTooLarge
 """A frame, or the notice that stands in its place because it passed the limit."""
 
 _BLANK: Final = b" \t\r"
+_NEWLINES: Final = re.compile(rb"\n\n+")
 
 
 @attrs.define(eq=False)
@@ -40,13 +42,14 @@ class LineDecoder:
 
         A line costs some 0.3 us whatever its length, and next to nothing if it is empty: feed what one read returned.
         """
+        if b"\n\n" in data:  # a read may hold nothing but newlines
+            data = without_empty(data)
         # bytes.split, not splitlines: \r, \x0b, \x85 and U+2028 may sit inside a frame.
         *ended, rest = data.split(b"\n")
         found: list[Line] = []
         for piece in ended:
-            if piece or self._partial or self._skipping:  # a read may hold nothing but newlines
-                self._hold(piece, found)
-                self._end(found)
+            self._hold(piece, found)
+            self._end(found)
         self._hold(rest, found)
         return found
 
@@ -77,6 +80,11 @@ class LineDecoder:
         self._skipping = False
         if frame.strip(_BLANK):
             found.append(frame)
+
+
+def without_empty(data: bytes) -> bytes:
+    """*data* without its empty lines, but for one at its beginning, which may end what came before."""
+    return _NEWLINES.sub(b"\n", data)
 
 
 def encode_line(frame: bytes) -> bytes:

@@ -18,6 +18,7 @@ import trio
 from callboard.actors.duplex import DuplexLink
 from callboard.actors.link import Hear
 from callboard.actors.rate import Meters, Rate
+from callboard.codecs.lines import without_empty
 from callboard.errors import CannotConnect
 from callboard.supervisor import get_logger
 from callboard.transports.lines import LineConnection
@@ -163,7 +164,7 @@ async def _read_stderr(stderr: trio.abc.ReceiveStream, tail: deque[str], name: s
 
     partial, meters, left_out = b"", Meters(SAID), 0
     async for data in stderr:
-        *lines, partial = (partial + data).split(b"\n")
+        *lines, partial = without_empty(partial + data).split(b"\n")
         partial = partial[-MAX_LINE:]
         tail.extend(_text(line) for line in lines[-TAIL:])
         now = trio.current_time()
