@@ -90,7 +90,7 @@ async def play(act: str, plan: Plan) -> Report:
         flags = ("--legacy",) if plan.is_legacy else ()
         settings: dict[str, Any] = {"share": "all"} | ({} if act == "kills" else {"timeout": SILENCE})
         async with standing(plan.names, "--grace", "1", flags=flags, settings=settings) as stand:
-            async with _run(plan, stand, history) as run:
+            async with opened(plan, stand, history) as run:
                 found = await _act(act, run, plan)
             for name in plan.names:
                 history.take_in(stand.journal(name))
@@ -119,11 +119,12 @@ async def _act(act: str, run: Run, plan: Plan) -> list[Neighbours]:
 
 
 @asynccontextmanager
-async def _run(plan: Plan, stand: Stand, history: History) -> AsyncIterator[Run]:
+async def opened(plan: Plan, stand: Stand, history: History) -> AsyncIterator[Run]:
+    """A front to what stands. Leaving it waits for all that is in flight, but not for ever."""
     scribe, draw = Scribe(history), random.Random(plan.seed)
     front = websockets(scribe, stand.ws, max(plan.lines, 4)) if plan.front == "ws" else posts(scribe, stand.http)
-    async with front as opened:
-        yield Run(stand, opened, history, draw)
+    async with front as way:
+        yield Run(stand, way, history, draw)
         await scribe.drain(PATIENCE)
 
 

@@ -195,13 +195,13 @@ class HttpFront:
         method, params = call_of(backend, tool, arguments)
         asked, frame = self.scribe.begin(backend, method, params)
         name = params.get("uri", params.get("name", ""))
-        self.nursery.start_soon(self._exchange, asked, _post(self.url, frame, method, name))
+        self.nursery.start_soon(self._exchange, asked, post(self.url, frame, method, name))
         return asked
 
     async def _exchange(self, asked: Asked, request: bytes) -> None:
         stream = self._idle.pop() if self._idle else await self._open()
         await stream.send_all(request)
-        status, body = await read_response(stream)
+        status, _, body = await read_response(stream)
         self._idle.append(stream)
         message = json.loads(body) if body.startswith(b"{") else {"error": {"code": status}}
         self.scribe.end(asked, message)
@@ -215,7 +215,7 @@ class HttpFront:
             await trio.aclose_forcefully(stream)
 
 
-def _post(url: str, frame: bytes, method: str, name: str) -> bytes:
+def post(url: str, frame: bytes, method: str, name: str) -> bytes:
     parts = urlsplit(url)
     head = (
         f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"
@@ -225,13 +225,13 @@ def _post(url: str, frame: bytes, method: str, name: str) -> bytes:
     return head.encode() + frame
 
 
-async def read_response(stream: trio.SocketStream) -> tuple[int, bytes]:
-    """One whole response with a length: its status, and its body."""
+async def read_response(stream: trio.SocketStream) -> tuple[int, dict[bytes, bytes], bytes]:
+    """One whole response with a length: its status, its headers, and its body."""
     data = b""
     while b"\r\n\r\n" not in data:
         more = await stream.receive_some(65_536)
         if not more:
-            return 0, b""
+            return 0, {}, b""
         data += more
     head, _, body = data.partition(b"\r\n\r\n")
     fields = {
@@ -242,9 +242,9 @@ async def read_response(stream: trio.SocketStream) -> tuple[int, bytes]:
     while len(body) < length:
         more = await stream.receive_some(65_536)
         if not more:
-            return 0, b""
+            return 0, {}, b""
         body += more
-    return int(head.split(b" ", 2)[1]), body
+    return int(head.split(b" ", 2)[1]), fields, body
 
 
 @asynccontextmanager

@@ -71,6 +71,10 @@ class Stand:
         known[:] = [pid for pid in known if pid in mine]
         return list(known)
 
+    def facts(self, name: str) -> list[dict[str, Any]]:
+        """All that a backend wrote down."""
+        return [json.loads(line) for line in self.journal(name).read_text().splitlines()]
+
     def signal(self, name: str, number: int = signal.SIGKILL) -> float:
         """Send a signal to a backend. Returns when."""
         at = time.monotonic()

@@ -28,6 +28,7 @@ TOOLS: Final = {
     "meet": "Answers when `count` calls of `hold` have come in.",
     "hold": "Never answers.",
     "tell": "Says `count` times that a resource changed, each time another one below the one that is followed.",
+    "again": "Kills the server the first time, and answers the second: it says of itself that it may be repeated.",
     "fault": "Misbehaves from now on, in the way that `how` says.",
 }
 
@@ -119,7 +120,10 @@ class Backend:
             self.answer(request_id, protocolVersion=LEGACY, capabilities=has, serverInfo=info)
         elif method == "tools/list":
             schema = {"type": "object"}
-            tools = [{"name": name, "description": text, "inputSchema": schema} for name, text in TOOLS.items()]
+            tools: list[dict[str, Any]] = [
+                {"name": name, "description": text, "inputSchema": schema} for name, text in TOOLS.items()
+            ]
+            next(tool for tool in tools if tool["name"] == "again")["annotations"] = {"idempotentHint": True}
             self.answer(request_id, tools=tools, ttlMs=0, cacheScope="private")
         elif method == "resources/list":
             uris = [{"uri": f"{URI}{self.name}", "name": self.name}]
@@ -148,6 +152,10 @@ class Backend:
         elif tool == "fault":
             self.answer(request_id, content=content)
             self.misbehave(given.get("how", ""), given)
+        elif tool == "again":
+            if self._is_first(key):
+                os._exit(9)
+            self.answer(request_id, content=content)
         elif tool in ("hold", "meet"):
             self._held += tool == "hold"
             if tool == "meet":
