@@ -29,7 +29,7 @@ def problem_with(name: str) -> str | None:
         return "is empty, or longer than anybody could read"
     if name.isascii() and name.isprintable():
         return None
-    if hides_text(name):
+    if any(unicodedata.category(letter) in _HIDDEN for letter in name):
         return "has characters that cannot be seen"
     if unicodedata.normalize("NFKC", name) != name:
         return "is written with characters that stand for others"

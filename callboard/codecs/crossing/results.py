@@ -160,6 +160,7 @@ def _is_object(said: Raw | None) -> bool:
 
 def _in_older_words(crossing: Crossing, method: str, result: Members) -> Model:
     """As a model, which is written in the words that the older revision has."""
+    result = {**result, "_meta": _front_meta(crossing, result.get("_meta"))}
     try:
         read = read_result(crossing.back, method, {key: msgspec.json.decode(value) for key, value in result.items()})
     except PeerError as error:
