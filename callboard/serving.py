@@ -13,6 +13,7 @@ import trio
 from callboard.actors.host import Host
 from callboard.actors.lame_duck import drain
 from callboard.actors.parking import Parking
+from callboard.admin import Health, admin_edge
 from callboard.announcing import announce
 from callboard.codecs.http.access import EVERYONE, Access
 from callboard.errors import CannotServe
@@ -39,7 +40,7 @@ DOORS: Final[tuple[Door, ...]] = ("native", "asgi")
 class Listening:
     """One way to the server that is open now. Of stdio there is no URL."""
 
-    transport: Literal["stdio", "http", "ws", "sse"]
+    transport: Literal["stdio", "http", "ws", "sse", "admin"]
     url: str | None = None
 
 
@@ -74,6 +75,8 @@ class Options(TypedDict, total=False):
     """Bearer token in, principal out; None refuses it."""
     legacy_sse: bool
     """Serve HTTP+SSE (2024-11-05) at /sse as well."""
+    admin: str | int | None
+    """Where to say whether it lives (`/livez`) and whether it is ready (`/readyz`): an address of its own."""
     settings: Settings
     on_ready: Callable[[Ready], None] | None
 
@@ -96,6 +99,7 @@ class _Plan:
     allow_origins: Sequence[str] = ()
     authenticate: Authenticate | None = None
     legacy_sse: bool = False
+    admin: Place | None = attrs.field(default=None, converter=_place)
     settings: Settings = DEFAULTS
     on_ready: Callable[[Ready], None] | None = None
 
@@ -106,6 +110,8 @@ class _Plan:
             raise CannotServe("TLS needs both, a certificate and its key")
         if self.legacy_sse and self.http is None:
             raise CannotServe("HTTP+SSE is served where HTTP is: give an address for that")
+        if self.admin is not None and self.admin.port and self.admin in (self.http, self.ws):
+            raise CannotServe("the admin listener needs an address of its own")
         if self.door == "asgi" and self.http is not None and self.http == self.ws:
             raise CannotServe("the ASGI door serves no WebSocket: give ws an address of its own")
 
@@ -140,14 +146,13 @@ class _Plan:
         context.set_alpn_protocols(["http/1.1"])
         return context
 
-    def access(self, place: Place) -> Access:
-        """Who may come in at *place*."""
+    def access(self, place: Place, *, is_admin: bool = False) -> Access:
+        """Who may come in at *place*. No page may look at the admin listener, and it has no TLS."""
         if place.path is not None:
             return EVERYONE
+        scheme, origins = ("http", ()) if is_admin else (self.schemes[0], self.allow_origins)
         try:
-            return Access.of(
-                place.host, place.port, scheme=self.schemes[0], hosts=self.allow_hosts, origins=self.allow_origins
-            )
+            return Access.of(place.host, place.port, scheme=scheme, hosts=self.allow_hosts, origins=origins)
         except ValueError as error:
             raise CannotServe(str(error)) from None
 
@@ -168,9 +173,13 @@ async def serve(
     async with AsyncExitStack() as stack:
         pipes = stack.enter_context(plan.pipes()) if plan.serves_stdio else None
         bound = {place: await stack.enter_async_context(listen(place)) for place in plan.places()}
-        ready = Ready(server, tuple(_listening(plan, bound)), tuple(_warnings(plan, bound)))
+        admin = None if plan.admin is None else await stack.enter_async_context(listen(plan.admin))
+        ready = Ready(server, tuple(_listening(plan, bound, admin)), tuple(_warnings(plan, bound, admin)))
         parking = Parking(server.info.name, most=settings.max_parked, most_each=settings.max_parked_each)
         host = await stack.enter_async_context(server.host(parking=parking))
+        if admin is not None:
+            access = plan.access(admin.place, is_admin=True)
+            await host.root.add(admin_edge(Health(server, host), access, admin.sockets))
         edges = [await host.root.add(_edge(plan, host, place, at, tls)) for place, at in bound.items()]
         ends: list[Callable[[], Awaitable[object]]] = [until]
         if pipes is not None:
@@ -235,7 +244,7 @@ def _edge(plan: _Plan, host: Host, place: Place, bound: Bound, tls: ssl.SSLConte
     return http_edge("http" if is_http else "ws", endpoint, bound.sockets, tls)
 
 
-def _listening(plan: _Plan, bound: Mapping[Place, Bound]) -> Iterator[Listening]:
+def _listening(plan: _Plan, bound: Mapping[Place, Bound], admin: Bound | None) -> Iterator[Listening]:
     http, ws = plan.schemes
     if plan.http is not None:
         url = bound[plan.http].place.url(http)
@@ -246,9 +255,11 @@ def _listening(plan: _Plan, bound: Mapping[Place, Bound]) -> Iterator[Listening]
         yield Listening("ws", bound[plan.ws].place.url(ws))
     if plan.serves_stdio:
         yield Listening("stdio")
+    if admin is not None:
+        yield Listening("admin", admin.place.url("http").removesuffix("/mcp") + "/readyz")
 
 
-def _warnings(plan: _Plan, bound: Mapping[Place, Bound]) -> Iterator[str]:
+def _warnings(plan: _Plan, bound: Mapping[Place, Bound], admin: Bound | None = None) -> Iterator[str]:
     for at in bound.values():
         plan.access(at.place)  # what is wrong with the names is said before anything starts
         if not at.place.is_local:
@@ -256,6 +267,10 @@ def _warnings(plan: _Plan, bound: Mapping[Place, Bound]) -> Iterator[str]:
             yield f"other machines can reach {at.place}{tokens}"
             if not plan.allow_hosts:
                 yield f"requests to {at.place} must name it so; allow other names of this machine as hosts"
+    if admin is not None:
+        plan.access(admin.place, is_admin=True)
+        if not admin.place.is_local:
+            yield f"other machines can ask {admin.place} whether this one is ready"
 
 
 async def _close_doors(edges: Sequence[Supervisor]) -> None:

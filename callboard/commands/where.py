@@ -48,6 +48,10 @@ class Where:
     revisions: Annotated[
         str | None, Parameter(group=TRANSPORTS, help="Speak only these, with commas in between; all if not given.")
     ] = None
+    admin: Annotated[
+        str | None,
+        Parameter(group=TRANSPORTS, help="Say at such an address whether it lives (/livez) and is ready (/readyz)."),
+    ] = None
     tls_cert: Annotated[Path | None, Parameter(group=ACCESS, help="Certificate (PEM) for https and wss.")] = None
     tls_key: Annotated[Path | None, Parameter(group=ACCESS, help="Its key.")] = None
     allow_host: Annotated[
@@ -76,6 +80,7 @@ class Where:
             ws=self.ws,
             door=self.door,
             legacy_sse=self.legacy_sse,
+            admin=self.admin,
             tls_cert=None if self.tls_cert is None else str(self.tls_cert),
             tls_key=None if self.tls_key is None else str(self.tls_key),
             allow_hosts=self.allow_host or (),

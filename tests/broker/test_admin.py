@@ -1,6 +1,7 @@
 """The admin listener: health as an orchestrator asks for it, of a broker that is a process of its own."""
 
 import json
+import re
 import statistics
 import sys
 import time
@@ -21,6 +22,7 @@ from callboard.serving import Ready, serve
 from tests.process import CALLBOARD, Process, callboard, started
 
 APP: Final = str(Path(__file__).resolve().parents[1] / "apps" / "noisy.py")
+_LENGTH: Final = re.compile(rb"(?is)content-length: ([0-9]+)\r\n.*?\r\n\r\n")
 AT_ONCE: Final = {"restart": {"first": 0.02, "most": 0.1, "times": 1000}}
 
 
@@ -45,9 +47,12 @@ async def ask(url: str, path: str, method: str = "GET", **headers: str) -> tuple
     head = "".join(f"{name}: {value}\r\n" for name, value in said.items())
     async with await trio.open_tcp_stream(at.hostname or "", at.port or 0) as stream:
         await stream.send_all(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode())
-        answer = b"".join([data async for data in stream])
-    top, _, body = answer.partition(b"\r\n\r\n")
-    return int(top.split()[1]), body.decode()
+        answer = b""
+        while (length := _LENGTH.search(answer)) is None or len(answer) < length.end() + int(length[1]):
+            data = await stream.receive_some()
+            assert data, answer
+            answer += data
+    return int(answer.split()[1]), answer[length.end() :].decode()
 
 
 @asynccontextmanager
