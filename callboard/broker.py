@@ -26,6 +26,7 @@ from callboard.configuration import BackendSpec, Configuration, PythonTarget, re
 from callboard.hosted import Behind, Standing
 from callboard.loading import load_server
 from callboard.meeting import Meeting
+from callboard.pins import Pinning, Pins
 from callboard.reloading import Reloading
 from callboard.supervisor import ChildSpec, Restart, Supervisor, SupervisorSpec, get_logger, open_tree
 from callboard.targets import Access, ways_to
@@ -68,6 +69,7 @@ class Broker:
         self.specs: dict[str, BackendSpec] = {spec.name: spec for spec in backends}
         self.catalogue = Catalogue(approve)
         self.configuration: Configuration | None = None
+        self.pins: Pins | None = None
         self._pre_warm = pre_warm
         self._example = example
         self._company: Company | None = None
@@ -80,8 +82,9 @@ class Broker:
         found = read_configuration(file)
         for warning in found.warnings:
             log.warning("configuration_warning", warning=str(warning))
-        broker = cls(found.backends, **options)
-        broker.configuration = found
+        pins = Pins.beside(file)
+        broker = cls(found.backends, **{"approve": pins.approve, **options})
+        broker.configuration, broker.pins = found, pins
         return broker
 
     # How it runs.
@@ -98,6 +101,8 @@ class Broker:
             cap = max((one.settings.cap for one in self.specs.values()), default=0.0) + MARGIN
             try:
                 await self._arrange(list(self.specs.values()))
+                if self.pins is not None:
+                    root.spawn(Pinning(self.pins, self._review), name="pins")
                 if self.configuration is not None:
                     root.spawn(Reloading(self, self.configuration), name="configuration")
                 await self._wait_settled()
@@ -203,6 +208,11 @@ class Broker:
         if self._company is not None and name in self._company.backends:
             self.catalogue.mark(name, is_stale=not self._company.backends[name].is_up)
             self._company.look_around()
+
+    def _review(self) -> None:
+        """The operator has approved of something."""
+        if self._company is not None:
+            self._company.tell_of(self.catalogue.review())
 
     async def _wait_settled(self) -> None:
         with trio.move_on_after(self._pre_warm):

@@ -6,6 +6,7 @@ from cyclopts import App, CycloptsError, Group
 
 from callboard import __version__
 from callboard.commands import client
+from callboard.commands.approve import APPROVE_EXAMPLES, approve
 from callboard.commands.check import CHECK_EXAMPLES, check
 from callboard.commands.codes import Exit
 from callboard.commands.logout import LOGOUT_EXAMPLES, logout
@@ -29,6 +30,7 @@ _CLIENTS = Group("Speak to a server", sort_key=1)
 app.command(run, help_epilogue=RUN_EXAMPLES, group=_SERVERS)
 app.command(serve, help_epilogue=SERVE_EXAMPLES, group=_SERVERS)
 app.command(check, help_epilogue=CHECK_EXAMPLES, group=_SERVERS)
+app.command(approve, help_epilogue=APPROVE_EXAMPLES, group=_SERVERS)
 _SPEAKING = {command.__name__.rstrip("_"): command for command in client.COMMANDS}
 for name, command in _SPEAKING.items():
     app.command(command, name=name, help_epilogue=client.COMMANDS[command], group=_CLIENTS)

@@ -45,8 +45,8 @@ ADDRESS: Final = "callboard://"
 Listing: TypeAlias = Mapping[str, Sequence[Members]]
 """What one backend offers, by the members of its lists."""
 
-Approve: TypeAlias = Callable[[str, str, str], str | None]
-"""Backend, tool and digest in; the digest that was approved, if that is another one."""
+Approve: TypeAlias = Callable[[str, Mapping[str, str]], Mapping[str, str]]
+"""A backend and the digests of all its tools in; those that are to be withheld out, with what was approved instead."""
 
 
 @attrs.frozen(eq=False)
@@ -107,6 +107,10 @@ class Catalogue:
             self._offered[backend] = attrs.evolve(offered, is_stale=is_stale)
             self._merge()
 
+    def review(self) -> set[str]:
+        """What is approved of may be something else now. Returns which lists have changed."""
+        return self._merge()
+
     # What is asked of it.
 
     def tool(self, shown: str) -> Entry | None:
@@ -118,12 +122,19 @@ class Catalogue:
     def prompt(self, shown: str) -> Entry | None:
         return self._entries[PROMPTS.member].get(shown)
 
-    def owner_of_template(self, template: str) -> str | None:
-        """Whose a template is, or a resource that is named in its place."""
+    def owner_of_template(self, template: str) -> tuple[str, str] | None:
+        """Whose a template is, or a resource that is named in its place, and how it is written there.
+
+        Raises `InvalidParams` if it is several backends'.
+        """
+        if template.startswith(ADDRESS):
+            return self._addressed(template)
         for kind in (TEMPLATES, RESOURCES):
-            entry = self._entries[kind.member].get(template)
-            if entry is not None:
-                return entry.backend
+            owners = [entry.backend for entry in self._entries[kind.member].values() if entry.name == template]
+            if len(owners) > 1:
+                raise _ambiguous(template, owners)
+            if owners:
+                return owners[0], template
         return None
 
     def owner_of(self, uri: str) -> tuple[str, str] | None:
@@ -205,6 +216,8 @@ class Catalogue:
         found = [one for one in self._listed(kind) if self._is_offered(kind, one)]
         wanted = [_wanted(backend, offered.settings, name) for backend, offered, name, _ in found]
         taken = Counter(wanted)
+        is_pinned = kind is TOOLS and any(offered.settings.pin for offered in self._offered.values())
+        pinned = self._pinned() if is_pinned and self.approve is not None else {}
         entries: dict[str, Entry] = {}
         for (backend, offered, name, definition), shown in zip(found, wanted, strict=True):
             if taken[shown] > 1:  # never the first one's alone: each says whose it is
@@ -213,7 +226,8 @@ class Catalogue:
                 log.warning("definition_left_out", backend=backend, kind=kind.name, name=shown, reason="listed twice")
                 continue
             entry = _entry(kind, backend, name, shown, definition, is_stale=offered.is_stale)
-            if entry is not None and self._is_approved(kind, offered.settings, entry, definition):
+            is_free = kind is not TOOLS or self.approve is None or not offered.settings.pin
+            if entry is not None and (is_free or self._is_approved(entry, pinned)):
                 entries[shown] = entry
         return entries
 
@@ -226,20 +240,30 @@ class Catalogue:
             log.warning("definition_left_out", backend=backend, kind=kind.name, name=ascii(name[:128]), reason=problem)
         return problem is None
 
-    def _is_approved(self, kind: Kind, settings: BackendSettings, entry: Entry, definition: Members) -> bool:
-        if kind is not TOOLS or not settings.pin or self.approve is None:
-            return True
-        try:
-            found = digest_of(definition)
-        except PeerError as error:
-            log.warning("definition_left_out", backend=entry.backend, name=entry.shown, reason=str(error))
-            return False
-        pinned = self.approve(entry.backend, entry.name, found)
-        if pinned is None:
-            return True
-        log.warning("definition_changed", backend=entry.backend, tool=entry.name, pinned=pinned, found=found)
-        self._withheld[entry.shown] = DefinitionChanged(entry.shown, pinned=pinned, found=found)
-        return False
+    def _pinned(self) -> dict[tuple[str, str], tuple[str, str] | None]:
+        """The tools of backends that are pinned, and which may not be shown, with what was approved and what was found
+        instead. Of a backend all are looked at, whichever are let through: what is let through later is known then."""
+        digests: dict[str, dict[str, str]] = {}
+        for backend, offered, name, definition in self._listed(TOOLS):
+            if offered.settings.pin and self.approve is not None:
+                mine = digests.setdefault(backend, {})
+                try:
+                    mine.setdefault(name, digest_of(definition))
+                except PeerError as error:
+                    log.warning("definition_left_out", backend=backend, name=name[:128], reason=str(error))
+        approved: dict[tuple[str, str], tuple[str, str] | None] = {}
+        for backend, mine in digests.items():
+            withheld = {} if self.approve is None else self.approve(backend, mine)
+            for name, found in mine.items():
+                approved[backend, name] = (withheld[name], found) if name in withheld else None
+        return approved
+
+    def _is_approved(self, entry: Entry, pinned: Mapping[tuple[str, str], tuple[str, str] | None]) -> bool:
+        """False also for what has no digest, because two parsers could read it differently."""
+        change = pinned.get((entry.backend, entry.name))
+        if change is not None:
+            self._withheld[entry.shown] = DefinitionChanged(entry.shown, pinned=change[0], found=change[1])
+        return change is None and (entry.backend, entry.name) in pinned
 
     def _resources(self) -> dict[str, Entry]:
         found = list(self._listed(RESOURCES))
@@ -269,7 +293,8 @@ class Catalogue:
     # Whose a resource is.
 
     def _addressed(self, uri: str) -> tuple[str, str] | None:
-        backend, _, rest = uri.removeprefix(ADDRESS).partition("/")
+        named, _, rest = uri.removeprefix(ADDRESS).partition("/")
+        backend = unquote(named)
         return (backend, unquote(rest)) if backend in self._offered and rest else None
 
     def _fitting(self, uri: str) -> list[str]:
@@ -311,7 +336,7 @@ class Catalogue:
 
 def address_of(backend: str, uri: str) -> str:
     """How a client names a resource together with its backend."""
-    return f"{ADDRESS}{backend}/{quote(uri, safe='')}"
+    return f"{ADDRESS}{quote(backend, safe='')}/{quote(uri, safe='')}"
 
 
 def _ambiguous(uri: str, backends: Sequence[str]) -> InvalidParams:
