@@ -263,7 +263,7 @@ class Backend(Actor[Never]):
         if self.circuit.state is State.DOWN:
             log.warning("backend_down", backend=self.name, again_in=round(delay, 1))
         await trio.sleep(delay)
-        self.circuit.tried()
+        self.circuit.tried(trio.current_time())
         self._enter(self.circuit.state)
 
     def _enter(self, state: State) -> None:

@@ -57,8 +57,9 @@ class Circuit:
         self.state = State.RESTARTING
         return self.restarts.backoff.delay(self.attempts)
 
-    def tried(self) -> None:
+    def tried(self, now: float) -> None:
         """The next attempt begins."""
         self.restarted += 1
         if self.state is State.DOWN:
             self.state = State.TRIED
+            self._window.allow(now)  # if it comes up only to die, this was a restart like any other
