@@ -30,7 +30,7 @@ from benchmarks.nemesis_stand import Stand, standing
 
 MEMORY: Final = 0.05
 """Part of its memory by which the broker may have grown in the end."""
-WARM: Final = 200
+WARM: Final = 500
 """Deaths after which a broker has all that it keeps: what WebSockets may want again, and what an allocator holds."""
 FEW_BYTES: Final = 12 << 20
 """What it may have grown by in a run that is shorter than that."""

@@ -78,7 +78,7 @@ async def kills(run: Run, *, count: int, in_flight: int) -> None:
         await kill_once(run, name, in_flight)
     before: dict[str, float] = {}
     for number in range(count):
-        if number == count // 5:
+        if number == count // 2:
             before = await _rested(run, math.inf)
         await kill_once(run, names[number % len(names)], in_flight)
         run.history.note("note", time.monotonic(), **run.stand.state())

@@ -4,16 +4,14 @@ import pytest
 
 from benchmarks.nemesis import Plan, play
 from benchmarks.nemesis_history import share
+from tests.soak.stage import BUSY
 from tests.test_promises import LONG, figure
-
-BUSY = 1.0 if LONG else 5.0
-"""How many times as long as promised things may take where the machine does others' work as well."""
 
 
 @pytest.mark.parametrize(("front", "is_legacy"), [("ws", False), ("http", False), ("ws", True)])
 async def test_1_killing_a_backend_hangs_nothing(front: str, is_legacy: bool) -> None:
-    part = {("ws", False): 26, ("http", False): 12, ("ws", True): 12}[front, is_legacy]
-    plan = Plan(kills=20 * part if LONG else part, front=front, is_legacy=is_legacy, in_flight=200)
+    short, long = (26, 1000) if (front, is_legacy) == ("ws", False) else (12, 100)
+    plan = Plan(kills=long if LONG else short, front=front, is_legacy=is_legacy, in_flight=200)
     report = await play("kills", plan)
     figure("promise 1", f"{front}{', legacy' if is_legacy else ''}, seed {plan.seed}: {report.text()}")
     assert report.is_well, report.text()
