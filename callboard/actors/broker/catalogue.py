@@ -22,7 +22,7 @@ from callboard.codecs.crossing.definitions import (
     for_revision,
     front_definition,
 )
-from callboard.codecs.crossing.names import prefixed, problem_with
+from callboard.codecs.crossing.names import prefixed, problem_with, told_apart
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import Members
 from callboard.codecs.revisions import Revision
@@ -214,14 +214,12 @@ class Catalogue:
     def _named(self, kind: Kind) -> dict[str, Entry]:
         """Tools or prompts: each under a name that no other has."""
         found = [one for one in self._listed(kind) if self._is_offered(kind, one)]
-        wanted = [_wanted(backend, offered.settings, name) for backend, offered, name, _ in found]
-        taken = Counter(wanted)
+        names = _apart({(backend, name): offered.settings for backend, offered, name, _ in found})
         is_pinned = kind is TOOLS and any(offered.settings.pin for offered in self._offered.values())
         pinned = self._pinned() if is_pinned and self.approve is not None else {}
         entries: dict[str, Entry] = {}
-        for (backend, offered, name, definition), shown in zip(found, wanted, strict=True):
-            if taken[shown] > 1:  # never the first one's alone: each says whose it is
-                shown = prefixed(backend, offered.settings.rename.get(name, name))
+        for backend, offered, name, definition in found:
+            shown = names[backend, name]
             if shown in entries:
                 log.warning("definition_left_out", backend=backend, kind=kind.name, name=shown, reason="listed twice")
                 continue
@@ -343,6 +341,19 @@ def _ambiguous(uri: str, backends: Sequence[str]) -> InvalidParams:
     error = InvalidParams("several servers have this resource: name the one you mean")
     error.data = {"origin": "broker", "candidates": [address_of(backend, uri) for backend in backends]}
     return error
+
+
+def _apart(settings: Mapping[tuple[str, str], BackendSettings]) -> dict[tuple[str, str], str]:
+    """How each tool or prompt, by its backend and its name there, is shown. What two would be called is never the first
+    one's alone: each says whose it is; and if that is taken as well, by a digest."""
+    wanted = {(backend, name): _wanted(backend, of, name) for (backend, name), of in settings.items()}
+    for make in (prefixed, told_apart):
+        taken = Counter(wanted.values())
+        wanted = {
+            key: shown if taken[shown] == 1 else make(key[0], settings[key].rename.get(key[1], key[1]))
+            for key, shown in wanted.items()
+        }
+    return wanted
 
 
 def _wanted(backend: str, settings: BackendSettings, name: str) -> str:

@@ -199,10 +199,12 @@ class Company:
             renamed = {} if entry.name == entry.shown else {"ref": raw({**ref, "name": entry.name})}
             return Destination(backend=self.backends[entry.backend], renamed=renamed, may_repeat=True)
         uri = ref.get("uri", "")
-        owner = self.catalogue.owner_of_template(uri)
-        if owner is None:
+        found = self.catalogue.owner_of_template(uri)
+        if found is None:
             raise InvalidParams(f"Nothing to complete: {uri[:128]}")
-        return Destination(backend=self.backends[owner], may_repeat=True)
+        owner, there = found
+        renamed = {} if there == uri else {"ref": raw({**ref, "uri": there})}
+        return Destination(backend=self.backends[owner], renamed=renamed, may_repeat=True)
 
     def find_resource(self, uri: str) -> tuple[Backend, str]:
         """Whose a resource is, and what it is called there. Raises `ResourceNotFound`, `InvalidParams`."""

@@ -17,9 +17,16 @@ def prefixed(prefix: str, name: str) -> str:
     """*name* behind *prefix*. One that would be too long keeps its beginning, and ends in a digest of all of it: always
     the same one."""
     whole = f"{prefix}{SEPARATOR}{name}" if prefix else name
-    if len(whole) <= MAX_NAME:
-        return whole
-    digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
+    return whole if len(whole) <= MAX_NAME else _with_digest(whole, whole)
+
+
+def told_apart(prefix: str, name: str) -> str:
+    """As `prefixed`, where that is what another one is called, too: it ends in a digest of both."""
+    return _with_digest(f"{prefix}{SEPARATOR}{name}", f"{prefix}\0{name}")
+
+
+def _with_digest(whole: str, of: str) -> str:
+    digest = hashlib.sha256(of.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
     return f"{whole[: MAX_NAME - _DIGEST - 1]}_{digest}"
 
 
