@@ -100,7 +100,7 @@ class Broker:
             self._root = root
             cap = max((one.settings.cap for one in self.specs.values()), default=0.0) + MARGIN
             try:
-                await self._arrange(list(self.specs.values()))
+                await self._arrange({name: _reach(spec) for name, spec in self.specs.items()})
                 if self.pins is not None:
                     root.spawn(Pinning(self.pins, self._review), name="pins")
                 if self.configuration is not None:
@@ -152,27 +152,39 @@ class Broker:
 
     async def reload(self, backends: Sequence[BackendSpec]) -> None:
         """Go on with these backends: those that are new are started, those that are gone or changed are ended; the
-        others keep their connections and do not notice."""
-        before, self.specs = self.specs, {spec.name: spec for spec in backends}
+        others keep their connections and do not notice.
+
+        Raises `CannotServe` or `CannotConnect` for one that cannot be, and then nothing has changed.
+        """
+        before, after = self.specs, {spec.name: spec for spec in backends}
+        ways = {name: _reach(spec) for name, spec in after.items() if before.get(name) != spec}
+        self.specs = after
         if self._root is None or self._company is None:
             return
-        for name, spec in before.items():
-            if self.specs.get(name) != spec:
-                await self._end(name)
-        await self._arrange([spec for name, spec in self.specs.items() if before.get(name) != spec])
+        self._order()  # what is gone is in no list from here on: nobody looks for it while it ends
+        async with trio.open_nursery() as nursery:
+            for name, spec in before.items():
+                if after.get(name) != spec:
+                    nursery.start_soon(self._root.supervisor_of("backends").child(_path(name)).stop)
+        await self._arrange(ways)
 
-    async def _arrange(self, added: Sequence[BackendSpec]) -> None:
-        """Start backends, and let the catalogue have all of them, in the order of the configuration."""
+    async def _arrange(self, ways: Mapping[str, Reach]) -> None:
+        """Start the backends that are reached so, and let the catalogue have all of them."""
         company = self._running()
-        for spec in added:
-            company.backends[spec.name] = await self._start(spec)
-        company.backends = {name: company.backends[name] for name in self.specs}
+        for name, reach in ways.items():
+            company.backends[name] = await self._start(self.specs[name], reach)
+        self._order()
+
+    def _order(self) -> None:
+        """Have those that are there in the order of the configuration."""
+        company = self._running()
+        company.backends = {name: company.backends[name] for name in self.specs if name in company.backends}
         settings = {name: spec.settings for name, spec in self.specs.items()}
-        changed = self.catalogue.arrange(self.specs, settings)
+        changed = self.catalogue.arrange(company.backends, settings)
         company.look_around()
         company.tell_of(changed)
 
-    async def _start(self, spec: BackendSpec) -> Backend:
+    async def _start(self, spec: BackendSpec, reach: Reach) -> Backend:
         root = self._root
         if root is None:
             raise RuntimeError("the broker does not run")
@@ -183,7 +195,7 @@ class Broker:
         backend = Backend(
             spec.name,
             spec.settings,
-            _reach(spec),
+            reach,
             self.info,
             group,
             on_listing=self._listed,
@@ -192,12 +204,6 @@ class Broker:
         )
         await group.add(ChildSpec("backend", lambda: backend, restart=Restart.TEMPORARY, significant=True))
         return backend
-
-    async def _end(self, name: str) -> None:
-        company, root = self._running(), self._root
-        company.backends.pop(name, None)
-        if root is not None:
-            await root.supervisor_of("backends").child(_path(name)).stop()
 
     def _listed(self, name: str, listing: dict[str, list[Members]], said: Set[str]) -> None:
         if self._company is not None:

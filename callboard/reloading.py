@@ -7,7 +7,7 @@ import attrs
 
 from callboard.configuration import BadConfiguration, Configuration, difference, read_configuration
 from callboard.configuration.watching import watching
-from callboard.errors import CannotServe
+from callboard.errors import CannotConnect, CannotServe
 from callboard.supervisor import Actor, Fact, get_logger
 
 if TYPE_CHECKING:
@@ -46,8 +46,9 @@ class Reloading(Actor[Never]):
         except CannotServe as error:
             log.warning("configuration_refused", file=str(self.file), mistakes=[str(error)])
             return
-        changes, self.current = difference(self.current, found), found
+        changes = difference(self.current, found)
         if not changes:
+            self.current = found
             return
         log.info(
             "configuration_changed",
@@ -55,7 +56,12 @@ class Reloading(Actor[Never]):
             removed=[spec.name for spec in changes.removed],
             changed=[spec.name for spec in changes.changed],
         )
-        await self.broker.reload(found.backends)
+        try:
+            await self.broker.reload(found.backends)
+        except (CannotServe, CannotConnect) as error:
+            log.warning("configuration_refused", file=str(self.file), mistakes=[str(error)])
+            return
+        self.current = found
         self.reloaded += 1
 
     def facts(self) -> dict[str, Fact]:
