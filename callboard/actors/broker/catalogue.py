@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Final, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -42,6 +43,9 @@ CURSOR_TTL: Final = 24 * 3600.0
 ADDRESS: Final = "callboard://"
 """How a resource is named together with its backend: `callboard://BACKEND/` and the URI, percent-encoded."""
 
+MAX_WARNED: Final = 10_000
+"""Odd definitions that are remembered as told of."""
+
 Listing: TypeAlias = Mapping[str, Sequence[Members]]
 """What one backend offers, by the members of its lists."""
 
@@ -69,6 +73,14 @@ class Offered:
     listing: Listing
     is_stale: bool = False
 
+    @cached_property
+    def named(self) -> Mapping[str, Sequence[tuple[str | None, Members]]]:
+        """The same with the names read, once; None for what has none."""
+        return {
+            kind.member: [(_text(one.get(kind.key)), one) for one in self.listing.get(kind.member, ())]
+            for kind in KINDS
+        }
+
 
 @attrs.define(eq=False)
 class Catalogue:
@@ -82,6 +94,9 @@ class Catalogue:
     _entries: dict[str, dict[str, Entry]] = attrs.field(factory=lambda: {kind.member: {} for kind in KINDS}, init=False)
     _contested: dict[str, tuple[str, ...]] = attrs.field(factory=dict, init=False)
     _withheld: dict[str, DefinitionChanged] = attrs.field(factory=dict, init=False)
+    _made: dict[tuple[int, str, bool], tuple[Members, Entry | None]] = attrs.field(factory=dict, init=False)
+    _making: dict[tuple[int, str, bool], tuple[Members, Entry | None]] = attrs.field(factory=dict, init=False)
+    _warned: set[tuple[str, ...]] = attrs.field(factory=set, init=False)
     _written: dict[tuple[str, Revision], list[bytes]] = attrs.field(factory=dict, init=False)
     _pages: dict[tuple[str, Revision, int], Raw] = attrs.field(factory=dict, init=False)
 
@@ -182,7 +197,7 @@ class Catalogue:
     # How it is made.
 
     def _merge(self) -> set[str]:
-        before = {kind.member: self._definitions(kind) for kind in KINDS}
+        before = self._entries
         self._withheld = {}
         self._contested = {}
         self._entries = {
@@ -191,23 +206,33 @@ class Catalogue:
             RESOURCES.member: self._resources(),
             TEMPLATES.member: self._templates(),
         }
+        self._made, self._making = self._making, {}
         self._written.clear()
         self._pages.clear()
         self.version += 1
-        return {kind.member for kind in KINDS if before[kind.member] != self._definitions(kind)}
+        return {kind.member for kind in KINDS if not _is_same(before[kind.member], self._entries[kind.member])}
 
-    def _definitions(self, kind: Kind) -> list[Mapping[str, Raw]]:
-        return [
-            {key: value for key, value in entry.definition.items() if key != "_meta"}
-            for entry in self._entries[kind.member].values()
-        ]
+    def _entry(self, kind: Kind, of: Offered, backend: str, name: str, shown: str, definition: Members) -> Entry | None:
+        """The entry, made once for as long as the backend does not list it anew: others' news do not concern it."""
+        key = (id(definition), shown, of.is_stale)
+        kept = self._made.get(key)
+        if kept is None or kept[0] is not definition:
+            kept = definition, _entry(kind, backend, name, shown, definition, is_stale=of.is_stale)
+        self._making[key] = kept
+        return kept[1]
+
+    def _warn(self, event: str, backend: str, name: str, **facts: object) -> None:
+        """Say once what is odd about a definition, however often the lists are made."""
+        about = (event, backend, name, str(facts))
+        if about not in self._warned and len(self._warned) < MAX_WARNED:
+            self._warned.add(about)
+            log.warning(event, backend=backend, name=ascii(name[:200]), **facts)
 
     def _listed(self, kind: Kind) -> Iterator[tuple[str, Offered, str, Members]]:
         for backend, offered in self._offered.items():
-            for definition in offered.listing.get(kind.member, ()):
-                name = _text(definition.get(kind.key))
+            for name, definition in offered.named[kind.member]:
                 if name is None:
-                    log.warning("definition_left_out", backend=backend, kind=kind.name, reason=f"has no {kind.key}")
+                    self._warn("definition_left_out", backend, "", kind=kind.name, reason=f"has no {kind.key}")
                 else:
                     yield backend, offered, name, definition
 
@@ -221,9 +246,9 @@ class Catalogue:
         for backend, offered, name, definition in found:
             shown = names[backend, name]
             if shown in entries:
-                log.warning("definition_left_out", backend=backend, kind=kind.name, name=shown, reason="listed twice")
+                self._warn("definition_left_out", backend, shown, kind=kind.name, reason="listed twice")
                 continue
-            entry = _entry(kind, backend, name, shown, definition, is_stale=offered.is_stale)
+            entry = self._entry(kind, offered, backend, name, shown, definition)
             is_free = kind is not TOOLS or self.approve is None or not offered.settings.pin
             if entry is not None and (is_free or self._is_approved(entry, pinned)):
                 entries[shown] = entry
@@ -235,7 +260,7 @@ class Catalogue:
             return False
         problem = problem_with(name)
         if problem is not None:
-            log.warning("definition_left_out", backend=backend, kind=kind.name, name=ascii(name[:128]), reason=problem)
+            self._warn("definition_left_out", backend, name, kind=kind.name, reason=problem)
         return problem is None
 
     def _pinned(self) -> dict[tuple[str, str], tuple[str, str] | None]:
@@ -248,7 +273,7 @@ class Catalogue:
                 try:
                     mine.setdefault(name, digest_of(definition))
                 except PeerError as error:
-                    log.warning("definition_left_out", backend=backend, name=name[:128], reason=str(error))
+                    self._warn("definition_left_out", backend, name, reason=str(error))
         approved: dict[tuple[str, str], tuple[str, str] | None] = {}
         for backend, mine in digests.items():
             withheld = {} if self.approve is None else self.approve(backend, mine)
@@ -270,11 +295,11 @@ class Catalogue:
             owners.setdefault(uri, {})[backend] = None
         self._contested = {uri: tuple(those) for uri, those in owners.items() if len(those) > 1}
         for uri, those in self._contested.items():
-            log.warning("resource_collision", uri=uri[:200], backends=list(those))
+            self._warn("resource_collision", those[0], uri, backends=list(those))
         entries: dict[str, Entry] = {}
         for backend, offered, uri, definition in found:
             shown = address_of(backend, uri) if uri in self._contested else uri
-            entry = _entry(RESOURCES, backend, uri, shown, definition, is_stale=offered.is_stale)
+            entry = self._entry(RESOURCES, offered, backend, uri, shown, definition)
             if entry is not None:
                 entries.setdefault(shown, entry)
         return entries
@@ -282,7 +307,7 @@ class Catalogue:
     def _templates(self) -> dict[str, Entry]:
         entries: dict[str, Entry] = {}
         for backend, offered, text, definition in self._listed(TEMPLATES):
-            entry = _entry(TEMPLATES, backend, text, text, definition, is_stale=offered.is_stale)
+            entry = self._entry(TEMPLATES, offered, backend, text, text, definition)
             if entry is not None:
                 name = text if text not in entries else f"{text} ({backend})"  # a key of ours: shown as it is
                 entries.setdefault(name, entry)
@@ -330,6 +355,18 @@ class Catalogue:
             page = Raw(b"[%b]" % b",".join(written[start : start + PAGE]))
             self._pages[kind.member, revision, start] = page
         return page
+
+
+def _is_same(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> bool:
+    """Whether clients are shown the same, but for what is marked in `_meta`."""
+    if before.keys() != after.keys() or list(before) != list(after):
+        return False
+    pairs = zip(before.values(), after.values(), strict=True)
+    return all(one is other or _bare(one) == _bare(other) for one, other in pairs)
+
+
+def _bare(entry: Entry) -> dict[str, Raw]:
+    return {key: value for key, value in entry.definition.items() if key != "_meta"}
 
 
 def address_of(backend: str, uri: str) -> str:

@@ -43,7 +43,8 @@ class Filter:
 
     def lets(self, name: str) -> bool:
         """Whether *name*, as the backend calls it, is offered to clients."""
-        return _any(self.allow, name) and not _any(self.deny, name)
+        is_open = self.allow == ("*",) and not self.deny
+        return is_open or (_any(self.allow, name) and not _any(self.deny, name))
 
 
 def _any(patterns: tuple[str, ...], name: str) -> bool:
