@@ -111,9 +111,21 @@ class Meeting:
             raise first from None  # what the likelier way said means more
 
     async def _try(self, way: Way, wanted: Revision | None, *, is_legacy: bool) -> tuple[Caller, Agreed]:
+        is_legacy = is_legacy or (way.is_legacy and wanted is None)
+        try:
+            return await self._meet(way, wanted, is_legacy=is_legacy)
+        except ConnectionLost as lost:
+            if is_legacy or wanted is not None or way.name != "stdio":
+                raise
+            first = lost
+        try:  # some old ones die of a method that they do not know: they get the handshake that they do
+            return await self._meet(way, None, is_legacy=True)
+        except CallboardError:
+            raise first from None
+
+    async def _meet(self, way: Way, wanted: Revision | None, *, is_legacy: bool) -> tuple[Caller, Agreed]:
         async with AsyncExitStack() as mine:
             caller = self.begin(await mine.enter_async_context(way.open()))
-            is_legacy = is_legacy or (way.is_legacy and wanted is None)
             agreed = await agree(caller, max(LEGACY) if is_legacy else wanted)
             self.stack.push_async_exit(mine.pop_all())
         self.memory.keep(self.ways.key, Found(way.name, agreed.revision in LEGACY))

@@ -101,6 +101,12 @@ class Back:
     capabilities: Json = attrs.field(factory=lambda: dict(EVERYTHING))
     refused: set[str] = attrs.field(factory=set)
     """Resources that nobody may follow."""
+    key: str | None = None
+    """What it is remembered by."""
+    hangs: bool = False
+    """Whether it says nothing to what it does not know."""
+    dies: bool = False
+    """Whether it ends at the first request that it does not know."""
     is_down: bool = attrs.field(default=False, init=False)
     lines: list[Line] = attrs.field(factory=list, init=False)
     _waiting: list[tuple[Line, Json]] = attrs.field(factory=list, init=False)
@@ -112,7 +118,7 @@ class Back:
 
     @property
     def ways(self) -> Ways:
-        return Ways(None, (Way("played", self._open),))
+        return Ways(self.key, (Way("stdio", self._open),))
 
     async def hear(self, method: str = "tools/call") -> tuple[Line, Json]:
         """The next message of *method*, and where it came."""
@@ -137,13 +143,18 @@ class Back:
         there, here = memory_pair()
         line = Line(self, here)
         self.lines.append(line)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._serve, line)
-            try:
-                yield DuplexLink(there)
-            finally:
-                there.close()
-                nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._serve, line)
+                try:
+                    yield DuplexLink(there)
+                finally:
+                    there.close()
+                    nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            if len(group.exceptions) > 1:
+                raise
+            raise group.exceptions[0] from None  # the nursery is ours: what went wrong comes out by its own name
 
     async def _serve(self, line: Line) -> None:
         try:
@@ -165,7 +176,10 @@ class Back:
         elif (result := self._by_itself(line, method, message.get("params", {}))) is not None:
             await line.answer(message, **result)
         elif method == "server/discover":
-            await line.refuse(message, -32601, "no such method")
+            if self.dies:
+                line.hang_up()
+            elif not self.hangs:
+                await line.refuse(message, -32601, "no such method")
         elif method == "resources/subscribe":
             await line.refuse(message, -32602, "not that one")
         elif method == "subscriptions/listen":

@@ -67,6 +67,7 @@ async def call(cell: Cell) -> None:
     assert (result.structured_content == said) is is_structured
     [tool] = [tool for tool in await cell.client.tools() if tool.name == "say"]
     assert bool(tool.output_schema) is is_structured
+    assert await cell.text("travel", to="Elsinore, Dänemark") == "in Elsinore, Dänemark"
 
 
 async def progress(cell: Cell) -> None:

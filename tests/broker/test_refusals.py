@@ -86,15 +86,13 @@ async def test_what_nobody_offers_is_refused_before_anybody_is_asked(
 
 
 async def test_a_resource_that_could_be_two_backends_is_refused_with_both(autojump_clock: MockClock) -> None:
-    async with brokered(backend(Back(R4).ways, name="a"), backend(Back(R5).ways, name="b")) as host:
-        async with peer(host, R4) as client:
-            with pytest.raises(Refusal) as refused:
-                await client.request("resources/read", uri="notes://one")
-            assert refused.value.code == -32602
-            assert [one.partition("/notes")[0] for one in refused.value.data["candidates"]] == [
-                "callboard://a",
-                "callboard://b",
-            ]
+    both = backend(Back(R4).ways, name="a"), backend(Back(R5).ways, name="b")
+    async with brokered(*both) as host, peer(host, R4) as client:
+        with pytest.raises(Refusal) as refused:
+            await client.request("resources/read", uri="notes://one")
+        assert refused.value.code == -32602
+        named = [one.partition("/notes")[0] for one in refused.value.data["candidates"]]
+        assert named == ["callboard://a", "callboard://b"]
 
 
 async def test_more_than_a_backend_takes_at_once_is_refused_at_once(autojump_clock: MockClock) -> None:
@@ -154,18 +152,18 @@ async def test_a_backend_sees_its_own_names_and_what_goes_along_and_nothing_of_t
     front: Revision, behind: Revision, autojump_clock: MockClock
 ) -> None:
     back = Back(behind, tools=[tool("now")])
-    async with brokered(backend(back.ways, name="w", prefix="w", rename={"now": "later"})) as host:
-        async with peer(host, front) as client:
-            said = {"traceparent": "00-x", "example.com/own": 1, "progressToken": "mine"}
-            begun = await client.begin("tools/call", name="w__later", arguments={"a": 1.50}, meta=said)
-            line, request = await back.hear()
-            params = request["params"]
-            assert (params["name"], params["arguments"]) == ("now", {"a": 1.5})
-            assert params["_meta"]["traceparent"] == "00-x"
-            assert params["_meta"]["example.com/own"] == 1
-            assert params["_meta"]["progressToken"] != "mine"
-            assert (meta.PROTOCOL_VERSION in params["_meta"]) is (behind is R5)
-            await line.answer(request, **text("done"), _meta={"example.com/back": 2})
-            done = await client.finish(begun)
-            assert done["_meta"]["example.com/back"] == 2
-            assert done["_meta"]["callboard/backend"] == "w"
+    spec = backend(back.ways, name="w", prefix="w", rename={"now": "later"})
+    async with brokered(spec) as host, peer(host, front) as client:
+        said = {"traceparent": "00-x", "example.com/own": 1, "progressToken": "mine"}
+        begun = await client.begin("tools/call", name="w__later", arguments={"a": 1.50}, meta=said)
+        line, request = await back.hear()
+        params = request["params"]
+        assert (params["name"], params["arguments"]) == ("now", {"a": 1.5})
+        assert params["_meta"]["traceparent"] == "00-x"
+        assert params["_meta"]["example.com/own"] == 1
+        assert params["_meta"]["progressToken"] != "mine"
+        assert (meta.PROTOCOL_VERSION in params["_meta"]) is (behind is R5)
+        await line.answer(request, **text("done"), _meta={"example.com/back": 2})
+        done = await client.finish(begun)
+        assert done["_meta"]["example.com/back"] == 2
+        assert done["_meta"]["callboard/backend"] == "w"

@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from callboard.actors.broker.circuit import Circuit, State
 from callboard.actors.broker.interests import Interests
-from callboard.actors.broker.leg import EVERYBODY, SHARED, Key, Leg, Reach, Use
+from callboard.actors.broker.leg import EVERYBODY, SHARED, Key, Leg, Reach, Use, leaf_of
 from callboard.actors.broker.legs import Legs
 from callboard.actors.broker.listings import read_list
 from callboard.actors.broker.settings import BackendSettings
@@ -244,7 +244,7 @@ class Backend(Actor[Never]):
             failures, rest = group.split(CallboardError)
             if rest is not None or failures is None:
                 raise
-            self.why = str(failures.exceptions[0])[:500]
+            self.why = str(leaf_of(failures))[:500]
         else:
             self.why = leg.lost
         finally:

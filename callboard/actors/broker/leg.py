@@ -110,6 +110,8 @@ class Leg(Actor[Never]):
             async with trio.open_nursery() as nursery:
                 async with self.reach(lambda link: self._begin(link, nursery)) as (caller, agreed):
                     self._caller, self._agreed = caller, agreed
+                    if caller.link.lost:
+                        self.retire()
                     await self._listen(caller, agreed, nursery)
                     self.opened.set()
                     await self._over.wait()
@@ -122,7 +124,7 @@ class Leg(Actor[Never]):
             failures, rest = group.split(CallboardError)
             if rest is not None or failures is None:
                 raise
-            self.failure = ConnectionLost(str(failures.exceptions[0]))
+            self.failure = ConnectionLost(str(leaf_of(failures)))
         finally:
             self._end()
 
@@ -345,8 +347,10 @@ class Leg(Actor[Never]):
         try:
             await caller.link.listen(caller.hear)
         except CallboardError as error:
-            self.failure = self.failure or ConnectionLost(str(error))
-        if caller.link.lost or caller.link.is_stale or self.failure is not None:
+            if caller is self._caller:
+                self.failure = self.failure or ConnectionLost(str(error))
+        is_broken = bool(caller.link.lost) or caller.link.is_stale or self.failure is not None
+        if is_broken and caller is self._caller:  # else it was tried, and there may be another way
             self.retire()
 
     def _end(self) -> None:
@@ -356,6 +360,12 @@ class Leg(Actor[Never]):
         self._over.set()
         self.opened.set()
         self.on_end(self)
+
+
+def leaf_of(group: BaseExceptionGroup[CallboardError]) -> CallboardError:
+    """What went wrong first, of all that did."""
+    first = group.exceptions[0]
+    return leaf_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def _is_one_session(exchanges: list[Exchange]) -> bool:

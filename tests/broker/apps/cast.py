@@ -5,11 +5,12 @@ Whoever wants to know whether something has happened asks, and is answered when 
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from typing import Annotated
 
 import attrs
 import trio
 
-from callboard import Context, Server, ToolError
+from callboard import Context, Header, Server, ToolError
 from callboard.actors.host import Host
 from callboard.actors.parking import Parking
 from callboard.actors.topics import Topics
@@ -84,6 +85,12 @@ class Name:
 async def say(words: str) -> Line:
     """Says it."""
     return Line(words, len(words))
+
+
+@server.tool
+async def travel(to: Annotated[str, Header("Place")]) -> str:
+    """Takes an argument that is repeated in a header, over modern HTTP."""
+    return f"in {to}"
 
 
 @server.tool
