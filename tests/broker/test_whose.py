@@ -226,6 +226,29 @@ async def test_a_url_for_a_client_that_only_takes_forms_is_refused_as_it_would_i
         await client.finish(begun)
 
 
+async def test_a_backend_that_asks_without_end_is_refused_and_then_not_heard(autojump_clock: MockClock) -> None:
+    back, asked = Back(R4), list[str]()
+    async with (
+        brokered(back.ways) as host,
+        peer(host, R4, answers=ANSWERS, capabilities=FORMS) as client,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def read() -> None:
+            while True:
+                asked.append((await client.hear())["method"])
+
+        await client.begin("tools/call", **params("ada"))
+        nursery.start_soon(read)
+        line, _ = await back.hear()
+        for _ in range(500):
+            await line.ask("elicitation/create", **form())
+        await trio.testing.wait_all_tasks_blocked()
+        assert asked == ["elicitation/create"] * 64
+        assert {answer["error"]["code"] for answer in line.answers.values()} == {-31003}
+        nursery.cancel_scope.cancel()
+
+
 # What is said on the way.
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 from msgspec import UNSET
 
-from callboard.actors.answering import Answerer, Answering
+from callboard.actors.answering import MAX_QUESTIONS, MAX_REFUSALS, Answerer, Answering
 from callboard.actors.caller import Caller
 from callboard.actors.exchange import Exchange
 from callboard.actors.link import Link
@@ -35,6 +35,7 @@ from callboard.errors import (
     BackendRefused,
     InvalidParams,
     MissingCapability,
+    Overloaded,
     PeerRefused,
     RequestFailed,
 )
@@ -77,7 +78,11 @@ class Relaying(Answering):
     ) -> None:
         if request.id in self._begun:
             return  # an answer to it would end the first one
-        asker = Asker(self, request, revision, link, on_idle, exchange=exchange, relaying=self)
+        if len(self._begun) >= MAX_QUESTIONS + MAX_REFUSALS:
+            log.warning("question_dropped", backend=self.backend, method=request.method[:128])
+            return
+        is_refused = len(self._begun) >= MAX_QUESTIONS
+        asker = Asker(self, request, revision, link, on_idle, is_refused, exchange=exchange, relaying=self)
         self._begun[request.id] = self.supervisor.spawn(asker, name=f"q-{next(_NAMES)}")
 
 
@@ -93,6 +98,8 @@ class Asker(Answerer):
         method_of(revision, request.method, Direction.SERVER_TO_CLIENT)
         if request.method == "ping":
             return Empty()
+        if self.is_refused:
+            raise Overloaded(f"more than {MAX_QUESTIONS} questions at once")
         given = {} if request.params is UNSET else request.params
         params = read_params(revision, request.method, write_members(given))
         exchange = self.exchange or await self._whose(request.method)
