@@ -29,6 +29,9 @@ log = get_logger("callboard.client")
 GRACE: Final = 2.0
 """Seconds that a server has to end by itself when its input ends, and once more when it is asked to."""
 
+HURRY: Final = 0.3
+"""Seconds that it has when nobody has more."""
+
 LAST_WORDS: Final = 0.05
 """Seconds between the two signs of a server's death, its exit and the end of its output, that are waited for."""
 
@@ -186,21 +189,32 @@ def _text(line: bytes) -> str:
 
 
 async def _stop(process: trio.Process) -> None:
-    """End its input, then ask it, then make it: with its whole group. Never leaves a child behind."""
-    with trio.CancelScope(shield=True):  # bounded: two graces, then SIGKILL
-        if process.stdin is not None:
-            await process.stdin.aclose()
-        for asks in (False, True):
-            if asks:
+    """End its input, then ask it, then make it: with its whole group. Never leaves a child behind, and has not much
+    patience with one if it is cancelled: whoever is in such a hurry may be gone in a moment."""
+    try:
+        await _ask_to_end(process)
+    finally:
+        with trio.CancelScope(shield=True):  # bounded: a short grace, then SIGKILL
+            if process.returncode is None:
                 _signal(process, signal.SIGTERM)
-            with trio.move_on_after(GRACE):
-                await process.wait()
-                break
-        _signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))  # grandchildren too; harmless if all are gone
-        await process.wait()
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                await stream.aclose()
+                with trio.move_on_after(HURRY):
+                    await process.wait()
+            _signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))  # grandchildren too; harmless if all are gone
+            await process.wait()
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    await stream.aclose()
+
+
+async def _ask_to_end(process: trio.Process) -> None:
+    if process.stdin is not None:
+        await process.stdin.aclose()
+    for asks in (False, True):
+        if asks:
+            _signal(process, signal.SIGTERM)
+        with trio.move_on_after(GRACE):
+            await process.wait()
+            break
 
 
 def _signal(process: trio.Process, number: signal.Signals) -> None:
