@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import attrs
 import trio
-from trio_websocket import ConnectionClosed, WebSocketConnection, open_websocket_url
+from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_client_stream
 
 from benchmarks.nemesis_history import History
 
@@ -23,6 +23,9 @@ ABOUT: Final = {
 }
 MOST: Final = 60
 """Requests in flight on one connection: a broker lets one peer have 64."""
+
+CLOSED: Final = {"error": {"code": 0, "message": "the connection was closed"}}
+"""What ends requests if the broker hangs up."""
 
 SENT: Final = 5.0
 """Seconds for the broker to take a request in."""
@@ -147,7 +150,9 @@ class WsFront:
             while True:
                 self._hear(line, json.loads(await line.socket.get_message()))
         except ConnectionClosed:
-            return
+            for asked in line.in_flight.values():
+                self.scribe.end(asked, CLOSED)
+            line.in_flight.clear()
 
     def _hear(self, line: _Line, message: dict[str, Any]) -> None:
         if message.get("method") == "notifications/progress":
@@ -172,14 +177,27 @@ async def websockets(scribe: Scribe, url: str, connections: int) -> AsyncIterato
         nursery.cancel_scope.cancel()
 
 
-async def _hold_open(
-    front: WsFront, url: str, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-) -> None:
-    async with open_websocket_url(url, subprotocols=["mcp"], max_message_size=1 << 26) as socket:
+async def _hold_open(front: WsFront, url: str, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async with websocket(url) as socket:
         line = _Line(socket)
         front.lines.append(line)
         task_status.started()
         await front.read(line)
+
+
+@asynccontextmanager
+async def websocket(url: str) -> AsyncIterator[WebSocketConnection]:
+    """One WebSocket, on a stream that is closed in any case."""
+    parts = urlsplit(url)
+    stream = await trio.open_tcp_stream(parts.hostname or "", parts.port or 80)
+    async with stream, trio.open_nursery() as nursery:
+        socket = await wrap_client_stream(
+            nursery, stream, parts.netloc, parts.path, subprotocols=["mcp"], max_message_size=1 << 26
+        )
+        yield socket
+        with trio.move_on_after(1):
+            await socket.aclose()
+        nursery.cancel_scope.cancel()
 
 
 @attrs.define(eq=False)
