@@ -15,6 +15,7 @@ from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.catalogue import Approve, Catalogue
 from callboard.actors.broker.company import Company
 from callboard.actors.broker.leg import Begin, Reach
+from callboard.actors.broker.tasks import check_extension
 from callboard.actors.caller import Caller
 from callboard.actors.eras import Agreed
 from callboard.actors.host import Host, host_spec
@@ -101,12 +102,13 @@ class Broker:
             cap = max((one.settings.cap for one in self.specs.values()), default=0.0) + MARGIN
             try:
                 await self._arrange({name: _reach(spec) for name, spec in self.specs.items()})
+                root.spawn(company.tasks, name="tasks")
                 if self.pins is not None:
                     root.spawn(Pinning(self.pins, self._review), name="pins")
                 if self.configuration is not None:
                     root.spawn(Reloading(self, self.configuration), name="configuration")
                 await self._wait_settled()
-                yield Host(company, root, lot, audience=self._listeners, cap=cap)
+                yield Host(company, root, lot, audience=self._listeners, cap=cap, check_extensions=check_extension)
             finally:
                 self._company = self._root = None
 

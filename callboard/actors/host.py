@@ -90,6 +90,8 @@ class Host:
     most_in_flight: int = MAX_IN_FLIGHT
     most_followed: int = MAX_FOLLOWED
     meters: Mapping[str, Meters] = attrs.field(factory=dict)
+    check_extensions: Callable[[Request, Terms], None] = attrs.field(default=lambda _, __: None)
+    """Raises what is said to a modern request that belongs to an extension which is not offered."""
     is_draining: bool = attrs.field(default=False, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _methods: dict[tuple[Revision, str], tuple[ServerCapabilities, Method]] = attrs.field(factory=dict, init=False)
@@ -121,6 +123,12 @@ class Host:
         elif name not in besides:
             raise MethodNotFound(f"{name} is not offered here")
         return row
+
+    def method_for(self, request: Request, terms: Terms, *, besides: Container[str] = ()) -> Method:
+        """As `method`, of a request. Raises also what `check_extensions` does."""
+        if terms.revision in MODERN:
+            self.check_extensions(request, terms)
+        return self.method(terms.revision, request.method, besides=besides)
 
     def begin_drain(self) -> None:
         """Take no new work from now on. A retry of what is parked is refused, too: so nothing more is parked."""

@@ -23,6 +23,7 @@ from callboard.codecs.revisions import (
     RequestMetaObject,
     Revision,
     declares,
+    meta,
     read_result,
 )
 from callboard.errors import MissingCapability, PeerRefused, RequestTimedOut
@@ -33,11 +34,13 @@ ANSWER_TIME: Final = 600.0
 
 @attrs.frozen
 class Question:
-    """Something that only the client can answer. *key* is its name in a modern round, if it must have one."""
+    """Something that only the client can answer. *key* is its name in a modern round, if it must have one; *task* that
+    of the task it belongs to (2025-11-25), as the client knows it."""
 
     method: str
     params: Model
     key: str | None = None
+    task: str | None = None
 
     @property
     def needs(self) -> str:
@@ -53,8 +56,9 @@ class Question:
 
 
 def check_may_ask(method: str) -> None:
-    """Raises `RuntimeError` if *method* may not ask the client: in every revision what the latest one says."""
-    if LATEST not in METHODS[method].may_ask:
+    """Raises `RuntimeError` if *method* may not ask the client: in every revision what the latest one says. What a task
+    wants to know is asked while its result is waited for."""
+    if LATEST not in METHODS[method].may_ask and method != "tasks/result":
         raise RuntimeError(f"a handler of {method} cannot ask the client; tools, prompts and resources can")
 
 
@@ -138,5 +142,7 @@ class Questions:
     def _frame(self, request_id: RequestId, revision: Revision, question: Question) -> bytes:
         """The question, with its own id as the token to report progress by."""
         params: Any = question.params
-        meta = RequestMetaObject(progress_token=request_id)
-        return request_frame(request_id, revision, question.method, attrs.evolve(params, meta=meta))
+        said = RequestMetaObject(progress_token=request_id)
+        if question.task is not None:
+            said = attrs.evolve(said, extra={meta.RELATED_TASK: {"taskId": question.task}})
+        return request_frame(request_id, revision, question.method, attrs.evolve(params, meta=said))

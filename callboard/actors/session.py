@@ -275,7 +275,7 @@ class Session(Actor[Outbound]):
         raise InvalidRequest("not initialized, and no protocol version in _meta")
 
     async def _serve(self, request: Request, route: Route, slot: Slot) -> None:
-        method = self.host.method(slot.terms.revision, request.method, besides=_OF_THE_SESSION)
+        method = self.host.method_for(request, slot.terms, besides=_OF_THE_SESSION)
         if route.progress_token is not None and route.progress_token in self._tokens:
             raise InvalidParams("this progress token is in use")
         if (errand := self._errand(request, route, slot)) is not None:

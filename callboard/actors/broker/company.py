@@ -10,14 +10,16 @@ from msgspec import UNSET
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.catalogue import Catalogue, Entry
 from callboard.actors.broker.forwarding import Destination, Forwarding
+from callboard.actors.broker.tasks import Tasks
 from callboard.actors.exchange import Exchange
 from callboard.actors.host import Errand, Instant
 from callboard.actors.request import Handler
 from callboard.actors.terms import Terms
 from callboard.actors.topics import ListName
-from callboard.codecs.crossing.definitions import KINDS, Kind
+from callboard.codecs.crossing.definitions import KINDS, TOOLS, Kind
 from callboard.codecs.crossing.results import COMPLETE, Forwarded
 from callboard.codecs.crossing.signature import signature_of
+from callboard.codecs.crossing.tasks import must_defer, runs_tasks, without_execution
 from callboard.codecs.envelope import Request
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import Members, raw
@@ -32,6 +34,10 @@ from callboard.codecs.revisions import (
     ResourcesCapability,
     Revision,
     ServerCapabilities,
+    ServerTaskRequests,
+    ServerTasksCapability,
+    ToolTaskRequests,
+    UnsetType,
     declares,
 )
 from callboard.codecs.revisions.revision import R1
@@ -47,6 +53,7 @@ _LISTS: Final[Mapping[str, ListName]] = {
     "resources": "resources",
     "resourceTemplates": "resources",
 }
+_FORWARDED: Final = ("tools/call", "resources/read", "prompts/get", "completion/complete")
 _KEPT: Final = {"ttlMs": raw(0), "cacheScope": raw("private")}
 _NO_META: Final[Members] = {}
 
@@ -60,6 +67,7 @@ class Company:
     on_lists: Callable[[Iterable[ListName]], None]
     revisions: frozenset[Revision] = ALL
     backends: dict[str, Backend] = attrs.field(factory=dict, init=False)
+    tasks: Tasks = attrs.field(factory=Tasks, init=False)
     instructions: str | None = attrs.field(default=None, init=False)
     instant: Mapping[str, Instant] = attrs.field(init=False)
     handlers: Mapping[str, Handler] = attrs.field(init=False)
@@ -68,8 +76,7 @@ class Company:
     def __attrs_post_init__(self) -> None:
         self._capabilities = _union([])
         self.instant = {"server/discover": self._discover, **{kind.method: self._lister(kind) for kind in KINDS}}
-        methods = ("tools/call", "resources/read", "prompts/get", "completion/complete")
-        self.handlers = dict.fromkeys(methods, self._forward)
+        self.handlers = {**dict.fromkeys(_FORWARDED, self._forward), **self.tasks.handlers()}
 
     # What the host asks.
 
@@ -85,7 +92,7 @@ class Company:
         self, request: Request, route: Route, terms: Terms, exchange: Callable[[], Exchange] | None = None
     ) -> Errand | None:
         """A request about which nobody can be asked."""
-        if request.method not in self.handlers or route.request_state is not None or signature_of(terms.capabilities):
+        if request.method not in _FORWARDED or route.request_state is not None or signature_of(terms.capabilities):
             return None
         if terms.log_level is None and route.progress_token is None:
             return self._run_errand(request, route, terms, None)
@@ -95,7 +102,7 @@ class Company:
         self, request: Request, route: Route, terms: Terms, exchange: Exchange | None
     ) -> Model | Forwarded:
         try:
-            return await Forwarding(request, terms, route.meta, self._destination(request, route), exchange).run()
+            return await self._forwarding(request, terms, route, exchange).run()
         finally:
             if exchange is not None:
                 await self._fall_silent(exchange)
@@ -111,6 +118,9 @@ class Company:
     def put(self, backend: str, listing: Mapping[str, list[Members]], said: Set[str] = frozenset()) -> None:
         """A backend has said what it offers. Of lists that it *said* had changed clients are told in any case: what
         came and went in between may matter to them."""
+        agreed = self.backends[backend].agreed if backend in self.backends else None
+        if agreed is not None and not runs_tasks(agreed.revision, agreed.capabilities):
+            listing = {**listing, TOOLS.member: without_execution(listing.get(TOOLS.member, []))}
         changed = self.catalogue.put(backend, listing)
         self.look_around()
         self.tell_of([*changed, *said])
@@ -155,8 +165,10 @@ class Company:
 
     async def _forward(self, exchange: Exchange) -> Model | Forwarded:
         route = read_route(exchange.request)
-        to = self._destination(exchange.request, route)
-        return await Forwarding(exchange.request, exchange.terms, route.meta, to, exchange).run()
+        return await self._forwarding(exchange.request, exchange.terms, route, exchange).run()
+
+    def _forwarding(self, request: Request, terms: Terms, route: Route, exchange: Exchange | None) -> Forwarding:
+        return self.tasks.forwarding(request, terms, route.meta, self._destination(request, route), exchange)
 
     def _destination(self, request: Request, route: Route) -> Destination:
         """Where a request goes. Raises `InvalidParams`, `ResourceNotFound` or `DefinitionChanged`."""
@@ -181,6 +193,7 @@ class Company:
             renamed=_renamed(entry),
             headers=lambda: self._headers(shown),
             may_repeat=backend.settings.trusted and _is_harmless(entry),
+            must_defer=must_defer(entry.definition),
         )
 
     def _of_prompt(self, shown: str) -> Destination:
@@ -268,7 +281,16 @@ def _union(backends: list[Backend]) -> ServerCapabilities:
         # The first revision has completion, but no capability for it.
         completions={} if can("completions") or any(agreed.revision is R1 for agreed in known) else UNSET,
         logging={} if can("logging") else UNSET,
+        tasks=_tasks([agreed.capabilities for agreed in known if runs_tasks(agreed.revision, agreed.capabilities)]),
     )
+
+
+def _tasks(running: list[ServerCapabilities]) -> ServerTasksCapability | UnsetType:
+    """Only of backends that are known: who takes a task for granted must get one. Lists are nobody's to see."""
+    if not running:
+        return UNSET
+    cancel: Any = {} if any(declares(one, "tasks.cancel") for one in running) else UNSET
+    return ServerTasksCapability(cancel=cancel, requests=ServerTaskRequests(tools=ToolTaskRequests(call={})))
 
 
 def _instructions(backends: list[Backend]) -> str | None:

@@ -39,7 +39,8 @@ from callboard.errors import (
 REPEATABLE: Final = frozenset({"resources/read", "prompts/get", "completion/complete"})
 """What changes nothing, and so may be asked once more if its first answer was lost with the connection."""
 
-_LONG: Final = 10 * 365 * 86_400.0
+LONG: Final = 10 * 365 * 86_400.0
+"""Seconds that nobody waits for: what is waited for is bounded elsewhere."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -52,6 +53,8 @@ class Destination:
     """What is repeated in HTTP headers, as far as is known by now."""
     uri: str | None = None
     may_repeat: bool = False
+    must_defer: bool = False
+    """Whether it can only be had as a task."""
 
 
 @attrs.define(eq=False)
@@ -80,9 +83,9 @@ class Forwarding:
 
     async def _once(self, *, may_repeat: bool) -> Model | Forwarded:
         backend, use = self.to.backend, Use(self.exchange)
-        leg = await backend.take(self.terms, self.exchange, self.request.method, use)
+        leg = await self.take(use)
         try:
-            return await _Visit(self, leg, use).run()
+            return await self.visit(leg, use).run()
         except RequestTimedOut as error:
             raise BackendTimedOut(after=error.after, backend=backend.name) from None
         except (ConnectionLost, CannotConnect) as error:
@@ -99,6 +102,14 @@ class Forwarding:
         finally:
             backend.give_back(leg, use)
 
+    async def take(self, use: Use) -> Leg:
+        """The connection to ask on. Raises as `Backend.take` does."""
+        return await self.to.backend.take(self.terms, self.exchange, self.request.method, use)
+
+    def visit(self, leg: Leg, use: Use) -> "Visit":
+        """What is done on it."""
+        return Visit(self, leg, use)
+
     def _lost(self, leg: Leg, error: ConnectionLost | CannotConnect) -> BackendGone:
         name = self.to.backend.name
         reason = "session lost" if isinstance(error, SessionGone) else "server lost"
@@ -114,7 +125,7 @@ class Forwarding:
 
 
 @attrs.define(eq=False)
-class _Visit:
+class Visit:
     """The request on one connection, however many rounds it takes there."""
 
     forwarding: Forwarding
@@ -131,11 +142,11 @@ class _Visit:
             await leg.want_level(exchange)
         is_refreshed = False
         for _ in range(MAX_ROUNDS):
-            answer = await leg.send(method, body, self.use, self._patience(), forwarding.to.headers())
+            answer = await self.ask(body)
             try:
                 if isinstance(answer, Result):
                     if leg.revision not in MODERN or not asks(answer.result):
-                        return await self._complete(answer.result, asking)
+                        return await self.complete(answer.result, asking)
                     if not self._may_ask:
                         raise UnfitResult(f"a question in answer to {method}")
                     if forwarding.terms.revision in MODERN:
@@ -150,6 +161,11 @@ class _Visit:
             except InputRefused as refused:
                 return self._unanswered(refused)
         raise TooManyRounds(rounds=MAX_ROUNDS)
+
+    async def ask(self, body: dict[str, Any]) -> Result | Error:
+        """Ask once. Raises as `Leg.send` does."""
+        to = self.forwarding.to
+        return await self.leg.send(self.forwarding.request.method, body, self.use, self.patience(), to.headers())
 
     @property
     def _may_ask(self) -> bool:
@@ -177,7 +193,7 @@ class _Visit:
         await asking.send_to_urls(answer)
         return True
 
-    async def _complete(self, result: Members, asking: Asking) -> Model | Forwarded:
+    async def complete(self, result: Members, asking: Asking) -> Model | Forwarded:
         await asking.finish()
         forwarding, leg = self.forwarding, self.leg
         backend = forwarding.to.backend
@@ -185,10 +201,10 @@ class _Visit:
         crossing = Crossing(front, leg.revision, backend.name, backend.settings.trusted)
         return front_result(crossing, forwarding.request.method, result, keeps=not (self._is_retry or asking.has_asked))
 
-    def _patience(self) -> Patience:
+    def patience(self) -> Patience:
         settings = self.forwarding.to.backend.settings
         # While a client thinks about a question, only the request's own time counts: it stands still when parked.
-        return Patience(timeout=settings.timeout, cap=_LONG if self.use.may_ask else settings.cap)
+        return Patience(timeout=settings.timeout, cap=LONG if self.use.may_ask else settings.cap)
 
     def _unanswered(self, refused: InputRefused) -> Model:
         """There is no way to tell a modern server of a refusal, and it would only ask again: the client's own request

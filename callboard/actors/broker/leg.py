@@ -10,7 +10,7 @@ import msgspec
 import trio
 from msgspec import UNSET, Raw
 
-from callboard.actors.broker.relaying import Relaying
+from callboard.actors.broker.relaying import Known, Relaying
 from callboard.actors.caller import NOBODY, Caller, Hearer, OnChange, Patience
 from callboard.actors.eras import Agreed
 from callboard.actors.exchange import LEVELS, Exchange
@@ -75,6 +75,8 @@ class Use:
     exchange: Exchange | None = None
     may_ask: bool = False
     """Whether the backend may ask the client while this is under way."""
+    task: str | None = None
+    """The task that this is about, as the backend calls it."""
 
 
 @attrs.define(eq=False)
@@ -92,6 +94,8 @@ class Leg(Actor[Never]):
     on_end: Callable[["Leg"], None]
     roots: tuple[str, ...] = ()
     uses: dict[Use, None] = attrs.field(factory=dict, init=False)
+    tasks: dict[str, Known] = attrs.field(factory=dict, init=False)
+    """Tasks that began here and are a client's, by what the backend calls them."""
     used: float = attrs.field(default=0.0, init=False)
     failure: Exception | None = attrs.field(default=None, init=False)
     opened: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -285,9 +289,12 @@ class Leg(Actor[Never]):
         elif self._said.allow(None, trio.current_time()):
             log.info("backend_says", backend=self.backend, level=params.level)
 
-    def whose(self) -> Exchange | None:
-        """The exchange that an unattributed question belongs to: the only one that may ask, or the latest of several
-        that are one session's. None where that would be a guess."""
+    def whose(self, task: str | None = None) -> Exchange | None:
+        """The exchange that an unattributed question belongs to: that of the *task* it names; the only one that may
+        ask, or the latest of several that are one session's. None where that would be a guess."""
+        for use in self.uses:
+            if task is not None and use.task == task and use.exchange is not None:
+                return use.exchange
         asking = [use.exchange for use in self.uses if use.may_ask and use.exchange is not None]
         if len(asking) == 1 or (asking and _is_one_session(asking)):
             return asking[-1]
@@ -311,6 +318,9 @@ class Leg(Actor[Never]):
                 await self._was_elicited.wait()
 
     def _told(self, method: str, params: Mapping[str, Raw]) -> None:
+        if method == "notifications/tasks/status":
+            self._stands(params)
+            return
         if method != "notifications/elicitation/complete":
             self.on_change(method, params)
             return
@@ -318,6 +328,12 @@ class Leg(Actor[Never]):
         if isinstance(found, str) and len(self._elicited) < MAX_ELICITED:
             self._elicited.add(found)
             self._was_elicited.set()
+
+    def _stands(self, params: Mapping[str, Raw]) -> None:
+        named = msgspec.json.decode(params.get("taskId", b"null"))
+        known = self.tasks.get(named) if isinstance(named, str) else None
+        if known is not None:
+            known.hear(params)
 
     # Its life.
 
@@ -329,7 +345,7 @@ class Leg(Actor[Never]):
         return answering
 
     def _begin(self, link: Link, nursery: trio.Nursery) -> Caller:
-        relaying = Relaying({}, self.answers, self.backend, self.whose, self.wait_asker, self.roots)
+        relaying = Relaying({}, self.answers, self.backend, self.whose, self.wait_asker, self.roots, self.tasks)
         caller = Caller(link, relaying, self.info, declared_by(self.key.signature), on_log=self._logged)
         caller.on_change = self._told
         relaying.caller = caller

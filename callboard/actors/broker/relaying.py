@@ -1,9 +1,9 @@
 """Questions of a legacy backend, asked of the client whose request they belong to, and its answers back."""
 
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 from msgspec import UNSET
@@ -14,8 +14,9 @@ from callboard.actors.exchange import Exchange
 from callboard.actors.link import Link
 from callboard.actors.questions import Question
 from callboard.codecs.crossing.questions import NotExpressible, back_answer, front_question
+from callboard.codecs.crossing.tasks import about_task, task_named
 from callboard.codecs.envelope import Request
-from callboard.codecs.members import write_members
+from callboard.codecs.members import Members, write_members
 from callboard.codecs.revisions import (
     Direction,
     ElicitRequestURLParams,
@@ -52,14 +53,26 @@ _NAMES: Final = count(1)  # many connections of a backend put their questions un
 _REFUSED: Final = -1  # what a user's "no" is called
 
 
+class Known(Protocol):
+    """A task that some client knows of."""
+
+    @property
+    def id(self) -> str:
+        """How the client calls it."""
+
+    def hear(self, params: Members) -> None:
+        """The backend says where it stands."""
+
+
 @attrs.define(eq=False)
 class Relaying(Answering):
     """The questions of one connection. On a duplex one, whose they are is found out by who is there."""
 
     backend: str = ""
-    whose: Callable[[], Exchange | None] = attrs.field(default=lambda: None)
+    whose: Callable[[str | None], Exchange | None] = attrs.field(default=lambda _: None)
     wait_asker: Callable[[float], Awaitable[Exchange | None]] | None = None
     roots: tuple[str, ...] = ()
+    tasks: Mapping[str, Known] = attrs.field(factory=dict)
     caller: Caller | None = attrs.field(default=None, init=False)
 
     def can_answer(self, _: str) -> bool:
@@ -102,13 +115,18 @@ class Asker(Answerer):
             raise Overloaded(f"more than {MAX_QUESTIONS} questions at once")
         given = {} if request.params is UNSET else request.params
         params = read_params(revision, request.method, write_members(given))
-        exchange = self.exchange or await self._whose(request.method)
+        task = task_named(given)
+        exchange = self.exchange or await self._whose(request.method, task)
         if exchange is None:
             return self._unattached(request.method)
-        return back_answer(revision, await ask_client(exchange, request.method, params, self.relaying.backend))
+        known = None if task is None else self.relaying.tasks.get(task)
+        answer = await ask_client(
+            exchange, request.method, params, self.relaying.backend, task=None if known is None else known.id
+        )
+        return about_task(back_answer(revision, answer), task)
 
-    async def _whose(self, method: str) -> Exchange | None:
-        found = self.relaying.whose()
+    async def _whose(self, method: str, task: str | None) -> Exchange | None:
+        found = self.relaying.whose(task)
         if found is None and method == "roots/list" and self.relaying.wait_asker is not None:
             return await self.relaying.wait_asker(HOLD)
         return found
@@ -121,15 +139,21 @@ class Asker(Answerer):
 
 
 async def ask_client(
-    exchange: Exchange, method: str, params: Model, backend: str, elicitation_id: str | None = None
+    exchange: Exchange,
+    method: str,
+    params: Model,
+    backend: str,
+    elicitation_id: str | None = None,
+    task: str | None = None,
 ) -> Model:
-    """Ask the client of *exchange*, in its own words. What it cannot be asked is answered in its place.
+    """Ask the client of *exchange*, in its own words. What it cannot be asked is answered in its place. *task* is the
+    one that the question belongs to, as the client calls it.
 
     Raises `BackendRefused` with what the backend is to be told.
     """
     try:
         asked = front_question(exchange.terms.revision, params, elicitation_id or secrets.token_urlsafe(12))
-        [answer] = await exchange.ask([Question(method, asked)])
+        [answer] = await exchange.ask([Question(method, asked, task=task)])
     except NotExpressible:
         log.info("question_not_expressible", backend=backend, method=method, revision=exchange.terms.revision.value)
         return refusal(method)

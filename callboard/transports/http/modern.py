@@ -152,7 +152,7 @@ class Modern:
         if not is_modern(route):
             raise InvalidParams(f"params._meta: {meta.PROTOCOL_VERSION} is required")
         terms = modern_terms(route, self.host.offer.revisions, principal)
-        method = self.host.method(terms.revision, request.method)
+        method = self.host.method_for(request, terms)
         mirrored = MIRRORED_NAME.get(request.method)
         name = route.name if mirrored == "name" else route.uri if mirrored == "uri" else None
         check_method(received, request.method, name)

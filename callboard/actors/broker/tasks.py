@@ -1,0 +1,439 @@
+"""Tasks of 2025-11-25: those of clients that know them, and those that the broker sees through for clients that do not.
+
+A task lives at the backend, on the connection where it began. Its client knows it by an id of ours, which is worth
+nothing to anybody else. BRIDGING.md, section 14.
+"""
+
+import math
+import secrets
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, Final, Never
+
+import attrs
+import trio
+from msgspec import UNSET
+
+from callboard.actors.broker.backend import Backend
+from callboard.actors.broker.forwarding import LONG, Destination, Forwarding, Visit
+from callboard.actors.broker.leg import Leg, Use
+from callboard.actors.broker.rounds import Asking
+from callboard.actors.caller import Patience
+from callboard.actors.exchange import Exchange
+from callboard.actors.outlet import Kind, Outbound
+from callboard.actors.request import Handler
+from callboard.actors.slot import Slot
+from callboard.actors.terms import ANYBODY, Terms
+from callboard.codecs.crossing.errors import front_error
+from callboard.codecs.crossing.params import carried_meta
+from callboard.codecs.crossing.results import Crossing, Forwarded, front_result
+from callboard.codecs.crossing.tasks import (
+    EXTENSION,
+    TASK_METHODS,
+    Standing,
+    front_created,
+    front_refusal,
+    front_task,
+    needs_extension,
+    related,
+    runs_tasks,
+    standing_of,
+    unrelated,
+)
+from callboard.codecs.envelope import Error, Request, Result
+from callboard.codecs.members import Members, write_members
+from callboard.codecs.revisions import Model, TaskMetadata, TaskRequestParams, declares, read
+from callboard.codecs.revisions.revision import R4
+from callboard.codecs.routing import read_route
+from callboard.errors import (
+    CannotConnect,
+    InvalidParams,
+    MissingCapability,
+    Overloaded,
+    RequestFailed,
+    RequestTimedOut,
+    SupervisorClosed,
+)
+from callboard.supervisor import Actor, Fact
+
+MAX_TASKS: Final = 1024
+"""Most tasks of all clients that are known at once. Each may hold a connection open."""
+
+MAX_TASKS_EACH: Final = 64
+"""Most tasks of one principal, or of one session whose client is not known: what one client may have in flight."""
+
+MAX_TTL: Final = 86_400.0
+"""Longest time that a task is known, in seconds. A backend may keep its tasks for ever; a broker does not."""
+
+POLL: Final = 1.0
+"""Seconds between two looks at a task whose backend does not say how often to look."""
+
+SHORTEST_POLL, LONGEST_POLL = 0.1, 30.0
+"""Bounds of that, in seconds, whatever a backend says."""
+
+FAREWELL: Final = 10.0
+"""Seconds for a backend to cancel a task that nobody wants any more."""
+
+_NAMES: Final = count(1)
+_UNKNOWN: Final = "Unknown task"  # one text, whether it never was, is no more, or is somebody else's
+
+
+@attrs.define(eq=False)
+class Held:
+    """A task that a client knows. It keeps its connection open until its outcome was fetched."""
+
+    id: str
+    there: str
+    whose: Hashable
+    principal: str
+    backend: Backend
+    leg: Leg
+    ttl: int  # milliseconds
+    expires: float
+    is_fetched: bool = attrs.field(default=False, init=False)
+    ways: dict[Slot, None] = attrs.field(factory=dict, init=False)
+    """Where its client can be told of it: a connection that is there all the time, or an answer that is waited for."""
+    _use: Use = attrs.field(factory=Use, init=False)
+
+    def begin(self) -> None:
+        self.leg.tasks[self.there] = self
+        self.leg.begin(self._use)
+
+    def fetched(self) -> None:
+        """There is nothing more to wait for. It stays known for a while, if the connection does."""
+        if not self.is_fetched:
+            self.is_fetched = True
+            self.backend.give_back(self.leg, self._use)
+
+    def end(self) -> None:
+        self.fetched()
+        if self.leg.tasks.get(self.there) is self:
+            del self.leg.tasks[self.there]
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it may be forgotten before its time."""
+        return self.is_fetched or self.leg.is_over
+
+    def hear(self, params: Members) -> None:
+        """Tell the client where it stands: a courtesy, which it must not count on."""
+        slot = next(reversed(self.ways), None)
+        if slot is None or slot.terms.revision is not R4:
+            return
+        told = {"method": "notifications/tasks/status", "params": front_task(params, self.id, self.ttl)}
+        frame = write_members({"jsonrpc": "2.0", **told})
+        slot.outlet.send_nowait(Outbound(frame, Kind.CHANGE, ("task", self.id)))
+
+
+@attrs.define(eq=False)
+class Tasks(Actor[Never]):
+    """The tasks that clients know, until they expire."""
+
+    mailbox = None
+
+    most: int = MAX_TASKS
+    most_each: int = MAX_TASKS_EACH
+    _held: dict[str, Held] = attrs.field(factory=dict, init=False)
+    _begun: Counter[Hashable] = attrs.field(factory=Counter, init=False)  # calls that may become tasks, by whose
+    _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._wait_stop, nursery.cancel_scope)
+            while True:
+                self._changed = trio.Event()
+                with trio.move_on_at(min((held.expires for held in self._held.values()), default=math.inf)):
+                    await self._changed.wait()
+                now = trio.current_time()
+                for held in [held for held in self._held.values() if held.expires <= now]:
+                    self._forget(held)
+
+    async def _wait_stop(self, whole: trio.CancelScope) -> None:
+        await self.wait_stopping()
+        whole.cancel()
+
+    def facts(self) -> Mapping[str, Fact]:
+        waiting = sum(not held.is_spent for held in self._held.values())
+        return {"tasks": len(self._held), "waiting": waiting}
+
+    # What is asked about them.
+
+    def handlers(self) -> Mapping[str, Handler]:
+        return dict.fromkeys(TASK_METHODS, self._ask_about)
+
+    async def _ask_about(self, exchange: Exchange) -> Model | Forwarded:
+        held = self._find(exchange.params(TaskRequestParams).task_id, exchange.terms.principal)
+        said = read_route(exchange.request).meta
+        to = Destination(backend=held.backend)
+        return await _Inquiry(exchange.request, exchange.terms, said, to, exchange, held=held).run()
+
+    def _find(self, task_id: str, principal: str) -> Held:
+        """Raises `InvalidParams` for one that this principal does not have."""
+        held = self._held.get(task_id)
+        is_known = held is not None and not (held.is_fetched and held.leg.is_over)
+        if held is None or not is_known or held.principal != principal or held.expires <= trio.current_time():
+            raise InvalidParams(_UNKNOWN)
+        return held
+
+    # How they begin and end.
+
+    def forwarding(
+        self, request: Request, terms: Terms, said: Members, to: Destination, exchange: Exchange | None
+    ) -> Forwarding:
+        """A request on its way: as a task, if it is to be one and can be."""
+        params = {} if request.params is UNSET else request.params
+        if request.method == "tools/call" and _may_defer(to.backend):
+            if terms.revision is R4 and "task" in params:
+                read(R4, TaskMetadata, params["task"], at="params.task")
+                return _Deferral(request, terms, said, to, exchange, tasks=self)
+            if to.must_defer:
+                return _Drive(request, terms, said, to, exchange)
+        return Forwarding(request, terms, said, to, exchange)
+
+    @contextmanager
+    def room(self, whose: Hashable) -> Iterator[None]:
+        """Room for one more while it begins. Raises `Overloaded`."""
+        mine = [held for held in self._held.values() if held.whose == whose]
+        self._make_room(mine, self.most_each - self._begun[whose], for_all=False)
+        self._make_room(list(self._held.values()), self.most - self._begun.total(), for_all=True)
+        self._begun[whose] += 1
+        try:
+            yield
+        finally:
+            self._begun[whose] -= 1
+            if not self._begun[whose]:
+                del self._begun[whose]
+
+    def _make_room(self, among: list[Held], most: int, *, for_all: bool) -> None:
+        too_many = max(len(among) + 1 - most, 0)
+        spent = [held for held in among if held.is_spent][:too_many]
+        if len(spent) < too_many:
+            raise Overloaded("too many tasks", for_all=for_all)
+        for held in spent:
+            self._forget(held)
+
+    def hold(self, forwarding: Forwarding, leg: Leg, standing: Standing) -> Held:
+        """Another task, from now on."""
+        seconds = MAX_TTL if standing.ttl is None else min(max(standing.ttl / 1000, 0.0), MAX_TTL)
+        held = Held(
+            secrets.token_urlsafe(18),
+            standing.task_id,
+            _whose(forwarding),
+            forwarding.terms.principal,
+            forwarding.to.backend,
+            leg,
+            int(seconds * 1000),
+            trio.current_time() + seconds,
+        )
+        exchange = forwarding.exchange
+        if exchange is not None and exchange.slot.is_shared:
+            held.ways[exchange.slot] = None
+        held.begin()
+        self._held[held.id] = held
+        self._changed.set()
+        return held
+
+    def _forget(self, held: Held) -> None:
+        del self._held[held.id]
+        held.end()
+
+
+# A client that knows tasks: the call becomes one, which is the client's to look after.
+
+
+@attrs.define(eq=False)
+class _Deferral(Forwarding):
+    """A call that its client wants to run as a task."""
+
+    tasks: Tasks = attrs.field(kw_only=True)
+
+    async def run(self) -> Model | Forwarded:
+        with self.tasks.room(_whose(self)):
+            return await super().run()
+
+    def visit(self, leg: Leg, use: Use) -> Visit:
+        return _Beginning(self, leg, use, tasks=self.tasks) if _runs(leg) else Visit(self, leg, use)
+
+
+@attrs.define(eq=False)
+class _Beginning(Visit):
+    tasks: Tasks = attrs.field(kw_only=True)
+
+    async def ask(self, body: dict[str, Any]) -> Result | Error:
+        params = self.forwarding.request.params
+        wish = {} if params is UNSET else params["task"]
+        return await super().ask({**body, "task": wish})
+
+    async def complete(self, result: Members, asking: Asking) -> Model | Forwarded:
+        if "task" not in result:
+            return await super().complete(result, asking)
+        standing = standing_of(result["task"])
+        held = self.tasks.hold(self.forwarding, self.leg, standing)
+        return await super().complete(front_created(result, held.id, held.ttl), asking)
+
+
+@attrs.define(eq=False)
+class _Inquiry(Forwarding):
+    """A request about a task. It goes where the task is."""
+
+    held: Held = attrs.field(kw_only=True)
+
+    async def take(self, use: Use) -> Leg:
+        leg = self.held.leg
+        if self.request.method == "tasks/result":
+            use.task, use.may_ask = self.held.there, bool(leg.key.signature)
+        leg.begin(use)
+        return leg
+
+    def visit(self, leg: Leg, use: Use) -> Visit:
+        return _Inquiring(self, leg, use, held=self.held)
+
+
+@attrs.define(eq=False)
+class _Inquiring(Visit):
+    held: Held = attrs.field(kw_only=True)
+
+    async def run(self) -> Model | Forwarded:
+        exchange, held, method = self.forwarding.exchange, self.held, self.forwarding.request.method
+        if exchange is None or method != "tasks/result":
+            return await self._ask_about(method)
+        held.ways[exchange.slot] = None
+        try:
+            await self.leg.want_level(exchange)
+            return await self._ask_about(method)
+        finally:
+            held.ways.pop(exchange.slot, None)
+
+    async def _ask_about(self, method: str) -> Model | Forwarded:
+        held, meta = self.held, carried_meta(self.forwarding.said)
+        answer = await self.ask({"taskId": held.there, **({"_meta": meta} if meta else {})})
+        if method == "tasks/result":
+            held.fetched()
+        if isinstance(answer, Error):
+            refusal = front_refusal(answer, held.there, held.id)
+            raise front_error(self.forwarding.terms.revision, self.leg.revision, method, refusal)
+        if method == "tasks/result":
+            crossing = Crossing(R4, self.leg.revision, held.backend.name, held.backend.settings.trusted)
+            return front_result(crossing, "tools/call", related(answer.result, held.id))
+        if standing_of(answer.result).status == "cancelled":
+            held.fetched()
+        return Forwarded(front_task(answer.result, held.id, held.ttl))
+
+    def patience(self) -> Patience:
+        if self.forwarding.request.method != "tasks/result":
+            return super().patience()
+        return _until_final(self)
+
+
+# A client that knows none: the broker sees the task through, and the client waits for its call.
+
+
+@attrs.define(eq=False)
+class _Drive(Forwarding):
+    """A call that its backend takes only as a task, and its client only as a call."""
+
+    def visit(self, leg: Leg, use: Use) -> Visit:
+        return _Driving(self, leg, use) if _runs(leg) else Visit(self, leg, use)
+
+
+@attrs.define(eq=False)
+class _Driving(Visit):
+    async def ask(self, body: dict[str, Any]) -> Result | Error:
+        backend = self.forwarding.to.backend
+        created = await super().ask({**body, "task": {"ttl": int(backend.settings.cap * 1000)}})
+        if isinstance(created, Error) or "task" not in created.result:
+            return created
+        standing = standing_of(created.result["task"])
+        self.use.task = standing.task_id
+        is_over = False
+        try:
+            answer = await self._see_through(standing)
+            is_over = True
+        finally:
+            if not is_over:
+                _withdraw(backend, self.leg, standing.task_id, may_ask=self.use.may_ask)
+        return unrelated(answer)
+
+    async def _see_through(self, standing: Standing) -> Result | Error:
+        cap = self.forwarding.to.backend.settings.cap
+        about, late = {"taskId": standing.task_id}, trio.current_time() + cap
+        while standing.status == "working":
+            await trio.sleep(_pause(standing))
+            if trio.current_time() >= late:
+                raise RequestTimedOut(after=cap)
+            answer = await self.leg.send("tasks/get", dict(about), Use(), super().patience())
+            if isinstance(answer, Error):
+                return answer
+            standing = standing_of(answer.result)
+        return await self.leg.send("tasks/result", dict(about), self.use, _until_final(self))
+
+
+@attrs.define(eq=False)
+class _Withdrawal(Actor[Never]):
+    """Cancels a task that nobody waits for any more. Until that is done, its questions are nobody else's."""
+
+    mailbox = None
+
+    backend: Backend
+    leg: Leg
+    task: str
+    use: Use
+
+    async def run(self) -> None:
+        try:
+            patience = Patience(timeout=FAREWELL, cap=FAREWELL)
+            await self.leg.send("tasks/cancel", {"taskId": self.task}, Use(), patience)
+        except (RequestFailed, CannotConnect):
+            pass  # it will expire
+        finally:
+            self.backend.give_back(self.leg, self.use)
+
+
+def _withdraw(backend: Backend, leg: Leg, task: str, *, may_ask: bool) -> None:
+    """Never waits: whoever calls this may be cancelled."""
+    if leg.is_lost or not declares(leg.agreed.capabilities, "tasks.cancel"):
+        return
+    use = Use(may_ask=may_ask)
+    leg.begin(use)
+    try:
+        backend.group.supervisor_of("answers").spawn(_Withdrawal(backend, leg, task, use), name=f"t-{next(_NAMES)}")
+    except SupervisorClosed:  # the backend ends, and its tasks with it
+        backend.give_back(leg, use)
+
+
+def _until_final(visit: Visit) -> Patience:
+    """The silence of a backend that is asked for an outcome means nothing: it works."""
+    settings = visit.forwarding.to.backend.settings
+    return Patience(timeout=settings.cap, cap=LONG if visit.use.may_ask else settings.cap)
+
+
+def _pause(standing: Standing) -> float:
+    wanted = POLL if standing.poll_interval is None else standing.poll_interval / 1000
+    return min(max(wanted, SHORTEST_POLL), LONGEST_POLL)
+
+
+def check_extension(request: Request, terms: Terms) -> None:
+    """Raises `MissingCapability` for what belongs to the tasks extension, from a modern client that does not declare
+    it. One that does hears that there is no such method here."""
+    extensions = terms.capabilities.extensions
+    params = {} if request.params is UNSET else request.params
+    if needs_extension(request.method, params) and (extensions is UNSET or EXTENSION not in extensions):
+        raise MissingCapability(f"the extension {EXTENSION}", {"extensions": {EXTENSION: {}}})
+
+
+def _may_defer(backend: Backend) -> bool:
+    agreed = backend.agreed
+    return agreed is not None and runs_tasks(agreed.revision, agreed.capabilities)
+
+
+def _runs(leg: Leg) -> bool:
+    return runs_tasks(leg.revision, leg.agreed.capabilities)
+
+
+def _whose(forwarding: Forwarding) -> Hashable:
+    """By whom tasks are counted. Strangers who come each on his own are not one client."""
+    principal, exchange = forwarding.terms.principal, forwarding.exchange
+    session = None if exchange is None else exchange.questions
+    return principal if principal != ANYBODY or session is None else session

@@ -1,0 +1,446 @@
+"""Tasks (BRIDGING.md, 14): a client that knows them has its own; for others the broker sees them through."""
+
+from itertools import pairwise
+from typing import Any, Final
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from callboard.actors.broker import tasks
+from callboard.codecs.revisions import MODERN, Revision, meta
+from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5
+from callboard.errors import OVERLOADED
+from callboard.testing import Answer, Peer, Refusal
+from tests.broker.back import Back, Line, form, named, text, tool
+from tests.broker.front import backend, brokered, peer
+from tests.client.stage import EVERYTHING, Json
+
+TASKS: Final[Json] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+THERE: Final = "their-own-id"
+BOOK: Final[Json] = {"name": "book", "arguments": {"day": "fri"}}
+EXTENSION: Final = "io.modelcontextprotocol/tasks"
+
+
+def back_with_tasks(support: str = "optional", **more: Any) -> Back:
+    tools = [tool("book", execution={"taskSupport": support}), tool("other")]
+    return Back(R4, tools=tools, capabilities={**EVERYTHING, "tasks": TASKS}, **more)
+
+
+def standing(status: str = "working", **more: Any) -> Json:
+    times = {"createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z"}
+    return {"taskId": THERE, "status": status, "ttl": 60_000, "pollInterval": 2000, **times, **more}
+
+
+def related(task: str) -> Json:
+    return {meta.RELATED_TASK: {"taskId": task}}
+
+
+async def create(client: Peer, back: Back, **more: Any) -> tuple[Line, Json]:
+    """Have a call become a task: where it is, and as the client knows it."""
+    begun = await client.begin("tools/call", **BOOK, task={"ttl": 60_000})
+    line, request = await back.hear()
+    assert request["params"]["task"] == {"ttl": 60_000}
+    await line.answer(request, task=standing(**more))
+    created = await client.finish(begun)
+    task: Json = created["task"]
+    return line, task
+
+
+async def fetch(client: Peer, back: Back, task: Json, **result: Any) -> Json:
+    begun = await client.begin("tasks/result", taskId=task["taskId"])
+    line, request = await back.hear("tasks/result")
+    assert request["params"]["taskId"] == THERE
+    await line.answer(request, **result)
+    return await client.finish(begun)
+
+
+async def stand(client: Peer, back: Back, task: Json, method: str = "tasks/get", status: str = "working") -> Json:
+    begun = await client.begin(method, taskId=task["taskId"])
+    line, request = await back.hear(method)
+    assert request["params"]["taskId"] == THERE
+    await line.answer(request, **standing(status))
+    return await client.finish(begun)
+
+
+# Both sides have them.
+
+
+async def test_a_task_goes_by_an_id_of_ours_from_its_beginning_to_its_outcome(autojump_clock: MockClock) -> None:
+    back = back_with_tasks()
+    async with brokered(back.ways) as host, peer(host, R4) as client:
+        assert client.agreed["capabilities"]["tasks"] == {"cancel": {}, "requests": {"tools": {"call": {}}}}
+        _, task = await create(client, back)
+        ours = task["taskId"]
+        assert ours != THERE
+        assert len(ours) >= 22
+        assert task == {**standing(), "taskId": ours}
+        assert (await stand(client, back, task))["taskId"] == ours
+        assert (await stand(client, back, task, status="completed"))["status"] == "completed"
+        done = await fetch(client, back, task, **text("done"), _meta=related(THERE))
+        assert done["content"][0]["text"] == "done"
+        assert done["_meta"] == {**related(ours), "callboard/backend": "back"}
+        bare = await fetch(client, back, task, **text("done"))  # known for a while, and named in any case
+        assert bare["_meta"] == done["_meta"]
+        assert THERE not in str(client.heard)
+
+
+async def test_a_task_can_be_cancelled_and_a_refusal_names_our_id(autojump_clock: MockClock) -> None:
+    back = back_with_tasks()
+    async with brokered(back.ways) as host, peer(host, R4) as client:
+        _, task = await create(client, back)
+        cancelled = await stand(client, back, task, "tasks/cancel", "cancelled")
+        assert (cancelled["status"], cancelled["taskId"]) == ("cancelled", task["taskId"])
+        begun = await client.begin("tasks/cancel", taskId=task["taskId"])
+        line, request = await back.hear("tasks/cancel")
+        await line.refuse(request, -32602, f"final already: {THERE}", task=THERE)
+        with pytest.raises(Refusal) as refused:
+            await client.finish(begun)
+        assert refused.value.code == -32602
+        assert refused.value.message == f"final already: {task['taskId']}"
+        assert refused.value.data == {"task": task["taskId"]}
+        assert not back.told("notifications/cancelled")
+
+
+async def test_the_error_of_a_call_is_that_of_its_task(autojump_clock: MockClock) -> None:
+    back = back_with_tasks()
+    async with brokered(back.ways) as host, peer(host, R4) as client:
+        _, task = await create(client, back)
+        begun = await client.begin("tasks/result", taskId=task["taskId"])
+        line, request = await back.hear("tasks/result")
+        await line.refuse(request, -32050, "no room")
+        with pytest.raises(Refusal, match="-32050: no room"):
+            await client.finish(begun)
+
+
+async def test_a_task_is_nobody_elses(autojump_clock: MockClock) -> None:
+    back = back_with_tasks()
+    async with (
+        brokered(back.ways) as host,
+        peer(host, R4, principal="ada") as ada,
+        peer(host, R4, principal="eve") as eve,
+    ):
+        _, task = await create(ada, back)
+        for client, known in ((eve, task["taskId"]), (ada, "never-was"), (ada, THERE)):
+            for method in ("tasks/get", "tasks/result", "tasks/cancel"):
+                with pytest.raises(Refusal) as refused:
+                    await client.request(method, taskId=known)
+                assert (refused.value.code, refused.value.message) == (-32602, "Unknown task")
+        async with peer(host, R4, principal="ada") as again:  # in another session, too
+            assert (await stand(again, back, task))["taskId"] == task["taskId"]
+        assert len(back.told("tasks/get")) == 1
+
+
+async def test_questions_of_a_task_are_asked_while_its_outcome_is_waited_for(autojump_clock: MockClock) -> None:
+    back, seen = back_with_tasks(), list[Json]()
+
+    def answer(params: Json) -> Json:
+        seen.append(params)
+        return {**named("ada"), "_meta": related(params["_meta"][meta.RELATED_TASK]["taskId"])}
+
+    async with brokered(back.ways) as host, peer(host, R4, answers={"elicitation/create": answer}) as client:
+        line, first = await create(client, back)
+        begun = await client.begin("tools/call", **BOOK, task={})
+        _, request = await back.hear()
+        await line.answer(request, task={**standing("input_required"), "taskId": "their-second"})
+        second = (await client.finish(begun))["task"]
+        waits = [await client.begin("tasks/result", taskId=one["taskId"]) for one in (first, second)]
+        requests = [(await back.hear("tasks/result"))[1] for _ in waits]
+        for there in (THERE, "their-second"):
+            asked = await line.ask("elicitation/create", **form(), _meta=related(there))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.finish, waits[0])  # which deals with the question on its way
+                assert (await line.answered(asked))["result"] == {**named("ada"), "_meta": related(there)}
+                nursery.cancel_scope.cancel()
+        assert [one["_meta"][meta.RELATED_TASK]["taskId"] for one in seen] == [first["taskId"], second["taskId"]]
+        for waiting, request in zip(waits, requests, strict=True):
+            await line.answer(request, **text(request["params"]["taskId"]))
+            assert (await client.finish(waiting))["content"][0]["text"] == request["params"]["taskId"]
+
+
+async def test_a_client_hears_where_its_task_stands(autojump_clock: MockClock) -> None:
+    back = back_with_tasks()
+    async with brokered(back.ways) as host, peer(host, R4) as client, peer(host, R4) as other:
+        line, task = await create(client, back)
+        await line.tell("notifications/tasks/status", **standing("input_required"))
+        await line.tell("notifications/tasks/status", **{**standing(), "taskId": "nobody-knows"})
+        await stand(client, back, task)
+        [told] = client.notifications("notifications/tasks/status")
+        assert told == {**standing("input_required"), "taskId": task["taskId"]}
+        await other.request("ping")
+        assert not other.heard
+
+
+async def test_the_connection_of_a_task_stays_until_its_outcome_was_fetched(autojump_clock: MockClock) -> None:
+    back = back_with_tasks()
+    async with brokered(backend(back.ways, idle_time=20.0)) as host, peer(host, R4) as client:
+        line, task = await create(client, back, ttl=600_000)
+        assert line is not back.lines[0]
+        await trio.sleep(200)
+        assert (await stand(client, back, task, status="completed"))["status"] == "completed"
+        await trio.sleep(200)
+        await fetch(client, back, task, **text("done"))
+        await trio.sleep(60)
+        with pytest.raises(Refusal, match="Unknown task"):
+            await client.request("tasks/get", taskId=task["taskId"])
+        await client.begin("tools/call", **BOOK)
+        assert (await back.hear())[0] is not line
+
+
+async def test_a_task_is_forgotten_when_its_time_is_over(autojump_clock: MockClock) -> None:
+    back = back_with_tasks()
+    async with brokered(backend(back.ways, idle_time=20.0)) as host, peer(host, R4) as client:
+        line, task = await create(client, back, ttl=30_000)
+        assert task["ttl"] == 30_000
+        await trio.sleep(29)
+        await stand(client, back, task)
+        await trio.sleep(1)
+        with pytest.raises(Refusal, match="Unknown task"):
+            await client.request("tasks/get", taskId=task["taskId"])
+        await trio.sleep(60)
+        await client.begin("tools/call", **BOOK)
+        assert (await back.hear())[0] is not line
+
+
+async def test_no_task_is_kept_for_ever(autojump_clock: MockClock) -> None:
+    back = back_with_tasks()
+    async with brokered(back.ways) as host, peer(host, R4) as client:
+        for ttl in (None, 10**15):
+            _, task = await create(client, back, ttl=ttl)
+            assert task["ttl"] == tasks.MAX_TTL * 1000
+            assert (await stand(client, back, task))["ttl"] == tasks.MAX_TTL * 1000
+
+
+async def test_one_task_too_many_is_refused_unless_another_was_fetched(autojump_clock: MockClock) -> None:
+    back = back_with_tasks()
+    async with brokered(back.ways) as host, peer(host, R4, principal="ada") as ada, peer(host, R4) as bob:
+        known = [(await create(ada, back, ttl=None))[1] for _ in range(tasks.MAX_TASKS_EACH)]
+        with pytest.raises(Refusal) as refused:
+            await ada.request("tools/call", **BOOK, task={})
+        assert refused.value.code == OVERLOADED
+        await create(bob, back)
+        await fetch(ada, back, known[5], **text("done"))
+        await create(ada, back)
+        with pytest.raises(Refusal, match="Unknown task"):
+            await ada.request("tasks/get", taskId=known[5]["taskId"])
+        assert (await stand(ada, back, known[0]))["status"] == "working"
+
+
+async def test_a_task_is_lost_with_its_connection(autojump_clock: MockClock) -> None:
+    back = back_with_tasks()
+    async with brokered(back.ways) as host, peer(host, R4) as client:
+        line, task = await create(client, back)
+        line.hang_up()
+        await wait_all_tasks_blocked()
+        with pytest.raises(Refusal) as lost:
+            await client.request("tasks/get", taskId=task["taskId"])
+        assert lost.value.data["reason"] == "server lost"
+
+
+async def test_where_no_backend_runs_tasks_there_are_none(autojump_clock: MockClock) -> None:
+    for back in (Back(R4, tools=[tool("book", execution={"taskSupport": "required"})]), Back(R3), Back(R5)):
+        async with brokered(back.ways) as host, peer(host, R4) as client:
+            assert "tasks" not in client.agreed["capabilities"]
+            assert "execution" not in (await client.request("tools/list"))["tools"][0]
+            begun = await client.begin("tools/call", **BOOK, task={"ttl": 1000})
+            line, request = await back.hear()
+            assert "task" not in request["params"]
+            await line.answer(request, **text("done"))
+            assert (await client.finish(begun))["content"][0]["text"] == "done"
+            for method in ("tasks/get", "tasks/result", "tasks/cancel", "tasks/list"):
+                with pytest.raises(Refusal, match="-32601"):
+                    await client.request(method, taskId="x")
+
+
+async def test_lists_of_tasks_are_not_offered_and_a_wish_must_make_sense(autojump_clock: MockClock) -> None:
+    back = back_with_tasks()
+    async with brokered(back.ways) as host, peer(host, R4) as client:
+        with pytest.raises(Refusal, match="-32601"):
+            await client.request("tasks/list")
+        for wish in ({"ttl": "long"}, 7):
+            with pytest.raises(Refusal, match="-32602"):
+                await client.request("tools/call", **BOOK, task=wish)
+        assert not back.told("tools/call")
+        begun = await client.begin("tools/call", **BOOK, task={})
+        line, request = await back.hear()
+        await line.answer(request, **text("done at once"))  # a server may not care
+        assert (await client.finish(begun))["content"][0]["text"] == "done at once"
+
+
+async def test_what_is_no_task_is_the_backends_fault(autojump_clock: MockClock) -> None:
+    back = back_with_tasks()
+    async with brokered(back.ways) as host, peer(host, R4) as client:
+        wrong: list[Any] = [7, {"taskId": "x"}, standing("surprised")]
+        for task in wrong:
+            begun = await client.begin("tools/call", **BOOK, task={})
+            line, request = await back.hear()
+            await line.answer(request, task=task)
+            with pytest.raises(Refusal) as refused:
+                await client.finish(begun)
+            assert refused.value.data["reason"] == "invalid_backend_result"
+
+
+# Only the backend has them.
+
+
+async def drive(back: Back, *states: str, **result: Any) -> tuple[Line, list[float]]:
+    """Play a tool that runs as a task to its outcome. Returns where, and when it was looked at."""
+    line, request = await back.hear()
+    assert request["params"]["task"]["ttl"] > 0
+    await line.answer(request, task=standing())
+    looks = [trio.current_time()]
+    for status in states:
+        _, request = await back.hear("tasks/get")
+        assert request["params"] == {"taskId": THERE}
+        looks.append(trio.current_time())
+        await line.answer(request, **standing(status))
+    _, request = await back.hear("tasks/result")
+    assert request["params"]["taskId"] == THERE
+    if result:
+        await line.answer(request, **result, _meta=related(THERE))
+    return line, looks
+
+
+@pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}], ids=["mute", "asked"])
+@pytest.mark.parametrize("revision", [R1, R2, R3, R4, R5], ids=str)
+async def test_a_call_that_must_be_a_task_is_a_plain_call_to_its_client(
+    revision: Revision, capabilities: Json, autojump_clock: MockClock
+) -> None:
+    back = back_with_tasks("required")
+    async with brokered(back.ways) as host, peer(host, revision, capabilities=capabilities) as client:
+        begun = await client.begin("tools/call", **BOOK)
+        _, looks = await drive(back, "working", "working", "completed", **text("done"))
+        done = await client.finish(begun)
+        assert done["content"] == text("done")["content"]
+        assert meta.RELATED_TASK not in done["_meta"]
+        assert [later - sooner for sooner, later in pairwise(looks)] == [2, 2, 2]
+        assert not back.told("tasks/cancel")
+
+
+async def test_how_often_a_task_is_looked_at_has_bounds(autojump_clock: MockClock) -> None:
+    back = back_with_tasks("required")
+    async with brokered(back.ways) as host, peer(host, R4, capabilities={}) as client:
+        for said, pause in ((0, tasks.SHORTEST_POLL), (10**9, tasks.LONGEST_POLL)):
+            begun = await client.begin("tools/call", **BOOK)
+            line, request = await back.hear()
+            began = trio.current_time()
+            await line.answer(request, task=standing(pollInterval=said))
+            _, request = await back.hear("tasks/get")
+            assert trio.current_time() - began == pytest.approx(pause)
+            await line.refuse(request, -32603, "lost it")
+            with pytest.raises(Refusal, match="-32603: lost it"):
+                await client.finish(begun)
+
+
+async def test_a_task_that_never_ends_costs_its_caller_one_cap_and_is_cancelled(autojump_clock: MockClock) -> None:
+    back = back_with_tasks("required")
+    async with brokered(backend(back.ways, cap=9.0)) as host, peer(host, R4, capabilities={}) as client:
+        begun, began = await client.begin("tools/call", **BOOK), trio.current_time()
+        line, request = await back.hear()
+        await line.answer(request, task=standing())
+        for _ in range(4):
+            _, request = await back.hear("tasks/get")
+            await line.answer(request, **standing())
+        with pytest.raises(Refusal) as late:
+            await client.finish(begun)
+        assert late.value.data["reason"] == "deadline"
+        assert trio.current_time() - began == 10
+        _, request = await back.hear("tasks/cancel")
+        assert request["params"] == {"taskId": THERE}
+
+
+@pytest.mark.parametrize("revision", [R3, R4, R5], ids=str)
+async def test_questions_of_a_driven_task_reach_the_client_whose_call_it_is(
+    revision: Revision, autojump_clock: MockClock
+) -> None:
+    back, seen = back_with_tasks("required"), list[Json]()
+
+    def answer(params: Json) -> Json:
+        seen.append(params)
+        return named("ada")
+
+    answers: dict[str, Answer] = {"elicitation/create": answer}
+    async with brokered(back.ways) as host, peer(host, revision, answers=answers) as client:
+        got: list[Json] = []
+
+        async def call() -> None:
+            got.append(await client.call("book", day="fri"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call)
+            line, _ = await drive(back, "working", "input_required")
+            [request] = [one for one in line.heard if one.get("method") == "tasks/result"]
+            asked = await line.ask("elicitation/create", **form(), _meta=related(THERE))
+            assert (await line.answered(asked))["result"] == {**named("ada"), "_meta": related(THERE)}
+            await trio.sleep(300)  # it works on: no word for longer than a plain call may take
+            await line.answer(request, **text("done"), _meta=related(THERE))
+        assert got[0]["content"][0]["text"] == "done"
+        assert meta.RELATED_TASK not in str(seen)
+        assert revision in MODERN or len(back.told("tools/call")) == 1
+
+
+@pytest.mark.parametrize("revision", [R4, R5], ids=str)
+@pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}], ids=["mute", "asked"])
+async def test_a_client_that_cancels_its_call_cancels_the_task(
+    revision: Revision, capabilities: Json, autojump_clock: MockClock
+) -> None:
+    back = back_with_tasks("required")
+    async with brokered(back.ways) as host, peer(host, revision, capabilities=capabilities) as client:
+        begun = await client.begin("tools/call", **BOOK)
+        line, request = await back.hear()
+        await line.answer(request, task=standing())
+        await wait_all_tasks_blocked()
+        await client.say({"method": "notifications/cancelled", "params": {"requestId": begun}})
+        _, request = await back.hear("tasks/cancel")
+        assert request["params"] == {"taskId": THERE}
+        await line.answer(request, **standing("cancelled"))
+        await wait_all_tasks_blocked()
+        assert not back.told("notifications/cancelled")
+        assert not client.heard
+
+
+async def test_a_driven_task_that_fails_fails_the_call(autojump_clock: MockClock) -> None:
+    back = back_with_tasks("required")
+    async with brokered(back.ways) as host, peer(host, R5) as client:
+        begun = await client.begin("tools/call", **BOOK)
+        line, _ = await drive(back, "failed")
+        [request] = [one for one in line.heard if one.get("method") == "tasks/result"]
+        await line.refuse(request, -32050, "no room")
+        with pytest.raises(Refusal, match="no room") as refused:
+            await client.finish(begun)
+        assert refused.value.data["cause"]["code"] == -32050
+
+
+# The extension of 2026-07-28, which is not offered.
+
+
+async def test_the_tasks_extension_is_refused_by_its_name(autojump_clock: MockClock) -> None:
+    back = back_with_tasks()
+    declared: Json = {"extensions": {EXTENSION: {}}}
+    async with brokered(back.ways) as host, peer(host) as plain, peer(host, capabilities=declared) as extended:
+        assert "tasks" not in (await plain.request("server/discover"))["capabilities"]
+        assert EXTENSION not in str(await extended.request("server/discover"))
+        for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+            with pytest.raises(Refusal) as refused:
+                await plain.request(method, taskId="x")
+            assert refused.value.code == -32021
+            assert refused.value.data == {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+            with pytest.raises(Refusal, match="-32601"):
+                await extended.request(method, taskId="x")
+        for method in ("tasks/result", "tasks/list"):
+            for client in (plain, extended):
+                with pytest.raises(Refusal, match="-32601"):
+                    await client.request(method, taskId="x")
+        with pytest.raises(Refusal, match="-32021"):
+            await plain.request("subscriptions/listen", notifications={"taskIds": ["x"]})
+
+
+async def test_the_wish_of_a_modern_client_for_a_task_of_the_old_kind_is_ignored(autojump_clock: MockClock) -> None:
+    back = back_with_tasks()
+    async with brokered(back.ways) as host, peer(host) as client:
+        assert not any("execution" in one for one in (await client.request("tools/list"))["tools"])
+        begun = await client.begin("tools/call", **BOOK, task={"ttl": 1000})
+        line, request = await back.hear()
+        assert "task" not in request["params"]
+        await line.answer(request, **text("done"))
+        assert (await client.finish(begun))["content"][0]["text"] == "done"
