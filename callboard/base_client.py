@@ -20,10 +20,14 @@ from callboard.codecs.revisions import (
     CompletionContext,
     CompletionReference,
     Implementation,
+    ListToolsResult,
     LoggingLevel,
     Model,
+    PaginatedRequestParams,
     Prompt,
     PromptReference,
+    ReadResourceRequestParams,
+    ReadResourceResult,
     RequestParams,
     Resource,
     ResourceTemplate,
@@ -127,6 +131,14 @@ class BaseClient:
         return await self._catalogue.prompts()
 
     # What to ask.
+
+    async def list_anew(self) -> None:
+        """Ask for the first page of the tools, whatever is kept of them."""
+        await self._ask("tools/list", PaginatedRequestParams(), ListToolsResult, None)
+
+    async def read_anew(self, uri: str) -> None:
+        """Read a resource, whatever is kept of it."""
+        await self._ask("resources/read", ReadResourceRequestParams(uri=uri), ReadResourceResult, None)
 
     async def complete(
         self, of: str, argument: str, value: str, *, settled: Mapping[str, str] | None = None

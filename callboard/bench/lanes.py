@@ -1,0 +1,88 @@
+"""Sessions as `callboard.connect` opens them: any target, any transport, any revision."""
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+from urllib.parse import urlsplit
+
+import attrs
+
+from callboard.actors.link import Link
+from callboard.bench.engine import Lane, OpenLane
+from callboard.bench.work import Act
+from callboard.client import Client, Common, connect
+from callboard.codecs.http.access import is_loopback
+from callboard.errors import CannotConnect
+from callboard.mcp_servers import Remote, is_entry, read_entry
+from callboard.server import Server
+from callboard.targets import Target, Way, Ways
+from callboard.transports.client.process import Command, OnStderr, running
+
+_UNIX: Final = "http+unix"
+
+
+@attrs.frozen(eq=False)
+class ClientLane:
+    """A session of callboard's own client."""
+
+    client: Client
+
+    async def do(self, act: Act) -> None:
+        await act.do(self.client)
+
+
+def by_client(target: Target, options: Common, on_open: Callable[[Client], None]) -> OpenLane:
+    """Sessions at *target*; *on_open* is given each."""
+
+    @asynccontextmanager
+    async def open_lane() -> AsyncIterator[Lane]:
+        async with connect(target, **options) as client:
+            on_open(client)
+            yield ClientLane(client)
+
+    return open_lane
+
+
+def resolved(target: Target) -> Command | Remote | Server:
+    """What *target* names. A server in a file runs as a process of its own, so that it and the load share no core.
+
+    Raises `CannotConnect`.
+    """
+    if isinstance(target, str):
+        if "://" in target:
+            return Remote(url=target)
+        if is_entry(target):
+            return read_entry(target)
+        if ".py" in target:
+            return Command.of([sys.executable, "-m", "callboard", "run", target])
+        raise CannotConnect(f"{target[:200]!r} is no target: write a URL, FILE.py:NAME, FILE.json#NAME, or a command")
+    if isinstance(target, Ways):
+        raise TypeError("ways are what comes of this")
+    return target if isinstance(target, Command | Remote | Server) else Command.of(target)
+
+
+def is_here(target: Command | Remote | Server) -> bool:
+    """Whether it is on this machine: what somebody else runs is not loaded by mistake."""
+    if not isinstance(target, Remote):
+        return True
+    try:
+        parts = urlsplit(target.url)
+        return parts.scheme == _UNIX or is_loopback(parts.hostname or "")
+    except ValueError:
+        return False
+
+
+def watched(command: Command, on_stderr: OnStderr | None, pids: set[int]) -> Ways:
+    """The way to *command*: while it runs, its process is among *pids*."""
+
+    @asynccontextmanager
+    async def open_link() -> AsyncIterator[Link]:
+        async with running(command, on_stderr) as link:
+            pids.add(link.process.pid)
+            try:
+                yield link
+            finally:
+                pids.discard(link.process.pid)
+
+    return Ways((command.args, command.cwd), (Way("stdio", open_link),))

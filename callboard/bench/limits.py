@@ -1,0 +1,83 @@
+"""`--fail-if "p99>20ms"`: what a run must hold for a pipeline to go on."""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+import attrs
+
+from callboard.errors import CallboardError
+
+_FORM: Final = re.compile(
+    r"\s*(?P<what>[a-z]+(?:\d+(?:\.\d+)?)?)\s*(?P<sign>>=|<=|>|<)\s*(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>us|ms|s|%|/s)?\s*"
+)
+_UNITS: Final[Mapping[str, float]] = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_SIGNS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+}
+
+
+class BadLimit(CallboardError):
+    """A limit that says nothing. One line says how it could."""
+
+
+class Shown(Protocol):
+    """What a limit is held against."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def rate(self) -> float: ...
+
+    @property
+    def error_percent(self) -> float: ...
+
+    @property
+    def error_count(self) -> int: ...
+
+    @property
+    def longest(self) -> float: ...
+
+    def percentile(self, percent: float) -> float: ...
+
+
+@attrs.frozen
+class Limit:
+    """One limit. `broken_by` a run, the run fails."""
+
+    text: str
+    what: str
+    sign: str
+    value: float
+
+    @classmethod
+    def parse(cls, text: str) -> "Limit":
+        """Raises `BadLimit`."""
+        found = _FORM.fullmatch(text)
+        if found is None:
+            raise BadLimit(f"{text[:100]!r} is no limit: write p99>20ms, max>1s, errors>0, errors>1% or rate<1000")
+        what, unit, value = found["what"], found["unit"], float(found["value"])
+        if what == "max" or re.fullmatch(r"p\d{1,2}(\.\d+)?", what):
+            if unit not in _UNITS:
+                raise BadLimit(f"{text[:100]!r}: a time needs us, ms or s")
+            return cls(text, what, found["sign"], value * _UNITS[unit])
+        if what == "errors" and unit in (None, "%"):
+            return cls(text, "errors%" if unit else "errors", found["sign"], value)
+        if what == "rate" and unit in (None, "/s"):
+            return cls(text, what, found["sign"], value)
+        raise BadLimit(f"{text[:100]!r}: a limit is on p50, p99.9 and their like, on max, errors or rate")
+
+    def broken_by(self, shown: Shown) -> bool:
+        return _SIGNS[self.sign](self.found_in(shown), self.value)
+
+    def found_in(self, shown: Shown) -> float:
+        """The figure that the limit is about. Where nothing was answered, it takes for ever."""
+        plain = {"max": shown.longest, "errors": shown.error_count, "errors%": shown.error_percent, "rate": shown.rate}
+        if shown.count == 0 and self.what not in ("errors", "errors%", "rate"):
+            return math.inf
+        return plain[self.what] if self.what in plain else shown.percentile(float(self.what[1:]))

@@ -1,0 +1,28 @@
+"""When a request should go, if that does not depend on when the last one was answered. Arithmetic: no clock."""
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class Pace:
+    """So many requests a second, reached evenly over *ramp* seconds.
+
+    Latency is counted from when a request should have gone: a server that stalls makes those wait that would have come
+    meanwhile, and their waiting is what its users would feel.
+    """
+
+    rate: float = attrs.field(validator=attrs.validators.gt(0))
+    ramp: float = attrs.field(default=0.0, validator=attrs.validators.ge(0))
+
+    def due(self, number: int) -> float:
+        """Seconds after the start at which request *number* (0 is the first) should go."""
+        during_ramp = self.rate * self.ramp / 2  # requests until the rate is reached
+        if number < during_ramp:
+            return float((2 * self.ramp * number / self.rate) ** 0.5)
+        return self.ramp + (number - during_ramp) / self.rate
+
+    def share(self, part: int, of: int) -> "Pace":
+        """The pace of one process among *of*. All ramp up together."""
+        if not 0 <= part < of:
+            raise ValueError(f"part {part} of {of}")
+        return attrs.evolve(self, rate=self.rate / of)

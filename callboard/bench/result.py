@@ -1,0 +1,116 @@
+"""A run as a value: what was done, how it went, and the same as a file that another run can be compared with."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Self
+
+import attrs
+
+from callboard.bench.tally import PERCENTILES, Tally
+from callboard.errors import CallboardError
+
+FORMAT: Final = "callboard-bench/1"
+
+
+class NotAResult(CallboardError):
+    """A file that no run has written."""
+
+
+@attrs.frozen(kw_only=True)
+class Result:
+    """One run. Latencies are in seconds."""
+
+    target: str
+    work: str
+    revision: str
+    server: str
+    seconds: float
+    tally: Tally
+    settings: Mapping[str, Any] = attrs.field(factory=dict)
+    generator_cpu: float = 0.0
+    """How much of one core, at the most, a process that made the load used: near 1 the generator was the limit."""
+    server_rss: int | None = None
+    server_cpu: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """Answered requests for each second."""
+        return (self.tally.count - self.tally.late) / self.seconds if self.seconds else 0.0
+
+    @property
+    def count(self) -> int:
+        return self.tally.count
+
+    @property
+    def error_count(self) -> int:
+        return self.tally.error_count
+
+    @property
+    def error_percent(self) -> float:
+        asked = self.tally.count + self.error_count
+        return 100.0 * self.error_count / asked if asked else 0.0
+
+    @property
+    def longest(self) -> float:
+        return self.tally.longest
+
+    def percentile(self, percent: float) -> float:
+        return self.tally.percentile(percent)
+
+    @property
+    def is_bound_by_generator(self) -> bool:
+        return self.generator_cpu > GENERATOR_LIMIT
+
+    def as_json(self) -> dict[str, Any]:
+        """For scripts: the figures first, and at the end what they were made of."""
+        return {
+            "format": FORMAT,
+            "target": self.target,
+            "work": self.work,
+            "revision": self.revision,
+            "server": self.server,
+            "settings": dict(self.settings),
+            "seconds": round(self.seconds, 3),
+            "requests": self.tally.count,
+            "requests_per_second": round(self.rate, 1),
+            "latency_ms": {
+                **{f"p{percent:g}": round(self.percentile(percent) * 1e3, 3) for percent in PERCENTILES},
+                "max": round(self.longest * 1e3, 3),
+            },
+            "errors": dict(self.tally.errors),
+            "error_percent": round(self.error_percent, 3),
+            "generator_cpu": round(self.generator_cpu, 3),
+            "generator_was_the_limit": self.is_bound_by_generator,
+            "server_rss": self.server_rss,
+            "server_cpu": self.server_cpu,
+            "histograms": self.tally.as_json(),
+        }
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Raises `NotAResult`."""
+        try:
+            written = json.loads(file.read_text(encoding="utf-8"))
+            if written["format"] != FORMAT:
+                raise NotAResult(f"{file} was written by another version: {written['format']}")
+            return cls(
+                target=written["target"],
+                work=written["work"],
+                revision=written["revision"],
+                server=written["server"],
+                seconds=written["seconds"],
+                tally=Tally.of_json(written["histograms"]),
+                settings=written["settings"],
+                generator_cpu=written["generator_cpu"],
+                server_rss=written["server_rss"],
+                server_cpu=written["server_cpu"],
+            )
+        except OSError as error:
+            raise NotAResult(f"{file}: {error.strerror or error}") from None
+        except (ValueError, KeyError, TypeError):
+            raise NotAResult(f"{file} is no result of `callboard bench --json`") from None
+
+
+GENERATOR_LIMIT: Final = 0.9
+"""Share of its core beyond which the generator, and not the server, may have been what was measured."""
