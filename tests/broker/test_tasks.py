@@ -1,5 +1,6 @@
 """Tasks (BRIDGING.md, 14): a client that knows them has its own; for others the broker sees them through."""
 
+from contextlib import AsyncExitStack
 from itertools import pairwise
 from typing import Any, Final
 
@@ -10,11 +11,16 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from callboard.actors.broker import tasks
 from callboard.codecs.revisions import MODERN, Revision, meta
 from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5
+from callboard.configuration import Remote
 from callboard.errors import OVERLOADED
 from callboard.testing import Answer, Peer, Refusal
+from callboard.transports.client.process import Command
 from tests.broker.back import Back, Line, form, named, text, tool
 from tests.broker.front import backend, brokered, peer
 from tests.client.stage import EVERYTHING, Json
+from tests.node import needs_npm, node
+from tests.servers.running import EVERYTHING as REFERENCE
+from tests.servers.running import listening, packages
 
 TASKS: Final[Json] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 THERE: Final = "their-own-id"
@@ -444,3 +450,44 @@ async def test_the_wish_of_a_modern_client_for_a_task_of_the_old_kind_is_ignored
         assert "task" not in request["params"]
         await line.answer(request, **text("done"))
         assert (await client.finish(begun))["content"][0]["text"] == "done"
+
+
+# Somebody else's server.
+
+
+@needs_npm
+@pytest.mark.parametrize("way", ["stdio", "streamableHttp"])
+async def test_the_reference_servers_research_is_a_task_to_who_knows_tasks_and_a_call_to_who_does_not(way: str) -> None:
+    research: Json = {"name": "simulate-research-query", "arguments": {"topic": "python", "ambiguous": True}}
+    answers: dict[str, Answer] = {
+        "elicitation/create": lambda _: {"action": "accept", "content": {"interpretation": "snake"}},
+        "roots/list": lambda _: {"roots": []},
+    }
+    command = [str(node()), REFERENCE, way]
+    async with AsyncExitStack() as stack:
+        stack.enter_context(trio.fail_after(120))
+        target: Command | Remote = Command(args=tuple(command), cwd=str(packages()))
+        if way != "stdio":
+            target = Remote(url=await stack.enter_async_context(listening(command, packages(), "/mcp")))
+        host = await stack.enter_async_context(brokered(backend(target)))
+        async with trio.open_nursery() as nursery:
+
+            async def as_task() -> None:
+                async with peer(host, R4, answers=answers) as client:
+                    task = (await client.request("tools/call", **research, task={}))["task"]
+                    assert (await client.request("tasks/get", taskId=task["taskId"]))["status"] == "working"
+                    done = await client.request("tasks/result", taskId=task["taskId"])
+                    assert "python (snake)" in done["content"][0]["text"]
+                    assert done["_meta"][meta.RELATED_TASK] == {"taskId": task["taskId"]}
+                    assert (await client.request("tasks/get", taskId=task["taskId"]))["status"] == "completed"
+                    told = client.notifications("notifications/tasks/status")
+                    assert {one["taskId"] for one in told} == {task["taskId"]}
+
+            async def as_call(revision: Revision) -> None:
+                async with peer(host, revision, answers=answers) as client:
+                    done = await client.call("simulate-research-query", topic="python", ambiguous=True)
+                    assert "python (snake)" in done["content"][0]["text"]
+
+            nursery.start_soon(as_task)
+            for revision in (R3, R4, R5):
+                nursery.start_soon(as_call, revision)
