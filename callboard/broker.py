@@ -105,8 +105,8 @@ class Broker:
                 root.spawn(company.tasks, name="tasks")
                 if self.pins is not None:
                     root.spawn(Pinning(self.pins, self._review), name="pins")
-                if self.configuration is not None:
-                    root.spawn(Reloading(self, self.configuration), name="configuration")
+                if self.configuration is not None:  # it has nothing to finish
+                    root.spawn(Reloading(self, self.configuration), name="configuration", shutdown=0)
                 await self._wait_settled()
                 yield Host(company, root, lot, audience=self._listeners, cap=cap, check_extensions=check_extension)
             finally:
