@@ -39,8 +39,7 @@ from callboard.errors import (
 REPEATABLE: Final = frozenset({"resources/read", "prompts/get", "completion/complete"})
 """What changes nothing, and so may be asked once more if its first answer was lost with the connection."""
 
-LONG: Final = 10 * 365 * 86_400.0
-"""Seconds that nobody waits for: what is waited for is bounded elsewhere."""
+LONG: Final = 10 * 365 * 86_400.0  # no limit of its own: what waits so long is bounded elsewhere
 
 
 @attrs.frozen(eq=False, kw_only=True)
