@@ -1,6 +1,5 @@
 """The documentation says what the code does."""
 
-import inspect
 import re
 import runpy
 from pathlib import Path
@@ -8,10 +7,11 @@ from pathlib import Path
 import attrs
 import pytest
 
-from callboard import cli, errors
+from callboard import errors
 from callboard.commands import client
 from callboard.commands.codes import Exit
 from callboard.commands.speaking import Options
+from callboard.commands.where import Where
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -33,9 +33,7 @@ def test_the_page_of_settings_is_what_the_settings_say() -> None:
 
 def test_the_page_of_commands_names_every_flag() -> None:
     page = (ROOT / "docs" / "reference" / "commands.md").read_text()
-    flags = [
-        name.replace("_", "-") for name in inspect.signature(cli.run).parameters if name not in ("target", "settings")
-    ]
+    flags = [field.name.replace("_", "-") for field in attrs.fields(Where)] + ["json", "list"]
     assert len(flags) > 10
     assert [flag for flag in flags if f"`--{flag}" not in page] == []
 
@@ -46,7 +44,8 @@ def test_the_page_of_commands_names_every_command_every_option_of_theirs_and_eve
         assert f"`callboard {command.__name__.rstrip('_')} TARGET" in page
     flags = [field.name.replace("_", "-") for field in attrs.fields(Options)]
     assert [flag for flag in flags if f"`--{flag}" not in page] == []
-    assert "`callboard logout TARGET" in page
+    for command in ("logout TARGET", "run TARGET", "serve [CONFIG]", "check CONFIG", "approve CONFIG [SERVER [TOOL]]"):
+        assert f"`callboard {command}`" in page
     assert [code for code in Exit if f"| {code.value} |" not in page] == []
 
 
