@@ -119,10 +119,14 @@ def entry(name: str, folder: Path, *flags: str, **settings: Any) -> dict[str, An
 
 @asynccontextmanager
 async def standing(
-    names: Sequence[str], *options: str, flags: Sequence[str] = (), settings: Mapping[str, Any] = NOTHING_SAID
+    names: Sequence[str],
+    *options: str,
+    flags: Sequence[str] = (),
+    settings: Mapping[str, Any] = NOTHING_SAID,
+    stdio: bool = False,
 ) -> AsyncIterator[Stand]:
     """A broker in front of backends by these names, until the block ends; *flags* and *settings* are theirs, *options*
-    its own. Raises StandFailed."""
+    its own. With *stdio* it serves its pipes, too. Raises StandFailed."""
     with TemporaryDirectory(prefix="nemesis-") as made:
         folder = Path(made)
         servers = {name: entry(name, folder, *flags, **settings) for name in names}
@@ -132,9 +136,11 @@ async def standing(
         place = f"127.0.0.1:{port}"
         command = [sys.executable, "-m", "callboard", "serve", str(config), "--http", place, "--ws", place, *options]
         with (folder / "said").open("wb") as words:
-            process = await trio.lowlevel.open_process(
-                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True
-            )
+            pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": words}
+            if stdio:
+                pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+                command.append("--stdio")
+            process = await trio.lowlevel.open_process(command, cwd=ROOT, **pipes, stderr=words, start_new_session=True)
         stand = Stand(process, folder, names, f"http://{place}/mcp", f"ws://{place}/mcp")
         try:
             await _wait_accepting(stand, port)
@@ -179,6 +185,9 @@ async def _leave_nothing(stand: Stand) -> None:
             continue
     with trio.CancelScope(shield=True):  # bounded: SIGKILL is not refused
         await stand.process.wait()
+        for stream in (stand.process.stdin, stand.process.stdout):
+            if stream is not None:
+                await stream.aclose()
 
 
 def _free_port() -> int:

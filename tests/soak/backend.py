@@ -162,7 +162,7 @@ class Backend:
                 self._meeting.append((given["count"], lambda: self.answer(request_id, content=content)))
             self._meet()
         elif tool == "tell":
-            self._tell(given.get("count", 1), given.get("different", 1))
+            self._tell(given.get("start", 0), given.get("count", 1), given.get("different", 1))
             self.answer(request_id, content=content)
 
     def _meet(self) -> None:
@@ -198,10 +198,10 @@ class Backend:
         self._listening[params["uri"]] = None
         self.answer(request_id)
 
-    def _tell(self, count: int, different: int) -> None:
+    def _tell(self, start: int, count: int, different: int) -> None:
         for uri, request_id in self._listening.items():
             about = {"_meta": {"io.modelcontextprotocol/subscriptionId": request_id}} if request_id is not None else {}
-            for number in range(count):
+            for number in range(start, start + count):
                 changed = {"uri": f"{uri}/{number % different}", **about}
                 self.say(method="notifications/resources/updated", params=changed)
 

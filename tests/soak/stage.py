@@ -39,6 +39,7 @@ async def scene(
     front: str = "ws",
     flags: Sequence[str] = (),
     in_flight: int = 200,
+    stdio: bool = False,
     **settings: Any,
 ) -> AsyncIterator[Scene]:
     facts = io.StringIO()
@@ -46,7 +47,7 @@ async def scene(
     plan = Plan(front=front, in_flight=in_flight)
     said = {"share": "all", **settings}
     async with (
-        standing(names, "--grace", "1", *options, flags=flags, settings=said) as stand,
+        standing(names, "--grace", "1", *options, flags=flags, settings=said, stdio=stdio) as stand,
         opened(plan, stand, history) as run,
     ):
         yield Scene(run, facts)
