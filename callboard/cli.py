@@ -7,6 +7,7 @@ from cyclopts import App, CycloptsError, Group
 from callboard import __version__
 from callboard.commands import client
 from callboard.commands.approve import APPROVE_EXAMPLES, approve
+from callboard.commands.bench import BENCH_EXAMPLES, bench
 from callboard.commands.check import CHECK_EXAMPLES, check
 from callboard.commands.codes import Exit
 from callboard.commands.logout import LOGOUT_EXAMPLES, logout
@@ -34,6 +35,9 @@ app.command(approve, help_epilogue=APPROVE_EXAMPLES, group=_SERVERS)
 _SPEAKING = {command.__name__.rstrip("_"): command for command in client.COMMANDS}
 for name, command in _SPEAKING.items():
     app.command(command, name=name, help_epilogue=client.COMMANDS[command], group=_CLIENTS)
+_BENCH = App(name="bench", help_format="plaintext", help_epilogue=BENCH_EXAMPLES, group=_CLIENTS)
+_BENCH.default(bench)
+app.command(_BENCH)
 app.command(logout, help_epilogue=LOGOUT_EXAMPLES, group=_CLIENTS)
 
 
@@ -44,7 +48,7 @@ def _one_line(error: CycloptsError) -> str:
 def main() -> None:
     """Run the command line."""
     try:
-        app(with_command(sys.argv[1:], _SPEAKING), error_formatter=_one_line)
+        app(with_command(sys.argv[1:], {*_SPEAKING, "bench"}), error_formatter=_one_line)
     except CannotServe as error:
         print(f"callboard: {error}", file=sys.stderr)
         sys.exit(Exit.USAGE)

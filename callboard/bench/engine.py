@@ -126,6 +126,7 @@ class Engine:
                 await self._closed(lanes, begun)
             else:
                 await self._open(lanes, self.plan.pace, begun)
+        await trio.sleep_until(self.until)  # the last one is due, and answered, a little earlier
 
     @asynccontextmanager
     async def _lanes(self) -> AsyncIterator[Sequence[Lane]]:

@@ -81,3 +81,10 @@ class Limit:
         if shown.count == 0 and self.what not in ("errors", "errors%", "rate"):
             return math.inf
         return plain[self.what] if self.what in plain else shown.percentile(float(self.what[1:]))
+
+    def told(self, shown: Shown) -> str:
+        """That figure, as it is written."""
+        found = self.found_in(shown)
+        if self.what in ("errors", "errors%", "rate"):
+            return f"{found:.4g}{'%' if self.what == 'errors%' else '/s' if self.what == 'rate' else ''}"
+        return "for ever: nothing was answered" if found == math.inf else f"{found * 1e3:.4g}ms"

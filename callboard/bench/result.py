@@ -1,7 +1,7 @@
 """A run as a value: what was done, how it went, and the same as a file that another run can be compared with."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -86,6 +86,27 @@ class Result:
             "server_cpu": self.server_cpu,
             "histograms": self.tally.as_json(),
         }
+
+    def by_second(self) -> Sequence[tuple[int, int, float, float, float, int]]:
+        """For each second: its number, how many were answered, their p50, p99 and longest, and how many failed."""
+        found = []
+        for second in sorted({*self.tally.seconds, *self.tally.failed}):
+            counted = self.tally.seconds.get(second)
+            failed = self.tally.failed.get(second, 0)
+            if counted is None:
+                found.append((second, 0, 0.0, 0.0, 0.0, failed))
+                continue
+            half, most = (float(counted.get_value_at_percentile(percent)) / 1e6 for percent in (50, 99))
+            longest = float(counted.get_max_value()) / 1e6
+            found.append((second, int(counted.get_total_count()), half, most, longest, failed))
+        return found
+
+    def as_csv(self) -> str:
+        """What happened in each second, for spreadsheets."""
+        lines = ["second,requests,p50_ms,p99_ms,max_ms,errors"]
+        for second, count, half, most, longest, failed in self.by_second():
+            lines.append(f"{second},{count},{half * 1e3:.3f},{most * 1e3:.3f},{longest * 1e3:.3f},{failed}")
+        return "\n".join(lines) + "\n"
 
     @classmethod
     def read(cls, file: Path) -> Self:

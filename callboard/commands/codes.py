@@ -9,6 +9,8 @@ class Exit(IntEnum):
     FINE = 0
     TOOL_FAILED = 1
     """The tool itself says that it failed: its words are the output."""
+    LIMIT_BROKEN = 1
+    """`bench`: what `--fail-if` names has happened."""
     USAGE = 2
     """What was typed makes no sense, or cannot be."""
     CANNOT_CONNECT = 3

@@ -142,14 +142,14 @@ async def _run(target: str, options: Options, errand: Errand, screen: Screen, on
     within = math.inf if options.timeout is None else options.timeout
     met: list[Client] = []
     asker = _Elicitation(screen, met)
-    there, headers = _target(target), read_headers(options.header or ())
-    has_header = _has_authorization(headers) or (isinstance(there, Remote) and _has_authorization(there.headers))
+    there, headers = target_of(target), read_headers(options.header or ())
+    has_header = has_authorization(headers) or (isinstance(there, Remote) and has_authorization(there.headers))
     with trio.CancelScope(deadline=trio.current_time() + within) as connecting:
         async with connect(
             there,
             elicitation=asker,
-            revision=_revision(options.revision),
-            patience=_patience(options.timeout),
+            revision=revision_of(options.revision),
+            patience=patience_of(options.timeout),
             headers=headers,
             auth=auth_of(options, screen, connecting, has_header=has_header),
             on_log=screen.log,
@@ -163,7 +163,7 @@ async def _run(target: str, options: Options, errand: Errand, screen: Screen, on
     raise CannotConnect(f"the server did not answer within {within:g} s")
 
 
-def _has_authorization(headers: Mapping[str, str]) -> bool:
+def has_authorization(headers: Mapping[str, str]) -> bool:
     return any(name.lower() == "authorization" for name in headers)
 
 
@@ -196,7 +196,7 @@ class _Elicitation:
         return "The server" if info is None else info.name
 
 
-def _target(text: str) -> Target:
+def target_of(text: str) -> Target:
     """What was typed. A command is a list, in JSON: that is how `--` is passed on."""
     if not text.startswith("["):
         return read_entry(text) if is_entry(text) else text
@@ -209,14 +209,14 @@ def _target(text: str) -> Target:
     return command
 
 
-def _revision(named: str | None) -> Revision | None:
+def revision_of(named: str | None) -> Revision | None:
     try:
         return None if named is None else Revision(named)
     except ValueError:
         raise BadArgument(f"--revision {named}: choose among {', '.join(sorted(Revision))}") from None
 
 
-def _patience(timeout: float | None) -> Patience:
+def patience_of(timeout: float | None) -> Patience:
     if timeout is not None and not 0 < timeout < math.inf:
         raise BadArgument("--timeout must be more than 0 seconds")
     return PATIENT if timeout is None else Patience(timeout=timeout, cap=max(timeout, CAP))

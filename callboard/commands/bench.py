@@ -1,0 +1,128 @@
+"""`callboard bench`: load for any MCP server, and what comes of it."""
+
+import json
+import logging
+import sys
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import structlog
+import trio
+from rich.console import Console
+
+from callboard.bench.lanes import is_here, resolved
+from callboard.bench.result import Result
+from callboard.client import Common
+from callboard.commands.arguments import BadArgument, read_headers
+from callboard.commands.client import Target
+from callboard.commands.codes import Exit
+from callboard.commands.load import Load
+from callboard.commands.login import auth_of
+from callboard.commands.measuring import View, notes, print_rows, rows
+from callboard.commands.running import Run
+from callboard.commands.screen import Screen
+from callboard.commands.speaking import (
+    MOST_LINES,
+    Options,
+    complain,
+    has_authorization,
+    patience_of,
+    revision_of,
+    target_of,
+)
+from callboard.errors import CallboardError
+from callboard.mcp_servers import Remote
+from callboard.server import Server
+from callboard.transports.client.process import Command
+
+_PLAIN: Final = Options()
+_LIGHT: Final = Load()
+
+BENCH_EXAMPLES: Final = """\
+Examples:
+
+  callboard bench http://127.0.0.1:8000/mcp               a tool that only reads
+  callboard bench URL --tool echo --args '{"text": "hi"}' --sessions 32
+  callboard bench ws://127.0.0.1:8000/mcp --list --concurrency 64
+  callboard bench URL --tool echo --rate 2000             a stall cannot hide
+  callboard bench weather.py:server --read weather://oslo/now
+  callboard bench --tool get-env -- npx -y @modelcontextprotocol/server-everything
+  callboard bench URL --rate 500 --fail-if 'p99>20ms' --fail-if 'errors>0'
+  callboard bench URL --json > before.json
+
+Exit codes: 0 fine; 1 what --fail-if names has happened; 2 wrong arguments; 3 no server to speak to; 4 the server
+refused, or wants a login; 5 no answer in time, or the connection was lost; 130 Ctrl-C, and what was measured is shown.
+"""
+
+
+def bench(target: Target, /, *, load: Load = _LIGHT, options: Options = _PLAIN) -> int:
+    """Put load on a server, and say how it bears it: requests a second, latencies, errors."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    screen = Screen(is_quiet=options.json)
+    said = deque[str](maxlen=MOST_LINES)
+    try:
+        run = _read(target, load, options, screen, said.append)
+        result = trio.run(run.go)
+        if result is None:
+            screen.say("callboard: nothing was measured")
+            return Exit.INTERRUPTED
+        code = _tell(result, load, screen, is_json=options.json)
+    except (CallboardError, BadArgument) as error:
+        return complain(screen, error, said)
+    return Exit.INTERRUPTED if run.is_interrupted else code
+
+
+def _read(target: str, load: Load, options: Options, screen: Screen, on_stderr: Callable[[str], None]) -> Run:
+    """Everything that was typed, before anything is sent. Raises `BadArgument` and `CannotConnect`."""
+    plan, work, headers = load.plan(), load.work(), read_headers(options.header or ())
+    load.limits()
+    for file in load.files:
+        if not file.absolute().parent.is_dir():
+            raise BadArgument(f"{file}: there is no such folder")
+    there = resolved(target_of(target))
+    if not load.yes_remote and not is_here(there):
+        raise BadArgument("that is another machine: whoever may put load on it says so with --yes-remote")
+    has_header = has_authorization(headers) or (isinstance(there, Remote) and has_authorization(there.headers))
+    common = Common(
+        revision=revision_of(options.revision),
+        patience=patience_of(options.timeout),
+        headers=headers,
+        auth=auth_of(options, screen, trio.CancelScope(), has_header=has_header),
+        on_stderr=on_stderr,
+    )
+    return Run(
+        name=" ".join(there.args) if isinstance(there, Command) and target.startswith("[") else target,
+        there=there,
+        common=common,
+        plan=plan,
+        work=work,
+        settings={**load.described(plan), "is_in_process": isinstance(there, Server)},
+        view=View(screen),
+    )
+
+
+def _tell(result: Result, load: Load, screen: Screen, *, is_json: bool) -> Exit:
+    """Print what was measured, write what was asked for, and hold it to its limits."""
+    if is_json:
+        sys.stdout.write(json.dumps(result.as_json(), indent=2) + "\n")
+    else:
+        print_rows(Console(), rows(result))
+    for note in () if is_json else notes(result):
+        screen.say(f"callboard: {note}")
+    if load.csv is not None:
+        _write(load.csv, result.as_csv())
+    broken = [limit for limit in load.limits() if limit.broken_by(result)]
+    for limit in broken:
+        screen.say(f"callboard: {limit.text} holds: it is {limit.told(result)}")
+    if not result.count:
+        screen.say("callboard: not one request was answered")
+    return Exit.LIMIT_BROKEN if broken else Exit.FINE if result.count else Exit.REFUSED
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadArgument(f"{file}: {error.strerror or error}") from None

@@ -1,0 +1,170 @@
+"""The flags of `bench`, and what they mean."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import attrs
+import msgspec
+from cyclopts import Group, Parameter
+
+from callboard.bench.engine import Plan
+from callboard.bench.limits import BadLimit, Limit
+from callboard.bench.pace import Pace
+from callboard.bench.work import Act, Work
+from callboard.commands.arguments import BadArgument
+
+_WHAT: Final = Group("What to do", sort_key=0)
+_HOW: Final = Group("How much", help="Times are 500ms, 10s, 2m, or a number of seconds.", sort_key=1)
+_OUT: Final = Group("What comes out", sort_key=2)
+_FLAG: Final = Parameter(negative="", show_default=False)
+_MANY: Final = Parameter(negative="", json_list=False)
+_TIME: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)?")
+_UNITS: Final = {"ms": 1e-3, "s": 1.0, "m": 60.0}
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True)
+class Load:
+    """The flags, as they were given."""
+
+    tool: Annotated[
+        list[str] | None,
+        _MANY,
+        Parameter(
+            group=_WHAT,
+            help="Call this tool. May be repeated. If nothing is named, a tool is called that says that it only reads "
+            "and needs no arguments.",
+        ),
+    ] = None
+    args: Annotated[
+        list[str] | None,
+        _MANY,
+        Parameter(group=_WHAT, help="Its arguments, a JSON object. May be repeated: the nth is for the nth --tool."),
+    ] = None
+    read: Annotated[list[str] | None, _MANY, Parameter(group=_WHAT, help="Read this resource. May be repeated.")] = None
+    lists: Annotated[bool, _FLAG, Parameter(name="--list", group=_WHAT, help="List the tools.")] = False
+    weight: Annotated[
+        list[float] | None,
+        _MANY,
+        Parameter(
+            group=_WHAT,
+            help="How often, compared with the others. May be repeated: in the order tools, resources, --list. "
+            "1 if not given.",
+        ),
+    ] = None
+    sessions: Annotated[int, Parameter(group=_HOW, help="Sessions, or connections: for a command, processes.")] = 1
+    concurrency: Annotated[
+        int | None,
+        Parameter(group=_HOW, help="Requests at once: each follows on an answer. As many as sessions if not given."),
+    ] = None
+    rate: Annotated[
+        float | None,
+        Parameter(
+            group=_HOW,
+            help="Requests a second, whether or not they are answered: latency counts from when a request should have "
+            "gone, so that a server which stalls cannot hide it.",
+        ),
+    ] = None
+    duration: Annotated[str, Parameter(group=_HOW, help="How long it is measured.")] = "10s"
+    warmup: Annotated[str, Parameter(group=_HOW, help="How long there is load before that.")] = "1s"
+    ramp: Annotated[str, Parameter(group=_HOW, help="In which time the load is reached, from the start on.")] = "0s"
+    yes_remote: Annotated[
+        bool, _FLAG, Parameter(group=_HOW, help="Put load on another machine than this one. Ask whose it is.")
+    ] = False
+    csv: Annotated[Path | None, Parameter(group=_OUT, help="Write what happened in each second to this file.")] = None
+    fail_if: Annotated[
+        list[str] | None,
+        _MANY,
+        Parameter(
+            group=_OUT,
+            help="Exit with 1 if this holds: p99>20ms, max>1s, errors>0, errors>1%, rate<1000. May be repeated.",
+        ),
+    ] = None
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """Those that are written at the end."""
+        return [file for file in (self.csv,) if file is not None]
+
+    def plan(self) -> Plan:
+        """Raises `BadArgument`."""
+        duration, warmup = seconds_in("--duration", self.duration), seconds_in("--warmup", self.warmup)
+        ramp = seconds_in("--ramp", self.ramp)
+        if self.rate is not None and self.concurrency is not None:
+            raise BadArgument("either --rate or --concurrency: with a rate, as many are in flight as it takes")
+        if self.sessions < 1 or (self.concurrency is not None and self.concurrency < 1):
+            raise BadArgument("--sessions and --concurrency are 1 at least")
+        if self.rate is not None and not 0 < self.rate < float("inf"):
+            raise BadArgument("--rate is more than 0")
+        if not duration:
+            raise BadArgument("--duration is more than 0")
+        pace = None if self.rate is None else Pace(rate=self.rate, ramp=ramp)
+        return Plan(
+            sessions=self.sessions,
+            concurrency=self.concurrency or self.sessions,
+            pace=pace,
+            duration=duration,
+            warmup=warmup,
+            ramp=ramp,
+        )
+
+    def work(self) -> Work | None:
+        """None if nothing was named. Raises `BadArgument`."""
+        tools, arguments, reads = self.tool or (), self.args or (), self.read or ()
+        if len(arguments) > len(tools):
+            raise BadArgument("each --args is for a --tool, in the same order")
+        given = [*map(_object, arguments), *([{}] * (len(tools) - len(arguments)))]
+        acts = [
+            *(Act(kind="call", name=name, arguments=one) for name, one in zip(tools, given, strict=True)),
+            *(Act(kind="read", name=uri) for uri in reads),
+            *([Act(kind="list")] if self.lists else []),
+        ]
+        return Work(tuple(_weighed(acts, self.weight or ()))) if acts else None
+
+    def limits(self) -> Sequence[Limit]:
+        """Raises `BadArgument`."""
+        try:
+            return [Limit.parse(text) for text in self.fail_if or ()]
+        except BadLimit as error:
+            raise BadArgument(f"--fail-if {error}") from None
+
+    def described(self, plan: Plan) -> dict[str, Any]:
+        """How the load was made, for whoever reads the result."""
+        sessions = f"{plan.sessions} session{'s' if plan.sessions > 1 else ''}"
+        closed = f"{plan.concurrency} at once (closed loop)"
+        return {
+            "load": f"{sessions}, {closed if plan.pace is None else f'{plan.pace.rate:g} a second (open loop)'}",
+            "sessions": plan.sessions,
+            "concurrency": plan.concurrency if plan.pace is None else None,
+            "rate": None if plan.pace is None else plan.pace.rate,
+            "duration": plan.duration,
+            "warmup": plan.warmup,
+            "ramp": plan.ramp,
+        }
+
+
+def seconds_in(flag: str, text: str) -> float:
+    """Raises `BadArgument`."""
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        raise BadArgument(f"{flag} {text[:50]!r} is no time: write 500ms, 10s, 2m, or a number of seconds")
+    return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise BadArgument(f"--args {text[:100]!r} is no JSON object: {error}") from None
+
+
+def _weighed(acts: Sequence[Act], weights: Sequence[float]) -> Sequence[Act]:
+    if not weights:
+        return acts
+    if len(weights) != len(acts):
+        raise BadArgument(f"there are {len(acts)} things to do, and {len(weights)} --weight")
+    if any(not 0 < weight < float("inf") for weight in weights):
+        raise BadArgument("a --weight is more than 0")
+    return [attrs.evolve(act, weight=weight) for act, weight in zip(acts, weights, strict=True)]

@@ -1,0 +1,137 @@
+"""One run of `bench`, from connecting to its result, with somebody who watches it and may end it."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+import trio
+from msgspec import UNSET
+
+from callboard.bench.engine import Engine, Plan
+from callboard.bench.lanes import by_client, watched
+from callboard.bench.machine import Watch
+from callboard.bench.result import Result
+from callboard.bench.work import NothingToDo, Work, harmless
+from callboard.client import Client, Common, connect
+from callboard.commands.arguments import BadArgument
+from callboard.commands.measuring import Moment, View
+from callboard.errors import CallboardError
+from callboard.mcp_servers import Remote
+from callboard.server import Server
+from callboard.signals import heed_signals
+from callboard.targets import Target
+from callboard.transports.client.process import Command
+
+TICK: Final = 1.0
+"""Seconds between two looks at a run. Each takes a millisecond or two, which the requests of that moment feel."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class Run:
+    """What was asked for, and how far it has come."""
+
+    name: str
+    there: Command | Remote | Server
+    common: Common
+    plan: Plan
+    work: Work | None
+    settings: Mapping[str, Any]
+    view: View
+    is_interrupted: bool = attrs.field(default=False, init=False)
+    _pids: set[int] = attrs.field(factory=set, init=False)
+    _watch: Watch = attrs.field(init=False)
+    _engine: Engine | None = attrs.field(default=None, init=False)
+    _client: Client | None = attrs.field(default=None, init=False)
+    _result: Result | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._watch = Watch(self._pids)
+
+    async def go(self) -> Result | None:
+        """Make the load. Ctrl-C ends it, and what was counted until then is the result; None if that is nothing.
+
+        Raises `BadArgument` if it is not clear what to do, and the `CallboardError` that keeps it from beginning.
+        """
+        failure: Exception | None = None
+        async with trio.open_nursery() as nursery:
+
+            async def wait_asked(asked: trio.Event) -> None:
+                await asked.wait()
+                self.is_interrupted = True
+                if self._engine is None:
+                    nursery.cancel_scope.cancel()
+                else:
+                    self._engine.stop()
+
+            with heed_signals(nursery.cancel_scope.cancel) as asked, self.view.shown():
+                nursery.start_soon(wait_asked, asked)
+                try:
+                    await self._go(nursery)
+                except (CallboardError, BadArgument) as error:
+                    failure = error
+                nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        return self._result
+
+    async def _go(self, nursery: trio.Nursery) -> None:
+        target: Target = self.there
+        if isinstance(target, Command):
+            target = watched(target, self.common.get("on_stderr"), self._pids)
+        self.view.waits("connecting")
+        work = self.work or await self._choose(target)
+        engine = self._engine = Engine(self.plan, work, by_client(target, self.common, self._opened))
+        nursery.start_soon(self._look, engine)
+        seconds = await engine.run()
+        if seconds:
+            self._result = self._shown(engine, seconds)
+
+    def _opened(self, client: Client) -> None:
+        self._client = client
+
+    async def _choose(self, target: Target) -> Work:
+        async with connect(target, **self.common) as client:
+            tools = () if client.server_capabilities.tools is UNSET else await client.tools()
+        try:
+            return Work((harmless(tools),))
+        except NothingToDo as error:
+            raise BadArgument(str(error)) from None
+
+    async def _look(self, engine: Engine) -> None:
+        """See how it goes, once in a while, and at the end of the time."""
+        await engine.begun.wait()
+        self.view.waits("warming up")
+        await trio.sleep_until(engine.started)
+        self._watch.begin()
+        at, answered = engine.started, 0
+        while at < engine.until:
+            before, at = at, min(at + TICK, engine.until)
+            await trio.sleep_until(at)
+            self._watch.look()
+            count = engine.tally.count
+            shown = self._shown(engine, engine.elapsed)
+            self.view.show(
+                Moment(
+                    elapsed=at - engine.started,
+                    duration=self.plan.duration,
+                    rate=(count - answered) / (at - before),
+                    in_flight=engine.in_flight,
+                    result=shown,
+                )
+            )
+            answered = count
+
+    def _shown(self, engine: Engine, seconds: float) -> Result:
+        info = None if self._client is None else self._client.server_info
+        return Result(
+            target=self.name,
+            work=str(engine.work),
+            revision="" if self._client is None else self._client.revision.value,
+            server="a server without a name" if info is None else f"{info.name} {info.version}",
+            seconds=seconds,
+            tally=engine.tally,
+            settings=self.settings,
+            generator_cpu=self._watch.own_cpu,
+            server_rss=self._watch.rss,
+            server_cpu=self._watch.server_cpu,
+        )

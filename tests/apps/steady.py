@@ -1,0 +1,38 @@
+"""A server to put load on: what it does takes no time, but where it is asked to."""
+
+import trio
+
+from callboard import Server, ToolAnnotations, ToolError
+
+server = Server("steady", version="1.0.0")
+
+
+@server.tool
+async def echo(text: str) -> str:
+    """Says it again."""
+    return text
+
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+async def now() -> str:
+    """Only reads, and needs nothing."""
+    return "now"
+
+
+@server.tool
+async def slow(seconds: float = 0.05) -> str:
+    """Takes its time."""
+    await trio.sleep(seconds)
+    return "done"
+
+
+@server.tool
+async def fail() -> str:
+    """Fails."""
+    raise ToolError("it did not work")
+
+
+@server.resource("steady://note")
+async def note() -> str:
+    """A note."""
+    return "noted"
