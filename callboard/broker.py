@@ -204,6 +204,8 @@ class Broker:
             on_state=self._changed,
             on_updated=lambda uri, followed, who: self._listeners.updated(backend, uri, followed, who),
         )
+        if (before := self.backends.get(spec.name)) is not None:
+            self._listeners.replace(before, backend)
         await group.add(ChildSpec("backend", lambda: backend, restart=Restart.TEMPORARY, significant=True))
         return backend
 

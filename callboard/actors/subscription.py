@@ -52,10 +52,10 @@ class Subscription(Actor[Change]):
 
     async def run(self) -> None:
         slot, principal, hear = self.exchange.slot, self.exchange.terms.principal, self.hear
-        topics = self.audience.topics(principal)
         meta = NotificationMetaObject(subscription_id=slot.request_id)
         uris = await self._follow(principal)
         changes = wanted(self.granted)
+        topics = self.audience.topics(principal)  # not before: where nobody listens, they are given up
         topics.join(hear, changes)
         try:
             acknowledged = SubscriptionsAcknowledgedNotificationParams(notifications=self.granted, meta=meta)

@@ -107,6 +107,8 @@ class Back:
     """Whether it says nothing to what it does not know."""
     dies: bool = False
     """Whether it ends at the first request that it does not know."""
+    holds: set[str] = attrs.field(factory=set)
+    """What it does not answer by itself, although it could: that is left to the test."""
     is_down: bool = attrs.field(default=False, init=False)
     lines: list[Line] = attrs.field(factory=list, init=False)
     _waiting: list[tuple[Line, Json]] = attrs.field(factory=list, init=False)
@@ -171,7 +173,7 @@ class Back:
         method = message.get("method")
         if method is None:
             line.answers[message["id"]] = message
-        elif "id" not in message:
+        elif "id" not in message or method in self.holds:
             self._waiting.append((line, message))
         elif (result := self._by_itself(line, method, message.get("params", {}))) is not None:
             await line.answer(message, **result)

@@ -1,5 +1,6 @@
 """Who hears of which change: each principal on his own, behind subscriptions that are shared."""
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeAlias
 
@@ -18,6 +19,9 @@ log = get_logger("callboard.broker")
 Find: TypeAlias = Callable[[str], tuple[Backend, str]]
 """Whose a resource is, and what it is called there. Raises a `CallboardError` if nobody's."""
 
+Held: TypeAlias = tuple[Backend, str, Hashable]
+"""What is followed: at which backend, by which URI, and who shares the connection."""
+
 
 @attrs.define(eq=False)
 class Listeners:
@@ -25,7 +29,8 @@ class Listeners:
 
     find: Find
     _topics: dict[str, Topics] = attrs.field(factory=dict, init=False)
-    _followed: dict[tuple[str, str], list[tuple[Backend, str, Hashable]]] = attrs.field(factory=dict, init=False)
+    _followed: dict[tuple[str, str], list[Held]] = attrs.field(factory=dict, init=False)
+    _hearers: dict[Held, Counter[tuple[str, str]]] = attrs.field(factory=dict, init=False)
 
     def topics(self, principal: str) -> Topics:
         return self._topics.setdefault(principal, Topics())
@@ -37,17 +42,24 @@ class Listeners:
         async def one(uri: str) -> None:
             granted[uri] = await self._follow(uri, principal)
 
-        async with trio.open_nursery() as nursery:
-            for uri in dict.fromkeys(uris):
-                nursery.start_soon(one, uri)
+        is_done = False
+        try:
+            async with trio.open_nursery() as nursery:
+                for uri in dict.fromkeys(uris):
+                    nursery.start_soon(one, uri)
+            is_done = True
+        finally:
+            if not is_done:
+                self.unfollow([uri for uri, is_followed in granted.items() if is_followed], principal)
         return [uri for uri in dict.fromkeys(uris) if granted[uri]]
 
     def unfollow(self, uris: Iterable[str], principal: str) -> None:
         for uri in uris:
             held = self._followed.get((principal, uri))
             if held:
-                backend, there, who = held.pop()
+                backend, there, who = last = held.pop()
                 backend.interests.unfollow(there, who)
+                self._hears(last, principal, uri, -1)
                 if not held:
                     del self._followed[principal, uri]
         topics = self._topics.get(principal)
@@ -56,10 +68,17 @@ class Listeners:
 
     def updated(self, backend: Backend, uri: str, followed: str, who: Hashable) -> None:
         """A resource has changed. Clients hear of it by the URI that they know it by."""
-        for (principal, known), held in list(self._followed.items()):
-            if any(one == (backend, followed, who) for one in held):
-                shown = known if uri == followed else uri
-                self.topics(principal).publish(ResourceUpdated(shown), also=[ResourceUpdated(known)])
+        for principal, known in list(self._hearers.get((backend, followed, who), ())):
+            shown = known if uri == followed else uri
+            self.topics(principal).publish(ResourceUpdated(shown), also=[ResourceUpdated(known)])
+
+    def replace(self, before: Backend, after: Backend) -> None:
+        """A backend is configured anew: what was followed there still is, as soon as it is up."""
+        after.interests.inherit(before.interests)
+        for held in self._followed.values():
+            held[:] = [(after, *one[1:]) if one[0] is before else one for one in held]
+        for one in [one for one in self._hearers if one[0] is before]:
+            self._hearers[after, one[1], one[2]] = self._hearers.pop(one)
 
     def lists_changed(self, lists: Iterable[ListName]) -> None:
         """The merged lists are others now: news for everybody."""
@@ -78,4 +97,13 @@ class Listeners:
             log.info("not_followed", uri=uri[:200], reason=str(error)[:200])
             return False
         self._followed.setdefault((principal, uri), []).append((backend, there, who))
+        self._hears((backend, there, who), principal, uri, 1)
         return True
+
+    def _hears(self, held: Held, principal: str, uri: str, more: int) -> None:
+        hearers = self._hearers.setdefault(held, Counter())
+        hearers[principal, uri] += more
+        if not hearers[principal, uri]:
+            del hearers[principal, uri]
+        if not hearers:
+            del self._hearers[held]

@@ -33,6 +33,9 @@ START_WAIT: Final = 5.0
 GATHER: Final = 0.05
 """Seconds in which changes of lists are gathered before they are read anew."""
 
+EARS: Final = 1.0
+"""Seconds that a backend has to say that its changes are heard, before its lists are read."""
+
 HEALTH: Final = 10.0
 """Seconds between two looks at a backend on which nothing else would tell that it is gone."""
 
@@ -88,14 +91,18 @@ class Backend(Actor[Never]):
         settings = self.settings
         self.circuit = Circuit(settings.restarts)
         self.legs = Legs(
-            self.group.supervisor_of("legs"), self._leg, max(settings.max_connections, 1), settings.idle_time
+            self.group.supervisor_of("legs"),
+            self._leg,
+            lambda leg: leg is self._scout or self.interests.needs(leg),
+            max(settings.max_connections, 1),
+            settings.idle_time,
         )
         self.interests = Interests(self, self.group.supervisor_of("interests"))
 
     async def run(self) -> None:
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.legs.sweep, lambda leg: leg is self._scout or self.interests.needs(leg))
+                nursery.start_soon(self.legs.sweep)
                 nursery.start_soon(self._wait_stop, nursery.cancel_scope)
                 while True:
                     await self._live()
@@ -229,12 +236,15 @@ class Backend(Actor[Never]):
             self.agreed = leg.agreed
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch_lists, leg, nursery.cancel_scope)
+                is_heard = trio.Event()
+                nursery.start_soon(self.interests.hear_lists, leg, is_heard)
+                with trio.move_on_after(EARS):  # first listen, then read: what changes in between is not overlooked
+                    await is_heard.wait()
                 await self._read_lists(leg, {kind.member for kind in KINDS})
                 self.circuit.opened(trio.current_time())
                 self._enter(State.UP)
                 log.info("backend_up", backend=self.name, revision=leg.revision.value)
-                nursery.start_soon(self.interests.hear_lists, leg)
-                nursery.start_soon(self.interests.begin_again)
+                nursery.start_soon(self.interests.keep_following)
                 nursery.start_soon(self._check_health, leg)
                 await leg.address.wait_ended()
                 nursery.cancel_scope.cancel()

@@ -1,5 +1,6 @@
 """What clients want to hear of one backend: however many ask for the same, the backend is asked once."""
 
+import math
 from collections.abc import Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Never
 
@@ -26,6 +27,7 @@ ACKNOWLEDGED: Final = 15.0
 AGAIN_FIRST, AGAIN_MOST = 0.1, 5.0
 """Seconds before a stream that ended is opened anew: at first, and at most."""
 
+BRIEF: Final = Patience(timeout=ACKNOWLEDGED, cap=ACKNOWLEDGED)
 ENDLESS: Final = Patience(timeout=10 * 365 * 86_400.0, cap=10 * 365 * 86_400.0)
 _LISTS: Final = ("tools", "prompts", "resources")
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
@@ -40,12 +42,19 @@ class Following:
     who: Hashable
     count: int = 0
     is_granted: bool = False
+    is_refused: bool = False
+    """Whether it was asked for, in vain."""
     leg: Leg | None = None
     others: dict[Leg, None] = attrs.field(factory=dict)
     """Processes of the same server that tell, too: each knows only what happens in itself."""
     use: Use = attrs.field(factory=Use)
     stream: Address[Never] | None = None
     settled: trio.Event = attrs.field(factory=trio.Event)
+
+    @property
+    def is_unheard(self) -> bool:
+        """Whether nobody tells of it, although the backend had agreed to."""
+        return self.is_granted and self.leg is None and self.stream is None
 
     def heard_on(self) -> list[Leg]:
         """The connections to a legacy backend on which it is told of."""
@@ -60,6 +69,8 @@ class Interests:
     backend: "Backend"
     supervisor: Supervisor
     _followed: dict[tuple[Hashable, str], Following] = attrs.field(factory=dict, init=False)
+    _leaving: dict[tuple[Leg, str], trio.Event] = attrs.field(factory=dict, init=False)
+    _lost: trio.Event = attrs.field(factory=trio.Event, init=False)
     _names: int = attrs.field(default=0, init=False)
 
     async def follow(self, uri: str, who: Hashable = EVERYBODY) -> bool:
@@ -67,19 +78,29 @@ class Interests:
 
         Raises `BackendGone`.
         """
-        mine = self._followed.get((who, uri))
-        if mine is None:
-            mine = self._followed[who, uri] = Following(uri, who)
-            mine.count += 1
-            try:
-                await self._begin(mine)
-            finally:
-                mine.settled.set()
-                if not mine.is_granted:
-                    self._drop(mine)
-            return mine.is_granted
-        mine.count += 1
-        await mine.settled.wait()
+        while (mine := self._followed.get((who, uri))) is not None:
+            await mine.settled.wait()
+            if self._is_followed(mine):
+                mine.count += mine.is_granted
+                return mine.is_granted
+            if mine.is_refused:
+                return False  # else whoever asked for it has left meanwhile, which is nothing to us
+        return await self._follow_first(Following(uri, who, count=1))
+
+    async def _follow_first(self, mine: Following) -> bool:
+        self._followed[mine.who, mine.uri] = mine
+        is_over = False
+        try:
+            await self._begin(mine)
+            mine.is_refused = not mine.is_granted
+            is_over = True
+        except CallboardError:
+            mine.is_refused = True
+            raise
+        finally:
+            mine.settled.set()
+            if not is_over or mine.is_refused:
+                self._end(mine)
         return mine.is_granted
 
     def unfollow(self, uri: str, who: Hashable = EVERYBODY) -> None:
@@ -89,12 +110,20 @@ class Interests:
             return
         mine.count -= 1
         if mine.count <= 0:
-            self._drop(mine)
-            if mine.stream is not None:
-                mine.stream.kill("nobody listens")
-            for leg in mine.heard_on():
-                self._names += 1
-                self.supervisor.spawn(Farewell(self, mine.uri, leg), name=f"farewell-{self._names}")
+            self._end(mine)
+
+    def inherit(self, before: "Interests") -> None:
+        """Go on with what was followed at the same server, as it was configured before."""
+        for one in before.hand_over():
+            if one.is_granted:
+                one.leg, one.stream = None, None
+                one.others.clear()
+                self._followed[one.who, one.uri] = one
+
+    def hand_over(self) -> list[Following]:
+        """All that is followed, which is somebody else's business from here on."""
+        followed, self._followed = list(self._followed.values()), {}
+        return followed
 
     def needs(self, leg: Leg) -> bool:
         """Whether a connection must stay because of what is heard on it."""
@@ -118,6 +147,7 @@ class Interests:
             one.others.pop(leg, None)
             if one.leg is leg:
                 one.leg = None
+                self._lost.set()
 
     def misses(self, leg: Leg) -> bool:
         """Whether something is followed by those whose connection it is, of which it does not tell."""
@@ -126,6 +156,9 @@ class Interests:
     async def join(self, leg: Leg) -> None:
         """Have one more process tell of what is followed."""
         for one in list(self._missed(leg)):
+            await self._wait_left(leg, one.uri)
+            if not self._is_followed(one):
+                continue
             one.others[leg] = None
             try:
                 await leg.caller.send("resources/subscribe", {"uri": one.uri}, wants_progress=False)
@@ -138,21 +171,41 @@ class Interests:
                 if one.is_granted and one.who == leg.key.whose and one.leg is not leg and leg not in one.others:
                     yield one
 
-    async def begin_again(self) -> None:
-        """Follow again what was followed before the backend was lost, and tell of it once: something may have changed
-        meanwhile."""
-        for one in list(self._followed.values()):
-            if one.leg is None and one.stream is None and one.is_granted:
-                try:
-                    await self._begin(one)
-                except CallboardError as error:
-                    log.warning("not_followed_again", backend=self.backend.name, reason=str(error)[:200])
-                    continue
-                if one.stream is None:  # which tells of it as soon as it is acknowledged
-                    self.backend.on_updated(one.uri, one.uri, one.who)
+    async def keep_following(self) -> None:
+        """Follow again whatever was heard on a connection that is lost, for as long as the backend is there."""
+        pause = AGAIN_FIRST
+        while True:
+            self._lost = trio.Event()
+            is_complete = await self._begin_again()
+            with trio.move_on_after(math.inf if is_complete else AGAIN_MOST):
+                await self._lost.wait()
+            await trio.sleep(pause)
+            pause = min(2 * pause, AGAIN_MOST)
 
-    async def hear_lists(self, leg: Leg) -> None:
-        """Have a modern backend tell when its lists change, for as long as the connection lasts."""
+    async def _begin_again(self) -> bool:
+        """Follow again what nobody tells of, and tell of it once: something may have changed meanwhile. False if that
+        did not work for all."""
+        for one in [one for one in self._followed.values() if one.is_unheard]:
+            try:
+                await self._begin(one)
+            except CallboardError as error:
+                log.warning("not_followed_again", backend=self.backend.name, reason=str(error)[:200])
+                continue
+            if not self._is_followed(one):
+                self._end(one)  # given up while the backend was asked
+            elif one.leg is not None:  # a stream tells of it as soon as it is acknowledged
+                self.backend.on_updated(one.uri, one.uri, one.who)
+        return not any(one.is_unheard for one in self._followed.values())
+
+    async def hear_lists(self, leg: Leg, is_heard: trio.Event) -> None:
+        """Have a modern backend tell when its lists change, for as long as the connection lasts. *is_heard* is set when
+        no change is missed any more, or nothing is to be heard."""
+        try:
+            await self._hear_lists(leg, is_heard)
+        finally:
+            is_heard.set()
+
+    async def _hear_lists(self, leg: Leg, is_heard: trio.Event) -> None:
         if leg.revision not in MODERN:
             return
         flags = [name for name in _LISTS if declares(leg.agreed.capabilities, f"{name}.list_changed")]
@@ -166,6 +219,7 @@ class Interests:
             def told(method: str, params: Mapping[str, Raw], acknowledged: trio.Event = acknowledged) -> None:
                 if method == _ACKNOWLEDGED:
                     acknowledged.set()
+                    is_heard.set()
                 else:
                     self.backend.changed(leg, method, params)
 
@@ -206,9 +260,15 @@ class Interests:
         else:
             leg = await self.backend.legs.take(Key(mine.who), mine.use, alone=False)
         try:
+            await self._wait_left(leg, mine.uri)
+            mine.leg = leg  # also if this is given up: then the backend must be told
             answer = await leg.caller.send("resources/subscribe", {"uri": mine.uri}, wants_progress=False)
             mine.is_granted = not isinstance(answer, Error)
-            mine.leg = leg if mine.is_granted else None
+            if not mine.is_granted or leg.is_over:
+                mine.leg = None
+        except CallboardError:
+            mine.leg = None
+            raise
         finally:
             self.backend.legs.give_back(leg, mine.use)
         for other in self.backend.legs:
@@ -219,19 +279,39 @@ class Interests:
         """One stream for each resource: an update may name a part of it, and the stream says whose it is."""
         stream = Stream(self, mine, leg)
         self._names += 1
-        mine.stream = self.supervisor.spawn(stream, name=f"stream-{self._names}")
+        address = mine.stream = self.supervisor.spawn(stream, name=f"stream-{self._names}")
         is_settled = False
         try:
             with trio.move_on_after(ACKNOWLEDGED):
                 await stream.settled.wait()
                 is_settled = True
         finally:
-            if not is_settled:
-                mine.stream.kill("not acknowledged")
+            if not is_settled or not mine.is_granted:
+                address.kill("not acknowledged")
 
-    def _drop(self, mine: Following) -> None:
-        if self._followed.get((mine.who, mine.uri)) is mine:
+    def _is_followed(self, mine: Following) -> bool:
+        return self._followed.get((mine.who, mine.uri)) is mine
+
+    def _end(self, mine: Following) -> None:
+        """Nobody follows it any more: have the backend told so."""
+        if self._is_followed(mine):
             del self._followed[mine.who, mine.uri]
+        if mine.stream is not None:
+            mine.stream.kill("nobody listens")
+        for leg in mine.heard_on():
+            self._names += 1
+            self._leaving[leg, mine.uri] = trio.Event()
+            self.supervisor.spawn(Farewell(self, mine.uri, leg), name=f"farewell-{self._names}")
+        mine.leg = None
+
+    async def _wait_left(self, leg: Leg, uri: str) -> None:
+        """Let the backend hear first that nobody followed *uri*: heard in the other order, it would tell nobody."""
+        while (leaving := self._leaving.get((leg, uri))) is not None:
+            await leaving.wait()
+
+    def left(self, leg: Leg, uri: str) -> None:
+        """The backend knows that nobody follows *uri* on this connection."""
+        self._leaving.pop((leg, uri)).set()
 
 
 @attrs.define(eq=False)
@@ -244,23 +324,32 @@ class Stream(Actor[Never]):
     following: Following
     leg: Leg
     settled: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _is_acknowledged: bool = attrs.field(default=False, init=False)
 
     async def run(self) -> None:
-        mine, pause = self.following, AGAIN_FIRST
+        leg, pause = self.leg, AGAIN_FIRST
         try:
-            while True:
-                leg = self.leg if not self.settled.is_set() else await self.interests.backend.wait_up()
-                hearer = Hearer(on_told=self._told)
-                answer = await self.interests.listen(leg, {"resourceSubscriptions": [mine.uri]}, hearer)
-                if not self.settled.is_set() or isinstance(answer, Error):
-                    return
+            while await self._listen(leg):
+                pause = AGAIN_FIRST if self._is_acknowledged else min(2 * pause, AGAIN_MOST)
                 await trio.sleep(pause)
-                pause = min(2 * pause, AGAIN_MOST)
+                leg = await self.interests.backend.wait_up()
         except CallboardError as error:
             log.info("resource_not_heard", backend=self.interests.backend.name, reason=str(error)[:200])
         finally:
-            mine.stream = None  # followed anew when the backend is back
+            if self.following.stream is self.address:
+                self.following.stream = None  # followed anew when the backend is back
             self.settled.set()
+
+    async def _listen(self, leg: Leg) -> bool:
+        """Hear until the stream ends. True if it is worth another try."""
+        self._is_acknowledged, is_refused = False, False
+        hearer = Hearer(on_told=self._told)
+        try:
+            answer = await self.interests.listen(leg, {"resourceSubscriptions": [self.following.uri]}, hearer)
+            is_refused = isinstance(answer, Error)
+        except CallboardError as error:  # it may be this stream alone that broke
+            log.info("resource_not_heard", backend=self.interests.backend.name, reason=str(error)[:200])
+        return self._is_acknowledged or (self.settled.is_set() and not is_refused)
 
     def _told(self, method: str, params: Mapping[str, Raw]) -> None:
         mine = self.following
@@ -268,6 +357,7 @@ class Stream(Actor[Never]):
             was_granted, mine.is_granted = mine.is_granted, _grants(params, mine.uri)
             if was_granted and mine.is_granted:
                 self.interests.backend.on_updated(mine.uri, mine.uri, mine.who)
+            self._is_acknowledged = True
             self.settled.set()
         elif method == _UPDATED and (uri := _uri(params)) is not None:
             self.interests.backend.on_updated(uri, mine.uri, mine.who)
@@ -285,9 +375,11 @@ class Farewell(Actor[Never]):
 
     async def run(self) -> None:
         try:
-            await self.leg.caller.send("resources/unsubscribe", {"uri": self.uri}, wants_progress=False)
+            await self.leg.caller.send("resources/unsubscribe", {"uri": self.uri}, patience=BRIEF, wants_progress=False)
         except CallboardError as error:
             log.info("not_unsubscribed", backend=self.interests.backend.name, reason=str(error)[:200])
+        finally:
+            self.interests.left(self.leg, self.uri)
 
 
 def _uri(params: Mapping[str, Raw]) -> str | None:

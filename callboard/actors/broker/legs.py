@@ -25,6 +25,8 @@ class Legs:
 
     supervisor: Supervisor
     make: Callable[[Key], Leg]
+    keep: Callable[[Leg], bool]
+    """Whether a connection stays, also if it is idle: something is heard on it."""
     most: int
     idle_time: float
     _legs: dict[Key, list[Leg]] = attrs.field(factory=dict, init=False)
@@ -77,14 +79,14 @@ class Legs:
                 del self._legs[leg.key]
         self._free_all()
 
-    async def sweep(self, keep: Callable[[Leg], bool]) -> None:
-        """End what nobody uses, now and then; *keep* says what stays all the same."""
+    async def sweep(self) -> None:
+        """End what nobody uses, now and then."""
         while True:
             await trio.sleep(SWEEP)
             now = trio.current_time()
             for leg in self:
                 is_orphan = isinstance(leg.key.who, Questions) and leg.key.who.is_over
-                if not leg.uses and not keep(leg) and (is_orphan or now - leg.used >= self.idle_time):
+                if not leg.uses and not self.keep(leg) and (is_orphan or now - leg.used >= self.idle_time):
                     leg.retire()
 
     def _free(self, key: Key, *, alone: bool) -> Leg | None:
@@ -105,7 +107,8 @@ class Legs:
 
     def _make_room(self) -> bool:
         """End the connection that has been idle for longest, but for the shared one. False if all are in use."""
-        idle = [leg for leg in self if not leg.uses and not leg.is_over and leg.key != SHARED and leg.opened.is_set()]
+        idle = [leg for leg in self if not leg.uses and leg.key != SHARED and leg.opened.is_set()]
+        idle = [leg for leg in idle if not leg.is_over and not self.keep(leg)]
         if not idle:
             return False
         oldest = min(idle, key=lambda leg: leg.used)
