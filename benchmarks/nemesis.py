@@ -94,12 +94,14 @@ async def play(act: str, plan: Plan) -> Report:
                 found = await _act(act, run, plan)
             for name in plan.names:
                 history.take_in(stand.journal(name))
+            words = stand.words
     memory = MEMORY * _first_memory(file)
     verdict = check(file, memory=memory if plan.kills > WARM and act == "kills" else max(memory, FEW_BYTES))
     report = Report(verdict, found, file)
     if report.is_well and not plan.keeps:
         file.unlink()
         return attrs.evolve(report, file=None)
+    file.with_suffix(".log").write_text(words)
     return report
 
 

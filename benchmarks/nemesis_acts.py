@@ -12,7 +12,7 @@ import trio
 
 from benchmarks.nemesis_fronts import Asked, Front, Outcome
 from benchmarks.nemesis_history import History, share
-from benchmarks.nemesis_stand import Stand
+from benchmarks.nemesis_stand import Stand, StandFailed
 
 PATIENCE: Final = 15.0
 """Seconds after which a request counts as hung. A backend that says nothing is given up after `SILENCE`."""
@@ -43,13 +43,14 @@ class Run:
         return asked.outcome
 
     async def wait_up(self, backend: str) -> None:
-        """Ask until it answers: a broker waits for one that is about to come back."""
+        """Ask until it answers: a broker waits for one that is about to come back. Raises StandFailed."""
         with trio.move_on_after(PATIENCE):
             while True:
                 outcome = await self.ask(backend, "echo")
                 if outcome is not None and outcome.is_result:
                     return
                 await trio.sleep(0.02)
+        raise StandFailed(f"{backend} is not up:\n{self.stand.words[-4000:]}")
 
     def kill(self, backend: str) -> None:
         self.history.note("death", self.stand.signal(backend), backend=backend)

@@ -10,7 +10,7 @@ from tests.test_promises import LONG, figure
 
 @pytest.mark.parametrize(("front", "is_legacy"), [("ws", False), ("http", False), ("ws", True)])
 async def test_1_killing_a_backend_hangs_nothing(front: str, is_legacy: bool) -> None:
-    short, long = (26, 1000) if (front, is_legacy) == ("ws", False) else (12, 100)
+    short, long = (22, 1000) if (front, is_legacy) == ("ws", False) else (8, 100)
     plan = Plan(kills=long if LONG else short, front=front, is_legacy=is_legacy, in_flight=200)
     report = await play("kills", plan)
     figure("promise 1", f"{front}{', legacy' if is_legacy else ''}, seed {plan.seed}: {report.text()}")

@@ -18,7 +18,7 @@ from tests.soak.stage import scene
 from tests.test_promises import LONG, figure
 
 FOLLOWED = "nemesis://b0"
-COUNT = 1_000_000 if LONG else 10_000
+COUNT = 1_000_000 if LONG else 4_000
 BATCH = 500
 """Changes that are published in one go: fewer than wait for one subscriber."""
 MIB = 1 << 20
