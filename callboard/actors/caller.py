@@ -130,7 +130,8 @@ class _Call:
             self.latest += self.scope.deadline - before
 
     def progressed(self, report: Report) -> None:
-        self.wait_anew()
+        anew = min(trio.current_time() + self.patience.timeout, self.latest)
+        self.scope.deadline = max(self.scope.deadline, anew)  # the server may be waiting for us all the same
         if self.hearer.on_progress is not None:
             self.hearer.on_progress(report)
 

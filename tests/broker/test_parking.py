@@ -148,6 +148,18 @@ async def test_what_a_server_finishes_while_it_is_parked_is_kept_for_the_retry(a
         assert "result" not in line.answers.get(question, {})
 
 
+async def test_progress_while_the_user_thinks_does_not_cut_his_time_short(autojump_clock: MockClock) -> None:
+    async with staged() as (back, _, client):
+        line, request, question, asked = await asked_once(back, client, meta={"progressToken": 1})
+        token = request["params"]["_meta"]["progressToken"]
+        await line.tell("notifications/progress", progressToken=token, progress=1, message="waiting for the user")
+        await trio.sleep(300)
+        begun = await client.begin("tools/call", **BOOK, **retry(asked, named("ada")))
+        assert (await line.answered(question))["result"] == named("ada")
+        await line.answer(request, **text("booked"))
+        assert (await client.finish(begun))["content"][0]["text"] == "booked"
+
+
 async def test_a_question_that_the_server_takes_back_is_dropped(autojump_clock: MockClock) -> None:
     async with staged() as (back, _, client):
         line, request, question, asked = await asked_once(back, client)

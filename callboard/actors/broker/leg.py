@@ -52,7 +52,7 @@ SAID: Final = Rate(10)
 """How many log messages that belong to no request are noted in the broker's own log."""
 
 MAX_ELICITED: Final = 1024
-"""Visits to URLs that one connection remembers."""
+"""Visits to URLs that one connection remembers: the latest."""
 
 
 @attrs.frozen
@@ -104,7 +104,7 @@ class Leg(Actor[Never]):
     _caller: Caller | None = attrs.field(default=None, init=False)
     _agreed: Agreed | None = attrs.field(default=None, init=False)
     _level: LoggingLevel | None = attrs.field(default=None, init=False)
-    _elicited: set[str] = attrs.field(factory=set, init=False)
+    _elicited: dict[str, None] = attrs.field(factory=dict, init=False)
     _was_elicited: trio.Event = attrs.field(factory=trio.Event, init=False)
     _asked: trio.Event = attrs.field(factory=trio.Event, init=False)
     _said: Meters = attrs.field(factory=lambda: Meters(SAID), init=False)
@@ -313,8 +313,7 @@ class Leg(Actor[Never]):
     async def wait_elicited(self, ids: Sequence[str], within: float) -> None:
         """Wait until the backend says that its user has been at these URLs, but not for long."""
         with trio.move_on_after(within):
-            while not self._elicited.issuperset(ids):
-                self._was_elicited = trio.Event()
+            while not self._elicited.keys() >= set(ids):
                 await self._was_elicited.wait()
 
     def _told(self, method: str, params: Mapping[str, Raw]) -> None:
@@ -325,9 +324,12 @@ class Leg(Actor[Never]):
             self.on_change(method, params)
             return
         found = msgspec.json.decode(params.get("elicitationId", b"null"))
-        if isinstance(found, str) and len(self._elicited) < MAX_ELICITED:
-            self._elicited.add(found)
+        if isinstance(found, str):
+            self._elicited[found] = None
+            if len(self._elicited) > MAX_ELICITED:
+                del self._elicited[next(iter(self._elicited))]
             self._was_elicited.set()
+            self._was_elicited = trio.Event()
 
     def _stands(self, params: Mapping[str, Raw]) -> None:
         named = msgspec.json.decode(params.get("taskId", b"null"))
