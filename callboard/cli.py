@@ -10,6 +10,7 @@ from callboard.commands.approve import APPROVE_EXAMPLES, approve
 from callboard.commands.bench import BENCH_EXAMPLES, bench
 from callboard.commands.check import CHECK_EXAMPLES, check
 from callboard.commands.codes import Exit
+from callboard.commands.compare import COMPARE_EXAMPLES, compare
 from callboard.commands.logout import LOGOUT_EXAMPLES, logout
 from callboard.commands.run import RUN_EXAMPLES, run
 from callboard.commands.serve import SERVE_EXAMPLES, serve
@@ -37,6 +38,7 @@ for name, command in _SPEAKING.items():
     app.command(command, name=name, help_epilogue=client.COMMANDS[command], group=_CLIENTS)
 _BENCH = App(name="bench", help_format="plaintext", help_epilogue=BENCH_EXAMPLES, group=_CLIENTS)
 _BENCH.default(bench)
+_BENCH.command(compare, help_epilogue=COMPARE_EXAMPLES)
 app.command(_BENCH)
 app.command(logout, help_epilogue=LOGOUT_EXAMPLES, group=_CLIENTS)
 

@@ -88,6 +88,11 @@ class Tally:
     def longest(self) -> float:
         return float(self.latencies.get_max_value()) / 1e6 if self.count else 0.0
 
+    def recorded(self) -> list[tuple[float, int]]:
+        """Every latency that is told apart, in seconds and from the shortest on, and how many took so long."""
+        steps = self.latencies.get_recorded_iterator()
+        return [(step.value_iterated_to / 1e6, int(step.count_added_in_this_iter_step)) for step in steps]
+
     # How it travels.
 
     def as_json(self) -> dict[str, Any]:

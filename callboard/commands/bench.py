@@ -13,6 +13,7 @@ import trio
 from rich.console import Console
 
 from callboard.bench.lanes import is_here, resolved
+from callboard.bench.page import page
 from callboard.bench.result import Result
 from callboard.client import Common
 from callboard.commands.arguments import BadArgument, read_headers
@@ -50,7 +51,9 @@ Examples:
   callboard bench weather.py:server --read weather://oslo/now
   callboard bench --tool get-env -- npx -y @modelcontextprotocol/server-everything
   callboard bench URL --rate 500 --fail-if 'p99>20ms' --fail-if 'errors>0'
-  callboard bench URL --json > before.json
+  callboard bench URL --html report.html                  a page with plots
+  callboard bench URL --json > before.json                and later on:
+  callboard bench compare before.json after.json
 
 Exit codes: 0 fine; 1 what --fail-if names has happened; 2 wrong arguments; 3 no server to speak to; 4 the server
 refused, or wants a login; 5 no answer in time, or the connection was lost; 130 Ctrl-C, and what was measured is shown.
@@ -112,7 +115,9 @@ def _tell(result: Result, load: Load, screen: Screen, *, is_json: bool) -> Exit:
     for note in () if is_json else notes(result):
         screen.say(f"callboard: {note}")
     if load.csv is not None:
-        _write(load.csv, result.as_csv())
+        write(load.csv, result.as_csv())
+    if load.html is not None:
+        write(load.html, page(f"callboard bench {result.target}", {"": result}, rows(result), list(notes(result))))
     broken = [limit for limit in load.limits() if limit.broken_by(result)]
     for limit in broken:
         screen.say(f"callboard: {limit.text} holds: it is {limit.told(result)}")
@@ -121,7 +126,8 @@ def _tell(result: Result, load: Load, screen: Screen, *, is_json: bool) -> Exit:
     return Exit.LIMIT_BROKEN if broken else Exit.FINE if result.count else Exit.REFUSED
 
 
-def _write(file: Path, text: str) -> None:
+def write(file: Path, text: str) -> None:
+    """Raises `BadArgument`."""
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:

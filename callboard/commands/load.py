@@ -74,6 +74,9 @@ class Load:
         bool, _FLAG, Parameter(group=_HOW, help="Put load on another machine than this one. Ask whose it is.")
     ] = False
     csv: Annotated[Path | None, Parameter(group=_OUT, help="Write what happened in each second to this file.")] = None
+    html: Annotated[
+        Path | None, Parameter(group=_OUT, help="Write a page with plots to this file. It needs no network.")
+    ] = None
     fail_if: Annotated[
         list[str] | None,
         _MANY,
@@ -86,7 +89,7 @@ class Load:
     @property
     def files(self) -> Sequence[Path]:
         """Those that are written at the end."""
-        return [file for file in (self.csv,) if file is not None]
+        return [file for file in (self.csv, self.html) if file is not None]
 
     def plan(self) -> Plan:
         """Raises `BadArgument`."""

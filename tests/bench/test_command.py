@@ -74,9 +74,9 @@ def test_an_entry_of_a_file_is(house: Addresses, tmp_path: Path) -> None:
     assert told["requests"] > 20
 
 
-def test_in_a_pipe_there_are_lines_and_a_file_with_every_second(house: Addresses, tmp_path: Path) -> None:
-    file = tmp_path / "seconds.csv"
-    done = piped("bench", house.http, *ECHO, *SHORT, "--csv", str(file))
+def test_in_a_pipe_there_are_lines_and_files_with_every_second_and_with_plots(house: Addresses, tmp_path: Path) -> None:
+    file, html = tmp_path / "seconds.csv", tmp_path / "report.html"
+    done = piped("bench", house.http, *ECHO, *SHORT, "--csv", str(file), "--html", str(html))
     assert done.returncode == 0
     assert done.stderr.startswith("1/1 s: ")
     rows = dict(line.split("\t") for line in done.stdout.splitlines())
@@ -85,6 +85,7 @@ def test_in_a_pipe_there_are_lines_and_a_file_with_every_second(house: Addresses
     head, first, *_ = file.read_text().splitlines()
     assert head == "second,requests,p50_ms,p99_ms,max_ms,errors"
     assert first.startswith("0,")
+    assert html.read_text().count("<svg") == 3
 
 
 def test_a_limit_that_is_broken_fails_a_pipeline(house: Addresses) -> None:

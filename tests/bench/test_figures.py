@@ -10,28 +10,9 @@ from hypothesis import strategies as st
 from callboard.bench.limits import BadLimit, Limit
 from callboard.bench.pace import Pace
 from callboard.bench.result import NotAResult, Result
-from callboard.bench.tally import Tally
 from callboard.bench.work import NothingToDo, harmless
 from callboard.codecs.revisions import Tool, ToolAnnotations
-
-
-def result(*latencies: float, errors: int = 0, seconds: float = 10.0) -> Result:
-    tally = Tally()
-    for number, latency in enumerate(latencies):
-        tally.succeeded(latency, number % seconds)
-    for _ in range(errors):
-        tally.broke("ServerRefused -32603", 1.5)
-    return Result(
-        target="http://127.0.0.1/mcp",
-        work="call echo",
-        revision="2026-07-28",
-        server="echo 1",
-        seconds=seconds,
-        tally=tally,
-        settings={"sessions": 1},
-        generator_cpu=0.5,
-    )
-
+from tests.bench.figures import result
 
 # When requests go.
 

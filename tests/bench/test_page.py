@@ -1,0 +1,146 @@
+"""The report: one page that needs nothing else. It is parsed as a browser would."""
+
+import json
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import attrs
+import pytest
+
+from callboard.bench import plots
+from callboard.bench.page import page
+from callboard.bench.result import Result
+from callboard.commands.measuring import notes, rows
+from tests.at_terminal import piped
+from tests.bench.figures import result
+
+PLOTS = ["Latency over time", "Histogram of latencies", "Latency by percentile"]
+VOID = {"meta", "circle", "path"}
+
+
+@attrs.define(eq=False)
+class Seen(HTMLParser):
+    """What a page has. An element that is not closed, or not in order, fails the test."""
+
+    labels: list[str] = attrs.field(factory=list)
+    shapes: dict[str, list[str]] = attrs.field(factory=dict)
+    tags: set[str] = attrs.field(factory=set)
+    text: str = ""
+    _open: list[str] = attrs.field(factory=list)
+
+    def __attrs_pre_init__(self) -> None:
+        super().__init__()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attributes}
+        self.tags.add(tag)
+        assert not {"src", "href", "onload", "onclick"} & found.keys(), "it needs nothing, and does nothing"
+        if tag not in VOID:
+            self._open.append(tag)
+        if tag == "svg":
+            self.labels.append(found["aria-label"])
+        if tag in ("polyline", "polygon"):
+            self.shapes.setdefault(self.labels[-1], []).append(found["points"])
+        if tag == "circle":
+            self.shapes.setdefault(self.labels[-1], []).append(f"{found['cx']},{found['cy']}")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def seen(text: str) -> Seen:
+    found = Seen()
+    found.feed(text)
+    found.close()
+    assert found._open == []
+    assert found.labels == PLOTS
+    assert "script" not in found.tags
+    assert not re.search(r"url\(|@import", text)
+    for points in (points for shapes in found.shapes.values() for points in shapes):
+        for point in points.split():
+            across, up = map(float, point.split(","))
+            assert 0 <= across <= plots.WIDTH
+            assert 0 <= up <= plots.HEIGHT
+    return found
+
+
+def of(run: Result) -> Seen:
+    return seen(page("a run", {"": run}, rows(run), list(notes(run))))
+
+
+def test_a_page_shows_a_run_in_three_plots() -> None:
+    found = of(result(*[0.001 * 1.01**number for number in range(700)], errors=2))
+    assert {label: len(shapes) for label, shapes in found.shapes.items()} == dict(zip(PLOTS, (3, 1, 1), strict=True))
+    assert "requests/s" in found.text
+    assert "99.9 %" not in found.text, "of 700 there is no such percentile"
+    assert "99 %" in found.text
+
+
+@pytest.mark.parametrize("latencies", [[], [0.0], [0.5], [1e-6, 599.0], [0.01] * 1000])
+def test_runs_of_every_size_are_shown(latencies: list[float]) -> None:
+    of(result(*latencies, seconds=1.0))
+
+
+def test_what_a_server_calls_itself_is_text() -> None:
+    found = of(attrs.evolve(result(0.1), server="<script>alert(1)</script>", target='"><img src=x>'))
+    assert "<script>alert(1)</script>" in found.text
+    assert "img" not in found.tags
+
+
+def test_what_must_be_known_to_believe_it_stands_on_it() -> None:
+    assert "it may have been the limit" in of(attrs.evolve(result(0.1), generator_cpu=0.99)).text
+    assert "it may have been the limit" not in of(result(0.1)).text
+
+
+def test_marks_are_where_people_look_for_them() -> None:
+    assert [text for _, text in plots.seconds_axis(10).marks] == ["0 s", "2 s", "4 s", "6 s", "8 s", "10 s"]
+    assert [text for _, text in plots.percent_axis(3).marks] == ["0 %", "50 %", "90 %", "99 %", "99.9 %"]
+    assert [text for _, text in plots.latency_axis([0.00005, 0.2]).marks] == [
+        "10 us", "100 us", "1 ms", "10 ms", "100 ms", "1 s",
+    ]  # fmt: skip
+    assert math.isclose(plots.share_axis(43).high, 50)
+
+
+# Two of them.
+
+
+def written(folder: Path, name: str, run: Result) -> str:
+    file = folder / f"{name}.json"
+    file.write_text(json.dumps(run.as_json()))
+    return str(file)
+
+
+def test_two_runs_are_compared_in_a_table_and_on_a_page(tmp_path: Path) -> None:
+    old = written(tmp_path, "before", result(*[0.010] * 100))
+    new = written(tmp_path, "after", result(*[0.005] * 200, errors=1))
+    html = tmp_path / "both.html"
+    done = piped("bench", "compare", old, new, "--html", str(html))
+    assert (done.returncode, done.stderr) == (0, "")
+    table = {name: values for name, *values in (line.split("\t") for line in done.stdout.splitlines())}
+    assert table[""] == ["before", "after", "change"]
+    assert table["requests/s"] == ["10.0", "20.0", "+100.0 %"]
+    assert table["p99"][2] == "-50.0 %"
+    assert table["errors"] == ["0", "1", "new"]
+    found = seen(html.read_text())
+    assert {label: len(shapes) for label, shapes in found.shapes.items()} == dict(zip(PLOTS, (6, 2, 2), strict=True))
+    assert "before p99" in found.text
+
+
+def test_two_runs_are_compared_for_scripts(tmp_path: Path) -> None:
+    one = written(tmp_path, "one", result(*[0.010] * 100))
+    told = json.loads(piped("bench", "compare", one, one, "--json").stdout)
+    assert told["ratios"] == {"requests_per_second": 1, "p50": 1, "p90": 1, "p99": 1, "p99.9": 1, "max": 1}
+    assert told["before"]["requests"] == 100
+
+
+def test_what_is_no_run_is_not_compared(tmp_path: Path) -> None:
+    one = written(tmp_path, "one", result(0.1))
+    done = piped("bench", "compare", one, str(tmp_path / "none.json"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"callboard: {tmp_path / 'none.json'}: No such file or directory\n"
