@@ -1,5 +1,8 @@
 """What is typed, and what is meant by it."""
 
+from pathlib import Path
+
+import attrs
 import pytest
 
 from callboard.bench.lanes import is_here, resolved
@@ -70,3 +73,10 @@ def test_everything_that_is_named_is_done_each_with_its_arguments_and_its_weight
 def test_another_machine_is_told_from_this_one(url: str, is_ours: bool) -> None:
     assert is_here(Remote(url=url)) is is_ours
     assert is_here(resolved(["python", "server.py"]))
+
+
+def test_the_page_of_commands_names_every_flag() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "commands.md").read_text()
+    flags = [{"lists": "list"}.get(field.name, field.name.replace("_", "-")) for field in attrs.fields(Load)]
+    section = page.partition("## `callboard bench TARGET`")[2].partition("\n## ")[0]
+    assert [flag for flag in flags if f"`--{flag}" not in section] == []
