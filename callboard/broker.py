@@ -76,6 +76,7 @@ class Broker:
         self._company: Company | None = None
         self._listeners = Listeners(self._find)
         self._root: Supervisor | None = None
+        self._host: Host | None = None
 
     @classmethod
     def of_file(cls, file: Path, **options: Any) -> Self:
@@ -99,7 +100,6 @@ class Broker:
         async with open_tree(spec) as root:
             company = self._company = Company(self.info, self.catalogue, self._listeners.lists_changed, self.revisions)
             self._root = root
-            cap = max((one.settings.cap for one in self.specs.values()), default=0.0) + MARGIN
             try:
                 await self._arrange({name: _reach(spec) for name, spec in self.specs.items()})
                 root.spawn(company.tasks, name="tasks")
@@ -108,9 +108,11 @@ class Broker:
                 if self.configuration is not None:  # it has nothing to finish
                     root.spawn(Reloading(self, self.configuration), name="configuration", shutdown=0)
                 await self._wait_settled()
-                yield Host(company, root, lot, audience=self._listeners, cap=cap, check_extensions=check_extension)
+                self._host = Host(company, root, lot, audience=self._listeners, check_extensions=check_extension)
+                self._host.cap = self._cap()
+                yield self._host
             finally:
-                self._company = self._root = None
+                self._company = self._root = self._host = None
 
     @property
     def backends(self) -> Mapping[str, Backend]:
@@ -169,6 +171,12 @@ class Broker:
                 if after.get(name) != spec:
                     nursery.start_soon(self._root.supervisor_of("backends").child(_path(name)).stop)
         await self._arrange(ways)
+        if self._host is not None:
+            self._host.cap = self._cap()
+
+    def _cap(self) -> float:
+        """Seconds that any request may take: each backend has its own say within them."""
+        return max((one.settings.cap for one in self.specs.values()), default=0.0) + MARGIN
 
     async def _arrange(self, ways: Mapping[str, Reach]) -> None:
         """Start the backends that are reached so, and let the catalogue have all of them."""

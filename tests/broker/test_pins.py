@@ -132,6 +132,19 @@ def test_a_tool_that_is_edited_anywhere_is_withheld_until_it_is_what_it_was(memb
     assert shown(catalogue) == ["act", "other"]
 
 
+def test_each_call_of_a_withheld_tool_is_refused_on_its_own(pins: Pins) -> None:
+    catalogue = Catalogue(pins.approve)
+    catalogue.arrange(["back"], PINNED)
+    for description in ("old", "new"):
+        catalogue.put("back", tools({"name": "act", "description": description}))
+    caught = []
+    for _ in range(2):
+        with pytest.raises(DefinitionChanged) as refused:
+            catalogue.tool("act")
+        caught.append(refused.value)
+    assert caught[0] is not caught[1]  # one error for all would hold on to every request that met it
+
+
 def test_of_one_name_that_is_listed_twice_neither_gets_past(pins: Pins) -> None:
     catalogue = Catalogue(pins.approve)
     catalogue.arrange(["back"], PINNED)

@@ -155,6 +155,21 @@ async def test_what_is_followed_outlasts_a_change_of_how_its_backend_is_configur
             assert followed(after) == (1, 1)
 
 
+async def test_the_time_that_a_request_may_take_is_that_of_the_configuration_as_it_is_now(
+    autojump_clock: MockClock,
+) -> None:
+    before, after = Back(R4), Back(R4)
+    broker = Broker([backend(before.ways, cap=100.0)])
+    with trio.fail_after(STUCK):
+        async with broker.host(parking=Parking("broker", wall=trio.current_time)) as host, peer(host, R4) as client:
+            await broker.reload([backend(after.ways, cap=1000.0, timeout=1000.0)])
+            begun = await client.begin("tools/call", name="book", arguments={})
+            line, request = await after.hear()
+            await trio.sleep(500)
+            await line.answer(request, content=[])
+            assert (await client.finish(begun))["content"] == []
+
+
 async def test_what_was_given_up_while_it_was_followed_again_is_ended(autojump_clock: MockClock) -> None:
     back = Back(R4)
     async with brokered(back.ways) as host, peer(host) as client:

@@ -93,7 +93,7 @@ class Catalogue:
     _offered: dict[str, Offered] = attrs.field(factory=dict, init=False)
     _entries: dict[str, dict[str, Entry]] = attrs.field(factory=lambda: {kind.member: {} for kind in KINDS}, init=False)
     _contested: dict[str, tuple[str, ...]] = attrs.field(factory=dict, init=False)
-    _withheld: dict[str, DefinitionChanged] = attrs.field(factory=dict, init=False)
+    _withheld: dict[str, tuple[str, str]] = attrs.field(factory=dict, init=False)
     _made: dict[tuple[int, str, bool], tuple[Members, Entry | None]] = attrs.field(factory=dict, init=False)
     _making: dict[tuple[int, str, bool], tuple[Members, Entry | None]] = attrs.field(factory=dict, init=False)
     _warned: set[tuple[str, ...]] = attrs.field(factory=set, init=False)
@@ -131,7 +131,8 @@ class Catalogue:
     def tool(self, shown: str) -> Entry | None:
         """Raises `DefinitionChanged` for one that is withheld."""
         if shown in self._withheld:
-            raise self._withheld[shown]
+            pinned, found = self._withheld[shown]
+            raise DefinitionChanged(shown, pinned=pinned, found=found)
         return self._entries[TOOLS.member].get(shown)
 
     def prompt(self, shown: str) -> Entry | None:
@@ -285,7 +286,7 @@ class Catalogue:
         """False also for what has no digest, because two parsers could read it differently."""
         change = pinned.get((entry.backend, entry.name))
         if change is not None:
-            self._withheld[entry.shown] = DefinitionChanged(entry.shown, pinned=change[0], found=change[1])
+            self._withheld[entry.shown] = change
         return change is None and (entry.backend, entry.name) in pinned
 
     def _resources(self) -> dict[str, Entry]:
