@@ -300,6 +300,7 @@ class Session(Actor[Outbound]):
             can_run = self.carrier is not None and self.carrier.carries(route.name or "")
         else:
             can_run = slot.outlet.adopt is not None
+
         def exchange() -> Exchange:
             return self.host.exchange(request, slot, self.supervisor, self._questions)
 
