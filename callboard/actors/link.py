@@ -54,6 +54,8 @@ class Link(Protocol):
     """Whether requests are told apart by the stream that they open, and headers repeat what they say."""
     is_stale: bool
     """Whether the server has ended the session, and a new handshake would open another."""
+    ignored: int
+    """Messages that were for nobody."""
     lost: str
     """Why nothing can be asked any more, once that is so."""
 

@@ -1,6 +1,7 @@
 """One `subscriptions/listen`: acknowledged first, then every change once, closed by a result."""
 
 from collections.abc import Sequence
+from typing import Never
 
 import attrs
 import trio
@@ -8,7 +9,7 @@ from msgspec import UNSET
 
 from callboard.actors.exchange import Exchange
 from callboard.actors.life import Event
-from callboard.actors.outlet import Kind, Outbound
+from callboard.actors.outlet import Kind, Outbound, Outlet
 from callboard.actors.topics import Audience, Change, ListChanged, wanted
 from callboard.actors.wire import error_frame, notification_frame
 from callboard.codecs.revisions import (
@@ -22,8 +23,8 @@ from callboard.codecs.revisions import (
     SubscriptionsListenResult,
     SubscriptionsListenResultMetaObject,
 )
-from callboard.errors import Overloaded
-from callboard.supervisor import WHY_OVERFLOW, Actor, MailboxSpec, Overflow
+from callboard.errors import Overloaded, SupervisorClosed
+from callboard.supervisor import WHY_OVERFLOW, Actor, Lost, MailboxSpec, Overflow
 
 SUBSCRIPTION_SIZE = 1024
 """Most changes that wait for one subscriber, each resource and list counted once."""
@@ -67,7 +68,8 @@ class Subscription(Actor[Change]):
             self.audience.unfollow(uris, principal)
         closing = SubscriptionsListenResultMetaObject(subscription_id=slot.request_id)
         await self.exchange.settle(SubscriptionsListenResult(meta=closing), Event.RESULT)
-        self._say_that_it_ended()
+        if slot.is_shared:
+            await slot.outlet.send(self._that_it_ended())
 
     async def _follow(self, principal: str) -> Sequence[str]:
         """Follow the resources that can be; what is acknowledged names only those."""
@@ -83,30 +85,46 @@ class Subscription(Actor[Change]):
         try:
             self.address.tell_nowait(change)
         except trio.WouldBlock:
+            letters = self.exchange.supervisor.dead_letters
+            letters.add(self.address.path, change, Lost.OVERFLOWED, at=trio.current_time())
             if self.exchange.slot.is_open:
                 self._cut_off()
             self.address.kill(WHY_OVERFLOW)
 
     def _cut_off(self) -> None:
-        slot = self.exchange.slot
+        """Say so: a stream that only fell silent would look like one on which nothing happens."""
+        slot, supervisor = self.exchange.slot, self.exchange.supervisor
         slot.close()
-        if slot.is_shared:
-            self._say_that_it_ended()
-        else:  # a stream that only fell silent would look like one on which nothing happens
+        last = self._that_it_ended()
+        if not slot.is_shared:
             error = Overloaded("more has changed than is kept for a subscriber: read anew")
-            frame = error_frame(slot.request_id, slot.terms.revision, error)
-            slot.outlet.send_nowait(Outbound(frame, ends=True, error=error))
+            last = Outbound(error_frame(slot.request_id, slot.terms.revision, error), ends=True, error=error)
+        try:  # there may be no room for it before the peer reads on
+            supervisor.spawn(LastWord(slot.outlet, last), name=f"{self.exchange.name}-last", shutdown=0)
+        except SupervisorClosed:
+            slot.outlet.send_nowait(last)
 
-    def _say_that_it_ended(self) -> None:
+    def _that_it_ended(self) -> Outbound:
         """The specification has two ways to say it: a result, and where no stream ends with it this notification."""
         slot = self.exchange.slot
-        if slot.is_shared:
-            params = CancelledNotificationParams(request_id=slot.request_id, reason="the subscription has ended")
-            frame = notification_frame(slot.terms.revision, "notifications/cancelled", params)
-            slot.outlet.send_nowait(Outbound(frame))
+        params = CancelledNotificationParams(request_id=slot.request_id, reason="the subscription has ended")
+        return Outbound(notification_frame(slot.terms.revision, "notifications/cancelled", params))
 
     def facts(self) -> dict[str, str | int]:
         return {"hears": len(wanted(self.granted))}
+
+
+@attrs.define(eq=False)
+class LastWord(Actor[Never]):
+    """Waits for room to say one thing more."""
+
+    mailbox = None
+
+    outlet: Outlet
+    message: Outbound
+
+    async def run(self) -> None:
+        await self.outlet.send(self.message)
 
 
 def granted(chosen: SubscriptionFilter, *, lists: dict[str, bool], resources: bool) -> SubscriptionFilter:

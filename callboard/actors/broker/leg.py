@@ -137,6 +137,7 @@ class Leg(Actor[Never]):
             "revision": "none" if self._agreed is None else self._agreed.revision.value,
             "in_flight": len(self.uses),
             "can_be_asked": ", ".join(sorted(self.key.signature)) or "nothing",
+            "ignored": self.ignored,
         }
 
     # What others ask of it.
@@ -166,6 +167,11 @@ class Leg(Actor[Never]):
             return str(self.failure)
         said = "" if self._caller is None else self._caller.link.lost
         return said or "the connection is not open"
+
+    @property
+    def ignored(self) -> int:
+        """Messages of the backend's that were for nobody: late, doubled, unreadable, or out of place."""
+        return 0 if self._caller is None else self._caller.ignored + self._caller.link.ignored
 
     @property
     def is_lost(self) -> bool:
