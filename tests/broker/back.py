@@ -49,6 +49,7 @@ class Line:
 
     back: "Back"
     connection: MemoryConnection
+    link: DuplexLink | None = attrs.field(default=None, init=False)
     declared: Json = attrs.field(factory=dict, init=False)
     """What the broker said that its client can be asked, in the handshake."""
     heard: list[Json] = attrs.field(factory=list, init=False)
@@ -109,6 +110,8 @@ class Back:
     """Whether it ends at the first request that it does not know."""
     holds: set[str] = attrs.field(factory=set)
     """What it does not answer by itself, although it could: that is left to the test."""
+    looks_like_http: bool = False
+    """Whether it is, once it is up, as if nothing but answers told that it is there."""
     is_down: bool = attrs.field(default=False, init=False)
     lines: list[Line] = attrs.field(factory=list, init=False)
     _waiting: list[tuple[Line, Json]] = attrs.field(factory=list, init=False)
@@ -149,7 +152,8 @@ class Back:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._serve, line)
                 try:
-                    yield DuplexLink(there)
+                    line.link = DuplexLink(there)
+                    yield line.link
                 finally:
                     there.close()
                     nursery.cancel_scope.cancel()
@@ -171,6 +175,8 @@ class Back:
 
     async def _take(self, line: Line, message: Json) -> None:
         method = message.get("method")
+        if method == "tools/list" and line.link is not None:
+            line.link.is_http = self.looks_like_http
         if method is None:
             line.answers[message["id"]] = message
         elif "id" not in message or method in self.holds:

@@ -57,6 +57,21 @@ async def test_a_legacy_backend_says_as_much_as_the_most_curious_wants_and_each_
         assert [told["data"] for told in two.notifications("notifications/message")] == ["for two"]
 
 
+async def test_a_level_that_was_given_up_on_is_asked_for_again(autojump_clock: MockClock) -> None:
+    back = Back(R4, holds={"logging/setLevel"})
+    async with brokered(back.ways) as host, peer(host, R4) as client:
+        begun = await client.begin("tools/call", **BOOK)
+        await back.hear("logging/setLevel")
+        await client.say({"method": "notifications/cancelled", "params": {"requestId": begun}})
+        await trio.testing.wait_all_tasks_blocked()
+        back.holds.clear()
+        begun = await client.begin("tools/call", **BOOK)
+        line, request = await back.hear()
+        assert [told["level"] for told in line.told("logging/setLevel")] == ["info", "info"]
+        await line.answer(request, **text("done"))
+        await client.finish(begun)
+
+
 async def test_a_log_that_could_be_for_several_is_for_nobody(autojump_clock: MockClock) -> None:
     back = Back(R4)
     async with (

@@ -22,7 +22,7 @@ from callboard.codecs.crossing.definitions import KINDS
 from callboard.codecs.crossing.signature import NOTHING, signature_of
 from callboard.codecs.members import Members
 from callboard.codecs.revisions import LATEST, METHODS, MODERN, Implementation
-from callboard.errors import BackendGone, CallboardError, ConnectionLost, Overloaded, SessionGone
+from callboard.errors import BackendGone, CallboardError, ConnectionLost, Overloaded, RequestTimedOut, SessionGone
 from callboard.supervisor import Actor, Fact, Supervisor, get_logger
 
 log = get_logger("callboard.broker")
@@ -288,6 +288,7 @@ class Backend(Actor[Never]):
 
     async def _check_health(self, leg: Leg) -> None:
         """Over HTTP nothing ends when a server does: it is asked now and then."""
+        heard = trio.current_time()
         while leg.is_http:
             with trio.move_on_after(HEALTH):
                 await self._doubted.wait()
@@ -297,7 +298,11 @@ class Backend(Actor[Never]):
                 await leg.caller.send(
                     method, {"_meta": dict(leg.caller.said())}, patience=Patience(timeout=HEALTH, cap=HEALTH)
                 )
+                heard = trio.current_time()
             except CallboardError as error:
+                is_patient = trio.current_time() - heard < self.settings.timeout
+                if isinstance(error, RequestTimedOut) and self.in_flight and is_patient:
+                    continue  # many servers do one thing at a time, and are busy with what they were asked
                 self.why = str(error)[:500]
                 leg.retire()
                 return

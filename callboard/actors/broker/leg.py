@@ -270,7 +270,13 @@ class Leg(Actor[Never]):
         wanted = min((level for level in levels if level is not None), key=LEVELS.index, default=None)
         if wanted is not None and wanted != self._level:
             self._level = wanted
-            await self.caller.send("logging/setLevel", {"level": wanted}, wants_progress=False)
+            is_heard = False
+            try:
+                await self.caller.send("logging/setLevel", {"level": wanted}, wants_progress=False)
+                is_heard = True
+            finally:
+                if not is_heard:
+                    self._level = None  # nobody knows: the next one asks again
 
     # What it hears.
 
