@@ -44,6 +44,9 @@ CACHEABLE: Final = frozenset(
 )
 """Methods whose modern results say how long they may be kept."""
 
+MAX_TTL_MS: Final = 3_600_000
+"""Longest time for which a client is told that it may keep an answer: an hour."""
+
 _MODERN_MEMBERS: Final = ("resultType", "ttlMs", "cacheScope")
 _MODERN_META: Final = (meta.SERVER_INFO, meta.SUBSCRIPTION_ID)
 _PLAIN: Final = frozenset({R1, R2})  # they know neither links nor structured content, and the first no sound
@@ -126,8 +129,20 @@ def _put_on(members: dict[str, Any], crossing: Crossing, method: str, *, keeps: 
         return
     if crossing.back in LEGACY or not keeps:
         members["ttlMs"], members["cacheScope"] = _ZERO, _PRIVATE
-    elif not crossing.trusted and bytes(members.get("cacheScope", b"")) == bytes(_PUBLIC):
-        members["cacheScope"] = _PRIVATE
+        return
+    if "cacheScope" in members and not (crossing.trusted and bytes(members["cacheScope"]) == bytes(_PUBLIC)):
+        members["cacheScope"] = _PRIVATE  # also where it is written in a way that others might read as public
+    if "ttlMs" in members:
+        members["ttlMs"] = _bounded(members["ttlMs"])
+
+
+def _bounded(ttl: Raw) -> Raw:
+    """What a backend says of how long its answer may be kept, within reason."""
+    try:
+        found = msgspec.json.decode(ttl, type=float)
+    except msgspec.MsgspecError:
+        return _ZERO
+    return ttl if 0 <= found <= MAX_TTL_MS else raw(0 if found < 0 else MAX_TTL_MS)
 
 
 def _front_meta(crossing: Crossing, said: Raw | None) -> Raw:
