@@ -1,10 +1,10 @@
 """A server that misbehaves on demand: a program of its own, spoken to over its pipes. Nothing but the standard library.
 
-    python -I -S backend.py NAME JOURNAL [--legacy] [--fault HOW]
+    python -I -S backend.py NAME JOURNAL [--legacy] [--record] [--fault HOW]
 
 Each line of the journal is one fact, written at once, so that a killed process has said what it did:
-`{"started": PID}`, then `{"ran": KEY}` for every execution. Tools take a `key`, which comes back in the result with the
-server's name, so that an answer tells where it comes from.
+`{"started": PID}`, then `{"ran": KEY}` for every execution; with `--record` also all that it was given and told. Tools
+take a `key`, which comes back in the result with the server's name, so that an answer tells where it comes from.
 """
 
 import contextlib
@@ -36,8 +36,10 @@ TOOLS: Final = {
 class Backend:
     """One server: what it was asked, when it answers, and what is wrong with it."""
 
-    def __init__(self, name: str, journal: str, *, is_legacy: bool, fault: str) -> None:
-        self.name, self.journal, self.is_legacy, self.fault = name, journal, is_legacy, fault
+    def __init__(self, name: str, journal: str, *flags: str) -> None:
+        self.name, self.journal = name, journal
+        self.is_legacy, self.is_recording = "--legacy" in flags, "--record" in flags
+        self.fault = flags[flags.index("--fault") + 1] if "--fault" in flags else ""
         self._journal = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._listening: dict[str, int | str | None] = {}  # subscriptions: what they follow, and their ids
@@ -46,6 +48,8 @@ class Backend:
 
     def run(self) -> None:
         self.note(started=os.getpid())
+        if self.is_recording:
+            self.note(environment=dict(os.environ), command=sys.orig_argv, group=os.getpgid(0))
         self.misbehave(self.fault, {})
         rest = b""
         while True:
@@ -56,6 +60,8 @@ class Backend:
                     return
                 *lines, rest = (rest + data).split(b"\n")
                 for line in filter(None, lines):
+                    if self.is_recording:
+                        self.note(heard=line.decode())
                     self._hear(json.loads(line))
             while self._due and self._due[0][0] <= time.monotonic():
                 heapq.heappop(self._due)[2]()
@@ -286,9 +292,8 @@ def deaf() -> None:
 
 
 def main(name: str, journal: str, *flags: str) -> None:
-    fault = flags[flags.index("--fault") + 1] if "--fault" in flags else ""
     with contextlib.suppress(OSError, KeyboardInterrupt):  # nobody reads any more, or it was closed on purpose
-        Backend(name, journal, is_legacy="--legacy" in flags, fault=fault).run()
+        Backend(name, journal, *flags).run()
 
 
 if __name__ == "__main__":
