@@ -79,6 +79,7 @@ class Exchange:
     _kept_logs: "deque[LoggingMessageNotificationParams]" = attrs.field(
         factory=lambda: deque(maxlen=KEPT_LOGS), init=False
     )
+    _asking: dict[trio.CancelScope, None] = attrs.field(factory=dict, init=False)
     _reported: float = attrs.field(default=-math.inf, init=False)
     _logged: Meters | None = attrs.field(default=None, init=False)
     _expire: Callable[[float], None] | None = attrs.field(default=None, init=False)
@@ -178,11 +179,17 @@ class Exchange:
             return await self._ask_in_rounds(questions, at_once=at_once)
         if self.questions is None:
             raise RuntimeError("this way to the client carries no requests")
-        if len(questions) == 1:
-            return [await self.questions.ask(questions[0], self.slot)]
-        return await self._ask_by_requests(self.questions, questions)
+        with trio.CancelScope() as scope:
+            self._asking[scope] = None
+            try:
+                return await self._ask_by_requests(self.questions, questions)
+            finally:
+                del self._asking[scope]
+        raise RequestFailed("nobody waits for this request any more")
 
     async def _ask_by_requests(self, way: Questions, questions: Sequence[Question]) -> list[Model]:
+        if len(questions) == 1:
+            return [await way.ask(questions[0], self.slot)]
         answers: dict[int, Model] = {}
 
         async def ask(index: int, question: Question) -> None:
@@ -291,8 +298,14 @@ class Exchange:
         """The handler's task ends: nobody is answered any more, and a retry finds only what was kept."""
         self.slot.close()
         self.hush()
+        self._take_back()
         if self.outcome is None:
             self.parking.leave(self)
+
+    def _take_back(self) -> None:
+        """Let nobody go on asking a legacy client: it may be another task that does, for whoever the handler asked."""
+        for scope in self._asking:
+            scope.cancel()
 
     async def give_up(self) -> None:
         """It was cancelled: tell the way that there will be no answer."""
@@ -304,6 +317,7 @@ class Exchange:
             return False
         self.slot.close()
         self.kill(event.value)
+        self._take_back()
         if self._rounds is not None:
             self._rounds.change()
         return True
