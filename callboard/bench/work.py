@@ -29,9 +29,9 @@ class ToolFailed(CallboardError):
     """A tool answered that it failed: for a load test that is an error as well."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False)
 class Act:
-    """One kind of request."""
+    """One kind of request. Two that look the same are two."""
 
     kind: Kind
     name: str = ""

@@ -103,6 +103,7 @@ def _read(target: str, load: Load, options: Options, screen: Screen, on_stderr: 
         work=work,
         settings={**load.described(plan), "is_in_process": isinstance(there, Server)},
         view=View(screen),
+        has_timeout=options.timeout is not None,
     )
 
 

@@ -82,11 +82,13 @@ def live_rows(now: Moment) -> Rows:
 
 def rows(result: Result) -> Rows:
     """A whole run."""
+    made_by = str(result.settings.get("generator", "client"))
     return [
         ("target", result.target),
         ("server", f"{result.server} ({result.revision})"),
         ("work", result.work),
         ("load", str(result.settings.get("load", ""))),
+        ("made by", {"client": "callboard's client"}.get(made_by, made_by)),
         ("measured", f"{result.seconds:.1f} s"),
         ("requests", f"{result.count:,}"),
         ("requests/s", f"{result.rate:,.1f}"),

@@ -7,9 +7,10 @@ import attrs
 import trio
 from msgspec import UNSET
 
-from callboard.bench.engine import Engine, Plan
+from callboard.bench.engine import Engine, OpenLane, Plan
 from callboard.bench.lanes import by_client, watched
 from callboard.bench.machine import Watch
+from callboard.bench.prepared import by_requests
 from callboard.bench.result import Result
 from callboard.bench.work import NothingToDo, Work, harmless
 from callboard.client import Client, Common, connect
@@ -37,11 +38,13 @@ class Run:
     work: Work | None
     settings: Mapping[str, Any]
     view: View
+    has_timeout: bool = False
     is_interrupted: bool = attrs.field(default=False, init=False)
     _pids: set[int] = attrs.field(factory=set, init=False)
     _watch: Watch = attrs.field(init=False)
     _engine: Engine | None = attrs.field(default=None, init=False)
     _client: Client | None = attrs.field(default=None, init=False)
+    _is_fast: bool = attrs.field(default=False, init=False)
     _result: Result | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -80,14 +83,20 @@ class Run:
             target = watched(target, self.common.get("on_stderr"), self._pids)
         self.view.waits("connecting")
         work = self.work or await self._choose(target)
-        engine = self._engine = Engine(self.plan, work, by_client(target, self.common, self._opened))
+        engine = self._engine = Engine(self.plan, work, self._lanes(target, work))
         nursery.start_soon(self._look, engine)
         seconds = await engine.run()
         if seconds:
             self._result = self._shown(engine, seconds)
 
-    def _opened(self, client: Client) -> None:
-        self._client = client
+    def _lanes(self, target: Target, work: Work) -> OpenLane:
+        # A deadline for each request is the client's, and costs as much as half of a fast one.
+        if isinstance(target, Remote) and target.url.startswith("http") and not self.has_timeout:
+            return by_requests(target, self.common, work, self._opened)
+        return by_client(target, self.common, self._opened)
+
+    def _opened(self, client: Client, is_fast: bool = False) -> None:
+        self._client, self._is_fast = client, is_fast
 
     async def _choose(self, target: Target) -> Work:
         async with connect(target, **self.common) as client:
@@ -130,7 +139,7 @@ class Run:
             server="a server without a name" if info is None else f"{info.name} {info.version}",
             seconds=seconds,
             tally=engine.tally,
-            settings=self.settings,
+            settings={**self.settings, "generator": "prepared requests" if self._is_fast else "client"},
             generator_cpu=self._watch.own_cpu,
             server_rss=self._watch.rss,
             server_cpu=self._watch.server_cpu,
