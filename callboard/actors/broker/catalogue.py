@@ -93,6 +93,8 @@ class Catalogue:
     _offered: dict[str, Offered] = attrs.field(factory=dict, init=False)
     _entries: dict[str, dict[str, Entry]] = attrs.field(factory=lambda: {kind.member: {} for kind in KINDS}, init=False)
     _contested: dict[str, tuple[str, ...]] = attrs.field(factory=dict, init=False)
+    _schemes: dict[str, dict[str, None]] = attrs.field(factory=dict, init=False)
+    """Who lists anything of a scheme: looked up by whoever reads what is in no list."""
     _withheld: dict[str, tuple[str, str]] = attrs.field(factory=dict, init=False)
     _made: dict[tuple[int, str, bool], tuple[Members, Entry | None]] = attrs.field(factory=dict, init=False)
     _making: dict[tuple[int, str, bool], tuple[Members, Entry | None]] = attrs.field(factory=dict, init=False)
@@ -207,6 +209,7 @@ class Catalogue:
             RESOURCES.member: self._resources(),
             TEMPLATES.member: self._templates(),
         }
+        self._schemes = self._by_scheme()
         self._made, self._making = self._making, {}
         self._written.clear()
         self._pages.clear()
@@ -327,14 +330,18 @@ class Catalogue:
         return list(dict.fromkeys(fits))
 
     def _of_scheme(self, uri: str) -> list[str]:
-        scheme = uri.partition(":")[0] + ":"
-        listed = (*self._entries[RESOURCES.member].values(), *self._entries[TEMPLATES.member].values())
-        return list(dict.fromkeys(one.backend for one in listed if one.name.startswith(scheme)))
+        return list(self._schemes.get(uri.partition(":")[0], ()))
 
     def _having_any(self) -> list[str]:
-        listed = (*self._entries[RESOURCES.member].values(), *self._entries[TEMPLATES.member].values())
-        having = list(dict.fromkeys(one.backend for one in listed))
+        having = list(dict.fromkeys(backend for backends in self._schemes.values() for backend in backends))
         return having if len(having) == 1 else []
+
+    def _by_scheme(self) -> dict[str, dict[str, None]]:
+        found: dict[str, dict[str, None]] = {}
+        for kind in (RESOURCES, TEMPLATES):
+            for one in self._entries[kind.member].values():
+                found.setdefault(one.name.partition(":")[0], {})[one.backend] = None
+        return found
 
     # Pages.
 
