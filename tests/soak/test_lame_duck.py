@@ -43,7 +43,7 @@ async def test_18_what_is_in_flight_finishes_and_listeners_are_sent_away(is_lega
             heard.append(json.loads(await socket.get_message()))
             assert heard[0]["method"] == "notifications/subscriptions/acknowledged"
             nursery.start_soon(hear, socket, heard)
-            asked = [await run.front.send(name, "echo", pause=1.5) for name in NAMES for _ in range(20)]
+            asked = [await run.front.send(name, "echo", pause=1.0) for name in NAMES for _ in range(20)]
             for name in NAMES:
                 await run.ask(name, "echo")  # they have arrived
             began = trio.current_time()
@@ -56,7 +56,7 @@ async def test_18_what_is_in_flight_finishes_and_listeners_are_sent_away(is_lega
         assert [message for message in heard if message.get("id") == "l" and "result" in message]
         assert not any(psutil.pid_exists(pid) for pid in pids)
         assert not here.verdict().faults
-    figure("promise 18", f"60 calls of 1.5 s finished, exit 0 after {took:.1f} s, no process left ({is_legacy=})")
+    figure("promise 18", f"60 calls of 1 s finished, exit 0 after {took:.1f} s, no process left ({is_legacy=})")
     assert took <= 3 * BUSY
 
 

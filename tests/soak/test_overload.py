@@ -13,7 +13,7 @@ from tests.test_promises import LONG, figure
 
 OVERLOADED = -31003
 ROOM = 40
-TRIES = 1000 if LONG else 200
+TRIES = 1000 if LONG else 100
 
 
 async def echoes(run: Run, count: int) -> list[float]:
