@@ -31,6 +31,9 @@ DEFINITION_CHANGED: Final = -31005
 class CallboardError(Exception):
     """Root of everything callboard raises on purpose."""
 
+    brief: str | None = None
+    """What strangers may be told, where the message has words of others in it."""
+
 
 class CannotServe(CallboardError):
     """What was asked for cannot be served: a wrong or taken address, a bad certificate. One line says which and why."""
@@ -241,6 +244,7 @@ class HttpRefused(RequestFailed):
 
     def __init__(self, status: int, text: str, *, error: object = None) -> None:
         super().__init__(f"HTTP {status}: {text}" if text else f"HTTP {status}")
+        self.brief = f"HTTP {status}"
         self.status = status
         self.error = error
 

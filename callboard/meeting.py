@@ -91,7 +91,9 @@ class Meeting:
         except NotAuthorized:
             raise  # there is one, and it does not want us
         except RequestFailed as error:
-            raise CannotConnect(f"no server to speak to: {error}") from None
+            failure = CannotConnect(f"no server to speak to: {error}")
+            failure.brief = f"no server to speak to: {error.brief or error}"
+            raise failure from None
 
     async def _try_all(self, wanted: Revision | None) -> tuple[Caller, Agreed]:
         *others, last = self.ways.ways

@@ -77,6 +77,7 @@ class Backend(Actor[Never]):
     why: str = attrs.field(default="", init=False)
     """Why it is not up."""
     in_flight: int = attrs.field(default=0, init=False)
+    _brief: str | None = attrs.field(default=None, init=False)  # the same for clients, if they may not be told that
     _exit_code: int | None = attrs.field(default=None, init=False)
     _scout: Leg | None = attrs.field(default=None, init=False)
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -179,7 +180,7 @@ class Backend(Actor[Never]):
         except Overloaded:
             raise
         except CallboardError as error:
-            raise self.gone(str(error)) from None
+            raise self.gone(error.brief or str(error)) from None
         if self.interests.misses(leg):
             await self._have_it_tell(leg, use)
         return leg
@@ -207,7 +208,7 @@ class Backend(Actor[Never]):
 
     def gone(self, why: str = "") -> BackendGone:
         """What whoever asks is told. The server's own words stay in the log."""
-        text = f"{self.name} is {self.circuit.state.value}: {why or self.why or 'not there'}"
+        text = f"{self.name} is {self.circuit.state.value}: {why or self._brief or self.why or 'not there'}"
         return BackendGone(text[:500], backend=self.name, exit_code=self._exit_code)
 
     def doubt(self, leg: Leg, error: Exception) -> None:
@@ -249,19 +250,22 @@ class Backend(Actor[Never]):
                 await leg.address.wait_ended()
                 nursery.cancel_scope.cancel()
         except CallboardError as error:
-            self.why = str(error)[:500]
+            self._lose(error)
         except BaseExceptionGroup as group:
             failures, rest = group.split(CallboardError)
             if rest is not None or failures is None:
                 raise
-            self.why = str(leaf_of(failures))[:500]
+            self._lose(leaf_of(failures))
         else:
-            self.why = leg.lost
+            self.why, self._brief = leg.lost, None if leg.failure is None else _brief(leg.failure)
         finally:
             leg.retire()
             self._scout = None
         self._exit_code = leg.exit_code
         log.warning("backend_lost", backend=self.name, why=self.why, said=leg.last_words())
+
+    def _lose(self, error: CallboardError) -> None:
+        self.why, self._brief = str(error)[:500], error.brief
 
     async def _rest(self) -> None:
         """Wait before the next attempt."""
@@ -358,6 +362,10 @@ class Backend(Actor[Never]):
         if leg is self._spoke:
             self._spoke = None
             self.refresh()
+
+
+def _brief(error: Exception) -> str | None:
+    return error.brief if isinstance(error, CallboardError) else None
 
 
 def _session(exchange: Exchange | None) -> object | None:

@@ -36,9 +36,6 @@ from callboard.errors import (
     TooManyRounds,
 )
 
-REPEATABLE: Final = frozenset({"resources/read", "prompts/get", "completion/complete"})
-"""What changes nothing, and so may be asked once more if its first answer was lost with the connection."""
-
 LONG: Final = 10 * 365 * 86_400.0  # no limit of its own: what waits so long is bounded elsewhere
 
 
@@ -112,14 +109,16 @@ class Forwarding:
     def _lost(self, leg: Leg, error: ConnectionLost | CannotConnect) -> BackendGone:
         name = self.to.backend.name
         reason = "session lost" if isinstance(error, SessionGone) else "server lost"
-        return BackendGone(f"{name}: {error}"[:500], backend=name, reason=reason, exit_code=leg.exit_code)
+        return BackendGone(
+            f"{name}: {error.brief or error}"[:500], backend=name, reason=reason, exit_code=leg.exit_code
+        )
 
     def _refused(self, leg: Leg, error: HttpRefused) -> Exception:
         backend = self.to.backend
         if isinstance(error.error, Error):
             return front_error(self.terms.revision, leg.revision, self.request.method, error.error, self.to.uri)
         if error.status in (401, 403):
-            return _ours(INTERNAL_ERROR, f"{backend.name}: {error}", "upstream auth", backend)
+            return _ours(INTERNAL_ERROR, f"{backend.name}: HTTP {error.status}", "upstream auth", backend)
         return BackendGone(f"{backend.name}: HTTP {error.status}", backend=backend.name)
 
 

@@ -128,7 +128,7 @@ class Leg(Actor[Never]):
             failures, rest = group.split(CallboardError)
             if rest is not None or failures is None:
                 raise
-            self.failure = ConnectionLost(str(leaf_of(failures)))
+            self.failure = _lost(leaf_of(failures))
         finally:
             self._end()
 
@@ -378,7 +378,7 @@ class Leg(Actor[Never]):
             await caller.link.listen(caller.hear)
         except CallboardError as error:
             if caller is self._caller:
-                self.failure = self.failure or ConnectionLost(str(error))
+                self.failure = self.failure or _lost(error)
         is_broken = bool(caller.link.lost) or caller.link.is_stale or self.failure is not None
         if is_broken and caller is self._caller:  # else it was tried, and there may be another way
             self.retire()
@@ -390,6 +390,12 @@ class Leg(Actor[Never]):
         self._over.set()
         self.opened.set()
         self.on_end(self)
+
+
+def _lost(error: CallboardError) -> ConnectionLost:
+    lost = ConnectionLost(str(error))
+    lost.brief = error.brief
+    return lost
 
 
 def leaf_of(group: BaseExceptionGroup[CallboardError]) -> CallboardError:
