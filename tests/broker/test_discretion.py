@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import attrs
 import pytest
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.duplex import DuplexLink
 from callboard.actors.link import Hear, Link, Outgoing
@@ -68,6 +68,7 @@ async def test_nor_in_which_words_a_backend_was_told_to_stay_away(autojump_clock
     async with brokered(behind.ways) as host, peer(host, R4, capabilities={}) as client:
         behind.is_shut = True
         behind.back.lines[0].hang_up()
+        await wait_all_tasks_blocked()
         said = await refusal(client)
         assert "401" in said.message
         assert CANARY not in f"{said.message} {said.data}"
