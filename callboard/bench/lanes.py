@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import attrs
+import trio
 
 from callboard.actors.link import Link
 from callboard.bench.engine import Lane, OpenLane
@@ -40,6 +41,31 @@ def by_client(target: Target, options: Common, on_open: Callable[[Client], None]
         async with connect(target, **options) as client:
             on_open(client)
             yield ClientLane(client)
+
+    return open_lane
+
+
+@attrs.frozen(eq=False)
+class ChurnLane:
+    """No session that lasts: each request opens one, and ends it."""
+
+    target: Target
+    options: Common
+    on_open: Callable[[Client], None]
+
+    async def do(self, act: Act) -> None:
+        async with connect(self.target, **self.options) as client:
+            self.on_open(client)
+            await act.do(client)
+
+
+def by_churn(target: Target, options: Common, on_open: Callable[[Client], None]) -> OpenLane:
+    """Whoever comes, asks once and leaves."""
+
+    @asynccontextmanager
+    async def open_lane() -> AsyncIterator[Lane]:
+        await trio.lowlevel.checkpoint()
+        yield ChurnLane(target, options, on_open)
 
     return open_lane
 

@@ -104,6 +104,7 @@ def _read(target: str, load: Load, options: Options, screen: Screen, on_stderr: 
         settings={**load.described(plan), "is_in_process": isinstance(there, Server)},
         view=View(screen),
         has_timeout=options.timeout is not None,
+        is_churn=load.profile == "churn",
     )
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import attrs
 import msgspec
@@ -70,6 +70,14 @@ class Load:
     duration: Annotated[str, Parameter(group=_HOW, help="How long it is measured.")] = "10s"
     warmup: Annotated[str, Parameter(group=_HOW, help="How long there is load before that.")] = "1s"
     ramp: Annotated[str, Parameter(group=_HOW, help="In which time the load is reached, from the start on.")] = "0s"
+    profile: Annotated[
+        Literal["steady", "churn"],
+        Parameter(
+            group=_HOW,
+            help="steady: sessions last; churn: each request opens a session (for a command, a process), and ends it. "
+            "Its latency is that of all three.",
+        ),
+    ] = "steady"
     yes_remote: Annotated[
         bool, _FLAG, Parameter(group=_HOW, help="Put load on another machine than this one. Ask whose it is.")
     ] = False
@@ -135,9 +143,11 @@ class Load:
 
     def described(self, plan: Plan) -> dict[str, Any]:
         """How the load was made, for whoever reads the result."""
-        sessions = f"{plan.sessions} session{'s' if plan.sessions > 1 else ''}"
+        is_churn = self.profile == "churn"
+        sessions = "a session each" if is_churn else f"{plan.sessions} session{'s' if plan.sessions > 1 else ''}"
         closed = f"{plan.concurrency} at once (closed loop)"
         return {
+            "profile": self.profile,
             "load": f"{sessions}, {closed if plan.pace is None else f'{plan.pace.rate:g} a second (open loop)'}",
             "sessions": plan.sessions,
             "concurrency": plan.concurrency if plan.pace is None else None,

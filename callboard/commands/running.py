@@ -8,7 +8,7 @@ import trio
 from msgspec import UNSET
 
 from callboard.bench.engine import Engine, OpenLane, Plan
-from callboard.bench.lanes import by_client, watched
+from callboard.bench.lanes import by_churn, by_client, watched
 from callboard.bench.machine import Watch
 from callboard.bench.prepared import by_requests
 from callboard.bench.result import Result
@@ -39,6 +39,7 @@ class Run:
     settings: Mapping[str, Any]
     view: View
     has_timeout: bool = False
+    is_churn: bool = False
     is_interrupted: bool = attrs.field(default=False, init=False)
     _pids: set[int] = attrs.field(factory=set, init=False)
     _watch: Watch = attrs.field(init=False)
@@ -90,6 +91,8 @@ class Run:
             self._result = self._shown(engine, seconds)
 
     def _lanes(self, target: Target, work: Work) -> OpenLane:
+        if self.is_churn:
+            return by_churn(target, self.common, self._opened)
         # A deadline for each request is the client's, and costs as much as half of a fast one.
         if isinstance(target, Remote) and target.url.startswith("http") and not self.has_timeout:
             return by_requests(target, self.common, work, self._opened)
@@ -136,11 +139,11 @@ class Run:
             target=self.name,
             work=str(engine.work),
             revision="" if self._client is None else self._client.revision.value,
-            server="a server without a name" if info is None else f"{info.name} {info.version}",
+            server="a server without a name" if info is None else f"{info.name} {info.version}".strip(),
             seconds=seconds,
             tally=engine.tally,
             settings={**self.settings, "generator": "prepared requests" if self._is_fast else "client"},
             generator_cpu=self._watch.own_cpu,
             server_rss=self._watch.rss,
-            server_cpu=self._watch.server_cpu,
+            server_cpu=None if self.is_churn else self._watch.server_cpu,  # processes that are gone tell nothing
         )

@@ -67,6 +67,15 @@ def test_a_server_in_a_file_is_and_what_only_reads_is_found() -> None:
     assert told["target"] == f"{APP}:server"
 
 
+@pytest.mark.parametrize("way", ["http", "ws"])
+def test_those_who_come_and_go_are_counted(house: Addresses, way: str) -> None:
+    told = measured(getattr(house, way), *ECHO, *SHORT, "--profile", "churn", "--concurrency", "4")
+    assert told["requests"] > 4
+    assert told["errors"] == {}
+    assert told["settings"]["load"] == "a session each, 4 at once (closed loop)"
+    assert (told["server"], told["settings"]["generator"]) == ("steady 1.0.0", "client")
+
+
 def test_an_entry_of_a_file_is(house: Addresses, tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps({"mcpServers": {"steady": {"url": house.http}}}))
