@@ -235,3 +235,16 @@ async def test_a_changed_list_is_read_anew_and_told_of_once(
         assert not await updates(client)
         assert not client.notifications("notifications/tools/list_changed")  # they were gathered
         assert len(back.told("tools/list")) == 2
+
+
+async def test_a_list_that_could_not_be_read_anew_is_read_again(autojump_clock: MockClock) -> None:
+    back = Back(R4)
+    async with brokered(back.ways) as host, peer(host, R4) as client:
+        back.tools = [*back.tools, {"name": "extra", "inputSchema": {"type": "object"}}]
+        back.holds.add("tools/list")
+        await back.lines[0].tell("notifications/tools/list_changed")
+        line, asked = await back.hear("tools/list")
+        back.holds.clear()
+        await line.refuse(asked, -32603, "not now")
+        assert (await client.hear())["method"] == "notifications/tools/list_changed"
+        assert "extra" in [one["name"] for one in (await client.request("tools/list"))["tools"]]

@@ -30,6 +30,9 @@ log = get_logger("callboard.broker")
 START_WAIT: Final = 5.0
 """Seconds that a request waits for a backend that is about to come up."""
 
+READ_AGAIN: Final = 5.0
+"""Seconds after which lists are read again that a backend would not tell, though it said that they changed."""
+
 GATHER: Final = 0.05
 """Seconds in which changes of lists are gathered before they are read anew."""
 
@@ -236,7 +239,7 @@ class Backend(Actor[Never]):
             await leg.wait_open()
             self.agreed = leg.agreed
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._watch_lists, leg, nursery.cancel_scope)
+                nursery.start_soon(self._watch_lists, leg)
                 is_heard = trio.Event()
                 nursery.start_soon(self.interests.hear_lists, leg, is_heard)
                 with trio.move_on_after(EARS):  # first listen, then read: what changes in between is not overlooked
@@ -313,7 +316,7 @@ class Backend(Actor[Never]):
 
     # Lists.
 
-    async def _watch_lists(self, leg: Leg, whole: trio.CancelScope) -> None:
+    async def _watch_lists(self, leg: Leg) -> None:
         while True:
             await self._is_dirty.wait()
             await trio.sleep(GATHER)
@@ -324,7 +327,9 @@ class Backend(Actor[Never]):
             except ConnectionLost:
                 continue  # the end of the connection tells it all
             except CallboardError as error:
-                log.warning("lists_not_read", backend=self.name, reason=str(error)[:200])
+                log.warning("lists_not_read", backend=self.name, reason=type(error).__name__)
+                await trio.sleep(READ_AGAIN)
+                self.refresh(*dirty)
 
     async def _read_lists(self, leg: Leg, members: Set[str], said: Set[str] = frozenset()) -> None:
         patience = Patience(timeout=self.settings.timeout, cap=self.settings.timeout)
