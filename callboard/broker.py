@@ -15,6 +15,7 @@ from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.catalogue import Approve, Catalogue
 from callboard.actors.broker.company import Company
 from callboard.actors.broker.leg import Begin, Reach
+from callboard.actors.broker.settings import BackendSettings
 from callboard.actors.broker.tasks import check_extension
 from callboard.actors.caller import Caller
 from callboard.actors.eras import Agreed
@@ -181,20 +182,24 @@ class Broker:
     async def _arrange(self, ways: Mapping[str, Reach]) -> None:
         """Start the backends that are reached so, and let the catalogue have all of them."""
         company = self._running()
+        expected = {*company.backends, *ways}  # the first may list what it has before the last is started
+        company.tell_of(self.catalogue.arrange([name for name in self.specs if name in expected], self._settings()))
         for name, reach in ways.items():
-            company.backends[name] = await self._start(self.specs[name], reach)
+            await self._start(self.specs[name], reach)
         self._order()
 
     def _order(self) -> None:
         """Have those that are there in the order of the configuration."""
         company = self._running()
         company.backends = {name: company.backends[name] for name in self.specs if name in company.backends}
-        settings = {name: spec.settings for name, spec in self.specs.items()}
-        changed = self.catalogue.arrange(company.backends, settings)
+        changed = self.catalogue.arrange(company.backends, self._settings())
         company.look_around()
         company.tell_of(changed)
 
-    async def _start(self, spec: BackendSpec, reach: Reach) -> Backend:
+    def _settings(self) -> dict[str, BackendSettings]:
+        return {name: spec.settings for name, spec in self.specs.items()}
+
+    async def _start(self, spec: BackendSpec, reach: Reach) -> None:
         root = self._root
         if root is None:
             raise RuntimeError("the broker does not run")
@@ -214,8 +219,8 @@ class Broker:
         )
         if (before := self.backends.get(spec.name)) is not None:
             self._listeners.replace(before, backend)
+        self._running().backends[spec.name] = backend  # before it has anything to say
         await group.add(ChildSpec("backend", lambda: backend, restart=Restart.TEMPORARY, significant=True))
-        return backend
 
     def _listed(self, name: str, listing: dict[str, list[Members]], said: Set[str]) -> None:
         if self._company is not None:
