@@ -38,6 +38,9 @@ from benchmarks.measure import verdict
 FACTOR, ADDED = 10.0, 0.5
 """How many times the others' requests/s are wanted, and how many milliseconds may be added."""
 
+WARM_UP: Final[dict[Transport, float]] = {"stdio": 1.0, "http": 5.0}
+"""Seconds before anything is measured."""
+
 FLAT: Final = 0.9
 """What must be left of the requests/s with the most backends."""
 
@@ -116,7 +119,8 @@ def prepare(plan: Plan, proxy: Proxy, backends: Backends, server: Running, era: 
     folder = Path(tempfile.mkdtemp(dir=plan.folder))
     folder.rmdir()
     write_calls(folder, [call.raw(server.port, path) for call in calls])
-    plan.load.run(server, folder, connections=connections, seconds=1, expected="ok")
+    # Some take more than a second for the first of 32 answers.
+    plan.load.run(server, folder, connections=connections, seconds=WARM_UP[backends.transport], expected="ok")
     return folder
 
 
