@@ -54,6 +54,7 @@ async def book_seats(play: str, seats: Annotated[int, Meta(ge=1, le=8)] = 2, *, 
         play: One of those that are on, such as hamlet.
         seats: How many.
     """
+    play = play.strip().lower().replace(" ", "-")  # people write titles as titles
     if play not in PLAYS:
         raise ToolError(f"{play[:60]!r} is not on. These are: {', '.join(PLAYS)}.")
     order = await ctx.elicit(f"{seats} for {play}: in whose name, and where?", Order)

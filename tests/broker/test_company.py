@@ -63,7 +63,7 @@ async def test_the_first_command_of_a_newcomer_serves_something_and_says_how_to_
 
 async def test_it_shows_what_there_is_to_see() -> None:
     async with served() as here, connect(here.url(), elicitation=fill_in) as client:
-        booked = await client.call("box_office__book_seats", play="hamlet", seats=3)
+        booked = await client.call("box_office__book_seats", play="Hamlet", seats=3)
         assert booked.structured_content == {"play": "hamlet", "name": "Ada", "place": "gods", "seats": 3, "price": 30}
         assert await client.complete("box_office__review", "play", "t") == ["the-tempest", "twelfth-night"]
         assert await client.complete("programme://{play}", "play", "ma") == ["macbeth"]
