@@ -1,10 +1,10 @@
 """The broker: many servers behind one endpoint, for clients of every revision."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import Any, Final, Self
 
 import attrs
 import trio
@@ -25,19 +25,13 @@ from callboard.codecs.crossing.definitions import TOOLS
 from callboard.codecs.members import Members
 from callboard.codecs.revisions import ALL, Implementation, Revision
 from callboard.configuration import BackendSpec, Configuration, PythonTarget, read_configuration
-from callboard.hosted import Behind, Standing
+from callboard.hosted import Behind, Served, Standing
 from callboard.loading import load_server
 from callboard.meeting import Meeting
 from callboard.pins import Pinning, Pins
 from callboard.reloading import Reloading
 from callboard.supervisor import ChildSpec, Restart, Supervisor, SupervisorSpec, get_logger, open_tree
 from callboard.targets import Access, ways_to
-
-if TYPE_CHECKING:
-    from callboard.mounting import Mounted
-    from callboard.serving import Options
-    from callboard.transports.http.endpoint import Authenticate
-    from callboard.transports.settings import Settings
 
 log = get_logger("callboard.broker")
 
@@ -51,7 +45,7 @@ FEW_WORDS: Final = 160
 """Characters of the reason why a backend is not up, where all of them are counted up."""
 
 
-class Broker:
+class Broker(Served):
     """Stands in front of the servers of a configuration. Runs as a `Server` does."""
 
     def __init__(
@@ -133,25 +127,6 @@ class Broker:
         """Who stands behind it now, and with how much."""
         servers = tuple(_standing(backend) for backend in self.backends.values())
         return Behind(servers=servers, tools=self.catalogue.count_of(TOOLS), example=self._example)
-
-    def run(self, **options: Unpack["Options"]) -> None:
-        """Serve on any set of transports at once, as `Server.run` does."""
-        from callboard.serving import run  # with all transports, which not every user of a `Broker` needs
-
-        run(self, **options)
-
-    def asgi(
-        self,
-        *,
-        allow_hosts: Iterable[str] = (),
-        allow_origins: Iterable[str] = (),
-        authenticate: "Authenticate | None" = None,
-        settings: "Settings | None" = None,
-    ) -> "Mounted":
-        """The endpoint `/mcp` as an ASGI application, as `Server.asgi` has it."""
-        from callboard.mounting import mounted
-
-        return mounted(self, allow_hosts, allow_origins, authenticate, settings)
 
     # How it changes while it runs.
 

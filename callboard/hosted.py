@@ -1,13 +1,20 @@
 """Whatever can be served: a server, or a broker in front of many."""
 
+from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, Unpack
 
 import attrs
 
 from callboard.actors.host import Host
 from callboard.actors.parking import Parking
 from callboard.codecs.revisions import Implementation
+
+if TYPE_CHECKING:
+    from callboard.mounting import Mounted
+    from callboard.serving import Options
+    from callboard.transports.http.endpoint import Authenticate
+    from callboard.transports.settings import Settings
 
 
 @attrs.frozen(kw_only=True)
@@ -48,3 +55,39 @@ class Hosted(Protocol):
 
     def behind(self) -> Behind | None:
         """What it stands in front of; None for a server, which answers by itself."""
+
+
+class Served:
+    """How it is served: the same for all."""
+
+    def run(self: Hosted, **options: Unpack["Options"]) -> None:
+        """Serve on any set of transports at once, and return when that is over. Without any: stdio.
+
+        ```python
+        server.run(http="127.0.0.1:8000", ws="127.0.0.1:8001")
+        ```
+
+        SIGTERM and SIGINT let it drain: what is in flight is finished; a second one ends it at once.
+        Raises `CannotServe`, for an address that is taken and the like.
+        """
+        from callboard.serving import run  # with all transports, which not every user of a server needs
+
+        run(self, **options)
+
+    def asgi(
+        self: Hosted,
+        *,
+        allow_hosts: Iterable[str] = (),
+        allow_origins: Iterable[str] = (),
+        authenticate: "Authenticate | None" = None,
+        settings: "Settings | None" = None,
+    ) -> "Mounted":
+        """The endpoint `/mcp` as an ASGI application, for hypercorn's Trio worker or to be mounted beside others.
+
+        The server runs from the startup to the shutdown of the ASGI lifespan. It goes by the loopback names and by
+        *allow_hosts*: name those that a proxy in front passes on. *authenticate* is given a bearer token and returns
+        the principal, or None to refuse it.
+        """
+        from callboard.mounting import mounted
+
+        return mounted(self, allow_hosts, allow_origins, authenticate, settings)

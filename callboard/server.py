@@ -1,9 +1,9 @@
 """The hosting API: a server is an object; its tools, resources and prompts are functions."""
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, Unpack, overload
+from typing import Any, Final, TypeAlias, TypeVar, overload
 
 import trio
 
@@ -32,17 +32,11 @@ from callboard.codecs.revisions import (
 from callboard.codecs.revisions.meta import is_valid_meta_key
 from callboard.codecs.uri_template import UriTemplate
 from callboard.context import Context, InputRequired
-from callboard.hosted import Behind
+from callboard.hosted import Behind, Served
 from callboard.hosting import Signature
 from callboard.performance import Middleware, Performance
 from callboard.repertoire import Entry, Kept, PromptEntry, Repertoire, ResourceEntry, TemplateEntry, ToolEntry
 from callboard.supervisor import open_tree
-
-if TYPE_CHECKING:
-    from callboard.mounting import Mounted
-    from callboard.serving import Options
-    from callboard.transports.http.endpoint import Authenticate
-    from callboard.transports.settings import Settings
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.")
@@ -58,7 +52,7 @@ DEFAULT_RATES: Final[Mapping[str, Rate]] = {"completion/complete": Rate(100)}
 """How often one principal may ask, by method. A person types no faster; what tools cost only their author knows."""
 
 
-class Server:
+class Server(Served):
     """An MCP server. Decorate functions to offer them; they may come and go while it runs."""
 
     def __init__(
@@ -339,38 +333,6 @@ class Server:
     def behind(self) -> Behind | None:
         """It stands in front of nobody: a broker does."""
         return None
-
-    def run(self, **options: Unpack["Options"]) -> None:
-        """Serve on any set of transports at once, and return when that is over. Without any: stdio.
-
-        ```python
-        server.run(http="127.0.0.1:8000", ws="127.0.0.1:8001")
-        ```
-
-        SIGTERM and SIGINT let it drain: what is in flight is finished; a second one ends it at once.
-        Raises `CannotServe`, for an address that is taken and the like.
-        """
-        from callboard.serving import run  # with all transports, which not every user of a `Server` needs
-
-        run(self, **options)
-
-    def asgi(
-        self,
-        *,
-        allow_hosts: Iterable[str] = (),
-        allow_origins: Iterable[str] = (),
-        authenticate: "Authenticate | None" = None,
-        settings: "Settings | None" = None,
-    ) -> "Mounted":
-        """The endpoint `/mcp` as an ASGI application, for hypercorn's Trio worker or to be mounted beside others.
-
-        The server runs from the startup to the shutdown of the ASGI lifespan. It goes by the loopback names and by
-        *allow_hosts*: name those that a proxy in front passes on. *authenticate* is given a bearer token and returns
-        the principal, or None to refuse it.
-        """
-        from callboard.mounting import mounted
-
-        return mounted(self, allow_hosts, allow_origins, authenticate, settings)
 
     def _changed(self, change: Change) -> None:
         if not self._hosts:
