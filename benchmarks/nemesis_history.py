@@ -69,10 +69,8 @@ class Verdict:
         named = ("hung", "doubled", "misrouted", "reordered", "repeated", "leaked")
         counts = ", ".join(f"{len(getattr(self, name))} {name}" for name in named)
         late = self.after_death
-        times = (
-            f"; errors after {self.deaths} deaths: p99 {1000 * share(late, 0.99):.1f} ms, max {1000 * late[-1]:.1f} ms"
-        )
-        return f"{self.admitted} admitted ({outcomes}): {counts}{times if late else ''}"
+        times = f"p99 {1000 * share(late, 0.99):.1f} ms, max {1000 * share(late, 1.0):.1f} ms" if late else "none"
+        return f"{self.admitted} admitted ({outcomes}): {counts}; errors after {self.deaths} deaths: {times}"
 
 
 def share(figures: list[float], part: float) -> float:

@@ -61,3 +61,9 @@ def test_a_good_history_has_no_faults() -> None:
 )
 def test_each_fault_is_found(planted: list[dict[str, Any]], without: tuple[str, float], found: str) -> None:
     assert list(judge(*planted, without=without).faults) == [found]
+
+
+def test_deaths_that_nobody_felt_are_told_as_well() -> None:
+    line = judge(without=("end", 11.25)).line()
+    assert "1 hung" in line
+    assert "errors after 1 deaths: none" in line
