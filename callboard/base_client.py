@@ -115,6 +115,16 @@ class BaseClient:
         """What the server wants its users to know."""
         return self._agreed.instructions
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing can be asked any more. Over HTTP that is never so: the next request finds a way, or none."""
+        return bool(self._caller.link.lost)
+
+    @property
+    def ignored(self) -> int:
+        """Answers that nobody waited for any more, and messages that could not be read."""
+        return self._caller.link.ignored
+
     # What there is.
 
     async def tools(self) -> Sequence[Tool]:

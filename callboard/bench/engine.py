@@ -2,17 +2,18 @@
 
 import itertools
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Final, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
 import trio
 
 from callboard.bench.pace import Pace
+from callboard.bench.seats import PAUSE, Open, Seat, seated
 from callboard.bench.tally import Tally
 from callboard.bench.work import Act, Work
-from callboard.errors import CallboardError, ConnectionLost
+from callboard.errors import CallboardError, CannotConnect, ConnectionLost
 
 MAX_WAITING: Final = 10_000
 """Most requests that wait for an answer in an open loop. Beyond that none are sent, and each is counted as an error:
@@ -21,14 +22,8 @@ whoever would have come has been kept waiting too long."""
 MAX_AT_ONCE: Final = 64
 """Requests that an open loop which is late begins before it lets others work."""
 
-CONNECTING: Final = 32
-"""Sessions that are opened at once."""
-
 LAST_WAIT: Final = 2.0
 """Seconds after the end for which requests that have begun are waited for. So a stall at the end does not hide."""
-
-PAUSE: Final = 0.1
-"""Seconds that a worker waits after its connection was lost: nothing is gained by failing as fast as one can."""
 
 TRIES: Final = 3
 """How often a request is tried before any load is made of it. What never works is a mistake, and not a measurement."""
@@ -40,11 +35,17 @@ UNANSWERED: Final = "not answered by the end"
 class Lane(Protocol):
     """One session of a server: a legacy one, or a modern connection."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing can be asked on it any more."""
+
     async def do(self, act: Act) -> None:
         """Make a request and wait for its answer. Raises a `CallboardError` if that is none."""
 
 
-OpenLane = Callable[[], AbstractAsyncContextManager[Lane]]
+W = TypeVar("W")
+L = TypeVar("L")
+OpenLane: TypeAlias = Open[Lane]
 
 
 @attrs.frozen(kw_only=True)
@@ -62,12 +63,15 @@ class Plan:
 
 
 @attrs.define(eq=False)
-class Engine:
-    """One run. What it counts can be looked at while it runs, and it can be stopped."""
+class Drive(ABC, Generic[W, L]):
+    """One run of some kind. What it counts can be looked at while it runs, and it can be stopped.
+
+    Its *work* is what it does, and can be written; *open_lane* opens a session.
+    """
 
     plan: Plan
-    work: Work
-    open_lane: OpenLane
+    work: W
+    open_lane: Open[L]
     tally: Tally = attrs.field(factory=Tally, init=False)
     in_flight: int = attrs.field(default=0, init=False)
     started: float = attrs.field(default=0.0, init=False)
@@ -84,11 +88,12 @@ class Engine:
         Raises the `CallboardError` that keeps a session from opening, or each of a few first requests from an answer.
         """
         failure: CallboardError | None = None
+        seats = [Seat(number, self.open_lane, self._happened, self._not_opened) for number in range(self.sessions)]
         with self._whole:
             try:
-                async with self._lanes() as lanes:
-                    await self._try(lanes[0])
-                    await self._load(lanes)
+                async with seated(seats):
+                    await self.rehearse(seats)
+                    await self._load(seats)
             except* CallboardError as group:
                 failure = _first(group)
         if failure is not None and not self._is_stopped:
@@ -106,65 +111,74 @@ class Engine:
         """Seconds for which it has been counted."""
         return max(0.0, min(trio.current_time(), self.until) - self.started) if self.started else 0.0
 
-    async def _try(self, lane: Lane) -> None:
-        for act in self.work.acts:
-            for left in reversed(range(TRIES)):
-                try:
-                    await lane.do(act)
-                    break
-                except CallboardError:
-                    if not left:
-                        raise
+    @property
+    def sessions(self) -> int:
+        """How many it needs."""
+        return self.plan.sessions
 
-    async def _load(self, lanes: Sequence[Lane]) -> None:
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """What else is worth knowing, by the names that `callboard.bench.figures` explains."""
+        return {name: float(count) for name, count in self.tally.counts.items()}
+
+    @abstractmethod
+    async def rehearse(self, seats: Sequence[Seat[L]]) -> None:
+        """Try everything once. Raises the `CallboardError` for which there shall be no load."""
+
+    @abstractmethod
+    async def load(self, seats: Sequence[Seat[L]], begun: float) -> None:
+        """Make the load, from *begun* on and until `until`."""
+
+    async def _load(self, seats: Sequence[Seat[L]]) -> None:
         begun = trio.current_time()
         self.started = begun + self.plan.warmup
         self.until = self.started + self.plan.duration
         self.begun.set()
         with trio.CancelScope(deadline=self.until + LAST_WAIT):
-            if self.plan.pace is None:
-                await self._closed(lanes, begun)
-            else:
-                await self._open(lanes, self.plan.pace, begun)
+            await self.load(seats, begun)
         await trio.sleep_until(self.until)  # the last one is due, and answered, a little earlier
 
-    @asynccontextmanager
-    async def _lanes(self) -> AsyncIterator[Sequence[Lane]]:
-        """All sessions, opened a few at a time before anything is counted. Each is held by a task of its own."""
-        lanes: dict[int, Lane] = {}
-        turns = trio.CapacityLimiter(CONNECTING)
-        over = trio.Event()
+    def failed(self, kind: str, due: float, step: str = "") -> None:
+        """Count an error of what was *due* then."""
+        if due >= self.started:
+            self.tally.broke(kind, trio.current_time() - self.started, step=step)
 
-        async def hold(number: int, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-            await turns.acquire_on_behalf_of(number)
-            async with self.open_lane() as lane:
-                turns.release_on_behalf_of(number)
-                lanes[number] = lane
-                task_status.started()
-                await over.wait()
+    def _happened(self, event: str) -> None:
+        if self.started and trio.current_time() >= self.started:
+            self.tally.counts[event] += 1
 
-        async with trio.open_nursery() as nursery:
-            async with trio.open_nursery() as opening:
-                for number in range(self.plan.sessions):
-                    opening.start_soon(nursery.start, hold, number)
-            yield [lanes[number] for number in range(self.plan.sessions)]
-            over.set()
+    def _not_opened(self, error: CallboardError) -> None:
+        self.failed(kind_of(error), trio.current_time())
 
-    async def _closed(self, lanes: Sequence[Lane], begun: float) -> None:
+
+class Loop(Drive[W, L]):
+    """Something that is done over and over: one follows on the other, or at a pace."""
+
+    @abstractmethod
+    async def turn(self, seat: Seat[L], chance: random.Random, due: float) -> bool:
+        """Do it once, in flight already. Says whether the next one may follow at once."""
+
+    async def load(self, seats: Sequence[Seat[L]], begun: float) -> None:
+        if self.plan.pace is None:
+            await self._closed(seats, begun)
+        else:
+            await self._open(seats, self.plan.pace, begun)
+
+    async def _closed(self, seats: Sequence[Seat[L]], begun: float) -> None:
         async def work(number: int) -> None:
             chance = random.Random(f"{self.plan.seed}/{number}")  # noqa: S311  # the same run twice, not a secret
             await trio.sleep_until(begun + self.plan.ramp * number / self.plan.concurrency)
-            lane = lanes[number % len(lanes)]
+            seat = seats[number % len(seats)]
             while (now := trio.current_time()) < self.until:
                 self.in_flight += 1
-                if not await self._one(lane, self.work.choose(chance), now):
+                if not await self.turn(seat, chance, now):
                     await trio.sleep(PAUSE)
 
         async with trio.open_nursery() as nursery:
             for number in range(self.plan.concurrency):
                 nursery.start_soon(work, number)
 
-    async def _open(self, lanes: Sequence[Lane], pace: Pace, begun: float) -> None:
+    async def _open(self, seats: Sequence[Seat[L]], pace: Pace, begun: float) -> None:
         chance = random.Random(self.plan.seed)  # noqa: S311
         async with trio.open_nursery() as nursery:
             for number in itertools.count():
@@ -174,34 +188,51 @@ class Engine:
                 if number % MAX_AT_ONCE == 0 or due > trio.current_time():
                     await trio.sleep_until(due)
                 if self.in_flight >= MAX_WAITING:
-                    self._failed(OVERDUE, due)
+                    self.failed(OVERDUE, due)
                     continue
                 self.in_flight += 1  # from now on: its task runs later
-                nursery.start_soon(self._one, lanes[number % len(lanes)], self.work.choose(chance), due)
+                nursery.start_soon(self.turn, seats[number % len(seats)], chance, due)
 
-    async def _one(self, lane: Lane, act: Act, due: float) -> bool:
-        """One request, in flight already, whose latency counts from when it was *due*. Says whether there is a
-        connection still."""
-        is_settled = False
+
+class Engine(Loop[Work, Lane]):
+    """Requests, each as often as its weight says."""
+
+    async def rehearse(self, seats: Sequence[Seat[Lane]]) -> None:
+        lane = await seats[0].lane()
+        for act in self.work.acts:
+            for left in reversed(range(TRIES)):
+                try:
+                    await lane.do(act)
+                    break
+                except CallboardError:
+                    if not left:
+                        raise
+
+    async def turn(self, seat: Seat[Lane], chance: random.Random, due: float) -> bool:
+        """One request, whose latency counts from when it was *due*."""
+        act, lane, is_settled = self.work.choose(chance), seat.current, False
         try:
+            if lane is None:
+                lane = await seat.lane()
             await lane.do(act)
             is_settled = True
             if due >= self.started:
                 now = trio.current_time()
                 self.tally.succeeded(now - due, now - self.started, is_late=now > self.until)
+            if seat.on_answer is not None:
+                seat.on_answer()
         except CallboardError as error:
             is_settled = True
-            self._failed(kind_of(error), due)
-            return not isinstance(error, ConnectionLost)
+            self.failed(kind_of(error), due)
+            if lane is not None and lane.is_lost:
+                seat.lose(lane)
+                return True  # the next one waits for a session
+            return not isinstance(error, ConnectionLost | CannotConnect)
         finally:
             self.in_flight -= 1
             if not is_settled and not self._is_stopped:
-                self._failed(UNANSWERED, due)
+                self.failed(UNANSWERED, due)
         return True
-
-    def _failed(self, kind: str, due: float) -> None:
-        if due >= self.started:
-            self.tally.broke(kind, trio.current_time() - self.started)
 
 
 def kind_of(error: CallboardError) -> str:

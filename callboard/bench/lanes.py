@@ -3,7 +3,7 @@
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
 import attrs
@@ -29,6 +29,10 @@ class ClientLane:
 
     client: Client
 
+    @property
+    def is_lost(self) -> bool:
+        return self.client.is_lost
+
     async def do(self, act: Act) -> None:
         await act.do(self.client)
 
@@ -52,6 +56,7 @@ class ChurnLane:
     target: Target
     options: Common
     on_open: Callable[[Client], None]
+    is_lost: ClassVar[bool] = False
 
     async def do(self, act: Act) -> None:
         async with connect(self.target, **self.options) as client:

@@ -32,6 +32,8 @@ class Result:
     """How much of one core, at the most, a process that made the load used: near 1 the generator was the limit."""
     server_rss: int | None = None
     server_cpu: float | None = None
+    figures: Mapping[str, float] = attrs.field(factory=dict)
+    """What else is worth knowing; `callboard.bench.figures` explains their names."""
 
     @property
     def rate(self) -> float:
@@ -84,6 +86,8 @@ class Result:
             "generator_was_the_limit": self.is_bound_by_generator,
             "server_rss": self.server_rss,
             "server_cpu": self.server_cpu,
+            "figures": {name: round(value, 6) for name, value in self.figures.items()},
+            "steps": {label: _step(counted) for label, counted in self.tally.steps.items()},
             "histograms": self.tally.as_json(),
         }
 
@@ -126,11 +130,23 @@ class Result:
                 generator_cpu=written["generator_cpu"],
                 server_rss=written["server_rss"],
                 server_cpu=written["server_cpu"],
+                figures=written.get("figures", {}),
             )
         except OSError as error:
             raise NotAResult(f"{file}: {error.strerror or error}") from None
         except (ValueError, KeyError, TypeError):
             raise NotAResult(f"{file} is no result of `callboard bench --json`") from None
+
+
+def _step(counted: Tally) -> dict[str, Any]:
+    return {
+        "requests": counted.count,
+        "p50_ms": round(counted.percentile(50) * 1e3, 3),
+        "p99_ms": round(counted.percentile(99) * 1e3, 3),
+        "max_ms": round(counted.longest * 1e3, 3),
+        "errors": dict(counted.errors),
+        **counted.counts,
+    }
 
 
 GENERATOR_LIMIT: Final = 0.9

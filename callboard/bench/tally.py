@@ -26,6 +26,19 @@ def histogram(digits: int = DIGITS) -> Any:
     return HdrHistogram(1, LONGEST, digits)
 
 
+def record(counted: Any, value: int) -> None:
+    """What `record_value` of the library does, in a fifth of its time: it is done twice for each request. *value* is
+    within the limits of the histogram, whose smallest unit is 1."""
+    half = counted.sub_bucket_half_count_magnitude
+    shift = value.bit_length() - half - 1
+    counted.counts[value if shift <= 0 else (shift << half) + (value >> shift)] += 1
+    counted.total_count += 1
+    if value > counted.max_value:
+        counted.max_value = value
+    if value < counted.min_value:
+        counted.min_value = value
+
+
 @attrs.define(eq=False)
 class Tally:
     """Counts what happens. Times are seconds on whatever clock its caller has."""
@@ -38,27 +51,44 @@ class Tally:
     """Errors in each second."""
     late: int = 0
     """How many of the latencies are of requests that were answered after the end. They count, but for the rate."""
+    counts: Counter[str] = attrs.field(factory=Counter)
+    """Whatever else happened, and is no error by itself."""
+    steps: "dict[str, Tally]" = attrs.field(factory=dict)
+    """The same for each step of a script, by its label."""
 
-    def succeeded(self, latency: float, at: float, *, is_late: bool = False) -> None:
+    def step(self, label: str) -> "Tally":
+        """What is counted for one step."""
+        if label not in self.steps:
+            self.steps[label] = Tally()
+        return self.steps[label]
+
+    def succeeded(self, latency: float, at: float, *, is_late: bool = False, step: str = "") -> None:
         """A request took *latency* seconds, and was over *at* so many after the start."""
+        if step:
+            self.step(step).succeeded(latency, at, is_late=is_late)
         self.late += is_late
         microseconds = min(max(int(latency * 1e6), 1), LONGEST)
-        self.latencies.record_value(microseconds)
+        record(self.latencies, microseconds)
         second = int(at)
         if second not in self.seconds:
             self.seconds[second] = histogram(DIGITS_OF_A_SECOND)
-        self.seconds[second].record_value(microseconds)
+        record(self.seconds[second], microseconds)
 
-    def broke(self, kind: str, at: float) -> None:
+    def broke(self, kind: str, at: float, *, step: str = "") -> None:
         """A request ended with an error."""
+        if step:
+            self.step(step).broke(kind, at)
         self.errors[kind[:100]] += 1
         self.failed[int(at)] = self.failed.get(int(at), 0) + 1
 
-    def add(self, other: Self) -> None:
+    def add(self, other: "Tally") -> None:
         """Take in what another process counted in the same seconds."""
         self.latencies.add(other.latencies)
         self.errors.update(other.errors)
         self.late += other.late
+        self.counts.update(other.counts)
+        for label, counted in other.steps.items():
+            self.step(label).add(counted)
         for second, count in other.failed.items():
             self.failed[second] = self.failed.get(second, 0) + count
         for second, counted in other.seconds.items():
@@ -102,6 +132,8 @@ class Tally:
             "errors": dict(self.errors),
             "late": self.late,
             "failed": {str(second): count for second, count in sorted(self.failed.items())},
+            "counts": dict(self.counts),
+            "steps": {label: counted.as_json() for label, counted in self.steps.items()},
         }
 
     @classmethod
@@ -113,6 +145,8 @@ class Tally:
             errors=Counter(written["errors"]),
             late=int(written["late"]),
             failed={int(second): int(count) for second, count in written["failed"].items()},
+            counts=Counter(written.get("counts", {})),
+            steps={label: cls.of_json(counted) for label, counted in written.get("steps", {}).items()},
         )
 
 

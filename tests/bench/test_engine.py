@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import ClassVar
 
 import attrs
 import pytest
@@ -24,6 +25,7 @@ class Scripted:
     asked: int = -1  # the first one is the engine's own try
     opened: int = 0
     open: int = 0
+    is_lost: bool = False
 
     async def do(self, act: Act) -> None:
         self.asked += 1
@@ -209,6 +211,8 @@ async def test_acts_come_as_often_as_their_weights_say(autojump_clock: MockClock
 
     @attrs.frozen
     class Noting:
+        is_lost: ClassVar[bool] = False
+
         async def do(self, act: Act) -> None:
             await trio.sleep(0.01)
             done.append(act.name)
