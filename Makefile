@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help serve test conformance lint types fuzz soak bench format clean
+.PHONY: help serve test browser conformance lint types fuzz soak bench format clean
 .DEFAULT_GOAL := help
 
 help:  ## Say what can be made
@@ -26,7 +26,10 @@ help:  ## Say what can be made
 serve: .venv/.installed  ## Install, and run callboard
 	@$(BIN)/callboard serve
 
-test: lint types  ## Install the development extras; lint, types and every test
+browser:  ## Install Chromium, in which the tests look at pages, if there is none
+	@sh tests/install-browser || true  # the tests of pages will fail, and say so; all others run
+
+test: browser lint types  ## Install the development extras; lint, types and every test
 	$(BIN)/pytest -n 2 --dist worksteal
 
 conformance: .venv/.installed-dev  ## The official conformance suite: both doors and the client, scenario by scenario

@@ -15,22 +15,36 @@ BARS: Final = 60
 STEPS: Final = 20
 """Points of the percentile curve for each further nine."""
 
+STRAGGLERS: Final = 0.1
+"""Share of a usual second's answers below which those after the end are no second of their own."""
+
 _STYLE: Final = """
-:root { color-scheme: light dark; --ink: #1c2733; --dim: #6b7885; --rule: #dfe4e8; --paper: #fff;
+:root { color-scheme: light dark; --ink: #1c2733; --dim: #5d6a77; --rule: #dfe4e8; --paper: #fff;
   --a: #0b6bcb; --b: #d1600a; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6ebf0; --dim: #93a0ad; --rule: #2d3844; --paper: #141a21; --a: #5aa9f7; --b: #f79a52; } }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 900px;
-  margin: 2em auto; padding: 0 1em; }
-h1 { font-size: 1.4em; } figure { margin: 2em 0; } figcaption { font-weight: 600; margin-bottom: .4em; }
-svg { width: 100%; height: auto; } svg text { font-size: 12px; fill: var(--dim); }
+  margin: 2em auto; padding: 0 1em; overflow-wrap: break-word; }
+h1 { font-size: 1.4em; line-height: 1.3; } figure { margin: 2em 0; } figcaption { margin-bottom: .4em; }
+dl { columns: 24em 2; column-gap: 2em; margin: 1.5em 0; } dl div { display: flex; break-inside: avoid; }
+dt { flex: 0 0 8.5em; color: var(--dim); white-space: pre-wrap; } dd { margin: 0; min-width: 0; }
+svg { display: block; width: 100%; height: auto; } svg text { font-size: 12px; fill: var(--dim); }
 table { border-collapse: collapse; } td, th { text-align: left; padding: .15em 1.5em .15em 0; vertical-align: top; }
+td { overflow-wrap: anywhere; } th, td:last-child { white-space: nowrap; }
 th { font-weight: normal; color: var(--dim); } thead th { font-weight: 600; color: var(--ink); }
+td, dd { font-variant-numeric: tabular-nums; }
 .grid { stroke: var(--rule); fill: none; } .line { fill: none; stroke-width: 2; stroke: currentColor; }
 .area { fill: currentColor; fill-opacity: .3; stroke: currentColor; } .dot { fill: currentColor; }
-.a { color: var(--a); } .b { color: var(--b); } .faint { opacity: .55; stroke-dasharray: 5 3; } .thin { opacity: .4; }
-.key { font-weight: normal; font-size: .85em; margin-left: 1em; } .key::before { content: "\\25A0  "; }
+.a { color: var(--a); } .b { color: var(--b); } .faint { stroke-dasharray: 6 3; stroke-opacity: .8; }
+.thin { stroke-width: 1.5; stroke-dasharray: 2 3; } .line, .area, .grid { vector-effect: non-scaling-stroke; }
+.key { white-space: nowrap; font-size: .85em; margin-left: 1em; }
+.key::before { content: ""; display: inline-block; width: 1.6em; margin-right: .4em; vertical-align: .3em;
+  border-top: 2px solid; }
+.key span { color: var(--ink); } .key.faint::before { border-top-style: dashed; }
+.key.thin::before { border-top: 2px dotted; }
 .note { border-left: 4px solid var(--b); padding-left: 1em; }
+@media (max-width: 600px) { svg text { font-size: 20px; } table { font-size: .85em; }
+  td, th { padding-right: .7em; } td:last-child { padding-right: 0; } }
 """
 
 _COLOURS: Final = ("a", "b")
@@ -51,7 +65,7 @@ def page(title: str, runs: Mapping[str, Result], table: Sequence[Sequence[str]],
     body = [
         f"<h1>{escape(title)}</h1>",
         *(f'<p class="note">{escape(note)}</p>' for note in notes),
-        _table(table, has_heading=len(runs) > 1),
+        _table(table) if len(runs) > 1 else _pairs(table),
         _over_time(runs),
         _histogram(runs),
         _percentiles(runs),
@@ -60,13 +74,17 @@ def page(title: str, runs: Mapping[str, Result], table: Sequence[Sequence[str]],
     return "\n".join(lines) + "\n"
 
 
-def _table(rows: Sequence[Sequence[str]], *, has_heading: bool) -> str:
-    found = []
-    for number, (name, *values) in enumerate(rows):
-        tag = "th" if has_heading and number == 0 else "td"
-        cells = "".join(f"<{tag}>{escape(value)}</{tag}>" for value in values)
-        found.append(f"<tr><th>{escape(name)}</th>{cells}</tr>")
-    return f"<table>{''.join(found)}</table>"
+def _pairs(rows: Sequence[Sequence[str]]) -> str:
+    found = (f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in rows)
+    return f"<dl>{''.join(found)}</dl>"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    heading, *others = (
+        f"<th>{escape(name)}</th>" + "".join(f"<td>{escape(value)}</td>" for value in values) for name, *values in rows
+    )
+    body = "".join(f"<tr>{row}</tr>" for row in others)
+    return f"<table><thead><tr>{heading.replace('td>', 'th>')}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _named(run: str, what: str, runs: Mapping[str, Result]) -> str:
@@ -76,14 +94,27 @@ def _named(run: str, what: str, runs: Mapping[str, Result]) -> str:
 def _over_time(runs: Mapping[str, Result]) -> str:
     series, latencies, longest = [], [1e-3], 1.0
     for (name, run), colour in zip(runs.items(), _COLOURS, strict=False):
-        seconds = [one for one in run.by_second() if one[1]]
+        seconds = _seconds(run)
         longest = max([longest, *(one[0] + 1.0 for one in seconds)])
-        for what, column, style in (("p50", 2, ""), ("p99", 3, "faint"), ("max", 4, "thin")):
+        for what, column, style in (("p50", 1, ""), ("p99", 2, "faint"), ("max", 3, "thin")):
             points = [(one[0] + 0.5, float(one[column])) for one in seconds]
             latencies += [latency for _, latency in points]
             logs = [(at, log(latency)) for at, latency in points]
             series.append(Series(name=_named(name, what, runs), points=logs, style=f"{colour} {style}".strip()))
     return plots.plot("Latency over time", plots.seconds_axis(longest), plots.latency_axis(latencies[1:]), series)
+
+
+def _seconds(run: Result) -> Sequence[tuple[int, float, float, float]]:
+    """Each second with its p50, p99 and longest. What came after the end is a second of its own only if there is enough
+    of it: of the last few answers there is no p50 to speak of, and their longest counts as the last second's."""
+    least, found = STRAGGLERS * run.rate, list[tuple[int, float, float, float]]()
+    for second, count, half, most, longest, _ in run.by_second():
+        if found and second >= run.seconds and count < least:
+            number, p50, p99, before = found.pop()
+            found.append((number, p50, p99, max(before, longest)))
+        elif count:
+            found.append((second, half, most, longest))
+    return found
 
 
 def _histogram(runs: Mapping[str, Result]) -> str:

@@ -9,8 +9,8 @@ import attrs
 
 WIDTH: Final = 860
 HEIGHT: Final = 320
-LEFT: Final = 70
-RIGHT: Final = 20
+LEFT: Final = 80
+RIGHT: Final = 40
 TOP: Final = 14
 BOTTOM: Final = 44
 
@@ -82,9 +82,9 @@ def plot(title: str, x: Axis, y: Axis, series: Sequence[Series]) -> str:
         return f"{x.place(point[0], LEFT, WIDTH - RIGHT):.1f},{y.place(point[1], HEIGHT - BOTTOM, TOP):.1f}"
 
     lines = "".join(_line(one, place, y.low) for one in series if one.points)
-    names = "".join(f'<span class="key {one.style}">{escape(one.name)}</span>' for one in series)
+    names = " ".join(f'<span class="key {one.style}"><span>{escape(one.name)}</span></span>' for one in series)
     drawing = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{_grid(x, y)}{lines}</svg>'
-    return f"<figure><figcaption>{escape(title)} {names}</figcaption>{drawing}</figure>"
+    return f"<figure><figcaption><b>{escape(title)}</b> {names}</figcaption>{drawing}</figure>"
 
 
 def _grid(x: Axis, y: Axis) -> str:
@@ -92,7 +92,7 @@ def _grid(x: Axis, y: Axis) -> str:
     for at, text in x.marks:
         place = x.place(at, LEFT, WIDTH - RIGHT)
         parts.append(f'<path class="grid" d="M{place:.1f} {TOP}V{floor}"/>')
-        parts.append(f'<text x="{place:.1f}" y="{floor + 20}" text-anchor="middle">{escape(text)}</text>')
+        parts.append(f'<text x="{place:.1f}" y="{floor + 28}" text-anchor="middle">{escape(text)}</text>')
     for at, text in y.marks:
         place = y.place(at, floor, TOP)
         parts.append(f'<path class="grid" d="M{LEFT} {place:.1f}H{WIDTH - RIGHT}"/>')

@@ -98,6 +98,22 @@ def test_what_must_be_known_to_believe_it_stands_on_it() -> None:
     assert "it may have been the limit" not in of(result(0.1)).text
 
 
+def across(found: Seen) -> list[float]:
+    """How far the line of p50 reaches, point for point."""
+    return [float(point.split(",")[0]) for point in found.shapes["Latency over time"][0].split()]
+
+
+def test_the_last_few_answers_are_no_second_of_their_own_but_their_wait_is_seen() -> None:
+    usual, late = result(*[0.001] * 1000), result(*[0.001] * 1000)
+    late.tally.succeeded(9.0, 10.2)
+    assert across(of(late)) == across(of(usual))
+    heights = [float(point.split(",")[1]) for point in of(late).shapes["Latency over time"][2].split()]
+    assert heights[-1] < min(heights[:-1]), "the longest of the last second"
+    for _ in range(20):
+        late.tally.succeeded(9.0, 10.2)
+    assert len(across(of(late))) == len(across(of(usual))) + 1, "those of a stall are"
+
+
 def test_marks_are_where_people_look_for_them() -> None:
     assert [text for _, text in plots.seconds_axis(10).marks] == ["0 s", "2 s", "4 s", "6 s", "8 s", "10 s"]
     assert [text for _, text in plots.percent_axis(3).marks] == ["0 %", "50 %", "90 %", "99 %", "99.9 %"]

@@ -1,0 +1,131 @@
+"""The report in a real browser, without a network: three plots, to be seen, and nothing else is asked for."""
+
+import json
+from collections.abc import AsyncIterator
+from itertools import combinations
+from pathlib import Path
+from typing import Final
+
+import attrs
+import pytest
+
+from tests.at_terminal import piped
+from tests.bench.test_page import PLOTS
+from tests.browser import Box, Page, browser, changed_pixels
+
+APP: Final = str(Path(__file__).parents[1] / "apps" / "steady.py")
+LEAST_TEXT: Final = 8.0
+"""Pixels of height below which nobody reads a label."""
+
+SHAPES: Final = "polyline, polygon, circle"
+FOUND: Final = f"""
+(() => {{
+  const box = one => {{ const r = one.getBoundingClientRect();
+    return {{x: r.x + scrollX, y: r.y + scrollY, width: r.width, height: r.height}}; }};
+  return [...document.querySelectorAll("svg")].map(svg => ({{
+    label: svg.getAttribute("aria-label"), box: box(svg),
+    shapes: [...svg.querySelectorAll("{SHAPES}")].map(box),
+    texts: [...svg.querySelectorAll("text")].filter(one => one.textContent).map(one => [one.textContent, box(one)])}}));
+}})()
+"""
+
+
+@attrs.frozen
+class Plot:
+    """One of them, as the browser has laid it out."""
+
+    label: str
+    box: Box
+    shapes: list[Box]
+    texts: list[tuple[str, Box]]
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The page of a real run, and one of two runs."""
+    folder = tmp_path_factory.mktemp("reports")
+    for name, at_once in (("before", "1"), ("after", "4")):
+        load = ("--duration", "2s", "--warmup", "0", "--concurrency", at_once)
+        done = piped("bench", f"{APP}:server", *load, "--json", "--html", str(folder / f"{name}.html"))
+        assert done.returncode == 0, done.stderr
+        (folder / f"{name}.json").write_text(done.stdout)
+    both = [str(folder / f"{name}.json") for name in ("before", "after")]
+    done = piped("bench", "compare", *both, "--html", str(folder / "both.html"))
+    assert done.returncode == 0, done.stderr
+    return {name: folder / f"{name}.html" for name in ("before", "both")}
+
+
+@pytest.fixture
+async def page(tmp_path: Path) -> AsyncIterator[Page]:
+    async with browser(tmp_path / "profile") as opened:
+        yield opened
+
+
+async def plots_on(page: Page) -> dict[str, Plot]:
+    found = {}
+    for one in await page.value(FOUND):
+        shapes = [Box(**box) for box in one["shapes"]]
+        texts = [(text, Box(**box)) for text, box in one["texts"]]
+        found[one["label"]] = Plot(one["label"], Box(**one["box"]), shapes, texts)
+    return found
+
+
+@pytest.mark.parametrize("name", ["before", "both"])
+@pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+async def test_a_report_shows_its_three_plots(
+    page: Page, reports: dict[str, Path], name: str, is_dark: bool, width: int
+) -> None:
+    await page.open(reports[name].as_uri(), width=width, is_dark=is_dark)
+    assert page.fetched == [reports[name].as_uri()]
+    assert page.complaints == []
+    plots = await plots_on(page)
+    assert list(plots) == PLOTS
+    runs = 2 if name == "both" else 1
+    assert [len(plot.shapes) for plot in plots.values()] == [3 * runs, runs, runs]
+    for plot in plots.values():
+        check(plot, width=width)
+        await check_pixels(page, plot)
+    assert await page.value("document.scrollingElement.scrollWidth") <= width, "nobody scrolls sideways"
+    corner = (await page.picture(Box(0, 0, 1, 1))).getpixel((0, 0))
+    assert isinstance(corner, tuple)
+    assert (max(corner) < 64) == is_dark
+
+
+def check(plot: Plot, *, width: int) -> None:
+    """It has room, and its lines and labels stand in it."""
+    assert plot.box.width > 0.8 * min(width, 900)
+    assert plot.box.height > 100
+    for shape in plot.shapes:
+        assert shape.width > 1
+        assert plot.box.holds(shape), "a line leaves the plot"
+    assert max(one.y + one.height for one in plot.shapes) - min(one.y for one in plot.shapes) > 10, "all is flat"
+    assert len(plot.texts) > 4
+    for text, box in plot.texts:
+        assert plot.box.holds(box), f"{text} is cut off"
+        assert box.height >= LEAST_TEXT
+    assert [(one, other) for (one, a), (other, b) in combinations(plot.texts, 2) if a.overlaps(b)] == []
+
+
+async def check_pixels(page: Page, plot: Plot) -> None:
+    """Each of its lines is to be seen: the picture is another one without it."""
+    shapes = f"[...document.querySelectorAll('svg[aria-label=\"{plot.label}\"] :is({SHAPES})')]"
+    await page.value(f"{shapes}.forEach(one => one.style.visibility = 'hidden')")
+    empty = await page.picture(plot.box)
+    for number in range(len(plot.shapes)):
+        await page.value(f"{shapes}[{number}].style.visibility = 'visible'")
+        seen = changed_pixels(empty, await page.picture(plot.box))
+        assert seen > plot.box.width / 8, f"{plot.label}: line {number} is not seen"
+        await page.value(f"{shapes}[{number}].style.visibility = 'hidden'")
+
+
+async def test_what_a_page_fetches_or_says_is_noticed(page: Page, tmp_path: Path) -> None:
+    """Else the test above would tell nothing."""
+    file = tmp_path / "curious.html"
+    file.write_text("<img src='http://127.0.0.1:9/x.png'><script>console.error('oh'); nothing.at.all</script>")
+    await page.open(file.as_uri())
+    assert page.fetched == [file.as_uri(), "http://127.0.0.1:9/x.png"]
+    told = json.dumps(page.complaints)
+    assert "ERR_INTERNET_DISCONNECTED" in told
+    assert "oh" in told
+    assert "Uncaught" in told

@@ -1,0 +1,218 @@
+"""A real browser without a network: Chromium, without a window, spoken to as its developer tools speak to it."""
+
+import io
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import msgspec
+import trio
+from PIL import Image, ImageChops
+from trio_websocket import WebSocketConnection, open_websocket_url
+
+NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+PATIENCE: Final = 120.0
+"""Seconds for all that one test does with a browser. It takes two, on a machine that does nothing else."""
+
+FLAGS: Final = (
+    "--headless",
+    "--no-sandbox",  # root has none, nor has a container; the pages are our own
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--hide-scrollbars",
+    "--force-device-scale-factor=1",
+    # It asks for nothing by itself, and what a page asks for is found nowhere.
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--remote-debugging-port=0",
+)
+
+_LISTENS: Final = re.compile(rb"DevTools listening on (ws://\S+)")
+
+LEAST_CHANGE: Final = 24
+"""Of 255, by which some colour of a pixel is another: less is hard to see."""
+
+
+def chromium() -> str:
+    """Where it is. Without one a test fails: a page that nobody has looked at may be empty."""
+    named = os.environ.get("CALLBOARD_BROWSER")
+    found = shutil.which(named) if named else next(filter(None, map(shutil.which, NAMES)), None)
+    assert found is not None, (
+        f"there is no browser {named!r}"
+        if named
+        else f"there is no browser ({', '.join(NAMES)}): `make browser` "
+        "installs Debian's chromium; elsewhere install one, or name it with CALLBOARD_BROWSER=/path/to/chromium"
+    )
+    return found
+
+
+@attrs.frozen
+class Box:
+    """Where something stands on the page, in its pixels."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    def holds(self, other: "Box", slack: float = 1.0) -> bool:
+        return (
+            self.x - slack <= other.x
+            and self.y - slack <= other.y
+            and other.x + other.width <= self.x + self.width + slack
+            and other.y + other.height <= self.y + self.height + slack
+        )
+
+    def overlaps(self, other: "Box", slack: float = 1.0) -> bool:
+        return (
+            self.x + slack < other.x + other.width
+            and other.x + slack < self.x + self.width
+            and self.y + slack < other.y + other.height
+            and other.y + slack < self.y + self.height
+        )
+
+
+@attrs.define(eq=False)
+class Page:
+    """One page in a tab of its own, and what it has done."""
+
+    _socket: WebSocketConnection
+    _session: str
+    events: list[dict[str, Any]] = attrs.field(factory=list)
+    _ids: "count[int]" = attrs.field(factory=count)
+
+    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """What the browser answers to a command of its protocol. Events that come meanwhile are kept."""
+        number = next(self._ids)
+        message = {"id": number, "method": method, "params": params}
+        await self._socket.send_message(msgspec.json.encode(message | self._to).decode())
+        while True:
+            heard = await self._hear()
+            if heard.get("id") == number:
+                assert "error" not in heard, heard
+                result: dict[str, Any] = heard["result"]
+                return result
+
+    async def open(self, url: str, *, width: int = 1280, height: int = 800, is_dark: bool = False) -> None:
+        """Load *url* into a window of that size, and wait until it stands there."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
+        await self.ask("Emulation.setDeviceMetricsOverride", **size)
+        await self.ask("Emulation.setEmulatedMedia", features=[scheme])
+        self.events.clear()
+        await self.ask("Page.navigate", url=url)
+        while not self.told("Page.loadEventFired"):
+            await self._hear()
+
+    def told(self, method: str) -> Sequence[dict[str, Any]]:
+        return [event["params"] for event in self.events if event["method"] == method]
+
+    @property
+    def fetched(self) -> Sequence[str]:
+        """Every address that was asked for, the page's own included."""
+        return [event["request"]["url"] for event in self.told("Network.requestWillBeSent")]
+
+    @property
+    def complaints(self) -> Sequence[str]:
+        """What stands on the console."""
+        return [
+            *(event["entry"]["text"] for event in self.told("Log.entryAdded")),
+            *(event["exceptionDetails"]["text"] for event in self.told("Runtime.exceptionThrown")),
+            *(str(event["args"]) for event in self.told("Runtime.consoleAPICalled")),
+        ]
+
+    async def value(self, script: str) -> Any:
+        """What *script* comes to on the page, as JSON."""
+        told = await self.ask("Runtime.evaluate", expression=script, returnByValue=True)
+        assert "exceptionDetails" not in told, told
+        return told["result"].get("value")
+
+    async def picture(self, box: Box) -> Image.Image:
+        """What is seen there, also below the edge of the window."""
+        clip = {**attrs.asdict(box), "scale": 1}
+        shot = await self.ask("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
+        return Image.open(io.BytesIO(msgspec.convert(shot["data"], bytes))).convert("RGB")
+
+    @property
+    def _to(self) -> dict[str, str]:
+        return {"sessionId": self._session} if self._session else {}
+
+    async def _hear(self) -> dict[str, Any]:
+        heard: dict[str, Any] = msgspec.json.decode(await self._socket.get_message())
+        if "method" in heard and heard.get("sessionId", "") == self._session:
+            self.events.append(heard)
+        return heard
+
+
+@asynccontextmanager
+async def browser(profile: Path) -> AsyncIterator[Page]:
+    """An empty page that is offline, in a browser that keeps what it must in *profile*. All under `PATIENCE`."""
+    command = [chromium(), *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+    with trio.fail_after(PATIENCE):
+        process = await trio.lowlevel.open_process(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        )
+        try:
+            async with trio.open_nursery() as nursery:
+                address = await nursery.start(_listen_at, process)
+                async with open_websocket_url(address, max_message_size=64 * 1024 * 1024) as socket:
+                    yield await _new_page(socket)
+                nursery.cancel_scope.cancel()
+        finally:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + 10):
+                _end_group(process)
+                await process.wait()
+                assert process.stderr is not None
+                await process.stderr.aclose()
+
+
+async def _listen_at(process: trio.Process, task_status: trio.TaskStatus[str]) -> None:
+    """Its first words say where it listens. The others are read too: it must not wait for a reader."""
+    assert process.stderr is not None
+    said, is_told = b"", False
+    async for data in process.stderr:
+        said += data
+        if not is_told and (found := _LISTENS.search(said)):
+            is_told = True
+            task_status.started(found[1].decode())
+    assert is_told, f"the browser did not start: {said.decode(errors='replace')}"
+
+
+async def _new_page(socket: WebSocketConnection) -> Page:
+    whole = Page(socket, "")
+    target = (await whole.ask("Target.createTarget", url="about:blank"))["targetId"]
+    session = (await whole.ask("Target.attachToTarget", targetId=target, flatten=True))["sessionId"]
+    page = Page(socket, session)
+    for domain in ("Page", "Network", "Log", "Runtime"):
+        await page.ask(f"{domain}.enable")
+    await page.ask(
+        "Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0
+    )
+    return page
+
+
+def _end_group(process: trio.Process) -> None:
+    """All of it: a browser is a dozen processes, in a group of their own."""
+    try:
+        os.killpg(process.pid, 9)
+    except ProcessLookupError:
+        return
+
+
+def changed_pixels(one: Image.Image, other: Image.Image) -> int:
+    """How many pixels an eye would find to be different."""
+    bands = ImageChops.difference(one, other).split()
+    strongest = ImageChops.lighter(bands[0], ImageChops.lighter(bands[1], bands[2]))
+    return sum(strongest.histogram()[LEAST_CHANGE:])
