@@ -9,7 +9,9 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 import attrs
 import trio
 
+from callboard.bench.hub import QuickLane
 from callboard.bench.pace import Pace
+from callboard.bench.quick import Crowd, Follower
 from callboard.bench.seats import PAUSE, Open, Seat, seated
 from callboard.bench.tally import Tally
 from callboard.bench.work import Act, Work
@@ -79,7 +81,7 @@ class Drive(ABC, Generic[W, L]):
     until: float = attrs.field(default=0.0, init=False)
     begun: trio.Event = attrs.field(factory=trio.Event, init=False)
     """All sessions are open, and requests are made."""
-    _is_stopped: bool = attrs.field(default=False, init=False)
+    is_stopped: bool = attrs.field(default=False, init=False)
     _whole: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     async def run(self) -> float:
@@ -96,13 +98,13 @@ class Drive(ABC, Generic[W, L]):
                     await self._load(seats)
             except* CallboardError as group:
                 failure = _first(group)
-        if failure is not None and not self._is_stopped:
+        if failure is not None and not self.is_stopped:
             raise failure
         return self.elapsed
 
     def stop(self) -> None:
         """End it now. What was counted stays."""
-        self._is_stopped = True
+        self.is_stopped = True
         self.until = min(self.until, trio.current_time())
         self._whole.cancel()
 
@@ -191,11 +193,18 @@ class Loop(Drive[W, L]):
                     self.failed(OVERDUE, due)
                     continue
                 self.in_flight += 1  # from now on: its task runs later
-                nursery.start_soon(self.turn, seats[number % len(seats)], chance, due)
+                self.launch(nursery, seats[number % len(seats)], chance, due)
+
+    def launch(self, nursery: trio.Nursery, seat: Seat[L], chance: random.Random, due: float) -> None:
+        """Do it once, without waiting for it."""
+        nursery.start_soon(self.turn, seat, chance, due)
 
 
+@attrs.define(eq=False)
 class Engine(Loop[Work, Lane]):
     """Requests, each as often as its weight says."""
+
+    _crowd: "Crowd" = attrs.field(init=False)
 
     async def rehearse(self, seats: Sequence[Seat[Lane]]) -> None:
         lane = await seats[0].lane()
@@ -209,30 +218,61 @@ class Engine(Loop[Work, Lane]):
                         raise
 
     async def turn(self, seat: Seat[Lane], chance: random.Random, due: float) -> bool:
-        """One request, whose latency counts from when it was *due*."""
-        act, lane, is_settled = self.work.choose(chance), seat.current, False
+        """One request, whose latency counts from when it was *due*. In a closed loop on a fast lane, all that follow on
+        it."""
+        lane, is_settled, follows = seat.current, False, True
         try:
             if lane is None:
                 lane = await seat.lane()
-            await lane.do(act)
+            if self.plan.pace is None and isinstance(lane, QuickLane):
+                is_settled = True  # whoever follows sees to it
+                return await Follower(self, seat, lane, chance).run(due)
+            await lane.do(self.work.choose(chance))
             is_settled = True
+            self.settle(seat, lane, due, None)
+        except CallboardError as error:
+            is_settled = True
+            follows = self.settle(seat, lane, due, error)
+        finally:
+            if not is_settled:
+                self.give_up(due)
+        return follows
+
+    def launch(self, nursery: trio.Nursery, seat: Seat[Lane], chance: random.Random, due: float) -> None:
+        if isinstance(seat.current, QuickLane):
+            self._crowd.begin(seat, seat.current, self.work.choose(chance), due)
+        else:
+            super().launch(nursery, seat, chance, due)
+
+    async def load(self, seats: Sequence[Seat[Lane]], begun: float) -> None:
+        self._crowd = Crowd(self)
+        try:
+            await super().load(seats, begun)
+            await self._crowd.wait_settled()
+        finally:
+            self._crowd.give_up()
+
+    def settle(self, seat: Seat[Lane], lane: Lane | None, due: float, failure: CallboardError | None) -> bool:
+        """A request that was in flight is over. Says whether the next one may follow at once."""
+        self.in_flight -= 1
+        if failure is None:
             if due >= self.started:
                 now = trio.current_time()
                 self.tally.succeeded(now - due, now - self.started, is_late=now > self.until)
             if seat.on_answer is not None:
                 seat.on_answer()
-        except CallboardError as error:
-            is_settled = True
-            self.failed(kind_of(error), due)
-            if lane is not None and lane.is_lost:
-                seat.lose(lane)
-                return True  # the next one waits for a session
-            return not isinstance(error, ConnectionLost | CannotConnect)
-        finally:
-            self.in_flight -= 1
-            if not is_settled and not self._is_stopped:
-                self.failed(UNANSWERED, due)
-        return True
+            return True
+        self.failed(kind_of(failure), due)
+        if lane is not None and lane.is_lost:
+            seat.lose(lane)
+            return True  # the next one waits for a session
+        return not isinstance(failure, ConnectionLost | CannotConnect)
+
+    def give_up(self, due: float) -> None:
+        """A request that was in flight is no longer waited for."""
+        self.in_flight -= 1
+        if not self.is_stopped:
+            self.failed(UNANSWERED, due)
 
 
 def kind_of(error: CallboardError) -> str:

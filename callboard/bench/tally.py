@@ -27,7 +27,7 @@ def histogram(digits: int = DIGITS) -> Any:
 
 
 def record(counted: Any, value: int) -> None:
-    """What `record_value` of the library does, in a fifth of its time: it is done twice for each request. *value* is
+    """What `record_value` of the library does, in half of its time: it is done twice for each request. *value* is
     within the limits of the histogram, whose smallest unit is 1."""
     half = counted.sub_bucket_half_count_magnitude
     shift = value.bit_length() - half - 1

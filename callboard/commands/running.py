@@ -8,6 +8,7 @@ import trio
 from msgspec import UNSET
 
 from callboard.bench.engine import Engine, OpenLane, Plan
+from callboard.bench.hub import Hub, is_possible
 from callboard.bench.lanes import by_churn, by_client, watched
 from callboard.bench.machine import Watch
 from callboard.bench.prepared import by_requests
@@ -84,18 +85,20 @@ class Run:
             target = watched(target, self.common.get("on_stderr"), self._pids)
         self.view.waits("connecting")
         work = self.work or await self._choose(target)
-        engine = self._engine = Engine(self.plan, work, self._lanes(target, work))
+        hub = Hub()
+        engine = self._engine = Engine(self.plan, work, self._lanes(target, work, hub))
         nursery.start_soon(self._look, engine)
-        seconds = await engine.run()
+        async with hub.running():
+            seconds = await engine.run()
         if seconds:
             self._result = self._shown(engine, seconds)
 
-    def _lanes(self, target: Target, work: Work) -> OpenLane:
+    def _lanes(self, target: Target, work: Work, hub: Hub) -> OpenLane:
         if self.is_churn:
             return by_churn(target, self.common, self._opened)
         # A deadline for each request is the client's, and costs as much as half of a fast one.
-        if isinstance(target, Remote) and target.url.startswith("http") and not self.has_timeout:
-            return by_requests(target, self.common, work, self._opened)
+        if is_possible() and not self.has_timeout:
+            return by_requests(target, self.common, work, self._opened, hub)
         return by_client(target, self.common, self._opened)
 
     def _opened(self, client: Client, is_fast: bool = False) -> None:

@@ -53,6 +53,33 @@ class PipeEnd:
             except OSError as error:
                 raise trio.BrokenResourceError(error.strerror) from None
 
+    # For whoever hears of many pipes at once, and waits for none of them by itself.
+
+    def fileno(self) -> int:
+        return self.stream.fileno()
+
+    def receive_nowait(self) -> bytes | None:
+        """What there is; nothing at the end, None if there is nothing yet. Raises as `receive_some`."""
+        try:
+            return os.read(self.stream.fileno(), READ_SIZE)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError as error:
+            raise trio.BrokenResourceError(error.strerror) from None
+
+    def write(self, data: bytes) -> bool:
+        """Write what can be written now, and hold the rest. False if somebody must `finish` it. Raises as before."""
+        begun = 0 if self._rest or self._turn.locked() else self._try(data)
+        if begun == len(data):
+            return True
+        self._rest += data[begun:]
+        return False
+
+    async def finish(self) -> None:
+        """Write what is held. Raises as `send_all`."""
+        async with self._turn:
+            await self._finish()
+
     async def _finish(self) -> None:
         while self._rest:
             descriptor = self.stream.fileno()

@@ -79,6 +79,33 @@ class SocketWire:
                 return
         await self._send_slowly(data[sent:], is_torn=sent > 0)
 
+    # For whoever hears of many sockets at once, and waits for none of them by itself.
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def receive_nowait(self) -> bytes | None:
+        """What the peer has said; nothing when it has ended, None if there is nothing yet. Raises as `receive`."""
+        try:
+            return self._socket.recv(READ_SIZE)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError as error:
+            raise trio.BrokenResourceError(str(error)) from None
+
+    def write(self, data: bytes) -> bool:
+        """Write what can be written now, and hold the rest. False if somebody must `finish` it. Raises as `send`."""
+        if self._rest or self._lock is not None:
+            if self._is_broken:
+                raise trio.BrokenResourceError("the peer is gone")
+            self._rest += data
+            return False
+        sent = self._try(data)
+        if sent == len(data):
+            return True
+        self._rest = data[sent:]
+        return False
+
     def send_soon(self, data: bytes) -> bool:
         return self.outbox is not None and self.outbox.put(self, data)
 
@@ -234,6 +261,32 @@ class SslWire:
             if not raw:
                 return b""  # without a good-bye: HTTP knows by itself where a request ends
             self._incoming.write(raw)
+
+    def fileno(self) -> int:
+        return self._wire.fileno()
+
+    def receive_nowait(self) -> bytes | None:
+        """As a socket's; all that there is, for what TLS has read already no system call tells."""
+        pieces: list[bytes] = []
+        while True:
+            try:
+                piece = self._read()
+                if not piece:
+                    return b"".join(pieces)
+                pieces.append(piece)
+            except ssl.SSLWantReadError:
+                raw = self._wire.receive_nowait()
+                if not raw:
+                    return b"".join(pieces) if pieces else raw
+                self._incoming.write(raw)
+            except ssl.SSLError as error:
+                raise trio.BrokenResourceError(str(error)) from None
+
+    def write(self, data: bytes) -> bool:
+        return self._wire.write(self._sealed(data))
+
+    async def finish(self) -> None:
+        await self._wire.finish()
 
     def _read(self) -> bytes:
         if not self._is_open:

@@ -10,8 +10,11 @@ from typing import Final
 import pytest
 import trio
 
+from callboard.bench.by_http import PreparedLane
+from callboard.bench.hub import Hub
 from callboard.bench.lanes import ClientLane
-from callboard.bench.prepared import FIRST_ID, PreparedLane, Template, by_requests, check
+from callboard.bench.prepared import by_requests
+from callboard.bench.requests import FIRST_ID, Template, http_fault_of
 from callboard.bench.work import Act, ToolFailed, Work
 from callboard.client import Client
 from callboard.errors import BadAnswer, CallboardError, ConnectionLost, HttpRefused, ServerRefused
@@ -59,11 +62,8 @@ def test_what_is_written_otherwise_is_not(sent: bytes) -> None:
     ],
 )
 def test_an_answer_is_one_or_an_error_of_its_kind(status: int, body: bytes, error: type[CallboardError] | None) -> None:
-    if error is None:
-        check(status, body, 5, ACT)
-        return
-    with pytest.raises(error):
-        check(status, body, 5, ACT)
+    fault = http_fault_of(status, body, 5, ACT)
+    assert fault is None if error is None else isinstance(fault, error)
 
 
 # Connections.
@@ -104,11 +104,13 @@ async def answer(stream: trio.SocketStream, number: int, more: bytes = b"") -> N
 async def lane_to(origin: Origin) -> AsyncIterator[PreparedLane]:
     template = Template.of(SENT)
     assert template is not None
-    lane = PreparedLane(origin, None, {ACT: template})
-    try:
-        yield lane
-    finally:
-        lane.close()
+    hub = Hub()
+    async with hub.running():
+        lane = PreparedLane(hub, origin, None, {ACT: template})
+        try:
+            yield lane
+        finally:
+            lane.close()
 
 
 async def test_a_connection_is_used_again() -> None:
@@ -184,7 +186,9 @@ async def test_a_server_of_either_era_is_spoken_to_on_it(revision: str) -> None:
 
     acts = (ACT, Act(kind="list"), Act(kind="read", name="steady://note"))
     with trio.fail_after(PATIENCE), served(f"{APP}:server") as house:
-        async with by_requests(Remote(url=house.http), {"revision": revision}, Work(acts), note)() as lane:
+        hub = Hub()
+        open_lane = by_requests(Remote(url=house.http), {"revision": revision}, Work(acts), note, hub)
+        async with hub.running(), open_lane() as lane:
             for act in acts * 3:
                 await lane.do(act)
             assert isinstance(lane, PreparedLane)
@@ -199,7 +203,8 @@ async def test_what_does_not_work_is_left_to_the_client_to_tell() -> None:
 
     act = Act(kind="call", name="fail")
     with trio.fail_after(PATIENCE), served(f"{APP}:server") as house:
-        async with by_requests(Remote(url=house.http), {}, Work((act,)), note)() as lane:
+        hub = Hub()
+        async with hub.running(), by_requests(Remote(url=house.http), {}, Work((act,)), note, hub)() as lane:
             assert isinstance(lane, ClientLane)
             with pytest.raises(ToolFailed, match="it did not work"):
                 await lane.do(act)

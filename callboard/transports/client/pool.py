@@ -86,7 +86,7 @@ class Origin:
         return f"unix:{self.path}" if self.path is not None else f"{self.scheme}://{self.authority.decode()}"
 
 
-async def reach(origin: Origin, tls: ssl.SSLContext | None = None) -> Wire:
+async def reach(origin: Origin, tls: ssl.SSLContext | None = None) -> SocketWire | SslWire:
     """Connect to *origin*. Raises `CannotConnect` with the reason."""
     with trio.move_on_after(CONNECT_TIME):
         try:

@@ -1,0 +1,143 @@
+"""Many connections, heard by one task: a generator that wakes a task for each answer spends most of its time on that.
+
+The system tells of all connections that have something to say in one go, and each is looked at by a plain function,
+which may well make its next request right there. Linux, macOS and the BSDs; elsewhere there is no such thing, and the
+client makes the load.
+"""
+
+import selectors
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, Protocol, TypeAlias
+
+import attrs
+import trio
+
+from callboard.bench.work import Act
+from callboard.errors import CallboardError
+
+IN_A_TURN: Final = 64
+"""Connections that are heard before others, such as whoever sends at a rate, get their turn."""
+
+Settled: TypeAlias = Callable[[CallboardError | None], None]
+"""Is called once, when a request has been answered, with what is wrong about it."""
+
+
+class QuickLane(ABC):
+    """A session in which a request is begun at once, and nobody waits for its end: he is called."""
+
+    @property
+    @abstractmethod
+    def is_lost(self) -> bool: ...
+
+    @abstractmethod
+    def begin(self, act: Act, settled: Settled) -> None:
+        """Make a request. *settled* is called unless the lane is closed before; at once only if the lane is lost."""
+
+    async def do(self, act: Act) -> None:
+        """For those who do wait. Raises what went wrong."""
+        outcome = Outcome()
+        self.begin(act, outcome.settle)
+        await outcome.wait()
+
+
+class QuickWire(Protocol):
+    """What sockets and pipes have for somebody who never waits for one of them alone."""
+
+    def fileno(self) -> int: ...
+
+    def receive_nowait(self) -> bytes | None: ...
+
+    def write(self, data: bytes) -> bool: ...
+
+    async def finish(self) -> None: ...
+
+
+def is_possible() -> bool:
+    """Whether this system has what a hub needs: something that tells of many descriptors, and is one itself."""
+    return hasattr(selectors.DefaultSelector, "fileno")
+
+
+@attrs.define(eq=False)
+class Hub:
+    """Hears of connections that have something to say, and tells whoever they belong to."""
+
+    _selector: selectors.BaseSelector = attrs.field(factory=selectors.DefaultSelector, init=False)
+    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
+    _is_turning: bool = attrs.field(default=False, init=False)
+    _later: list[Callable[[], None]] = attrs.field(factory=list, init=False)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Hear, for as long as the block lasts. What was begun in the background ends with it."""
+        try:
+            async with trio.open_nursery() as self._nursery:
+                self._nursery.start_soon(self._run)
+                yield
+                self._nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            if len(group.exceptions) > 1:
+                raise
+            raise group.exceptions[0] from group.exceptions[0].__cause__  # the nursery is ours, and not the caller's
+        finally:
+            self._nursery = None
+            self._selector.close()
+
+    def add(self, descriptor: int, heard: Callable[[], None]) -> None:
+        """From now on call *heard* whenever there is something to read; once more, perhaps, after it was removed."""
+        self._selector.register(descriptor, selectors.EVENT_READ, heard)
+
+    def remove(self, descriptor: int) -> None:
+        """Before it is closed."""
+        self._selector.unregister(descriptor)
+
+    def start(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do in the background what cannot be done without waiting: an async function, which raises nothing."""
+        if self._nursery is None:
+            raise RuntimeError("the hub is not running")
+        self._nursery.start_soon(work)
+
+    def at_the_end(self, work: Callable[[], None]) -> None:
+        """Do it once all that is heard in this turn has been; at once, if it is nobody's turn."""
+        if self._is_turning:
+            self._later.append(work)
+        else:
+            work()
+
+    async def _run(self) -> None:
+        descriptor: int = self._selector.fileno()  # type: ignore[attr-defined]  # see `is_possible`
+        while True:
+            await trio.lowlevel.wait_readable(descriptor)
+            ready = self._selector.select(0)
+            for start in range(0, len(ready), IN_A_TURN):
+                if start:
+                    await trio.lowlevel.checkpoint()
+                self._turn(ready[start : start + IN_A_TURN])
+
+    def _turn(self, ready: Sequence[tuple[selectors.SelectorKey, int]]) -> None:
+        self._is_turning = True
+        for key, _ in ready:
+            key.data()
+        self._is_turning = False
+        for work in self._later:
+            work()
+        self._later.clear()
+
+
+@attrs.define(eq=False)
+class Outcome:
+    """For those who do wait: one task, woken when its request is over."""
+
+    failure: CallboardError | None = attrs.field(default=None, init=False)
+    _over: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def settle(self, failure: CallboardError | None) -> None:
+        self.failure = failure
+        self._over.set()
+
+    async def wait(self) -> None:
+        """Raises what went wrong."""
+        await self._over.wait()
+        if self.failure is not None:
+            raise self.failure

@@ -1,0 +1,94 @@
+"""Load on fast lanes, without a task for each request: who is answered asks again at once, or is just counted."""
+
+import random
+from functools import partial
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from callboard.bench.hub import QuickLane
+from callboard.bench.work import Act
+from callboard.errors import CallboardError
+
+if TYPE_CHECKING:
+    from callboard.bench.engine import Engine, Lane
+    from callboard.bench.seats import Seat
+
+
+@attrs.define(eq=False)
+class Follower:
+    """Makes a request as soon as the one before was answered (closed loop)."""
+
+    engine: "Engine"
+    seat: "Seat[Lane]"
+    lane: QuickLane
+    chance: random.Random
+    _due: float = attrs.field(default=0.0, init=False)
+    _is_asking: bool = attrs.field(default=False, init=False)
+    _may_follow: bool = attrs.field(default=True, init=False)
+    _over: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    async def run(self, due: float) -> bool:
+        """From the first one, which is in flight already, until the time is over or the lane is of no use any more.
+        Says whether another may follow at once."""
+        self._begin(due)
+        try:
+            await self._over.wait()
+        finally:
+            if self._is_asking:
+                self._is_asking = False
+                self.engine.give_up(self._due)
+        return self._may_follow
+
+    def _begin(self, due: float) -> None:
+        self._due, self._is_asking = due, True
+        self.lane.begin(self.engine.work.choose(self.chance), self._settled)
+
+    def _settled(self, failure: CallboardError | None) -> None:
+        if not self._is_asking:
+            return  # it was given up
+        self._is_asking = False
+        engine = self.engine
+        self._may_follow = engine.settle(self.seat, self.lane, self._due, failure)
+        now = trio.current_time()
+        if now < engine.until and (failure is None or (self._may_follow and not self.lane.is_lost)):
+            engine.in_flight += 1
+            self._begin(now)
+        else:
+            self._over.set()
+
+
+@attrs.define(eq=False)
+class Crowd:
+    """Requests that were begun when they were due (open loop)."""
+
+    engine: "Engine"
+    _due: dict[int, float] = attrs.field(factory=dict, init=False)
+    _last: int = attrs.field(default=0, init=False)
+    _empty: trio.Event | None = attrs.field(default=None, init=False)
+
+    def begin(self, seat: "Seat[Lane]", lane: QuickLane, act: Act, due: float) -> None:
+        """One of them, in flight already."""
+        self._last += 1
+        self._due[self._last] = due
+        lane.begin(act, partial(self._settled, self._last, seat, lane))
+
+    def _settled(self, number: int, seat: "Seat[Lane]", lane: QuickLane, failure: CallboardError | None) -> None:
+        due = self._due.pop(number, None)
+        if due is None:
+            return  # it was given up
+        self.engine.settle(seat, lane, due, failure)
+        if self._empty is not None and not self._due:
+            self._empty.set()
+
+    async def wait_settled(self) -> None:
+        if self._due:
+            self._empty = trio.Event()
+            await self._empty.wait()
+
+    def give_up(self) -> None:
+        """Nobody is waited for any longer."""
+        given_up, self._due = self._due, {}
+        for due in given_up.values():
+            self.engine.give_up(due)

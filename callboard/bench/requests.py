@@ -1,0 +1,100 @@
+"""Requests that callboard's client has made once, to be sent again and again with another id; and their answers, of
+which no more is read than whether they are."""
+
+import re
+from typing import Final
+
+import attrs
+import msgspec
+
+from callboard.bench.work import Act, ToolFailed
+from callboard.errors import BadAnswer, CallboardError, HttpRefused, ServerRefused
+
+FIRST_ID: Final = 1_000_000_000
+"""Beyond all that the client uses, and always of the same length."""
+
+_FORM: Final = re.compile(
+    rb"(?:(?P<head>POST .*?\r\ncontent-length: )\d+(?P<tail>\r\n.*?\r\n))?"
+    rb'(?P<start>\{"jsonrpc":"2\.0","id":)(?P<id>\d+)(?P<rest>,.*)',
+    re.DOTALL,
+)
+_SESSION: Final = b"\r\nmcp-session-id: "
+
+
+class Failure(msgspec.Struct):
+    code: int
+    message: str = ""
+
+
+class Outcome(msgspec.Struct, rename="camel"):
+    is_error: bool = False
+    result_type: str = "complete"
+
+
+class Answer(msgspec.Struct):
+    id: int | str | None = None
+    result: Outcome | None = None
+    error: Failure | None = None
+
+
+decode: Final = msgspec.json.Decoder(Answer).decode
+
+
+@attrs.frozen
+class Template:
+    """A request whose id can be chosen. What stands between *pieces* is the id; it is the progress token, too."""
+
+    pieces: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, sent: bytes) -> "Template | None":
+        """Of a message, or of a whole HTTP request with one. None for what the client does not write like that."""
+        found = _FORM.fullmatch(sent)
+        if found is None:
+            return None
+        start, number, rest = found["start"], found["id"], found["rest"]
+        # The last one: whoever calls a tool may have named an argument so.
+        before, token, after = rest.rpartition(b'"progressToken":%b' % number)
+        is_token = token and after[:1] in (b",", b"}")
+        pieces = (start, before + b'"progressToken":', after) if is_token else (start, rest)
+        if found["head"] is None:
+            return cls(pieces)
+        length = sum(map(len, pieces)) + (len(pieces) - 1) * len(b"%d" % FIRST_ID)
+        head = b"%b%d%b" % (found["head"], length, found["tail"])
+        return cls((head + pieces[0], *pieces[1:]))
+
+    @property
+    def has_session(self) -> bool:
+        """Whether it is good for one session, and not for another."""
+        return _SESSION in self.pieces[0]
+
+    def filled(self, number: int) -> bytes:
+        return (b"%d" % number).join(self.pieces)
+
+
+def fault_of(answer: Answer, act: Act) -> CallboardError | None:
+    """What the client would raise for an answer that is none."""
+    if answer.error is not None:
+        return ServerRefused(answer.error.code, answer.error.message)
+    if answer.result is None or answer.result.result_type != "complete":
+        return BadAnswer("no result of this request")
+    if answer.result.is_error:
+        return ToolFailed(f"the tool {act.name} failed")
+    return None
+
+
+def http_fault_of(status: int, body: bytes, number: int, act: Act) -> CallboardError | None:
+    """The same for an answer by HTTP, be it JSON or a stream of events."""
+    if not body.startswith(b"{"):
+        events = [line[5:] for line in body.splitlines() if line.startswith(b"data:") and len(line) > len(b"data: ")]
+        body = events[-1] if events else b""
+    try:
+        answer = decode(body)
+    except msgspec.MsgspecError:
+        return HttpRefused(status, "") if status != 200 else BadAnswer("no JSON-RPC")
+    fault = fault_of(answer, act)
+    if isinstance(fault, ServerRefused):
+        return fault
+    if status != 200:
+        return HttpRefused(status, "")
+    return BadAnswer("the answer to another request") if fault is None and answer.id != number else fault
