@@ -20,7 +20,6 @@ from callboard.codecs.revisions import (
     CompletionContext,
     CompletionReference,
     Implementation,
-    ListToolsResult,
     LoggingLevel,
     Model,
     PaginatedRequestParams,
@@ -142,9 +141,10 @@ class BaseClient:
 
     # What to ask.
 
-    async def list_anew(self) -> None:
-        """Ask for the first page of the tools, whatever is kept of them."""
-        await self._ask("tools/list", PaginatedRequestParams(), ListToolsResult, None)
+    async def list_anew(self, what: str = "tools") -> None:
+        """Ask for the first page of the tools (or resources, templates, prompts), whatever is kept of them."""
+        method = "resources/templates/list" if what == "templates" else f"{what}/list"
+        await self._caller.request(method, PaginatedRequestParams(), patience=self._patience)
 
     async def read_anew(self, uri: str) -> None:
         """Read a resource, whatever is kept of it."""

@@ -119,6 +119,11 @@ class Drive(ABC, Generic[W, L]):
         return self.plan.sessions
 
     @property
+    def last_wait(self) -> float:
+        """Seconds after the end for which what has begun is waited for."""
+        return LAST_WAIT
+
+    @property
     def figures(self) -> Mapping[str, float]:
         """What else is worth knowing, by the names that `callboard.bench.figures` explains."""
         return {name: float(count) for name, count in self.tally.counts.items()}
@@ -136,13 +141,17 @@ class Drive(ABC, Generic[W, L]):
         self.started = begun + self.plan.warmup
         self.until = self.started + self.plan.duration
         self.begun.set()
-        with trio.CancelScope(deadline=self.until + LAST_WAIT):
+        with trio.CancelScope(deadline=self.until + self.last_wait):
             await self.load(seats, begun)
         await trio.sleep_until(self.until)  # the last one is due, and answered, a little earlier
 
+    def is_counted(self, due: float) -> bool:
+        """Whether what was *due* then is counted: not while it is tried, or warms up."""
+        return self.begun.is_set() and due >= self.started
+
     def failed(self, kind: str, due: float, step: str = "") -> None:
         """Count an error of what was *due* then."""
-        if due >= self.started:
+        if self.is_counted(due):
             self.tally.broke(kind, trio.current_time() - self.started, step=step)
 
     def _happened(self, event: str) -> None:

@@ -14,6 +14,8 @@ class Figure:
 
     title: str
     unit: Unit = ""
+    profile: str = ""
+    """The only one that has it."""
 
 
 FIGURES: Final[Mapping[str, Figure]] = {
@@ -24,28 +26,48 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "scripts": Figure("scripts played"),
     "cancelled": Figure("cancelled"),
     # Storms.
-    "storms": Figure("storms"),
-    "cancelled_per_second": Figure("cancelled/s", "/s"),
-    "answered_before": Figure("answered before the cancel"),
-    "late_answers": Figure("answers after the cancel"),
-    "calm_p50": Figure("calm again, p50", "s"),
-    "calm_max": Figure("calm again, max", "s"),
+    "storms": Figure("storms", profile="storm"),
+    "cancelled_per_second": Figure("cancelled/s", "/s", profile="storm"),
+    "answered_before": Figure("answered before the cancel", profile="storm"),
+    "late_answers": Figure("answers after the cancel", profile="storm"),
+    "calm_p50": Figure("calm again, p50", "s", profile="storm"),
+    "calm_max": Figure("calm again, max", "s", profile="storm"),
     # One who publishes, and many who listen.
-    "published": Figure("published"),
-    "listeners": Figure("listeners"),
-    "lost_deliveries": Figure("deliveries lost"),
-    "extra_updates": Figure("updates that nobody waited for"),
+    "published": Figure("published", profile="fanout"),
+    "listeners": Figure("listeners", profile="fanout"),
+    "lost_deliveries": Figure("deliveries lost", profile="fanout"),
+    "extra_updates": Figure("updates that nobody waited for", profile="fanout"),
     # Sessions that are left alone.
-    "memory_before": Figure("server memory before", "bytes"),
-    "memory_after": Figure("server memory with all sessions", "bytes"),
-    "memory_each": Figure("server memory for each session", "bytes"),
-    "cpu_at_rest": Figure("server CPU at rest", "cores"),
-    "opened_in": Figure("all sessions opened in", "s"),
+    "memory_before": Figure("server memory before", "bytes", profile="idle"),
+    "memory_after": Figure("server memory with all sessions", "bytes", profile="idle"),
+    "memory_each": Figure("server memory for each session", "bytes", profile="idle"),
+    "cpu_at_rest": Figure("server CPU at rest", "cores", profile="idle"),
+    "opened_in": Figure("all sessions opened in", "s", profile="idle"),
     # Processes that are killed.
-    "kills": Figure("kills"),
-    "recovered": Figure("recovered"),
-    "recovery_p50": Figure("recovery, p50", "s"),
-    "recovery_max": Figure("recovery, max", "s"),
-    "requests_lost": Figure("requests lost"),
+    "kills": Figure("kills", profile="chaos"),
+    "recovered": Figure("recovered", profile="chaos"),
+    "recovery_p50": Figure("recovery, p50", "s", profile="chaos"),
+    "recovery_max": Figure("recovery, max", "s", profile="chaos"),
+    "requests_lost": Figure("requests lost", profile="chaos"),
 }
 """In the order in which they are shown. All are numbers: times in seconds, memory in bytes."""
+
+
+def written(value: float, unit: Unit) -> str:
+    """As people read it."""
+    match unit:
+        case "s":
+            return time(value)
+        case "bytes":
+            return f"{value / 1e6:,.2f} MB"
+        case "cores":
+            return f"{value:.1%} of a core"
+        case "/s":
+            return f"{value:,.1f}"
+    return f"{value:,.0f}"
+
+
+def time(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} us"

@@ -11,6 +11,7 @@ import trio
 
 from callboard.actors.link import Link
 from callboard.bench.engine import Lane, OpenLane
+from callboard.bench.seats import Open
 from callboard.bench.work import Act
 from callboard.client import Client, Common, connect
 from callboard.codecs.http.access import is_loopback
@@ -23,11 +24,15 @@ from callboard.transports.client.process import Command, OnStderr, running
 _UNIX: Final = "http+unix"
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class ClientLane:
     """A session of callboard's own client."""
 
     client: Client
+    process: trio.Process | None = None
+    """The server's, if it is a child of ours and somebody wants to know."""
+    ignored: int = 0
+    """How many of the answers that nobody waited for have been counted."""
 
     @property
     def is_lost(self) -> bool:
@@ -37,14 +42,28 @@ class ClientLane:
         await act.do(self.client)
 
 
-def by_client(target: Target, options: Common, on_open: Callable[[Client], None]) -> OpenLane:
+def by_client(target: Target, options: Common, on_open: Callable[[Client], None]) -> Open[ClientLane]:
     """Sessions at *target*; *on_open* is given each."""
 
     @asynccontextmanager
-    async def open_lane() -> AsyncIterator[Lane]:
+    async def open_lane() -> AsyncIterator[ClientLane]:
         async with connect(target, **options) as client:
             on_open(client)
             yield ClientLane(client)
+
+    return open_lane
+
+
+def by_process(command: Command, options: Common, on_open: Callable[[Client], None], pids: set[int]) -> OpenLane:
+    """As `by_client`, each with the process that is at its other end."""
+
+    @asynccontextmanager
+    async def open_lane() -> AsyncIterator[Lane]:
+        started: list[trio.Process] = []
+        ways = watched(command, options.get("on_stderr"), pids, started.append)
+        async with connect(ways, **options) as client:
+            on_open(client)
+            yield ClientLane(client, started[-1])
 
     return open_lane
 
@@ -104,13 +123,19 @@ def is_here(target: Command | Remote | Server) -> bool:
         return False
 
 
-def watched(command: Command, on_stderr: OnStderr | None, pids: set[int]) -> Ways:
-    """The way to *command*: while it runs, its process is among *pids*."""
+def watched(
+    command: Command,
+    on_stderr: OnStderr | None,
+    pids: set[int],
+    on_start: Callable[[trio.Process], None] = lambda _: None,
+) -> Ways:
+    """The way to *command*: while it runs, its process is among *pids*; *on_start* is given it."""
 
     @asynccontextmanager
     async def open_link() -> AsyncIterator[Link]:
         async with running(command, on_stderr) as link:
             pids.add(link.process.pid)
+            on_start(link.process)
             try:
                 yield link
             finally:

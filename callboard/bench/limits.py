@@ -7,12 +7,15 @@ from typing import Final, Protocol
 
 import attrs
 
+from callboard.bench.figures import FIGURES, Figure, written
 from callboard.errors import CallboardError
 
 _FORM: Final = re.compile(
-    r"\s*(?P<what>[a-z]+(?:\d+(?:\.\d+)?)?)\s*(?P<sign>>=|<=|>|<)\s*(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>us|ms|s|%|/s)?\s*"
+    r"\s*(?P<what>[a-z_]+(?:\d+(?:\.\d+)?)?)\s*(?P<sign>>=|<=|>|<)\s*"
+    r"(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>us|ms|s|%|/s|kB|MB|GB)?\s*"
 )
 _UNITS: Final[Mapping[str, float]] = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_SIZES: Final[Mapping[str, float]] = {"kB": 1e3, "MB": 1e6, "GB": 1e9}
 _SIGNS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">": lambda a, b: a > b,
     ">=": lambda a, b: a >= b,
@@ -43,6 +46,9 @@ class Shown(Protocol):
     @property
     def longest(self) -> float: ...
 
+    @property
+    def figures(self) -> Mapping[str, float]: ...
+
     def percentile(self, percent: float) -> float: ...
 
 
@@ -56,8 +62,8 @@ class Limit:
     value: float
 
     @classmethod
-    def parse(cls, text: str) -> "Limit":
-        """Raises `BadLimit`."""
+    def parse(cls, text: str, profile: str = "steady") -> "Limit":
+        """Raises `BadLimit`, also for a figure that a run of this *profile* does not have."""
         found = _FORM.fullmatch(text)
         if found is None:
             raise BadLimit(f"{text[:100]!r} is no limit: write p99>20ms, max>1s, errors>0, errors>1% or rate<1000")
@@ -70,13 +76,19 @@ class Limit:
             return cls(text, "errors%" if unit else "errors", found["sign"], value)
         if what == "rate" and unit in (None, "/s"):
             return cls(text, what, found["sign"], value)
-        raise BadLimit(f"{text[:100]!r}: a limit is on p50, p99.9 and their like, on max, errors or rate")
+        if what in FIGURES:
+            return cls(text, what, found["sign"], value * _scale(text, FIGURES[what], unit, profile))
+        raise BadLimit(f"{text[:100]!r}: a limit is on p50, p99.9 and their like, on max, errors, rate or a figure")
 
     def broken_by(self, shown: Shown) -> bool:
-        return _SIGNS[self.sign](self.found_in(shown), self.value)
+        """What is not known is not within its limit."""
+        found = self.found_in(shown)
+        return math.isnan(found) or _SIGNS[self.sign](found, self.value)
 
     def found_in(self, shown: Shown) -> float:
         """The figure that the limit is about. Where nothing was answered, it takes for ever."""
+        if self.what in FIGURES:
+            return shown.figures.get(self.what, 0.0 if FIGURES[self.what].unit == "" else math.nan)
         plain = {"max": shown.longest, "errors": shown.error_count, "errors%": shown.error_percent, "rate": shown.rate}
         if shown.count == 0 and self.what not in ("errors", "errors%", "rate"):
             return math.inf
@@ -85,6 +97,27 @@ class Limit:
     def told(self, shown: Shown) -> str:
         """That figure, as it is written."""
         found = self.found_in(shown)
+        if math.isnan(found):
+            return "not known"
+        if self.what in FIGURES:
+            return written(found, FIGURES[self.what].unit)
         if self.what in ("errors", "errors%", "rate"):
             return f"{found:.4g}{'%' if self.what == 'errors%' else '/s' if self.what == 'rate' else ''}"
         return "for ever: nothing was answered" if found == math.inf else f"{found * 1e3:.4g}ms"
+
+
+def _scale(text: str, figure: Figure, unit: str | None, profile: str) -> float:
+    """What the value of a limit is counted in."""
+    if figure.profile not in ("", profile):
+        raise BadLimit(f"{text[:100]!r}: that is a figure of --profile {figure.profile}")
+    if figure.unit == "s":
+        if unit not in _UNITS:
+            raise BadLimit(f"{text[:100]!r}: a time needs us, ms or s")
+        return _UNITS[unit]
+    if figure.unit == "bytes":
+        if unit not in _SIZES:
+            raise BadLimit(f"{text[:100]!r}: memory needs kB, MB or GB")
+        return _SIZES[unit]
+    if unit not in (None, "/s" if figure.unit == "/s" else None):
+        raise BadLimit(f"{text[:100]!r}: this is a plain number")
+    return 1.0

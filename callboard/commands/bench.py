@@ -21,7 +21,8 @@ from callboard.commands.client import Target
 from callboard.commands.codes import Exit
 from callboard.commands.load import Load
 from callboard.commands.login import auth_of
-from callboard.commands.measuring import View, notes, print_rows, rows
+from callboard.commands.measuring import View, as_text, notes, print_rows, print_steps, rows, step_rows
+from callboard.commands.profiles import check_profile
 from callboard.commands.running import Run
 from callboard.commands.screen import Screen
 from callboard.commands.speaking import (
@@ -51,6 +52,12 @@ Examples:
   callboard bench weather.py:server --read weather://oslo/now
   callboard bench --tool get-env -- npx -y @modelcontextprotocol/server-everything
   callboard bench URL --rate 500 --fail-if 'p99>20ms' --fail-if 'errors>0'
+  callboard bench URL --scenario examples/scenario.toml --sessions 8
+  callboard bench URL --profile churn --concurrency 16    connect, ask, leave
+  callboard bench URL --profile storm --tool slow --concurrency 500
+  callboard bench URL --profile fanout --tool save --read notes://today --sessions 100
+  callboard bench URL --profile idle --sessions 1000 --pid PID
+  callboard bench weather.py:server --profile chaos --every 2s --read weather://oslo/now
   callboard bench URL --html report.html                  a page with plots
   callboard bench URL --json > before.json                and later on:
   callboard bench compare before.json after.json
@@ -84,7 +91,9 @@ def _read(target: str, load: Load, options: Options, screen: Screen, on_stderr: 
     for file in load.files:
         if not file.absolute().parent.is_dir():
             raise BadArgument(f"{file}: there is no such folder")
+    scenario, every = load.script(), load.pause()
     there = resolved(target_of(target))
+    check_profile(load.profile, there, work)
     if not load.yes_remote and not is_here(there):
         raise BadArgument("that is another machine: whoever may put load on it says so with --yes-remote")
     has_header = has_authorization(headers) or (isinstance(there, Remote) and has_authorization(there.headers))
@@ -104,7 +113,10 @@ def _read(target: str, load: Load, options: Options, screen: Screen, on_stderr: 
         settings={**load.described(plan), "is_in_process": isinstance(there, Server)},
         view=View(screen),
         has_timeout=options.timeout is not None,
-        is_churn=load.profile == "churn",
+        profile=load.profile,
+        scenario=scenario,
+        every=every,
+        pids=set() if load.pid is None else {load.pid},
     )
 
 
@@ -114,12 +126,13 @@ def _tell(result: Result, load: Load, screen: Screen, *, is_json: bool) -> Exit:
         sys.stdout.write(json.dumps(result.as_json(), indent=2) + "\n")
     else:
         print_rows(Console(), rows(result))
+        print_steps(Console(), step_rows(result))
     for note in () if is_json else notes(result):
         screen.say(f"callboard: {note}")
     if load.csv is not None:
         write(load.csv, result.as_csv())
     if load.html is not None:
-        write(load.html, page(f"callboard bench {result.target}", {"": result}, rows(result), list(notes(result))))
+        write(load.html, page(f"callboard bench {result.target}", {"": result}, as_text(result), list(notes(result))))
     broken = [limit for limit in load.limits() if limit.broken_by(result)]
     for limit in broken:
         screen.say(f"callboard: {limit.text} holds: it is {limit.told(result)}")

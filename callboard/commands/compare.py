@@ -11,13 +11,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from callboard.bench.figures import time
 from callboard.bench.page import page
 from callboard.bench.result import NotAResult, Result
 from callboard.bench.tally import PERCENTILES
 from callboard.commands.arguments import BadArgument
 from callboard.commands.bench import write
 from callboard.commands.codes import Exit
-from callboard.commands.measuring import notes, time
+from callboard.commands.measuring import notes
 from callboard.commands.screen import Screen
 from callboard.commands.speaking import complain
 from callboard.commands.terminal import clean

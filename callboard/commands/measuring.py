@@ -10,8 +10,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from callboard.bench.figures import FIGURES, time, written
 from callboard.bench.result import Result
-from callboard.bench.tally import PERCENTILES
+from callboard.bench.tally import PERCENTILES, Tally
 from callboard.commands.screen import Screen
 from callboard.commands.terminal import clean
 
@@ -19,6 +20,7 @@ MAX_KINDS: Final = 8
 """Kinds of errors that are told apart on a screen."""
 
 Rows = Sequence[tuple[str, str]]
+Step = tuple[str, str, str, str, str, str]
 
 
 @attrs.frozen(kw_only=True)
@@ -90,12 +92,49 @@ def rows(result: Result) -> Rows:
         ("load", str(result.settings.get("load", ""))),
         ("made by", {"client": "callboard's client"}.get(made_by, made_by)),
         ("measured", f"{result.seconds:.1f} s"),
-        ("requests", f"{result.count:,}"),
-        ("requests/s", f"{result.rate:,.1f}"),
+        *_counted(result),
         *_latencies(result),
         *_errors(result),
+        *_figures(result),
         *_machine(result),
     ]
+
+
+def _counted(result: Result) -> Rows:
+    what = str(result.settings.get("counted", "requests"))
+    rate = [] if result.settings.get("profile") == "idle" else [(f"{what}/s", f"{result.rate:,.1f}")]
+    return [(what, f"{result.count:,}"), *rate]
+
+
+def _figures(result: Result) -> Rows:
+    shown = [(name, figure) for name, figure in FIGURES.items() if name in result.figures]
+    return [(figure.title, written(result.figures[name], figure.unit)) for name, figure in shown]
+
+
+def as_text(result: Result) -> Rows:
+    """A whole run with its steps, in two columns."""
+    steps = [
+        (f"step: {label}", f"{count}, p50 {half}, p99 {most}, max {longest}, {errors} errors")
+        for label, count, half, most, longest, errors in step_rows(result)
+    ]
+    return [*rows(result), *steps]
+
+
+STEP_HEADINGS: Final = ("step", "count", "p50", "p99", "max", "errors")
+
+
+def step_rows(result: Result) -> Sequence[Step]:
+    """What each step took, if there were any."""
+    return [_step(label, counted) for label, counted in result.tally.steps.items()]
+
+
+def _step(label: str, counted: Tally) -> Step:
+    cancelled = counted.counts["cancelled"]
+    count = f"{counted.count:,}" + (f" (and {cancelled:,} cancelled)" if cancelled else "")
+    half, most, longest = (
+        time(one) if counted.count else "-" for one in (counted.percentile(50), counted.percentile(99), counted.longest)
+    )
+    return label, count, half, most, longest, f"{counted.error_count:,}"
 
 
 def _latencies(result: Result) -> Rows:
@@ -118,13 +157,6 @@ def _machine(result: Result) -> Rows:
     return found
 
 
-def time(seconds: float) -> str:
-    """As people read it."""
-    if seconds >= 1:
-        return f"{seconds:.2f} s"
-    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} us"
-
-
 def notes(result: Result) -> Iterator[str]:
     """What must be known to believe the figures."""
     if result.is_bound_by_generator:
@@ -136,6 +168,21 @@ def notes(result: Result) -> Iterator[str]:
         yield f"{wanted:g} requests/s were due, and {result.rate:,.1f} were answered"
     if result.settings.get("is_in_process"):
         yield "the server ran in this very process, and took from the load what it used"
+    yield from _profile_notes(result)
+
+
+def _profile_notes(result: Result) -> Iterator[str]:
+    found = result.figures
+    if found.get("answered_before", 0) > found.get("cancelled", 0):
+        yield "most calls were answered before they were cancelled: name a --tool that takes longer than --every"
+    if found.get("late_answers"):
+        yield "cancelled calls were answered all the same: a few may have crossed the cancellation, more are a fault"
+    if result.settings.get("profile") == "idle" and "memory_each" not in found:
+        yield "what memory the server takes cannot be known: it is no process of ours; --pid PID names it"
+    if found.get("kills", 0) > found.get("recovered", 0):
+        yield f"{found['kills'] - found['recovered']:.0f} of the kills were not recovered from before the end"
+    if found.get("extra_updates"):
+        yield "more updates came than were waited for: each change may be told several times, or others change it, too"
 
 
 def print_rows(console: Console, found: Rows) -> None:
@@ -145,6 +192,22 @@ def print_rows(console: Console, found: Rows) -> None:
         return
     for row in found:
         console.file.write("\t".join(cell.replace("\t", " ").strip() for cell in row) + "\n")
+
+
+def print_steps(console: Console, found: Sequence[Step]) -> None:
+    """The same, for what each step took."""
+    if not found:
+        return
+    if not console.is_terminal:
+        for row in (STEP_HEADINGS, *found):
+            console.file.write("\t".join(cell.replace("\t", " ") for cell in row) + "\n")
+        return
+    table = Table()
+    for heading in STEP_HEADINGS:
+        table.add_column(heading, justify="left" if heading == "step" else "right", overflow="fold")
+    for row in found:
+        table.add_row(*(Text(clean(cell)) for cell in row))
+    console.print(table)
 
 
 def _table(found: Rows) -> Table:

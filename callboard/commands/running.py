@@ -7,16 +7,17 @@ import attrs
 import trio
 from msgspec import UNSET
 
-from callboard.bench.engine import Engine, OpenLane, Plan
-from callboard.bench.hub import Hub, is_possible
-from callboard.bench.lanes import by_churn, by_client, watched
+from callboard.bench.engine import Drive, Plan
+from callboard.bench.hub import Hub
+from callboard.bench.lanes import watched
 from callboard.bench.machine import Watch
-from callboard.bench.prepared import by_requests
 from callboard.bench.result import Result
+from callboard.bench.steps import Scenario
 from callboard.bench.work import NothingToDo, Work, harmless
 from callboard.client import Client, Common, connect
 from callboard.commands.arguments import BadArgument
 from callboard.commands.measuring import Moment, View
+from callboard.commands.profiles import Profile, Stage
 from callboard.errors import CallboardError
 from callboard.mcp_servers import Remote
 from callboard.server import Server
@@ -40,17 +41,20 @@ class Run:
     settings: Mapping[str, Any]
     view: View
     has_timeout: bool = False
-    is_churn: bool = False
+    profile: Profile = "steady"
+    scenario: Scenario | None = None
+    every: float | None = None
+    pids: set[int] = attrs.field(factory=set)
+    """Processes of the server's: those that are known, and those that are started."""
     is_interrupted: bool = attrs.field(default=False, init=False)
-    _pids: set[int] = attrs.field(factory=set, init=False)
     _watch: Watch = attrs.field(init=False)
-    _engine: Engine | None = attrs.field(default=None, init=False)
+    _engine: Drive[Any, Any] | None = attrs.field(default=None, init=False)
     _client: Client | None = attrs.field(default=None, init=False)
     _is_fast: bool = attrs.field(default=False, init=False)
     _result: Result | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._watch = Watch(self._pids)
+        self._watch = Watch(self.pids)
 
     async def go(self) -> Result | None:
         """Make the load. Ctrl-C ends it, and what was counted until then is the result; None if that is nothing.
@@ -82,24 +86,29 @@ class Run:
     async def _go(self, nursery: trio.Nursery) -> None:
         target: Target = self.there
         if isinstance(target, Command):
-            target = watched(target, self.common.get("on_stderr"), self._pids)
+            target = watched(target, self.common.get("on_stderr"), self.pids)
         self.view.waits("connecting")
-        work = self.work or await self._choose(target)
         hub = Hub()
-        engine = self._engine = Engine(self.plan, work, self._lanes(target, work, hub))
+        stage = Stage(
+            profile=self.profile,
+            scenario=self.scenario,
+            every=self.every,
+            plan=self.plan,
+            there=self.there,
+            target=target,
+            common=self.common,
+            on_open=self._opened,
+            pids=self.pids,
+            hub=hub,
+            has_timeout=self.has_timeout,
+        )
+        needs_work = self.scenario is None and self.profile != "idle"
+        engine = self._engine = stage.drive(self.work or (await self._choose(target) if needs_work else None))
         nursery.start_soon(self._look, engine)
         async with hub.running():
             seconds = await engine.run()
         if seconds:
             self._result = self._shown(engine, seconds)
-
-    def _lanes(self, target: Target, work: Work, hub: Hub) -> OpenLane:
-        if self.is_churn:
-            return by_churn(target, self.common, self._opened)
-        # A deadline for each request is the client's, and costs as much as half of a fast one.
-        if is_possible() and not self.has_timeout:
-            return by_requests(target, self.common, work, self._opened, hub)
-        return by_client(target, self.common, self._opened)
 
     def _opened(self, client: Client, is_fast: bool = False) -> None:
         self._client, self._is_fast = client, is_fast
@@ -112,7 +121,7 @@ class Run:
         except NothingToDo as error:
             raise BadArgument(str(error)) from None
 
-    async def _look(self, engine: Engine) -> None:
+    async def _look(self, engine: Drive[Any, Any]) -> None:
         """See how it goes, once in a while, and at the end of the time."""
         await engine.begun.wait()
         self.view.waits("warming up")
@@ -136,7 +145,7 @@ class Run:
             )
             answered = count
 
-    def _shown(self, engine: Engine, seconds: float) -> Result:
+    def _shown(self, engine: Drive[Any, Any], seconds: float) -> Result:
         info = None if self._client is None else self._client.server_info
         return Result(
             target=self.name,
@@ -145,8 +154,10 @@ class Run:
             server="a server without a name" if info is None else f"{info.name} {info.version}".strip(),
             seconds=seconds,
             tally=engine.tally,
+            figures=engine.figures,
             settings={**self.settings, "generator": "prepared requests" if self._is_fast else "client"},
             generator_cpu=self._watch.own_cpu,
             server_rss=self._watch.rss,
-            server_cpu=None if self.is_churn else self._watch.server_cpu,  # processes that are gone tell nothing
+            # Of processes that are gone nothing is told.
+            server_cpu=None if self.profile in ("churn", "chaos") else self._watch.server_cpu,
         )

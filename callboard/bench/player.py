@@ -1,0 +1,148 @@
+"""A session that plays scripts: it asks, listens, and answers the server's questions as it was told to."""
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import attrs
+import trio
+
+from callboard.bench.seats import Open
+from callboard.bench.steps import LISTS, NO_ANSWERS, Answers, Elicited, Listen, Request, Scenario
+from callboard.bench.work import Act
+from callboard.client import Client, Common, connect
+from callboard.codecs.revisions import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
+from callboard.errors import CallboardError
+from callboard.listening import Change, ListChanged, Listening
+from callboard.targets import Target
+
+
+@attrs.define(eq=False)
+class Answerer:
+    """Answers what the server asks, as the script that is played just now has it."""
+
+    chance: random.Random
+    current: Answers = NO_ANSWERS
+
+    def options(self, options: Common, given: Sequence[Answers]) -> Common:
+        """What to connect with: only what is answered anywhere is declared."""
+        found: dict[str, Any] = {**options}
+        if any(one.elicitation for one in given):
+            found["elicitation"] = self._elicited
+        if any(one.sampling is not None for one in given):
+            found["sampling"] = lambda _: self.current.sampling or ""
+        if any(one.roots is not None for one in given):
+            found["roots"] = lambda: self.current.roots or ()
+        return Common(**found)  # type: ignore[typeddict-item]  # the same, and what else it may have
+
+    async def _elicited(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:
+        fitting = [one for one in self.current.elicitation if one.match in params.message]
+        if not fitting:
+            await trio.lowlevel.checkpoint()
+            return ElicitResult(action="decline")
+        chosen = self.chance.choices(fitting, [one.weight for one in fitting])[0]
+        await trio.sleep(chosen.after)
+        return _result(chosen, has_form=isinstance(params, ElicitRequestFormParams))
+
+
+def _result(chosen: Elicited, *, has_form: bool) -> ElicitResult:
+    if chosen.content is None or not has_form:
+        return ElicitResult(action=chosen.action)
+    return ElicitResult(action=chosen.action, content=chosen.content)
+
+
+@attrs.define(eq=False)
+class Player:
+    """One session. It plays one script at a time."""
+
+    client: Client
+    answerer: Answerer
+    _nursery: trio.Nursery
+    _stack: AsyncExitStack
+    _heard: Counter[str] = attrs.field(factory=Counter, init=False)
+    """News that nobody has waited for yet, by what they are about."""
+    _topics: set[str] = attrs.field(factory=set, init=False)
+    _failure: CallboardError | None = attrs.field(default=None, init=False)
+    _woken: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    @property
+    def is_lost(self) -> bool:
+        return self.client.is_lost
+
+    async def ask(self, request: Request, answers: Answers) -> None:
+        """Raises `ToolFailed`, and what the client raises."""
+        self.answerer.current = request.answers.over(answers)
+        if request.kind == "prompt":
+            await self.client.prompt_with(request.name, request.args)
+        elif request.kind == "list":
+            await self.client.list_anew(request.name)
+        else:
+            await Act(kind=request.kind, name=request.name, arguments=request.args).do(self.client)
+
+    async def listen(self, step: Listen) -> None:
+        """From now on, and once only. Raises what the client raises."""
+        topics = [topic for topic in step.topics if topic not in self._topics]
+        if not topics:
+            return
+        listening = self.client.listen(
+            tools="tools" in topics,
+            prompts="prompts" in topics,
+            lists="resources" in topics,
+            resources=[topic for topic in topics if topic not in LISTS],
+        )
+        await self._stack.enter_async_context(listening)
+        self._topics.update(topics)
+        self._nursery.start_soon(self._hear, listening, topics)
+
+    async def wait_news(self, topic: str) -> None:
+        """Wait until there is news. Raises why there will be none any more."""
+        while not self._heard[topic]:
+            if self._failure is not None:
+                raise self._failure
+            await self._woken.wait()
+        self._heard[topic] = 0
+
+    async def _hear(self, listening: Listening, topics: Sequence[str]) -> None:
+        try:
+            async for change in listening:
+                self._heard.update(about(change, topics))
+                self._wake()
+        except CallboardError as error:
+            self._failure = error
+            self._wake()
+
+    def _wake(self) -> None:
+        self._woken.set()
+        self._woken = trio.Event()
+
+
+def about(change: Change, topics: Sequence[str]) -> Sequence[str]:
+    """Which of *topics* a change is about. A server may name a part of what was asked for."""
+    if isinstance(change, ListChanged):
+        return [change.name]
+    uris = [topic for topic in topics if topic not in LISTS]
+    return [uri for uri in uris if change.uri.startswith(uri.rstrip("/"))] or uris
+
+
+def players(
+    target: Target, options: Common, scenario: Scenario, on_open: Callable[[Client], None], seed: int = 0
+) -> Open[Player]:
+    """Sessions at *target* that can play *scenario*; *on_open* is given each client."""
+    numbers = itertools.count()
+
+    @asynccontextmanager
+    async def open_player() -> AsyncIterator[Player]:
+        answerer = Answerer(random.Random(f"{seed}/answers/{next(numbers)}"))  # noqa: S311
+        async with (
+            connect(target, **answerer.options(options, scenario.answers)) as client,
+            AsyncExitStack() as stack,
+            trio.open_nursery() as nursery,
+        ):
+            on_open(client)
+            yield Player(client, answerer, nursery, stack)
+            nursery.cancel_scope.cancel()
+
+    return open_player

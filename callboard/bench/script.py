@@ -1,0 +1,197 @@
+"""Scripts, played over and over in many sessions: what each step took, and what came of it."""
+
+import math
+import random
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+import trio
+
+from callboard.bench.engine import TRIES, UNANSWERED, Loop, kind_of
+from callboard.bench.player import Player
+from callboard.bench.seats import Seat
+from callboard.bench.steps import Await, Listen, Repeat, Request, Scenario, Script, Step, Think
+from callboard.errors import CallboardError, CannotConnect, ConnectionLost, RequestTimedOut
+
+OPENING: Final = "open session"
+NOT_HEARD: Final = "not heard in time"
+
+
+class StepFailed(CallboardError):
+    """A step did not work when it was tried, before there was any load."""
+
+
+class _Cut(Exception):
+    """The rest of the script is left out: the session is lost, or the time is over."""
+
+
+@attrs.define(eq=False)
+class Scripts(Loop[Scenario, Player]):
+    """Each session plays one script at a time. At a pace, a script that finds no session free waits for one."""
+
+    _free: trio.MemoryReceiveChannel[Seat[Player]] = attrs.field(init=False)
+    _given_back: trio.MemorySendChannel[Seat[Player]] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._given_back, self._free = trio.open_memory_channel(self.sessions)
+
+    async def rehearse(self, seats: Sequence[Seat[Player]]) -> None:
+        for script in self.work.scripts:
+            for step in script.walk():
+                if isinstance(step, Request | Await):
+                    self.tally.step(step.label)  # in the order of the file
+        player = await seats[0].lane()
+        for script in self.work.scripts:
+            for step in script.walk():
+                await self._try(player, script, step)
+        for seat in seats:
+            self._given_back.send_nowait(seat)
+
+    async def _try(self, player: Player, script: Script, step: Step) -> None:
+        for left in reversed(range(TRIES)):
+            try:
+                await _rehearse(player, script, step)
+                break
+            except (ConnectionLost, RequestTimedOut):
+                raise
+            except CallboardError as error:
+                if not left or isinstance(step, Await):
+                    label = step.label if isinstance(step, Request | Await) else "listen"
+                    raise StepFailed(f"{script.name}, {label}: {error}") from error
+
+    async def turn(self, seat: Seat[Player], chance: random.Random, due: float) -> bool:
+        script = self.work.choose(chance)
+        chance = random.Random(chance.random())  # noqa: S311  # what others do meanwhile does not matter
+        try:
+            seat = await self._free.receive()
+            try:
+                return await self._play(seat, script, chance, due)
+            finally:
+                self._given_back.send_nowait(seat)
+        finally:
+            self.in_flight -= 1
+
+    async def _play(self, seat: Seat[Player], script: Script, chance: random.Random, due: float) -> bool:
+        player = await self._session(seat, script)
+        seat.uses += 1
+        scene = _Scene(self, seat, player, script, chance, None if self.plan.pace is None else due)
+        try:
+            await scene.play(script.steps)
+        except _Cut:
+            return scene.is_connected
+        if due >= self.started:
+            self.tally.counts["scripts"] += 1
+        return scene.is_connected
+
+    async def _session(self, seat: Seat[Player], script: Script) -> Player:
+        if not script.per_session or seat.uses < script.per_session or seat.current is None:
+            return await seat.lane()
+        began = trio.current_time()
+        player = await seat.renew()
+        now = trio.current_time()
+        if began >= self.started:
+            self.tally.step(OPENING).succeeded(now - began, now - self.started, is_late=now > self.until)
+        return player
+
+
+@attrs.define(eq=False)
+class _Scene:
+    """One script, played once. At a pace, the latency of its first request counts from when the script was due."""
+
+    drive: Scripts
+    seat: Seat[Player]
+    player: Player
+    script: Script
+    chance: random.Random
+    due: float | None
+    is_connected: bool = True
+
+    async def play(self, steps: Sequence[Step]) -> None:
+        """Raises `_Cut`."""
+        for step in steps:
+            if trio.current_time() >= self.drive.until:
+                raise _Cut
+            match step:
+                case Request():
+                    await self._ask(step)
+                case Think(low, high):
+                    await trio.sleep(min(self.chance.uniform(low, high), self.drive.until - trio.current_time()))
+                    self.due = None
+                case Listen():
+                    await self._listen(step)
+                case Await():
+                    await self._await(step)
+                case Repeat(times, repeated):
+                    for _ in range(times):
+                        await self.play(repeated)
+
+    async def _ask(self, request: Request) -> None:
+        drive, due, is_settled = self.drive, self._due(), False
+        try:
+            after = math.inf if request.cancel_after is None else request.cancel_after
+            with trio.move_on_after(after) as scope:
+                await self.player.ask(request, self.script.answers)
+            is_settled = True
+            now = trio.current_time()
+            if due < drive.started:
+                return
+            if scope.cancelled_caught:
+                for tally in (drive.tally, drive.tally.step(request.label)):
+                    tally.counts["cancelled"] += 1
+            else:
+                at, is_late = now - drive.started, now > drive.until
+                drive.tally.succeeded(now - due, at, is_late=is_late, step=request.label)
+        except CallboardError as error:
+            is_settled = True
+            self._failed(error, due, request.label)
+        finally:
+            if not is_settled and not drive.is_stopped:
+                drive.failed(UNANSWERED, due, request.label)
+
+    async def _listen(self, step: Listen) -> None:
+        try:
+            await self.player.listen(step)
+        except CallboardError as error:
+            self._failed(error, self._due(), "listen")
+
+    async def _await(self, step: Await) -> None:
+        drive, due = self.drive, self._due()
+        try:
+            is_heard = await _hears(self.player, step)
+        except CallboardError as error:
+            self._failed(error, due, step.label)
+            return
+        now = trio.current_time()
+        if not is_heard:
+            drive.failed(NOT_HEARD, due, step.label)
+        elif due >= drive.started:
+            drive.tally.step(step.label).succeeded(now - due, now - drive.started, is_late=now > drive.until)
+
+    def _due(self) -> float:
+        due, self.due = self.due, None
+        return trio.current_time() if due is None else due
+
+    def _failed(self, error: CallboardError, due: float, label: str) -> None:
+        self.drive.failed(kind_of(error), due, label)
+        self.is_connected = self.is_connected and not isinstance(error, ConnectionLost | CannotConnect)
+        if self.player.is_lost:
+            self.seat.lose(self.player)
+            self.is_connected = True  # the next one waits for a session
+            raise _Cut from error
+
+
+async def _rehearse(player: Player, script: Script, step: Step) -> None:
+    if isinstance(step, Request):
+        with trio.move_on_after(math.inf if step.cancel_after is None else step.cancel_after):
+            await player.ask(step, script.answers)
+    elif isinstance(step, Listen):
+        await player.listen(step)
+    elif isinstance(step, Await) and not await _hears(player, step):
+        raise StepFailed(f"nothing was heard within {step.within:g} s")
+
+
+async def _hears(player: Player, step: Await) -> bool:
+    with trio.move_on_after(step.within) as scope:
+        await player.wait_news(step.topic)
+    return not scope.cancelled_caught
