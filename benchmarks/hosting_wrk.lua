@@ -1,10 +1,10 @@
 -- Calls for wrk: one thread takes the requests of a folder in turn, each with an id of its own.
 --
--- wrk ... -s hosting_wrk.lua URL -- FOLDER COUNT MARK [EXPECTED]
+-- wrk ... -s hosting_wrk.lua URL -- FOLDER COUNT MARK [EXPECTED [IDS]]
 --
--- With EXPECTED, every answer is looked at; that costs, so measured runs go without.
+-- With EXPECTED, every answer is looked at; that costs, so measured runs go without. IDS is how ids are written.
 
-local parts, count, number = {}, 0, 0
+local parts, count, number, ids = {}, 0, 0, "call-%08d"
 local threads = {}
 failed = 0
 
@@ -32,7 +32,8 @@ function init(args)
     file:close()
   end
   local expected = args[4]
-  if expected then
+  ids = args[5] or ids
+  if expected and expected ~= "" then
     function response(status, headers, body)
       local is_right = status == 200 and string.find(body, expected, 1, true)
       if not is_right or string.find(body, '"error":', 1, true) or string.find(body, '"isError":%s*true') then
@@ -44,7 +45,7 @@ end
 
 function request()
   number = number + 1
-  return table.concat(parts[number % count + 1], string.format("call-%08d", number))
+  return table.concat(parts[number % count + 1], string.format(ids, number))
 end
 
 function done(summary, latency, requests)

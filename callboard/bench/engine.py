@@ -238,10 +238,10 @@ class Engine(Loop[Work, Lane]):
                 return await Follower(self, seat, lane, chance).run(due)
             await lane.do(self.work.choose(chance))
             is_settled = True
-            self.settle(seat, lane, due, None)
+            self.settle(seat, lane, due, None, trio.current_time())
         except CallboardError as error:
             is_settled = True
-            follows = self.settle(seat, lane, due, error)
+            follows = self.settle(seat, lane, due, error, trio.current_time())
         finally:
             if not is_settled:
                 self.give_up(due)
@@ -261,12 +261,13 @@ class Engine(Loop[Work, Lane]):
         finally:
             self._crowd.give_up()
 
-    def settle(self, seat: Seat[Lane], lane: Lane | None, due: float, failure: CallboardError | None) -> bool:
+    def settle(
+        self, seat: Seat[Lane], lane: Lane | None, due: float, failure: CallboardError | None, now: float
+    ) -> bool:
         """A request that was in flight is over. Says whether the next one may follow at once."""
         self.in_flight -= 1
         if failure is None:
             if due >= self.started:
-                now = trio.current_time()
                 self.tally.succeeded(now - due, now - self.started, is_late=now > self.until)
             if seat.on_answer is not None:
                 seat.on_answer()

@@ -49,10 +49,14 @@ class Follower:
         if not self._is_asking:
             return  # it was given up
         self._is_asking = False
-        engine = self.engine
-        self._may_follow = engine.settle(self.seat, self.lane, self._due, failure)
-        now = trio.current_time()
-        if now < engine.until and (failure is None or (self._may_follow and not self.lane.is_lost)):
+        engine, now, due = self.engine, trio.current_time(), self._due
+        if failure is None and now < engine.until:
+            engine.in_flight += 1
+            self._begin(now)  # first of all: so the server has something to do while we count
+            engine.settle(self.seat, self.lane, due, None, now)
+            return
+        self._may_follow = engine.settle(self.seat, self.lane, due, failure, now)
+        if now < engine.until and self._may_follow and not self.lane.is_lost:
             engine.in_flight += 1
             self._begin(now)
         else:
@@ -78,7 +82,7 @@ class Crowd:
         due = self._due.pop(number, None)
         if due is None:
             return  # it was given up
-        self.engine.settle(seat, lane, due, failure)
+        self.engine.settle(seat, lane, due, failure, trio.current_time())
         if self._empty is not None and not self._due:
             self._empty.set()
 

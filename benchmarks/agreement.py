@@ -1,0 +1,159 @@
+"""Does `callboard bench` say the same as wrk? The same server, the same requests, the same connections, in turn.
+
+    python -m benchmarks.agreement [--connections 8] [--seconds 5] [--rounds 3] [--server callboard]
+
+The server is on one core, whoever makes the load on another. Both are closed loops. wrk corrects its latencies for what
+it calls coordinated omission: for an answer that took as long as several on average, it adds those that would have been
+asked meanwhile. So the percentiles of bench are shown as they are, and with the same added; the latter are compared.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+import trio
+
+from benchmarks.hosting_load import WRK
+from benchmarks.hosting_servers import Contender, Running, callboard, cores, fastmcp_json, mcp_json, pinned, running
+from benchmarks.measure import verdict
+from benchmarks.peers import HERE
+from callboard.bench.by_http import PreparedLane
+from callboard.bench.hub import Hub
+from callboard.bench.prepared import by_requests
+from callboard.bench.tally import Tally
+from callboard.bench.work import Act, Work
+from callboard.mcp_servers import Remote
+
+SERVERS: Final = {"callboard": callboard, "mcp": mcp_json, "fastmcp": fastmcp_json}
+ACT: Final = Act(kind="call", name="echo", arguments={"text": "hi"})
+MARK: Final = "call-00000000"
+IDS: Final = "2%09d"
+"""As many digits as bench's own, and none of them."""
+
+TARGET: Final = 0.10
+PATIENCE: Final = 30
+
+
+@attrs.frozen
+class Seen:
+    """What one run showed: answers a second, and microseconds."""
+
+    rate: float
+    p50: float
+    p99: float
+    raw_p99: float = 0.0
+    cpu: float = 0.0
+    """Of one core: the generator's."""
+
+
+async def call_of(url: str) -> bytes:
+    """The request that bench sends, with a mark for its id."""
+    hub = Hub()
+    async with hub.running(), by_requests(Remote(url=url), {}, Work((ACT,)), lambda *_: None, hub)() as lane:
+        assert isinstance(lane, PreparedLane)
+        return MARK.encode().join(lane.templates[ACT].pieces)
+
+
+def by_wrk(url: str, folder: Path, connections: int, seconds: int) -> Seen:
+    flags = ["-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(HERE / "hosting_wrk.lua"), url, "--"]
+    said = _run(["wrk", *flags, str(folder), "1", MARK, "", IDS], seconds)
+    found = json.loads(said.splitlines()[-1])
+    assert not found["refused"], found
+    assert not found["lost"], found
+    return Seen(found["requests"] / found["seconds"], found["p50"], found["p99"])
+
+
+def by_bench(url: str, connections: int, seconds: int) -> Seen:
+    what = ["--tool", ACT.name, "--args", json.dumps(ACT.arguments)]
+    how = ["--concurrency", str(connections), "--duration", f"{seconds}s", "--json"]
+    told = json.loads(_run([sys.executable, "-m", "callboard", "bench", url, *what, *how], seconds))
+    assert not told["errors"], told["errors"]
+    assert told["settings"]["generator"] == "prepared requests"
+    raw = Counter({round(latency * 1e6): count for latency, count in Tally.of_json(told["histograms"]).recorded()})
+    all_of_them = corrected(raw, seconds * 1e6 / max(1, told["requests"] // connections))
+    return Seen(
+        told["requests_per_second"], at(all_of_them, 50), at(all_of_them, 99), at(raw, 99), told["generator_cpu"]
+    )
+
+
+def corrected(raw: Counter[int], average: float) -> Counter[int]:
+    """With all that would have been asked while an answer took longer than twice the *average*."""
+    found = Counter(raw)
+    step = round(average)
+    for latency, count in raw.items():
+        if latency >= 2 * step:
+            for other in range(latency - step, step, -step):
+                found[other] += count
+    return found
+
+
+def at(counted: Counter[int], percent: float) -> float:
+    left = counted.total() * percent / 100
+    for latency, count in sorted(counted.items()):
+        left -= count
+        if left <= 0:
+            return float(latency)
+    return 0.0
+
+
+def _run(command: Sequence[str], seconds: int) -> str:
+    _, core = cores()
+    ended = subprocess.run(
+        command,
+        cwd=HERE.parent,
+        capture_output=True,
+        text=True,
+        timeout=seconds + PATIENCE,
+        check=True,
+        preexec_fn=pinned(core),
+    )
+    return ended.stdout
+
+
+def measure(server: Running, connections: int, seconds: int, rounds: int) -> list[tuple[Seen, Seen]]:
+    url = f"http://127.0.0.1:{server.port}/mcp"
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "1").write_bytes(trio.run(call_of, url))
+        found = []
+        for number in range(rounds):
+            wrk = by_wrk(url, Path(folder), connections, seconds)
+            bench = by_bench(url, connections, seconds)
+            found.append((wrk, bench))
+            print(f"  round {number + 1}:")
+            for name, seen in (("wrk", wrk), ("bench", bench)):
+                print(
+                    f"    {name:6} {seen.rate:9,.0f}/s   p50 {seen.p50:7.0f} us   p99 {seen.p99:7.0f} us"
+                    + (f"   (as it is: {seen.raw_p99:.0f} us)  CPU {seen.cpu:.0%}" if name == "bench" else "")
+                )
+        return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--connections", type=int, default=8)
+    parser.add_argument("--seconds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--server", choices=SERVERS, default="callboard")
+    options = parser.parse_args()
+    if WRK is None:
+        sys.exit("wrk is not installed (apt install wrk): there is nothing to agree with")
+    contender: Contender = SERVERS[options.server]
+    print(f"{contender.name}, {options.connections} connections, {options.seconds} s each, in turn")
+    with running(contender) as server:
+        found = measure(server, options.connections, options.seconds, options.rounds)
+    for what in ("rate", "p50", "p99"):
+        off = statistics.median(abs(getattr(bench, what) / getattr(wrk, what) - 1) for wrk, bench in found)
+        ratio = statistics.median(getattr(bench, what) / getattr(wrk, what) for wrk, bench in found)
+        print(f"  {what}: bench / wrk = {ratio:.3f}; " + verdict("off by", off, TARGET, at_most=True))
+
+
+if __name__ == "__main__":
+    main()
