@@ -59,7 +59,7 @@ def written(value: float, unit: Unit) -> str:
         case "s":
             return time(value)
         case "bytes":
-            return f"{value / 1e6:,.2f} MB"
+            return f"{value / 2**20:,.2f} MiB" if abs(value) >= 2**20 else f"{value / 2**10:,.1f} KiB"
         case "cores":
             return f"{value:.1%} of a core"
         case "/s":

@@ -12,10 +12,10 @@ from callboard.errors import CallboardError
 
 _FORM: Final = re.compile(
     r"\s*(?P<what>[a-z_]+(?:\d+(?:\.\d+)?)?)\s*(?P<sign>>=|<=|>|<)\s*"
-    r"(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>us|ms|s|%|/s|kB|MB|GB)?\s*"
+    r"(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>us|ms|s|%|/s|[KM]iB|[kM]B)?\s*"
 )
 _UNITS: Final[Mapping[str, float]] = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
-_SIZES: Final[Mapping[str, float]] = {"kB": 1e3, "MB": 1e6, "GB": 1e9}
+_SIZES: Final[Mapping[str, float]] = {"kB": 1e3, "MB": 1e6, "KiB": 2**10, "MiB": 2**20}
 _SIGNS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">": lambda a, b: a > b,
     ">=": lambda a, b: a >= b,
@@ -116,7 +116,7 @@ def _scale(text: str, figure: Figure, unit: str | None, profile: str) -> float:
         return _UNITS[unit]
     if figure.unit == "bytes":
         if unit not in _SIZES:
-            raise BadLimit(f"{text[:100]!r}: memory needs kB, MB or GB")
+            raise BadLimit(f"{text[:100]!r}: memory needs kB, MB, KiB or MiB")
         return _SIZES[unit]
     if unit not in (None, "/s" if figure.unit == "/s" else None):
         raise BadLimit(f"{text[:100]!r}: this is a plain number")

@@ -74,7 +74,7 @@ class Load:
         int | None,
         Parameter(
             group=_HOW,
-            help="Requests at once: each follows on an answer. As many as sessions if not given; for storm, 100.",
+            help="Requests at once: each follows on an answer. As many as sessions if not given; for storm, 50.",
         ),
     ] = None
     rate: Annotated[
@@ -123,7 +123,7 @@ class Load:
         Parameter(
             group=_OUT,
             help="Exit with 1 if this holds: p99>20ms, max>1s, errors>0, errors>1%, rate<1000, or a figure of a "
-            "profile: late_answers>0, recovery_max>3s, memory_each>1MB. May be repeated.",
+            "profile: late_answers>0, recovery_max>3s, memory_each>1MiB. May be repeated.",
         ),
     ] = None
 

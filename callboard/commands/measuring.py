@@ -64,9 +64,12 @@ class View:
 
 def line(now: Moment) -> str:
     """A moment on one line."""
-    of = now.result.tally.percentiles()
+    of, what = now.result.tally.percentiles(), now.result.settings.get("counted", "requests")
+    if now.result.settings.get("profile") == "idle":
+        lost = now.result.figures.get("sessions_lost", 0)
+        return f"{now.elapsed:.0f}/{now.duration:g} s: {now.result.count:,} {what}, {lost:.0f} lost"
     return (
-        f"{now.elapsed:.0f}/{now.duration:g} s: {now.rate:,.0f} requests/s, {now.in_flight} in flight, "
+        f"{now.elapsed:.0f}/{now.duration:g} s: {now.rate:,.0f} {what}/s, {now.in_flight} in flight, "
         f"p50 {time(of[50.0])}, p99 {time(of[99.0])}, max {time(now.result.longest)}, {now.result.error_count} errors"
     )
 
@@ -74,10 +77,11 @@ def line(now: Moment) -> str:
 def live_rows(now: Moment) -> Rows:
     return [
         ("time", f"{now.elapsed:.0f} of {now.duration:g} s"),
-        ("requests/s", f"{now.rate:,.0f}"),
+        (f"{now.result.settings.get('counted', 'requests')}/s", f"{now.rate:,.0f}"),
         ("in flight", f"{now.in_flight:,}"),
         *_latencies(now.result),
         *_errors(now.result),
+        *_figures(now.result),
         *_machine(now.result),
     ]
 
@@ -213,6 +217,6 @@ def print_steps(console: Console, found: Sequence[Step]) -> None:
 def _table(found: Rows) -> Table:
     table = Table.grid(padding=(0, 2))
     for name, value in found:
-        style = "red" if name == "errors" and value != "0" else "bold" if name == "requests/s" else ""
+        style = "red" if name == "errors" and value != "0" else "bold" if name.endswith("/s") else ""
         table.add_row(Text(clean(name), style="dim"), Text(clean(value), style=style))
     return table

@@ -1,0 +1,176 @@
+"""What stands in a file of scripts, and what is told of one that is wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from callboard.bench.scenario import BadScenario, parse_scenario
+from callboard.bench.steps import Answers, Await, Elicited, Listen, Repeat, Request, Scenario, Script, Think
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "scenario.toml"
+
+
+def parsed(text: str) -> Scenario:
+    return parse_scenario(text, Path("play.toml"))
+
+
+def only(text: str) -> Script:
+    [script] = parsed(text).scripts
+    return script
+
+
+def test_the_shortest_scenario_is_one_line() -> None:
+    script = only('steps = [{ call = "now" }]')
+    assert script == Script(name="play", steps=(Request(label="call now", kind="call", name="now"),))
+
+
+def test_every_step_says_what_it_does() -> None:
+    script = only("""
+        steps = [
+            { call = "forecast", args = { city = "Oslo", days = [1, 2] }, cancel_after = "20ms", label = "look ahead" },
+            { read = "weather://oslo/now" },
+            { list = "prompts" },
+            { prompt = "briefing", args = { city = "Oslo" } },
+            { think = 0.5 },
+            { think = ["100ms", 2] },
+            { subscribe = ["weather://oslo/now", "weather://rome/now"] },
+            { listen = "tools" },
+            { await = "weather://oslo/now", within = "1m" },
+            { await = "tools" },
+            { repeat = 3, steps = [{ read = "weather://rome/now" }, { repeat = 2, steps = [{ list = "tools" }] }] },
+        ]
+    """)
+    assert script.steps == (
+        Request(
+            label="look ahead",
+            kind="call",
+            name="forecast",
+            args={"city": "Oslo", "days": [1, 2]},
+            cancel_after=0.02,
+        ),
+        Request(label="read weather://oslo/now", kind="read", name="weather://oslo/now"),
+        Request(label="list prompts", kind="list", name="prompts"),
+        Request(label="prompt briefing", kind="prompt", name="briefing", args={"city": "Oslo"}),
+        Think(0.5, 0.5),
+        Think(0.1, 2.0),
+        Listen(("weather://oslo/now", "weather://rome/now")),
+        Listen(("tools",)),
+        Await(label="await weather://oslo/now", topic="weather://oslo/now", within=60.0),
+        Await(label="await tools", topic="tools", within=5.0),
+        Repeat(
+            3,
+            (
+                Request(label="read weather://rome/now", kind="read", name="weather://rome/now"),
+                Repeat(2, (Request(label="list tools", kind="list", name="tools"),)),
+            ),
+        ),
+    )
+
+
+def test_scripts_have_weights_and_sessions() -> None:
+    scenario = parsed("""
+        name = "a day"
+        [[script]]
+        name = "often"
+        weight = 3
+        steps = [{ list = "tools" }]
+        [[script]]
+        session = "each"
+        [[script.steps]]
+        call = "now"
+        [[script]]
+        session = 5
+        steps = [{ call = "now" }]
+    """)
+    assert [(one.name, one.weight, one.per_session) for one in scenario.scripts] == [
+        ("often", 3, 0),
+        ("script 2", 1, 1),
+        ("script 3", 1, 5),
+    ]
+    assert str(scenario) == "a day: often, script 2, script 3"
+
+
+def test_the_innermost_answer_counts() -> None:
+    scenario = parsed("""
+        [answer]
+        elicitation = "decline"
+        sampling = "Hello."
+        [[script]]
+        steps = [{ call = "ask", answer = { roots = ["file:///tmp"] } }]
+        [[script.answer.elicitation]]
+        content = { ok = true }
+        match = "cost"
+        weight = 2
+        after = "1s"
+        [[script.answer.elicitation]]
+        action = "cancel"
+        [[script]]
+        steps = [{ call = "ask" }]
+    """)
+    first, second = scenario.scripts
+    asked = (
+        Elicited(action="accept", content={"ok": True}, match="cost", weight=2, after=1),
+        Elicited(action="cancel"),
+    )
+    assert first.answers == Answers(elicitation=asked, sampling="Hello.")
+    assert second.answers == Answers(elicitation=(Elicited(action="decline"),), sampling="Hello.")
+    [call] = first.steps
+    assert isinstance(call, Request)
+    assert call.answers.over(first.answers) == Answers(elicitation=asked, sampling="Hello.", roots=("file:///tmp",))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "play.toml:1: has no `steps`"),
+        ("steps = [", "play.toml:1: is no TOML"),
+        ("\n\nsteps = 3", "play.toml:3: steps: must be a list of steps"),
+        ("steps = []", "play.toml:1: steps: asks nothing"),
+        ("steps = [{ think = 1 }]", "asks nothing of the server"),
+        ("steps = [\n{ list = 'tools' },\n{ cal = 'now' }]", "play.toml:3: steps[1]: must have one of call, read"),
+        ("steps = [{ cal = 'now' }]", "did you mean `call`?"),
+        ("steps = [{ call = 'now', read = 'a://b' }]", "two things at once: call and read"),
+        ("steps = [{ call = 'now', arguments = {} }]", "steps[0].arguments: is not known here"),
+        ("steps = [{ call = 'now', arg = {} }]", "did you mean `args`?"),
+        ("steps = ['now']", 'must be a table, as { call = "NAME" }'),
+        ("steps = [{ call = 3 }]", "must be a string"),
+        ("steps = [{ call = 'now', args = [1] }]", "must be a table"),
+        ("steps = [{ call = 'now', args = { on = 2026-01-01 } }]", "write it as a string"),
+        ("steps = [{ prompt = 'brief', args = { days = 3 } }]", "a prompt takes no others"),
+        ("steps = [{ list = 'tool' }]", "did you mean `tools`?"),
+        ("steps = [{ list = 'tools' }, { think = 'soon' }]", "is no time: write 500ms"),
+        ("steps = [{ list = 'tools' }, { think = -1 }]", "is no time"),
+        ("steps = [{ list = 'tools' }, { think = [2, 1] }]", "from the shorter to the longer"),
+        ("steps = [{ call = 'now', cancel_after = true }]", "is no time"),
+        ("steps = [{ list = 'tools' }, { listen = 'a://b' }]", "for a resource write `subscribe`"),
+        ("steps = [{ list = 'tools' }, { await = 'a://b' }]", 'nobody listens: add { subscribe = "a://b" }'),
+        ("steps = [{ list = 'tools' }, { await = 'tools' }]", 'nobody listens: add { listen = "tools" }'),
+        ("steps = [{ list = 'tools' }, { repeat = 3 }]", "has no `steps` to repeat"),
+        ("steps = [{ repeat = 0, steps = [{ list = 'tools' }] }]", "must be 1 or more"),
+        ("steps = [{ repeat = 99999, steps = [{ list = 'tools' }] }]", "are more than 10,000"),
+        ("session = 'some'\nsteps = [{ list = 'tools' }]", 'play.toml:1: session: must be "lasts", "each"'),
+        ("[[script]]\nweight = 0\nsteps = [{ list = 'tools' }]", "play.toml:2: script[0].weight: must be more than 0"),
+        ("[[script]]\nname = 'a'", "play.toml:1: script[0]: has no `steps`"),
+        ("[script]\nsteps = []", "must be `[[script]]`"),
+        ("scripts = []", "play.toml:1: scripts: is not known here; did you mean `script`?"),
+        ("answer = 'yes'\nsteps = [{ list = 'tools' }]", "play.toml:1: answer: must be a table"),
+        ("answer.elicitation = 'yes'\nsteps = [{ list = 'tools' }]", "must be one of accept, decline, cancel"),
+        ("answer.elicitation = { after = 1 }\nsteps = [{ list = 'tools' }]", "has no `action`"),
+        ("answer.elicitation = { action = 'decline', content = {} }\nsteps = [{ list = 'tools' }]", "is only for what"),
+        ("answer.roots = ['/tmp']\nsteps = [{ list = 'tools' }]", "must be a list of file:// URIs"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line_with_the_place(text: str, told: str) -> None:
+    with pytest.raises(BadScenario) as caught:
+        parsed(text)
+    assert told in str(caught.value)
+    assert str(caught.value).startswith("play.toml:")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_example_is_the_one_of_the_manual() -> None:
+    scenario = parse_scenario(EXAMPLE.read_text(), EXAMPLE)
+    manual = (
+        (EXAMPLE.parents[1] / "docs" / "howto" / "bench.md").read_text().partition("```toml\n")[2].partition("```")[0]
+    )
+    assert parse_scenario(manual, EXAMPLE) == scenario
