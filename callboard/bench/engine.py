@@ -3,7 +3,7 @@
 import itertools
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
@@ -47,7 +47,13 @@ class Lane(Protocol):
 
 W = TypeVar("W")
 L = TypeVar("L")
+E = TypeVar("E", bound=Exception)
 OpenLane: TypeAlias = Open[Lane]
+
+
+def portion(whole: int, part: int, of: int) -> int:
+    """So many of *whole*, which are as even as can be and make up all of it."""
+    return whole * (part + 1) // of - whole * part // of
 
 
 @attrs.frozen(kw_only=True)
@@ -62,6 +68,16 @@ class Plan:
     ramp: float = attrs.field(default=0.0, validator=attrs.validators.ge(0))
     """Seconds in which workers begin, one after the other. A *pace* has its own."""
     seed: int = 0
+
+    def share(self, part: int, of: int) -> "Plan":
+        """What one process among *of* does of it. Each has a session at least, and a request at once."""
+        return attrs.evolve(
+            self,
+            sessions=max(1, portion(self.sessions, part, of)),
+            concurrency=max(1, portion(self.concurrency, part, of)),
+            pace=None if self.pace is None else self.pace.share(part, of),
+            seed=self.seed + part,
+        )
 
 
 @attrs.define(eq=False)
@@ -81,6 +97,12 @@ class Drive(ABC, Generic[W, L]):
     until: float = attrs.field(default=0.0, init=False)
     begun: trio.Event = attrs.field(factory=trio.Event, init=False)
     """All sessions are open, and requests are made."""
+    gate: Callable[[], Awaitable[float]] | None = attrs.field(default=None, init=False)
+    """Is asked when to begin, once all is ready; without one it begins at once."""
+    lag: float = attrs.field(default=0.0, init=False)
+    """Seconds until what happened is counted."""
+    others_cpu: float = attrs.field(default=0.0, init=False)
+    """Of one core: what others used who make the load."""
     is_stopped: bool = attrs.field(default=False, init=False)
     _whole: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
@@ -97,7 +119,7 @@ class Drive(ABC, Generic[W, L]):
                     await self.rehearse(seats)
                     await self._load(seats)
             except* CallboardError as group:
-                failure = _first(group)
+                failure = first_of(group)
         if failure is not None and not self.is_stopped:
             raise failure
         return self.elapsed
@@ -137,7 +159,7 @@ class Drive(ABC, Generic[W, L]):
         """Make the load, from *begun* on and until `until`."""
 
     async def _load(self, seats: Sequence[Seat[L]]) -> None:
-        begun = trio.current_time()
+        begun = trio.current_time() if self.gate is None else await self.gate()
         self.started = begun + self.plan.warmup
         self.until = self.started + self.plan.duration
         self.begun.set()
@@ -155,7 +177,7 @@ class Drive(ABC, Generic[W, L]):
             self.tally.broke(kind, trio.current_time() - self.started, step=step)
 
     def _happened(self, event: str) -> None:
-        if self.started and trio.current_time() >= self.started:
+        if self.is_counted(trio.current_time()):
             self.tally.counts[event] += 1
 
     def _not_opened(self, error: CallboardError) -> None:
@@ -197,12 +219,16 @@ class Loop(Drive[W, L]):
                 if due >= self.until:
                     break
                 if number % MAX_AT_ONCE == 0 or due > trio.current_time():
-                    await trio.sleep_until(due)
+                    await self.wait_due(seats[number % len(seats)], due)
                 if self.in_flight >= MAX_WAITING:
                     self.failed(OVERDUE, due)
                     continue
                 self.in_flight += 1  # from now on: its task runs later
                 self.launch(nursery, seats[number % len(seats)], chance, due)
+
+    async def wait_due(self, seat: Seat[L], due: float) -> None:
+        """Until it is time for the next one."""
+        await trio.sleep_until(due)
 
     def launch(self, nursery: trio.Nursery, seat: Seat[L], chance: random.Random, due: float) -> None:
         """Do it once, without waiting for it."""
@@ -246,6 +272,12 @@ class Engine(Loop[Work, Lane]):
             if not is_settled:
                 self.give_up(due)
         return follows
+
+    async def wait_due(self, seat: Seat[Lane], due: float) -> None:
+        if isinstance(seat.current, QuickLane):
+            await seat.current.hub.sleep_until(due)
+        else:
+            await super().wait_due(seat, due)
 
     def launch(self, nursery: trio.Nursery, seat: Seat[Lane], chance: random.Random, due: float) -> None:
         if isinstance(seat.current, QuickLane):
@@ -291,7 +323,7 @@ def kind_of(error: CallboardError) -> str:
     return type(error).__name__ if code is None else f"{type(error).__name__} {code}"
 
 
-def _first(group: BaseExceptionGroup[CallboardError]) -> CallboardError:
+def first_of(group: BaseExceptionGroup[E]) -> E:
     """Several sessions may fail at once, mostly for the same reason."""
     error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+    return first_of(error) if isinstance(error, BaseExceptionGroup) else error

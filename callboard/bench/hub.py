@@ -5,6 +5,7 @@ which may well make its next request right there. Linux, macOS and the BSDs; els
 client makes the load.
 """
 
+import select
 import selectors
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -23,12 +24,20 @@ IN_A_TURN: Final = 64
 LONGEST_TURN: Final = 0.001
 """Seconds after which others get their turn, whatever is heard. Whoever sends at a rate is late by that, at most."""
 
+COARSE: Final = 0.002
+"""Seconds before a moment at which Trio is trusted to wake up in time. It rounds to milliseconds."""
+
+MOST_DESCRIPTORS: Final = 1024
+"""Descriptors beyond that cannot be waited for with a precise timeout."""
+
 Settled: TypeAlias = Callable[[CallboardError | None], None]
 """Is called once, when a request has been answered, with what is wrong about it."""
 
 
 class QuickLane(ABC):
     """A session in which a request is begun at once, and nobody waits for its end: he is called."""
+
+    hub: "Hub"
 
     @property
     @abstractmethod
@@ -68,8 +77,16 @@ class Hub:
 
     _selector: selectors.BaseSelector = attrs.field(factory=selectors.DefaultSelector, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
+    _descriptor: int = attrs.field(init=False)
     _is_turning: bool = attrs.field(default=False, init=False)
     _later: list[Callable[[], None]] = attrs.field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._descriptor = self._selector.fileno()  # type: ignore[attr-defined]  # see `is_possible`
+
+    @property
+    def _can_select(self) -> bool:
+        return self._descriptor < MOST_DESCRIPTORS
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -108,10 +125,24 @@ class Hub:
         else:
             work()
 
-    async def _run(self) -> None:
-        descriptor: int = self._selector.fileno()  # type: ignore[attr-defined]  # see `is_possible`
+    async def sleep_until(self, moment: float) -> None:
+        """Wait for *moment* on Trio's clock, to some microseconds: Trio itself is up to a millisecond late, which would
+        be counted as the server's. The last bit is waited for outside of Trio, with an ear to what comes."""
         while True:
-            await trio.lowlevel.wait_readable(descriptor)
+            left = moment - trio.current_time()
+            if left > COARSE or not self._can_select:
+                await trio.sleep(left - COARSE if self._can_select else left)
+            else:
+                await trio.lowlevel.checkpoint()
+                left = moment - trio.current_time()
+            if left <= 0:
+                return
+            if left <= COARSE and select.select([self._descriptor], [], [], left)[0]:
+                self._turn(self._selector.select(0))
+
+    async def _run(self) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(self._descriptor)
             begun = trio.current_time()
             # Mostly there is more by the time that the first is done, and to ask is cheaper than to wait.
             while (ready := self._selector.select(0)) and trio.current_time() - begun < LONGEST_TURN:

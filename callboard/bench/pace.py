@@ -14,15 +14,20 @@ class Pace:
     rate: float = attrs.field(validator=attrs.validators.gt(0))
     ramp: float = attrs.field(default=0.0, validator=attrs.validators.ge(0))
 
+    part: int = 0
+    of: int = attrs.field(default=1, validator=attrs.validators.ge(1))
+    """Which one of so many processes: of all requests, each makes every so-manieth."""
+
     def due(self, number: int) -> float:
         """Seconds after the start at which request *number* (0 is the first) should go."""
+        number = number * self.of + self.part
         during_ramp = self.rate * self.ramp / 2  # requests until the rate is reached
         if number < during_ramp:
             return float((2 * self.ramp * number / self.rate) ** 0.5)
         return self.ramp + (number - during_ramp) / self.rate
 
     def share(self, part: int, of: int) -> "Pace":
-        """The pace of one process among *of*. All ramp up together."""
+        """The pace of one process among *of*. Together they send when one would."""
         if not 0 <= part < of:
             raise ValueError(f"part {part} of {of}")
-        return attrs.evolve(self, rate=self.rate / of)
+        return attrs.evolve(self, part=part, of=of)

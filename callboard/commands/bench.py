@@ -4,10 +4,11 @@ import json
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
+import attrs
 import structlog
 import trio
 from rich.console import Console
@@ -38,6 +39,8 @@ from callboard.errors import CallboardError
 from callboard.mcp_servers import Remote
 from callboard.server import Server
 from callboard.transports.client.process import Command
+
+R = TypeVar("R", bound=Run)
 
 _PLAIN: Final = Options()
 _LIGHT: Final = Load()
@@ -73,7 +76,7 @@ def bench(target: Target, /, *, load: Load = _LIGHT, options: Options = _PLAIN) 
     screen = Screen(is_quiet=options.json)
     said = deque[str](maxlen=MOST_LINES)
     try:
-        run = _read(target, load, options, screen, said.append)
+        run = read_run(target, load, options, screen, said.append, Run)
         result = trio.run(run.go)
         if result is None:
             screen.say("callboard: nothing was measured")
@@ -84,7 +87,14 @@ def bench(target: Target, /, *, load: Load = _LIGHT, options: Options = _PLAIN) 
     return Exit.INTERRUPTED if run.is_interrupted else code
 
 
-def _read(target: str, load: Load, options: Options, screen: Screen, on_stderr: Callable[[str], None]) -> Run:
+def read_run(
+    target: str,
+    load: Load,
+    options: Options,
+    screen: Screen,
+    on_stderr: Callable[[str], None],
+    make: Callable[..., R],
+) -> R:
     """Everything that was typed, before anything is sent. Raises `BadArgument` and `CannotConnect`."""
     plan, work, headers = load.plan(), load.work(), read_headers(options.header or ())
     load.limits()
@@ -104,7 +114,7 @@ def _read(target: str, load: Load, options: Options, screen: Screen, on_stderr: 
         auth=auth_of(options, screen, trio.CancelScope(), has_header=has_header),
         on_stderr=on_stderr,
     )
-    return Run(
+    return make(
         name=" ".join(there.args) if isinstance(there, Command) and target.startswith("[") else target,
         there=there,
         common=common,
@@ -117,7 +127,20 @@ def _read(target: str, load: Load, options: Options, screen: Screen, on_stderr: 
         scenario=scenario,
         every=every,
         pids=set() if load.pid is None else {load.pid},
+        processes=load.processes,
+        order=order_of(target, load, options) if load.processes > 1 else {},
     )
+
+
+def order_of(target: str, load: Load, options: Options) -> Mapping[str, Any]:
+    """What each of several processes is told, but for what to do and which part of it. Whoever logs in does so here."""
+    mine = {"csv": None, "html": None, "fail_if": None, "processes": 1}
+    login = {"auth": "kept"} if options.auth in ("browser", "headless") else {}
+    return {
+        "target": target,
+        "load": {**attrs.asdict(load), **mine},
+        "options": {**attrs.asdict(options), **login, "json": True},
+    }
 
 
 def _tell(result: Result, load: Load, screen: Screen, *, is_json: bool) -> Exit:

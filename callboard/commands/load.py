@@ -20,6 +20,9 @@ from callboard.commands.profiles import CONCURRENCY_OF, COUNTED, EVERY_OF, SESSI
 _WHAT: Final = Group("What to do", sort_key=0)
 _HOW: Final = Group("How much", help="Times are 500ms, 10s, 2m, or a number of seconds.", sort_key=1)
 _OUT: Final = Group("What comes out", sort_key=2)
+MAX_PROCESSES: Final = 64
+"""Processes that make load. More than a machine has cores are of no use."""
+
 _FLAG: Final = Parameter(negative="", show_default=False)
 _MANY: Final = Parameter(negative="", json_list=False)
 
@@ -98,6 +101,14 @@ class Load:
             "command's process is killed now and then.",
         ),
     ] = "steady"
+    processes: Annotated[
+        int,
+        Parameter(
+            group=_HOW,
+            help="Processes that make the load together, for steady and churn: where one core makes too little. Each "
+            "has sessions of its own.",
+        ),
+    ] = 1
     every: Annotated[
         str | None,
         Parameter(
@@ -137,10 +148,12 @@ class Load:
         duration, warmup = seconds_in("--duration", self.duration), seconds_in("--warmup", self.warmup)
         ramp = seconds_in("--ramp", self.ramp)
         self._check()
-        sessions = SESSIONS_OF.get(self.profile, 1) if self.sessions is None else self.sessions
+        sessions = SESSIONS_OF.get(self.profile, self.processes) if self.sessions is None else self.sessions
         concurrency = CONCURRENCY_OF.get(self.profile, sessions) if self.concurrency is None else self.concurrency
         if sessions < 1 or concurrency < 1:
             raise BadArgument("--sessions and --concurrency are 1 at least")
+        if self.processes > min(sessions, concurrency if self.rate is None else sessions):
+            raise BadArgument("each of --processes has a session, and a request at once, of its own: give as many")
         if self.rate is not None and not 0 < self.rate < float("inf"):
             raise BadArgument("--rate is more than 0")
         if not duration:
@@ -172,6 +185,10 @@ class Load:
             raise BadArgument("storm takes --concurrency and --every, and no --rate")
         if self.profile == "fanout" and self.concurrency is not None:
             raise BadArgument("fanout takes --sessions, which is how many listen")
+        if not 1 <= self.processes <= MAX_PROCESSES:
+            raise BadArgument(f"--processes is 1 at least, and {MAX_PROCESSES} at most")
+        if self.processes > 1 and (self.scenario is not None or self.profile not in ("steady", "churn")):
+            raise BadArgument("--processes is for steady load and for churn: a scenario or profile is one process's")
         if self.every is not None and self.profile not in EVERY_OF:
             raise BadArgument(f"--every is for --profile {', '.join(EVERY_OF)}")
 
@@ -218,6 +235,7 @@ class Load:
             "duration": plan.duration,
             "warmup": plan.warmup,
             "ramp": plan.ramp,
+            "processes": self.processes,
         }
 
     def _told(self, plan: Plan) -> str:
@@ -235,6 +253,8 @@ class Load:
                 return f"{sessions}, {plan.concurrency} calls cancelled at once"
             case "churn":
                 sessions = "a session each"
+        if self.processes > 1:
+            sessions += f" in {self.processes} processes"
         return f"{sessions}, {pace or f'{plan.concurrency} at once (closed loop)'}"
 
 

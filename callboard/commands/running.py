@@ -1,12 +1,15 @@
 """One run of `bench`, from connecting to its result, with somebody who watches it and may end it."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 import attrs
+import msgspec
 import trio
 from msgspec import UNSET
 
+from callboard.bench.crew import Crew, Failed, Met
 from callboard.bench.engine import Drive, Plan
 from callboard.bench.hub import Hub
 from callboard.bench.lanes import watched
@@ -16,14 +19,26 @@ from callboard.bench.steps import Scenario
 from callboard.bench.work import NothingToDo, Work, harmless
 from callboard.client import Client, Common, connect
 from callboard.commands.arguments import BadArgument
+from callboard.commands.codes import Exit
 from callboard.commands.measuring import Moment, View
 from callboard.commands.profiles import Profile, Stage
-from callboard.errors import CallboardError
+from callboard.errors import CallboardError, CannotConnect, ConnectionLost
 from callboard.mcp_servers import Remote
 from callboard.server import Server
 from callboard.signals import heed_signals
 from callboard.targets import Target
 from callboard.transports.client.process import Command
+
+Driven: TypeAlias = Drive[Any, Any] | Crew
+"""Makes the load, here or elsewhere."""
+
+WORKER: Final = (sys.executable, "-m", "callboard.commands.bench_worker")
+
+_FAILURES: Final[Mapping[int, Callable[[str], Exception]]] = {
+    Exit.USAGE: BadArgument,
+    Exit.CANNOT_CONNECT: CannotConnect,
+    Exit.LOST: ConnectionLost,
+}
 
 TICK: Final = 1.0
 """Seconds between two looks at a run. Each takes a millisecond or two, which the requests of that moment feel."""
@@ -46,15 +61,21 @@ class Run:
     every: float | None = None
     pids: set[int] = attrs.field(factory=set)
     """Processes of the server's: those that are known, and those that are started."""
+    processes: int = 1
+    order: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+    """What each of several processes is told. It may hold secrets."""
+    gate: Callable[[], Awaitable[float]] | None = None
     is_interrupted: bool = attrs.field(default=False, init=False)
-    _watch: Watch = attrs.field(init=False)
-    _engine: Drive[Any, Any] | None = attrs.field(default=None, init=False)
-    _client: Client | None = attrs.field(default=None, init=False)
-    _is_fast: bool = attrs.field(default=False, init=False)
+    watch: Watch = attrs.field(init=False)
+    engine: Driven | None = attrs.field(default=None, init=False)
+    revision: str = attrs.field(default="", init=False)
+    server: str = attrs.field(default="a server without a name", init=False)
+    is_fast: bool = attrs.field(default=False, init=False)
+    _whole: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _result: Result | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._watch = Watch(self.pids)
+        self.watch = Watch(self.pids)
 
     async def go(self) -> Result | None:
         """Make the load. Ctrl-C ends it, and what was counted until then is the result; None if that is nothing.
@@ -67,11 +88,9 @@ class Run:
             async def wait_asked(asked: trio.Event) -> None:
                 await asked.wait()
                 self.is_interrupted = True
-                if self._engine is None:
-                    nursery.cancel_scope.cancel()
-                else:
-                    self._engine.stop()
+                self.stop()
 
+            self._whole = nursery.cancel_scope
             with heed_signals(nursery.cancel_scope.cancel) as asked, self.view.shown():
                 nursery.start_soon(wait_asked, asked)
                 try:
@@ -82,6 +101,13 @@ class Run:
         if failure is not None:
             raise failure
         return self._result
+
+    def stop(self) -> None:
+        """End it now. What was measured stays."""
+        if self.engine is None:
+            self._whole.cancel()
+        else:
+            self.engine.stop()
 
     async def _go(self, nursery: trio.Nursery) -> None:
         target: Target = self.there
@@ -103,15 +129,54 @@ class Run:
             has_timeout=self.has_timeout,
         )
         needs_work = self.scenario is None and self.profile != "idle"
-        engine = self._engine = stage.drive(self.work or (await self._choose(target) if needs_work else None))
-        nursery.start_soon(self._look, engine)
+        work = self.work or (await self._choose(target) if needs_work else None)
+        engine: Driven
+        if self.processes > 1 and work is not None:
+            if self.work is not None and isinstance(self.there, Remote):
+                await self._meet(target)  # so whoever must log in does it once
+            engine = self._crew(work)
+        else:
+            engine = stage.drive(work)
+            engine.gate = self.gate
+        self.engine = engine
+        nursery.start_soon(self.look, engine)
         async with hub.running():
             seconds = await engine.run()
         if seconds:
             self._result = self._shown(engine, seconds)
 
     def _opened(self, client: Client, is_fast: bool = False) -> None:
-        self._client, self._is_fast = client, is_fast
+        info = client.server_info
+        self.revision, self.is_fast = client.revision.value, is_fast
+        self.server = "a server without a name" if info is None else f"{info.name} {info.version}".strip()
+
+    def _crew(self, work: Work) -> Crew:
+        acts = [attrs.asdict(act) for act in work.acts]
+        orders = [{**self.order, "acts": acts, "part": part, "of": self.processes} for part in range(self.processes)]
+        return Crew(
+            plan=self.plan,
+            work=work,
+            command=WORKER,
+            orders=[msgspec.json.encode(order) for order in orders],
+            on_met=self._met,
+            failure_of=self._failure,
+            pids=self.pids,
+        )
+
+    def _met(self, met: Met) -> None:
+        self.revision, self.server, self.is_fast = met.revision, met.server, met.is_fast
+
+    def _failure(self, failed: Failed) -> Exception:
+        """What a process could not do, as if it had been done here."""
+        on_stderr = self.common.get("on_stderr")
+        if on_stderr is not None:
+            for line in failed.said:
+                on_stderr(line)
+        return _FAILURES.get(failed.code, CallboardError)(failed.text)
+
+    async def _meet(self, target: Target) -> None:
+        async with connect(target, **self.common):
+            pass
 
     async def _choose(self, target: Target) -> Work:
         async with connect(target, **self.common) as client:
@@ -121,17 +186,17 @@ class Run:
         except NothingToDo as error:
             raise BadArgument(str(error)) from None
 
-    async def _look(self, engine: Drive[Any, Any]) -> None:
+    async def look(self, engine: Driven) -> None:
         """See how it goes, once in a while, and at the end of the time."""
         await engine.begun.wait()
         self.view.waits("warming up")
         await trio.sleep_until(engine.started)
-        self._watch.begin()
+        self.watch.begin()
         at, answered = engine.started, 0
         while at < engine.until:
             before, at = at, min(at + TICK, engine.until)
-            await trio.sleep_until(at)
-            self._watch.look()
+            await trio.sleep_until(at + engine.lag)
+            self.watch.look()
             count = engine.tally.count
             shown = self._shown(engine, engine.elapsed)
             self.view.show(
@@ -145,19 +210,18 @@ class Run:
             )
             answered = count
 
-    def _shown(self, engine: Drive[Any, Any], seconds: float) -> Result:
-        info = None if self._client is None else self._client.server_info
+    def _shown(self, engine: Driven, seconds: float) -> Result:
         return Result(
             target=self.name,
             work=str(engine.work),
-            revision="" if self._client is None else self._client.revision.value,
-            server="a server without a name" if info is None else f"{info.name} {info.version}".strip(),
+            revision=self.revision,
+            server=self.server,
             seconds=seconds,
             tally=engine.tally,
             figures=engine.figures,
-            settings={**self.settings, "generator": "prepared requests" if self._is_fast else "client"},
-            generator_cpu=self._watch.own_cpu,
-            server_rss=self._watch.rss,
+            settings={**self.settings, "generator": "prepared requests" if self.is_fast else "client"},
+            generator_cpu=max(self.watch.own_cpu, engine.others_cpu),
+            server_rss=self.watch.rss,
             # Of processes that are gone nothing is told.
-            server_cpu=None if self.profile in ("churn", "chaos") else self._watch.server_cpu,
+            server_cpu=None if self.profile in ("churn", "chaos") else self.watch.server_cpu,
         )

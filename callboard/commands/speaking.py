@@ -103,12 +103,17 @@ def speak(target: str, options: Options, errand: Errand) -> int:
         return complain(screen, error, said)
 
 
+def code_of(error: Exception) -> Exit:
+    """The exit code for what went wrong."""
+    return next(code for kind, code in _CODES if isinstance(error, kind))
+
+
 def complain(screen: Screen, error: Exception, said: Iterable[str] = ()) -> Exit:
     """Say what went wrong, in one line, and return its code. What a server *said* last stands above it, if it helps."""
-    code = next(code for kind, code in _CODES if isinstance(error, kind))
+    code = code_of(error)
     for line in said if code in (Exit.CANNOT_CONNECT, Exit.LOST) else ():
         screen.say(f"  server: {line}", style="dim")
-    screen.say(f"callboard: {_told(error)}")
+    screen.say(f"callboard: {told(error)}")
     return code
 
 
@@ -222,7 +227,7 @@ def patience_of(timeout: float | None) -> Patience:
     return PATIENT if timeout is None else Patience(timeout=timeout, cap=max(timeout, CAP))
 
 
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
     """One line. Where the server wants a page to be visited first, which."""
     text = str(error) or type(error).__name__
     if isinstance(error, ServerRefused) and error.error_code == URL_ELICITATION_REQUIRED:
