@@ -92,6 +92,7 @@ class BaseClient:
         self._switchboard = Switchboard(caller, readers.background, self._catalogue.changed)
         self._readers = readers
         self._renewing = trio.Lock()
+        self._renewals = 0
         caller.on_change, caller.on_lost, caller.renew = self._switchboard.changed, self._switchboard.lose, self._renew
 
     # Whom it speaks to.
@@ -118,6 +119,11 @@ class BaseClient:
     def is_lost(self) -> bool:
         """Whether nothing can be asked any more. Over HTTP that is never so: the next request finds a way, or none."""
         return bool(self._caller.link.lost)
+
+    @property
+    def renewals(self) -> int:
+        """How often the server has ended the session, and another was opened in its place."""
+        return self._renewals
 
     @property
     def ignored(self) -> int:
@@ -207,6 +213,7 @@ class BaseClient:
                     await self.set_log_level(self._caller.log_level)
                 await self._switchboard.begin_again()
                 is_open = True
+                self._renewals += 1
             finally:
                 link.is_stale = not is_open
             self._readers.begin(self._caller)

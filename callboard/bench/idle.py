@@ -10,7 +10,7 @@ import trio
 
 from callboard.bench.engine import Drive, kind_of
 from callboard.bench.lanes import ClientLane
-from callboard.bench.seats import CONNECTING, LOST, Seat
+from callboard.bench.seats import CONNECTING, LOST, REOPENED, Seat
 from callboard.errors import CallboardError
 
 LOOK: Final = 0.5
@@ -80,8 +80,7 @@ class Idle(Drive[Rest, ClientLane]):
             at = min(self.started + number * LOOK, self.until)
             await trio.sleep_until(at)
             for seat in seats:
-                if seat.current is not None and seat.current.is_lost:
-                    seat.lose(seat.current)
+                self._look(seat)
             if at >= self.until:
                 break
         self._weigh(len(seats))
@@ -89,6 +88,17 @@ class Idle(Drive[Rest, ClientLane]):
         if used is not None and now is not None:
             self._found["cpu_at_rest"] = max(0.0, now - used) / (trio.current_time() - began)
         await self._ask(seats)
+
+    def _look(self, seat: Seat[ClientLane]) -> None:
+        lane = seat.current
+        if lane is None:
+            return
+        renewals, lane.renewals = lane.client.renewals - lane.renewals, lane.client.renewals
+        if renewals:
+            self.tally.counts[LOST] += renewals
+            self.tally.counts[REOPENED] += renewals
+        if lane.is_lost:
+            seat.lose(lane)
 
     def _weigh(self, sessions: int) -> None:
         after = self.memory()

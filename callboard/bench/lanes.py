@@ -33,6 +33,8 @@ class ClientLane:
     """The server's, if it is a child of ours and somebody wants to know."""
     ignored: int = 0
     """How many of the answers that nobody waited for have been counted."""
+    renewals: int = 0
+    """How many of the sessions that the client opened in place of one that the server had ended have been counted."""
 
     @property
     def is_lost(self) -> bool:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from callboard.bench.figures import time
+from callboard.bench.figures import FIGURES, time, written
 from callboard.bench.page import page
 from callboard.bench.result import NotAResult, Result
 from callboard.bench.tally import PERCENTILES
@@ -84,7 +84,19 @@ def _rows(before: Result, after: Result) -> Sequence[tuple[str, str, str, str]]:
         ("requests/s", f"{before.rate:,.1f}", f"{after.rate:,.1f}", _change(before.rate, after.rate)),
         *((name, time(old), time(new), _change(old, new)) for (name, old), new in latencies),
         ("errors", f"{before.error_count:,}", f"{after.error_count:,}", _change(before.error_count, after.error_count)),
+        *_further(before.figures, after.figures),
     ]
+
+
+def _further(before: Mapping[str, float], after: Mapping[str, float]) -> Sequence[tuple[str, str, str, str]]:
+    """What both runs show beside that."""
+    found = []
+    for name, figure in FIGURES.items():
+        if name in before and name in after:
+            old, new = before[name], after[name]
+            shown = written(old, figure.unit), written(new, figure.unit)
+            found.append((figure.title, *shown, _change(old, new)))
+    return found
 
 
 def _change(old: float, new: float) -> str:
