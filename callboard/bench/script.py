@@ -87,11 +87,10 @@ class Scripts(Loop[Scenario, Player]):
     async def _session(self, seat: Seat[Player], script: Script) -> Player:
         if not script.per_session or seat.uses < script.per_session or seat.current is None:
             return await seat.lane()
-        began = trio.current_time()
         player = await seat.renew()
         now = trio.current_time()
-        if began >= self.started:
-            self.tally.step(OPENING).succeeded(now - began, now - self.started, is_late=now > self.until)
+        if now - seat.took >= self.started:
+            self.tally.step(OPENING).succeeded(seat.took, now - self.started, is_late=now > self.until)
         return player
 
 

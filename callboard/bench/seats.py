@@ -36,6 +36,8 @@ class Seat(Generic[L]):
     current: L | None = attrs.field(default=None, init=False)
     uses: int = attrs.field(default=0, init=False)
     """How often the current session was used, by whoever counts that."""
+    took: float = attrs.field(default=0.0, init=False)
+    """Seconds that it took to open the current session."""
     on_answer: Callable[[], None] | None = attrs.field(default=None, init=False)
     """Is told of an answer, for whoever waits for the first one."""
     _opened: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -95,10 +97,11 @@ class Seat(Generic[L]):
     async def _hold(self, turns: trio.CapacityLimiter, task_status: trio.TaskStatus[None] | None) -> None:
         self._left = trio.Event()
         await turns.acquire_on_behalf_of(self)
+        began = trio.current_time()
         try:
             async with self.open() as lane:
                 turns.release_on_behalf_of(self)
-                self.current = lane
+                self.current, self.took = lane, trio.current_time() - began
                 self._opened.set()
                 if task_status is not None:
                     task_status.started()

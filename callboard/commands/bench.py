@@ -55,15 +55,29 @@ Examples:
   callboard bench weather.py:server --read weather://oslo/now
   callboard bench --tool get-env -- npx -y @modelcontextprotocol/server-everything
   callboard bench URL --rate 500 --fail-if 'p99>20ms' --fail-if 'errors>0'
-  callboard bench URL --scenario examples/scenario.toml --sessions 8
+  callboard bench URL --scenario play.toml --sessions 8   see below
   callboard bench URL --profile churn --concurrency 16    connect, ask, leave
-  callboard bench URL --profile storm --tool slow --concurrency 500
-  callboard bench URL --profile fanout --tool save --read notes://today --sessions 100
+  callboard bench URL --profile storm --tool slow         call, cancel, again
+  callboard bench URL --profile fanout --tool save --read notes://today
   callboard bench URL --profile idle --sessions 1000 --pid PID
-  callboard bench weather.py:server --profile chaos --every 2s --read weather://oslo/now
+  callboard bench app.py:server --profile chaos --every 2s --list
   callboard bench URL --html report.html                  a page with plots
   callboard bench URL --json > before.json                and later on:
   callboard bench compare before.json after.json
+
+A scenario has steps, or several [[script]] with steps and a weight each:
+
+  answer.elicitation = { action = "accept", content = { agreed = true } }
+  session = "each"                                      or it lasts
+  steps = [
+    { list = "tools" },
+    { subscribe = "notes://today" },
+    { call = "save", args = { text = "hi" }, label = "save a note" },
+    { await = "notes://today", within = "2s" },
+    { think = ["1s", "3s"] },
+    { call = "slow", cancel_after = "50ms" },
+    { repeat = 3, steps = [{ read = "notes://today" }] },
+  ]
 
 Exit codes: 0 fine; 1 what --fail-if names has happened; 2 wrong arguments; 3 no server to speak to; 4 the server
 refused, or wants a login; 5 no answer in time, or the connection was lost; 130 Ctrl-C, and what was measured is shown.
