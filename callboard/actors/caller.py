@@ -1,5 +1,6 @@
 """A client's side of a conversation: what it asks, the rounds that takes, and what it hears on the way."""
 
+import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -12,7 +13,8 @@ import trio
 from msgspec import UNSET, Raw
 
 from callboard.actors.answering import Answering
-from callboard.actors.link import Hold, Link, Outgoing, held
+from callboard.actors.link import Link, Outgoing, held
+from callboard.actors.timekeeper import Limit
 from callboard.actors.wire import notification_frame
 from callboard.codecs.envelope import Error, Notification, Request, RequestId, Result
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
@@ -113,7 +115,7 @@ class _Call:
     """A request that is on its way."""
 
     patience: Patience
-    scope: trio.CancelScope
+    limit: Limit
     latest: float
     hearer: Hearer
     is_over: bool = False
@@ -122,26 +124,26 @@ class _Call:
     @contextmanager
     def held(self) -> Iterator[None]:
         """The time that this takes does not count."""
-        before = self.scope.deadline
+        before = self.limit.deadline
         try:
-            with held(self.scope):
+            with held(self.limit):
                 yield
         finally:
-            self.latest += self.scope.deadline - before
+            self.latest += self.limit.deadline - before
 
     def progressed(self, report: Report) -> None:
         anew = min(trio.current_time() + self.patience.timeout, self.latest)
-        self.scope.deadline = max(self.scope.deadline, anew)  # the server may be waiting for us all the same
+        self.limit.deadline = max(self.limit.deadline, anew)  # the server may be waiting for us all the same
         if self.hearer.on_progress is not None:
             self.hearer.on_progress(report)
 
     def wait_anew(self) -> None:
         """The server has given a sign of life."""
-        self.scope.deadline = min(trio.current_time() + self.patience.timeout, self.latest)
+        self.limit.deadline = min(trio.current_time() + self.patience.timeout, self.latest)
 
     def wait_long(self) -> None:
         """The server waits for us: its silence means nothing meanwhile."""
-        self.scope.deadline = self.latest
+        self.limit.deadline = self.latest
 
 
 @attrs.define(eq=False)
@@ -233,14 +235,18 @@ class Caller:
             await self.renew()
         request_id = next(self._ids)
         began = trio.current_time()
-        scope = trio.CancelScope(deadline=began + min(patience.timeout, patience.cap))
-        call = _Call(patience, scope, began + patience.cap, hearer)
-        outgoing = self._outgoing(request_id, method, body, header_map, call.held, wants_progress=wants_progress)
+        limit = Limit(began + min(patience.timeout, patience.cap))
+        call = _Call(patience, limit, began + patience.cap, hearer)
+        outgoing = self._outgoing(request_id, method, body, header_map, call, wants_progress=wants_progress)
         self._calls[request_id] = call
+        hear = self.hear if hearer is NOBODY else partial(self.hear, of=call)
         answer: Result | Error | None = None
         try:
-            with scope:
-                answer = await self.link.ask(outgoing, self.hear if hearer is NOBODY else partial(self.hear, of=call))
+            if self.link.keeps_time:
+                answer = await self.link.ask(outgoing, hear)
+            else:
+                with limit.scope():
+                    answer = await self.link.ask(outgoing, hear)
         finally:
             del self._calls[request_id]
         if answer is None and call.is_over:
@@ -309,7 +315,7 @@ class Caller:
         method: str,
         body: dict[str, Any],
         header_map: HeaderMap,
-        hold: Hold,
+        call: _Call,
         *,
         wants_progress: bool,
     ) -> Outgoing:
@@ -323,7 +329,15 @@ class Caller:
             repeated = (*_NAMES, "arguments") if header_map.paths else _NAMES
             members: dict[str, Raw] = {key: raw(body[key]) for key in repeated if key in body}
             headers = mirror(self.revision.value, method, members, header_map)
-        return Outgoing(id=request_id, method=method, revision=self.revision, frame=frame, headers=headers, hold=hold)
+        return Outgoing(
+            id=request_id,
+            method=method,
+            revision=self.revision,
+            frame=frame,
+            limit=call.limit,
+            headers=headers,
+            hold=call.held,
+        )
 
     def _body(self, method: str, params: Model) -> dict[str, Any]:
         """The params. A call that says nothing but what it calls needs no look at the model: most are of that kind."""
@@ -380,7 +394,7 @@ class Caller:
         call = self._calls.get(params.request_id)  # a modern server asks nothing: it is a subscription of ours
         if call is not None and call.hearer.on_told is not None:
             call.is_over = True
-            call.scope.cancel()
+            call.limit.deadline = -math.inf
 
     def _told_of_change(self, method: str, params: Mapping[str, Raw], on_change: OnChange | None) -> None:
         """What a subscription says is for whoever holds it; what belongs to none is for whoever else hears."""

@@ -7,8 +7,9 @@ import attrs
 import trio
 
 from callboard.actors.link import Hear, Outgoing
-from callboard.actors.outlet import Connection
+from callboard.actors.outlet import Begin, Connection, Prompt
 from callboard.actors.rate import Meters, Rate
+from callboard.actors.timekeeper import Limit, Timekeeper
 from callboard.actors.wire import notification_frame
 from callboard.codecs.batch import is_batch, split_batch
 from callboard.codecs.envelope import Error, RequestId, Result, decode
@@ -42,17 +43,28 @@ class _Waiting:
     failure: str = ""
     """Why the answer that came is none."""
     is_over: bool = False
+    is_late: bool = False
+    """Whether its time has passed before there was an answer."""
     _task: trio.lowlevel.Task | None = None
 
     def end(self) -> None:
         """There is an answer, or there will be none."""
         self.is_over = True
+        self._wake()
+
+    def pass_time(self) -> None:
+        """There may be an answer one day, but nobody waits for it any more."""
+        if not self.is_over:
+            self.is_late = True
+            self._wake()
+
+    def _wake(self) -> None:
         if self._task is not None:
             task, self._task = self._task, None
             trio.lowlevel.reschedule(task)
 
     async def wait(self) -> None:
-        if self.is_over:
+        if self.is_over or self.is_late:
             await trio.lowlevel.checkpoint()
             return
         self._task = trio.lowlevel.current_task()
@@ -69,22 +81,34 @@ class DuplexLink:
     """Sends on a connection; `listen` reads it, and wakes whoever waits for what arrives."""
 
     connection: Connection
+    keeps_time: bool = attrs.field(default=True, init=False)
     is_http: bool = attrs.field(default=False, init=False)
     is_stale: bool = attrs.field(default=False, init=False)
     ignored: int = attrs.field(default=0, init=False)
     lost: str = attrs.field(default="", init=False)
     """Why nothing can be asked any more, once that is so."""
     _waiting: dict[RequestId, _Waiting] = attrs.field(factory=dict, init=False)
+    _times: Timekeeper = attrs.field(factory=Timekeeper, init=False)
     _said: Meters = attrs.field(factory=lambda: Meters(SAID), init=False)
+    _begin: Begin = attrs.field(init=False)
 
-    async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error:
+    def __attrs_post_init__(self) -> None:
+        self._begin = self.connection.begin if isinstance(self.connection, Prompt) else self.connection.send
+
+    async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error | None:
         if self.lost:
             raise ConnectionLost(self.lost)
+        limit = outgoing.limit
         mine = self._waiting[outgoing.id] = _Waiting()
         try:
-            await self.tell(outgoing.frame)
+            if not await self._say(outgoing.frame, limit):
+                return None
+            self._times.keep(limit, mine.pass_time)
             await mine.wait()
+            if mine.is_late and not mine.is_over:
+                return None
         finally:
+            self._times.forget(limit)
             self._waiting.pop(outgoing.id, None)
             if not mine.is_over and outgoing.method not in _NEVER_CANCELLED:
                 await self._take_back(outgoing)
@@ -93,6 +117,18 @@ class DuplexLink:
         if mine.answer is None:
             raise ConnectionLost(self.lost)
         return mine.answer
+
+    async def _say(self, frame: bytes, limit: Limit) -> bool:
+        """Send a request. False if its time has passed before it could be written."""
+        try:
+            rest = self._begin(frame)
+            if rest is None:
+                return True
+            with limit.scope() as scope:
+                await rest
+        except trio.BrokenResourceError as error:
+            raise ConnectionLost(await self.why_broken(str(error))) from None
+        return not scope.cancelled_caught
 
     async def _take_back(self, outgoing: Outgoing) -> None:
         params = CancelledNotificationParams(request_id=outgoing.id, reason="no longer needed")
@@ -123,6 +159,17 @@ class DuplexLink:
 
     async def read(self, hear: Hear) -> None:
         """Read to the end of what the server has to say."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._times.run)
+                await self._read(hear)
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            if len(group.exceptions) > 1:
+                raise
+            raise group.exceptions[0] from group.exceptions[0].__cause__  # the nursery is ours, and not the caller's
+
+    async def _read(self, hear: Hear) -> None:
         try:
             async for frame in self.connection:
                 if isinstance(frame, FrameTooLarge):

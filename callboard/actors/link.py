@@ -7,6 +7,7 @@ from typing import Final, Protocol, TypeAlias
 import attrs
 import trio
 
+from callboard.actors.timekeeper import Limit
 from callboard.codecs.envelope import Error, Notification, Request, RequestId, Result
 from callboard.codecs.revisions import Revision
 
@@ -21,7 +22,7 @@ Hold: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 @contextmanager
-def held(scope: trio.CancelScope) -> Iterator[None]:
+def held(scope: trio.CancelScope | Limit) -> Iterator[None]:
     """Stop the clock of *scope*. Whoever does that sets a bound to it himself, and here is another."""
     began = trio.current_time()
     scope.deadline += LONGEST_HOLD
@@ -39,6 +40,8 @@ class Outgoing:
     method: str
     revision: Revision
     frame: bytes
+    limit: Limit
+    """Until when it may take. Moved by its caller; kept by the link if that `keeps_time`, else by its caller."""
     headers: Sequence[tuple[bytes, bytes]] = ()
     """What HTTP repeats of it (2026-07-28)."""
     hold: Hold = nullcontext
@@ -50,6 +53,8 @@ class Link(Protocol):
     Whoever is cancelled in `ask` need do nothing more: the link lets the server know, as its transport has it.
     """
 
+    keeps_time: bool
+    """Whether `ask` ends when the request's limit has passed."""
     is_http: bool
     """Whether requests are told apart by the stream that they open, and headers repeat what they say."""
     is_stale: bool
@@ -59,8 +64,9 @@ class Link(Protocol):
     lost: str
     """Why nothing can be asked any more, once that is so."""
 
-    async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error:
-        """Send a request and wait for its answer; what else comes on its way is given to *hear*.
+    async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error | None:
+        """Send a request and wait for its answer; what else comes on its way is given to *hear*. None if its time has
+        passed, where the link keeps that.
 
         Raises `ConnectionLost`, `BadAnswer`, and what a transport has of its own to say.
         """

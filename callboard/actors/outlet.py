@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Sequence
 from enum import Enum
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import attrs
 
@@ -43,7 +43,7 @@ class Outbound:
 class Sink(Protocol):
     """Where frames to one peer are written. A transport makes one."""
 
-    async def send(self, frame: bytes) -> None:
+    def send(self, frame: bytes) -> Coroutine[Any, Any, None]:
         """Waits while the peer cannot take it. Raises `trio.BrokenResourceError` when the peer is gone for good."""
 
 
@@ -53,6 +53,17 @@ class Gathering(Protocol):
 
     async def send_together(self, frames: Sequence[bytes]) -> None:
         """As `send`, in order."""
+
+
+Begin: TypeAlias = Callable[[bytes], Coroutine[Any, Any, None] | None]
+
+
+@runtime_checkable
+class Prompt(Protocol):
+    """A sink that mostly takes a frame at once: then nobody has to think of how long that may take."""
+
+    def begin(self, frame: bytes) -> Coroutine[Any, Any, None] | None:
+        """As `send`; what is left to be done must be awaited, if anything is."""
 
 
 class Connection(Sink, Protocol):

@@ -1,8 +1,8 @@
 """Frames on any byte stream, one to a line: pipes, sockets, whatever has two ends."""
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Final, Protocol, Self
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, Protocol, Self
 
 import attrs
 import trio
@@ -25,7 +25,7 @@ class Incoming(Protocol):
 class Outgoing(Protocol):
     """What `trio.abc.SendStream` and its kind can do."""
 
-    async def send_all(self, data: bytes) -> None: ...
+    def send_all(self, data: bytes) -> Coroutine[Any, Any, None]: ...
 
 
 class ByteStream(Incoming, Outgoing, Protocol):
@@ -54,14 +54,28 @@ class LineConnection:
         """Waits as long as the peer does not read. Raises `trio.BrokenResourceError` when it never will."""
         await self._send(as_line(frame))
 
+    def begin(self, frame: bytes) -> Coroutine[Any, Any, None] | None:
+        """As `send`; what is left to be done must be awaited, if anything is."""
+        begin = getattr(self.outgoing, "begin", None)
+        if begin is None:
+            return self.send(frame)
+        try:
+            rest = begin(as_line(frame))
+        except trio.ClosedResourceError:
+            raise trio.BrokenResourceError("closed here") from None
+        return None if rest is None else self._finish(rest)
+
+    async def _finish(self, rest: Coroutine[Any, Any, None]) -> None:
+        try:
+            await rest
+        except trio.ClosedResourceError:
+            raise trio.BrokenResourceError("closed here") from None
+
     async def send_together(self, frames: Sequence[bytes]) -> None:
         await self._send(b"".join([as_line(frame) for frame in frames]))
 
     async def _send(self, data: bytes) -> None:
-        try:
-            await self.outgoing.send_all(data)
-        except trio.ClosedResourceError:
-            raise trio.BrokenResourceError("closed here") from None
+        await self._finish(self.outgoing.send_all(data))
 
     def __aiter__(self) -> Self:
         return self

@@ -6,6 +6,8 @@ by the next: half a line would spoil all that follow. POSIX: elsewhere Trio's st
 """
 
 import os
+from collections.abc import Coroutine
+from typing import Any
 
 import attrs
 import trio
@@ -23,11 +25,19 @@ class PipeEnd:
 
     async def send_all(self, data: bytes) -> None:
         """Write all of *data*, or nothing. Raises BrokenResourceError, ClosedResourceError."""
+        if (rest := self.begin(data)) is not None:
+            await rest
+
+    def begin(self, data: bytes) -> Coroutine[Any, Any, None] | None:
+        """Write what goes at once. If that is not all, what is returned must be awaited. Raises as `send_all`."""
         begun = 0 if self._rest or self._turn.locked() else self._try(data)
         if begun == len(data):
-            return
+            return None
         if begun:
             self._rest = data[begun:]
+        return self._stand_in_line(data, begun)
+
+    async def _stand_in_line(self, data: bytes, begun: int) -> None:
         async with self._turn:
             await self._finish()
             if begun:

@@ -7,7 +7,8 @@ to wake. Only a peer that does not keep up makes writers wait, in line, and none
 import contextlib
 import socket
 import ssl
-from typing import Final, Protocol
+from collections.abc import Coroutine
+from typing import Any, Final, Protocol
 
 import trio
 
@@ -72,12 +73,17 @@ class SocketWire:
                 raise trio.BrokenResourceError(str(error)) from None
 
     async def send(self, data: bytes) -> None:
+        if (rest := self.begin(data)) is not None:
+            await rest
+
+    def begin(self, data: bytes) -> Coroutine[Any, Any, None] | None:
+        """Write what goes at once. If that is not all, what is returned must be awaited. Raises as `send`."""
         sent = 0
         if self.is_free:
             sent = self._try(data)
             if sent == len(data):
-                return
-        await self._send_slowly(data[sent:], is_torn=sent > 0)
+                return None
+        return self._send_slowly(data[sent:], is_torn=sent > 0)
 
     # For whoever hears of many sockets at once, and waits for none of them by itself.
 

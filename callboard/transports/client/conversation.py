@@ -6,8 +6,8 @@ and nothing comes twice. Without such a session a dropped socket is the end.
 """
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Final, Self
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, Self
 
 import attrs
 import trio
@@ -30,6 +30,7 @@ from callboard.codecs.websocket.kept import Kept
 from callboard.errors import BadAnswer, CannotConnect, ConnectionLost, HttpRefused
 from callboard.supervisor import get_logger
 from callboard.transports.client.socket import BROKEN, Door, Socket
+from callboard.transports.wire import SocketWire
 
 log = get_logger("callboard.client")
 
@@ -94,7 +95,7 @@ class Conversation:
 
     # What is said.
 
-    def begin(self) -> None:
+    def count(self) -> None:
         """The next message is `initialize`: from here on they are counted."""
         self.kept, self.ticket, self.received = Kept(MAX_KEPT, MAX_KEPT_BYTES), None, 0
 
@@ -108,10 +109,7 @@ class Conversation:
         socket = await self._wait_flowing()
         kept = self.kept
         if kept is None:
-            try:
-                await socket.send(write_text(frame))
-            except trio.ClosedResourceError:
-                raise trio.BrokenResourceError(self.why) from None
+            await self._finish(socket.send(write_text(frame)))
             return
         kept.add(frame)
         is_sent = False
@@ -125,6 +123,23 @@ class Conversation:
                 socket.wire.close()  # cut short or never begun: only coming back tells which
         if len(kept) > MAX_KEPT // 2 and not self._is_asking:
             self._is_asking = socket.send_nowait(self._ping())
+
+    def begin(self, frame: bytes) -> Coroutine[Any, Any, None] | None:
+        """As `send`; what is left to be done must be awaited, if anything is."""
+        socket = self.socket if self._flows and self.kept is None else None
+        if socket is None or not isinstance(socket.wire, SocketWire):
+            return self.send(frame)
+        try:
+            rest = socket.wire.begin(socket.masked(write_text(frame)))
+        except trio.ClosedResourceError:
+            raise trio.BrokenResourceError(self.why) from None
+        return None if rest is None else self._finish(rest)
+
+    async def _finish(self, rest: Coroutine[Any, Any, None]) -> None:
+        try:
+            await rest
+        except trio.ClosedResourceError:
+            raise trio.BrokenResourceError(self.why) from None
 
     async def _wait_flowing(self) -> Socket:
         while self.socket is None or not self._flows:

@@ -74,6 +74,7 @@ class HttpLink:
     target: bytes
     headers: Headers = attrs.field(default=(), repr=False)
     credentials: Credentials | None = attrs.field(default=None, repr=False)
+    keeps_time: bool = attrs.field(default=False, init=False)
     is_http: bool = attrs.field(default=True, init=False)
     ignored: int = attrs.field(default=0, init=False)
     session: bytes | None = attrs.field(default=None, init=False)

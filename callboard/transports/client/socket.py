@@ -97,10 +97,14 @@ class Socket:
 
     async def send(self, frame: bytes) -> None:
         """Send a frame as a server would write it. Raises as the wire does."""
-        await self.wire.send(mask(frame, os.urandom(4)))
+        await self.wire.send(self.masked(frame))
 
     def send_nowait(self, frame: bytes) -> bool:
-        return self.wire.send_nowait(mask(frame, os.urandom(4)))
+        return self.wire.send_nowait(self.masked(frame))
+
+    def masked(self, frame: bytes) -> bytes:
+        """The frame as a client writes it."""
+        return mask(frame, os.urandom(4))
 
     async def receive(self) -> bytes:
         """What comes next; nothing at the end, whichever it is."""

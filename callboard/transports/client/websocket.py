@@ -25,9 +25,9 @@ class WebSocketLink(DuplexLink):
     conversation: Conversation = attrs.field(kw_only=True)
     _reading: trio.Event | None = attrs.field(default=None, init=False)  # set when it is over
 
-    async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error:
+    async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error | None:
         if outgoing.method == "initialize":
-            self.conversation.begin()
+            self.conversation.count()
         return await super().ask(outgoing, hear)
 
     def agree(self, revision: Revision) -> None:

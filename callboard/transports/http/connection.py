@@ -21,6 +21,7 @@ from callboard.codecs.http.writer import CONTINUE, JSON, STREAM, write_answer
 from callboard.errors import SupervisorClosed
 from callboard.supervisor import WHY_DEADLINE, Actor, Address, Fact
 from callboard.transports.http.endpoint import Endpoint, Upgraded
+from callboard.transports.http.lookout import SOON, Lookout
 from callboard.transports.http.response import WireResponse
 from callboard.transports.settings import Settings
 from callboard.transports.wire import READ_SIZE, Wire
@@ -43,15 +44,16 @@ class HttpConnection(Actor[Never]):
     endpoint: Endpoint
     wire: Wire
     settings: Settings
+    lookout: Lookout
     served: int = attrs.field(default=0, init=False)
     _parser: RequestParser = attrs.field(init=False)
     _response: WireResponse | None = attrs.field(default=None, init=False)
     _until: float = attrs.field(default=math.inf, init=False)
     _began: float = attrs.field(default=0.0, init=False)
+    _since: float = attrs.field(default=0.0, init=False)  # when an errand began to wait
     _reading: Stage = attrs.field(default=Stage.IDLE, init=False)
     _is_stopping: bool = attrs.field(default=False, init=False)
     _watch: Address[Never] | None = attrs.field(default=None, init=False)
-    _heard: trio.Event | None = attrs.field(default=None, init=False)  # while it waits for what the watch hears
     _is_left: bool = attrs.field(default=False, init=False)
     _ahead: bytes = attrs.field(default=b"", init=False)
     _custody: Custody | None = attrs.field(default=None, init=False)
@@ -140,17 +142,25 @@ class HttpConnection(Actor[Never]):
             self._allow_idling()
 
     async def _adopt(self, errand: Coroutine[Any, Any, T], custody: Custody) -> T:
-        """Run an errand here. Only if it waits, somebody else must listen whether the client leaves."""
+        """Run an errand here. Only if it waits for long, somebody else must listen whether the client leaves."""
 
         def on_wait() -> None:
-            self._custody = custody
-            self._wait_until(trio.current_time() + custody.cap)
-            self._begin_watching()
+            self._custody, self._since = custody, trio.current_time()
+            if custody.cap > 2 * SOON:
+                self.lookout.expect(self, self.served)
+            else:
+                self.mind(self.served)
             custody.on_wait(self._cancel_errand)
 
         outcome = await run_noticing(errand, on_wait)
         self._custody = None
         return outcome
+
+    def mind(self, number: int) -> None:
+        """If request *number* still waits here, see to it that it does not wait for ever, nor for nobody."""
+        if self.served == number and self._custody is not None:
+            self._wait_until(self._since + self._custody.cap)
+            self._begin_watching()
 
     def _begin_watching(self) -> None:
         """Have somebody hear whether the client leaves, while this task is busy. Never raises: an errand waits."""
@@ -166,25 +176,15 @@ class HttpConnection(Actor[Never]):
             await watch.wait_ended()
 
     async def _receive(self) -> bytes:
-        """What the client says next, also if somebody heard it meanwhile. Whoever listens goes on listening: a
-        connection whose requests wait once does so again, and to end and begin a task for each costs more than to wake
-        this one."""
+        """What the client says next, also if somebody heard it meanwhile."""
         if self._watch is not None:
-            self._custody = None
+            await self._stop_watching()
             if not self._is_answering:
                 self._allow_idling()
-            while self._hears_nothing:
-                self._heard = trio.Event()
-                await self._heard.wait()
-            self._heard = None
         if self._ahead:
             ahead, self._ahead = self._ahead, b""
             return ahead
         return b"" if self._is_left else await self.wire.receive()
-
-    @property
-    def _hears_nothing(self) -> bool:
-        return self._watch is not None and not self._ahead and not self._is_left
 
     def hear(self, data: bytes) -> bool:
         """What the client said while the connection was busy: an end of it ends what it waits for.
@@ -193,26 +193,13 @@ class HttpConnection(Actor[Never]):
         """
         if data:
             self._ahead += data
-            self._wake()
             return len(self._ahead) < READ_SIZE
         self._is_left = True
-        if self._heard is not None:
-            self._wake()
-        elif self._custody is None or self._custody.ends_with_client:
+        if self._custody is None or self._custody.ends_with_client:
             self.address.kill(Event.DISCONNECTED.value)
         elif self._response is not None:
             self._response.lose()
         return False
-
-    def unwatched(self, watch: Address[Never]) -> None:
-        """Nobody listens any more in the place of this connection."""
-        if self._watch == watch:
-            self._watch = None
-            self._wake()
-
-    def _wake(self) -> None:
-        if self._heard is not None:
-            self._heard.set()
 
     def _cancel_errand(self) -> None:
         """Answer nothing: a stream without an event. The connection ends with it."""
@@ -291,11 +278,8 @@ class Watch(Actor[Never]):
     connection: HttpConnection
 
     async def run(self) -> None:
-        try:
-            while self.connection.hear(await self._next()):
-                pass
-        finally:
-            self.connection.unwatched(self.address)
+        while self.connection.hear(await self._next()):
+            pass
 
     async def _next(self) -> bytes:
         try:

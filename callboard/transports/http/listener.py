@@ -13,6 +13,7 @@ import trio
 from callboard.supervisor import Actor, ChildSpec, Fact, Supervisor, SupervisorSpec, get_logger
 from callboard.transports.http.connection import HttpConnection
 from callboard.transports.http.endpoint import Endpoint
+from callboard.transports.http.lookout import Lookout
 from callboard.transports.outbox import Outbox
 from callboard.transports.settings import Settings
 from callboard.transports.wire import SocketWire, SslWire, Wire
@@ -39,6 +40,7 @@ class HttpListener(Actor[Never]):
     settings: Settings
     tls: ssl.SSLContext | None = None
     outbox: Outbox | None = None
+    lookout: Lookout = attrs.field(factory=Lookout)
     accepted: int = attrs.field(default=0, init=False)
     refused: int = attrs.field(default=0, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
@@ -70,7 +72,8 @@ class HttpListener(Actor[Never]):
         if connected.family in (socket.AF_INET, socket.AF_INET6):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         name = f"c-{self.listening.fileno()}-{next(self._names)}"
-        connections.spawn(HttpConnection(self.endpoint, self._wire(connected), self.settings), name=name)
+        connection = HttpConnection(self.endpoint, self._wire(connected), self.settings, self.lookout)
+        connections.spawn(connection, name=name)
 
     def _wire(self, connected: socket.socket) -> Wire:
         if self.tls is None:
@@ -87,16 +90,17 @@ def http_edge(
     name: str, endpoint: Endpoint, sockets: Sequence[socket.socket], tls: ssl.SSLContext | None = None
 ) -> SupervisorSpec:
     """The tree of one edge. Stopped bottom to top: first nobody new is taken in, then those who are here finish."""
-    settings, outbox = endpoint.settings, Outbox()
+    settings, outbox, lookout = endpoint.settings, Outbox(), Lookout()
 
     def listener(listening: socket.socket) -> HttpListener:
-        return HttpListener(endpoint, listening, settings, tls, outbox)
+        return HttpListener(endpoint, listening, settings, tls, outbox, lookout)
 
     return SupervisorSpec(
         name,
         children=(
             ChildSpec("pulse", lambda: endpoint.pulse, shutdown=0),
             ChildSpec("outbox", lambda: outbox, shutdown=0),
+            ChildSpec("lookout", lambda: lookout, shutdown=0),
             SupervisorSpec("watches", drain=0),
             SupervisorSpec("connections", drain=settings.write_time),
             *(

@@ -25,6 +25,7 @@ from callboard.supervisor import Address, Snapshot, SupervisorSpec
 from callboard.testing import EVERYTHING, Answer, Peer
 from callboard.transports.http.connection import HttpConnection
 from callboard.transports.http.endpoint import Authenticate, Endpoint
+from callboard.transports.http.lookout import Lookout
 from callboard.transports.memory import MemoryConnection
 from callboard.transports.settings import DEFAULTS, Settings
 from callboard.transports.websocket.conversation import SESSION_KEY
@@ -210,7 +211,7 @@ class House:
         """A connection on which nothing was said yet, and the server's actor for it."""
         theirs, ours = wire_pair()
         ours.write_time = self.settings.write_time
-        connection = HttpConnection(self.endpoint, ours, self.settings)
+        connection = HttpConnection(self.endpoint, ours, self.settings, Lookout())
         connections = self.host.root.supervisor_of("edge/connections")
         address = connections.spawn(connection, name=f"c-{next(self._names)}")
         self._sockets.append(Socket(theirs))
