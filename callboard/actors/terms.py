@@ -1,14 +1,16 @@
 """Under which terms a request is served: agreed once in `initialize`, or brought along by every modern request."""
 
 from collections.abc import Collection
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 import attrs
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from callboard.codecs.envelope import RequestId
+from callboard.codecs.members import raw
 from callboard.codecs.revisions import (
+    LATEST,
     MODERN,
     ClientCapabilities,
     Implementation,
@@ -17,6 +19,7 @@ from callboard.codecs.revisions import (
     Revision,
     meta,
     read,
+    write,
 )
 from callboard.codecs.routing import MAX_REMEMBERED, Route
 from callboard.errors import InvalidParams, UnsupportedVersion
@@ -35,6 +38,11 @@ class Terms:
     principal: str = ANYBODY
     log_level: LoggingLevel | None = None
     progress_token: RequestId | None = None
+
+    @cached_property
+    def written_info(self) -> Raw | None:
+        """Who the client says it is, as it is said to others: written once for all requests of a session."""
+        return None if self.client_info is None else raw(write(LATEST, self.client_info))
 
 
 def is_modern(route: Route) -> bool:

@@ -72,6 +72,7 @@ class Company:
     instant: Mapping[str, Instant] = attrs.field(init=False)
     handlers: Mapping[str, Handler] = attrs.field(init=False)
     _capabilities: ServerCapabilities = attrs.field(init=False)
+    _tools: dict[str, tuple[Entry, Destination]] = attrs.field(factory=dict, init=False)  # those that were called
 
     def __attrs_post_init__(self) -> None:
         self._capabilities = _union([])
@@ -131,6 +132,7 @@ class Company:
 
     def look_around(self) -> None:
         """Take in which backends there are, and what they can do."""
+        self._tools.clear()
         found = _union(list(self.backends.values()))
         if found != self._capabilities:
             self._capabilities = found
@@ -188,13 +190,17 @@ class Company:
         if entry is None:
             raise InvalidParams(f"Unknown tool: {shown[:128]}")
         backend = self.backends[entry.backend]
-        return Destination(
-            backend=backend,
-            renamed=_renamed(entry),
-            headers=lambda: self._headers(shown),
-            may_repeat=backend.settings.trusted and _is_harmless(entry),
-            must_defer=must_defer(entry.definition),
-        )
+        known = self._tools.get(shown)
+        if known is None or known[0] is not entry or known[1].backend is not backend:
+            to = Destination(
+                backend=backend,
+                renamed=_renamed(entry),
+                headers=lambda: self._headers(shown),
+                may_repeat=backend.settings.trusted and _is_harmless(entry),
+                must_defer=must_defer(entry.definition),
+            )
+            known = self._tools[shown] = entry, to
+        return known[1]
 
     def _of_prompt(self, shown: str) -> Destination:
         entry = self.catalogue.prompt(shown)

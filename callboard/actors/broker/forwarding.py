@@ -1,6 +1,7 @@
 """One request on its way through the broker: to its backend, and its answer back, whatever eras the two are of."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import attrs
@@ -202,7 +203,7 @@ class Visit:
     def patience(self) -> Patience:
         settings = self.forwarding.to.backend.settings
         # While a client thinks about a question, only the request's own time counts: it stands still when parked.
-        return Patience(timeout=settings.timeout, cap=LONG if self.use.may_ask else settings.cap)
+        return _patience(settings.timeout, LONG if self.use.may_ask else settings.cap)
 
     def _unanswered(self, refused: InputRefused) -> Model:
         """There is no way to tell a modern server of a refusal, and it would only ask again: the client's own request
@@ -210,6 +211,11 @@ class Visit:
         if self.forwarding.request.method == "tools/call":
             return CallToolResult(content=[TextContent(text=str(refused))], is_error=True)
         raise BackendRefused(INTERNAL_ERROR, str(refused), {"origin": "broker", "input": refused.key, **refused.cause})
+
+
+@lru_cache(maxsize=64)
+def _patience(timeout: float, cap: float) -> Patience:
+    return Patience(timeout=timeout, cap=cap)
 
 
 class _Again(Exception):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final, Never, TypeAlias
 
 import attrs
@@ -249,14 +249,15 @@ class Leg(Actor[Never]):
         spoken = {
             meta.PROTOCOL_VERSION: _version(revision),
             meta.CLIENT_CAPABILITIES: _capabilities(revision, signature_of(terms.capabilities)),
-            meta.CLIENT_INFO: front.get(meta.CLIENT_INFO) or self._info(terms.client_info or self.info),
+            meta.CLIENT_INFO: front.get(meta.CLIENT_INFO) or terms.written_info or self._info,
         }
         if terms.log_level is not None and declares(self.agreed.capabilities, "logging"):
             spoken[meta.LOG_LEVEL] = raw(terms.log_level)
         return spoken
 
-    def _info(self, info: Implementation) -> Raw:
-        return raw(write(LATEST, info))
+    @cached_property
+    def _info(self) -> Raw:
+        return raw(write(LATEST, self.info))
 
     # Log levels of a legacy backend: one for the whole connection.
 
