@@ -2,7 +2,8 @@
 
 A server that is busy reads many requests in one turn of the event loop. Written one by one, each answer wakes a client
 which then finds nothing more to read and sleeps again; that costs more than the answer. So whole answers wait until the
-turn is over, which is when their connections could do no more anyway, and go out in one breath.
+turn is over, which is when their connections could do no more anyway, and go out in one breath. All but the first: who
+is alone need not wait.
 """
 
 from typing import Final, Never
@@ -30,12 +31,13 @@ class Outbox(Actor[Never]):
 
     def put(self, wire: SocketWire, data: bytes) -> bool:
         """Write *data* when the turn is over. False if it must be written otherwise."""
+        if self._sleeper is not None:  # the first of this turn, and perhaps the only one
+            task, self._sleeper = self._sleeper, None
+            reschedule(task)
+            return False
         if not self._is_open or len(data) > LARGEST or not wire.hold(data):
             return False
         self._wires.append(wire)
-        if self._sleeper is not None:
-            task, self._sleeper = self._sleeper, None
-            reschedule(task)
         return True
 
     async def run(self) -> None:
