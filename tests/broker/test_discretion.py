@@ -23,7 +23,7 @@ CANARY = "sk-canary"
 class Refusing(DuplexLink):
     """Has its calls refused by HTTP."""
 
-    async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error:
+    async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error | None:
         if outgoing.method == "tools/call":
             raise HttpRefused(401, f"no such token: {CANARY}")
         return await super().ask(outgoing, hear)

@@ -9,6 +9,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard import Server, ToolError
 from callboard.actors.adoption import run_noticing
+from callboard.transports.http.lookout import SOON
 from tests.transports.http.stage import Client, Json, Place, request, serving, settle
 
 
@@ -82,6 +83,24 @@ async def test_what_is_said_meanwhile_is_heard_afterwards_and_in_order() -> None
             await client.send(client.modern("tools/call", name="quick", arguments={}, id=number))
         ids = [(await client.answer()).json["id"] for _ in range(4)]
         assert ids == ["first", 0, 1, 2]
+
+
+async def test_only_a_long_wait_needs_somebody_who_listens_meanwhile(mock_clock: MockClock) -> None:
+    log: list[str] = []
+    async with serving(company(log)) as place:
+        watches, client = place.edge.supervisor_of("watches"), await place.connect()
+        await client.send(client.modern("tools/call", name="slow", arguments={"seconds": 10 * SOON}))
+        await seen(log, "begun")
+        mock_clock.jump(SOON / 2)
+        await wait_all_tasks_blocked()
+        assert watches.child_count == 0
+        mock_clock.jump(2 * SOON)
+        await wait_all_tasks_blocked()
+        assert watches.child_count == 1
+        mock_clock.jump(10 * SOON)
+        assert (await client.answer()).result["content"][0]["text"] == "slept"
+        await wait_all_tasks_blocked()
+        assert watches.child_count == 0
 
 
 async def test_many_waits_on_one_connection_leave_no_watchers_behind() -> None:
