@@ -55,6 +55,25 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert "://" in target or (page.parent / target).exists(), target
 
 
+def test_no_page_is_orphaned() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in PAGES if page.is_relative_to(ROOT / "docs")}
+    assert pages - {"README.md"} - set(re.findall(r"\]\(([^)#]+)[^)]*\)", index)) == set()
+
+
+def test_every_anchor_is_a_heading() -> None:
+    for page in PAGES:
+        for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+            linked = (page.parent / target) if target else page
+            headings = re.findall(r"^#+ (.+)$", linked.read_text(), re.MULTILINE)
+            assert anchor in map(_anchor, headings), f"{page.name}: {target}#{anchor}"
+
+
+def _anchor(heading: str) -> str:
+    """As a heading is linked to: small letters, and hyphens for spaces."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
 def test_the_page_of_errors_names_every_error_of_the_wire() -> None:
     page = (ROOT / "docs" / "reference" / "errors.md").read_text()
     for name, kind in vars(errors).items():
@@ -67,3 +86,12 @@ def test_the_readme_fits_one_screen_and_names_the_two_commands() -> None:
     assert len(text.splitlines()) <= 60
     assert "make serve" in text
     assert "make test" in text
+    assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("make test"), "CI runs what people are told to run"
+
+
+def test_what_the_readme_shows_of_an_example_is_in_the_example() -> None:
+    [shown] = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    example = (ROOT / "examples" / "weather.py").read_text()
+    first, _, rest = shown.partition("\n\n\n")
+    assert f"{first}\n" in example
+    assert rest in example

@@ -1,0 +1,124 @@
+"""Write `images/*.svg`: what the commands of the tutorial show at a terminal. They are run for that.
+
+python docs/recordings.py [NAME ...]
+"""
+
+import io
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import trio
+from rich.console import Console
+from rich.text import Text
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.at_terminal import CTRL_C, Terminal, terminal  # noqa: E402 - it is no part of the package
+
+IMAGES: Final = ROOT / "docs" / "images"
+LISTINGS: Final = ROOT / "docs" / "tutorial" / "listings"
+COLUMNS: Final = 100
+LONGEST: Final = 60.0
+"""Seconds for one recording."""
+
+URL: Final = "http://127.0.0.1:8000/mcp"
+SERVE: Final = "callboard serve servers.toml"
+BENCH: Final = f"callboard bench {URL} --concurrency 8 --duration 5s"
+CALL: Final = f"callboard call {URL} desk__borrow book=emma"
+
+_FONTS: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+
+
+@asynccontextmanager
+async def typed(command: str, folder: Path) -> AsyncIterator[Terminal]:
+    path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+    async with terminal("sh", "-c", f"exec {command}", columns=COLUMNS, cwd=folder, path=path) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def served(folder: Path) -> AsyncIterator[Terminal]:
+    async with typed(SERVE, folder) as server:
+        await server.wait_shown("Ctrl-C ends it")
+        yield server
+        await server.press(CTRL_C)
+        await server.wait_ended()
+
+
+async def list_(folder: Path) -> tuple[str, list[str]]:
+    async with typed("callboard list library.py", folder) as shown:
+        await shown.wait_ended()
+        return "callboard list library.py", shown.lines
+
+
+async def serve(folder: Path) -> tuple[str, list[str]]:
+    async with served(folder) as server:
+        return SERVE, server.lines
+
+
+async def call(folder: Path) -> tuple[str, list[str]]:
+    async with served(folder), typed(CALL, folder) as shown:
+        for prompt, answer in (("name:", "Ada"), ("has_card [no]:", "y"), ("[c]ancel:", "y")):
+            await shown.wait_shown(prompt)
+            await shown.type(answer)
+        await shown.wait_ended()
+        return CALL, shown.lines
+
+
+async def bench(folder: Path) -> tuple[str, list[str]]:
+    """In the middle of a run."""
+    async with served(folder), typed(BENCH, folder) as shown:
+        while not _has_time(shown, "3 of 5 s"):
+            await shown.wait_more()
+        lines = shown.lines
+        await shown.press(CTRL_C)
+        await shown.wait_ended()
+        return BENCH, lines
+
+
+def _has_time(shown: Terminal, time: str) -> bool:
+    """Whether that moment stands there, all of it: it comes in pieces."""
+    text = "\n".join(shown.lines)
+    return time in text and "generator CPU" in text[text.index(time) :]
+
+
+RECORDINGS: Final[dict[str, Callable[[Path], Awaitable[tuple[str, list[str]]]]]] = {
+    "list": list_,
+    "serve": serve,
+    "call": call,
+    "bench": bench,
+}
+
+
+def svg(name: str, command: str, lines: list[str]) -> str:
+    """A terminal with those lines, which asks for no font from anywhere."""
+    console = Console(width=COLUMNS, record=True, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console.print(Text(f"$ {command}", style="bold"))
+    console.print(Text.from_ansi("\n".join(lines).rstrip()))
+    drawn = _FONTS.sub("", console.export_svg(title="", unique_id=name))
+    return "\n".join(line.rstrip() for line in drawn.splitlines()).strip() + "\n"
+
+
+async def record(name: str) -> str:
+    """Run it, in a folder with the files of the tutorial."""
+    with tempfile.TemporaryDirectory() as folder, trio.fail_after(LONGEST):
+        for listing in LISTINGS.glob("*.*"):
+            shutil.copy(listing, folder)
+        return svg(name, *await RECORDINGS[name](Path(folder)))
+
+
+def main(names: list[str]) -> None:
+    IMAGES.mkdir(exist_ok=True)
+    for name in names or list(RECORDINGS):
+        (IMAGES / f"{name}.svg").write_text(trio.run(record, name), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,40 @@
+"""The pictures of terminals in the documentation: of real commands, and of nobody's machine."""
+
+import getpass
+import re
+import runpy
+import shutil
+import socket
+from pathlib import Path
+from typing import Any, Final
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+IMAGES: Final = ROOT / "docs" / "images"
+SCRIPT: Final[dict[str, Any]] = runpy.run_path(str(ROOT / "docs" / "recordings.py"))
+
+needs_terminal = pytest.mark.skipif(shutil.which("setsid") is None, reason="there is no setsid to give it a terminal")
+
+
+def test_every_recording_is_there_and_none_beside_them() -> None:
+    assert {file.stem for file in IMAGES.glob("*.svg")} == set(SCRIPT["RECORDINGS"])
+
+
+@pytest.mark.parametrize("name", SCRIPT["RECORDINGS"])
+def test_a_recording_tells_nothing_of_a_machine_and_fetches_nothing(name: str) -> None:
+    drawn = (IMAGES / f"{name}.svg").read_text(encoding="utf-8")
+    text = " ".join("".join(ElementTree.fromstring(drawn).itertext()).split()).replace("\xa0", " ")  # noqa: S314 - ours
+    assert "$ callboard" in text
+    for word in (str(ROOT), str(Path.home()), socket.gethostname(), f"{getpass.getuser()}@", "/tmp", "Traceback"):  # noqa: S108
+        assert word not in text
+    assert not re.search(r"@import|@font-face|href=|<script|url\((?!#)", drawn)
+
+
+@needs_terminal
+async def test_what_is_recorded_is_what_is_shown_today() -> None:
+    """Of the one that has no times in it."""
+    assert await SCRIPT["record"]("list") == (IMAGES / "list.svg").read_text(encoding="utf-8"), (
+        "run: python docs/recordings.py"
+    )
