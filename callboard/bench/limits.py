@@ -111,11 +111,11 @@ def _scale(text: str, figure: Figure, unit: str | None, profile: str) -> float:
     if figure.profile not in ("", profile):
         raise BadLimit(f"{text[:100]!r}: that is a figure of --profile {figure.profile}")
     if figure.unit == "s":
-        if unit not in _UNITS:
+        if unit is None or unit not in _UNITS:
             raise BadLimit(f"{text[:100]!r}: a time needs us, ms or s")
         return _UNITS[unit]
     if figure.unit == "bytes":
-        if unit not in _SIZES:
+        if unit is None or unit not in _SIZES:
             raise BadLimit(f"{text[:100]!r}: memory needs kB, MB, KiB or MiB")
         return _SIZES[unit]
     if unit not in (None, "/s" if figure.unit == "/s" else None):

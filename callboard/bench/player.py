@@ -5,18 +5,18 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
 
 import attrs
 import trio
 
+from callboard.actors.topics import ListChanged
 from callboard.bench.seats import Open
 from callboard.bench.steps import LISTS, NO_ANSWERS, Answers, Elicited, Listen, Request, Scenario
 from callboard.bench.work import Act
 from callboard.client import Client, Common, connect
 from callboard.codecs.revisions import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 from callboard.errors import CallboardError
-from callboard.listening import Change, ListChanged, Listening
+from callboard.listening import Change, Listening
 from callboard.targets import Target
 
 
@@ -29,14 +29,14 @@ class Answerer:
 
     def options(self, options: Common, given: Sequence[Answers]) -> Common:
         """What to connect with: only what is answered anywhere is declared."""
-        found: dict[str, Any] = {**options}
+        found = Common(**options)
         if any(one.elicitation for one in given):
             found["elicitation"] = self._elicited
         if any(one.sampling is not None for one in given):
             found["sampling"] = lambda _: self.current.sampling or ""
         if any(one.roots is not None for one in given):
             found["roots"] = lambda: self.current.roots or ()
-        return Common(**found)  # type: ignore[typeddict-item]  # the same, and what else it may have
+        return found
 
     async def _elicited(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:
         fitting = [one for one in self.current.elicitation if one.match in params.message]
