@@ -12,14 +12,13 @@ from typing import Final
 import attrs
 import trio
 
-from callboard.actors.duplex import DuplexLink
 from callboard.actors.link import Link
 from callboard.bench.by_http import PreparedLane
 from callboard.bench.engine import Lane, OpenLane
 from callboard.bench.hub import Hub
 from callboard.bench.lanes import ClientLane
 from callboard.bench.requests import Template
-from callboard.bench.sharing import Noting, SharedLane, share
+from callboard.bench.sharing import SharedLane, share
 from callboard.bench.work import Act, Work
 from callboard.client import Client, Common, connect
 from callboard.errors import CallboardError
@@ -51,9 +50,7 @@ class Tap:
                 self.pool = None
                 if isinstance(link, HttpLink):
                     self.pool, link.pool.dial = link.pool, self._dial
-                self.shared = share(link, self.hub)
-                if self.shared is not None and isinstance(link, DuplexLink):
-                    link.connection = Noting(link.connection, self.note)
+                self.shared = share(link, self.hub, self.note)
                 try:
                     yield link
                 finally:

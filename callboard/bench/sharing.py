@@ -6,23 +6,22 @@ comes, takes the answers to its own requests out of it, and leaves everything el
 
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from itertools import count
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 import msgspec
 import trio
 
 from callboard.actors.link import Link
-from callboard.actors.outlet import Connection
 from callboard.bench.framing import Cutter, FrameCutter, LineCutter
 from callboard.bench.hub import Hub, QuickLane, QuickWire, Settled
 from callboard.bench.requests import FIRST_ID, Answer, Template, decode, fault_of
 from callboard.bench.work import Act
 from callboard.codecs.websocket.client import mask
 from callboard.codecs.websocket.frames import write_text
-from callboard.errors import ConnectionLost, PeerError
+from callboard.errors import ConnectionLost
 from callboard.transports.client.process import ProcessLink
 from callboard.transports.client.websocket import WebSocketLink
 from callboard.transports.lines import LineConnection
@@ -31,6 +30,8 @@ from callboard.transports.wire import SocketWire, SslWire, Wire
 
 MAX_HELD: Final = 16 * 1024 * 1024
 """Bytes that wait for the client. A server that says more than it can take in meanwhile is too much for a fast lane."""
+
+_LENGTH: Final = 0x7F
 
 
 @attrs.define(eq=False)
@@ -179,28 +180,17 @@ def _answer(message: bytes) -> Answer | None:
 # How it gets between a client and its connection.
 
 
-@attrs.define(eq=False)
-class Noting:
-    """A connection, and somebody who is told what is said on it."""
-
-    connection: Connection
-    note: Callable[[bytes], None]
-
-    async def send(self, frame: bytes) -> None:
-        self.note(frame)
-        await self.connection.send(frame)
-
-    def __aiter__(self) -> AsyncIterator[bytes | PeerError]:
-        return self.connection.__aiter__()
+Note: TypeAlias = Callable[[bytes], None]
+"""Is told each message that the client writes."""
 
 
-def share(link: Link, hub: Hub) -> SharedLane | None:
+def share(link: Link, hub: Hub, note: Note) -> SharedLane | None:
     """A lane on the connection of *link*, which has just been opened; None if it has none to share."""
     if isinstance(link, WebSocketLink) and link.conversation.socket is not None:
         socket = link.conversation.socket
         if isinstance(socket.wire, SocketWire | SslWire):
             lane = SharedLane(hub, socket.wire, socket.wire, FrameCutter(), _masked)
-            socket.wire = _SharedWire(socket.wire, lane)
+            socket.wire = _SharedWire(socket.wire, lane, note)
             if socket.rest:
                 rest, socket.rest = socket.rest, b""
                 lane.take(rest)
@@ -209,13 +199,22 @@ def share(link: Link, hub: Hub) -> SharedLane | None:
         pipes = link.connection
         if isinstance(pipes.incoming, PipeEnd) and isinstance(pipes.outgoing, PipeEnd):
             lane = SharedLane(hub, pipes.incoming, pipes.outgoing, LineCutter(), _line)
-            pipes.incoming = lane.inlet
+            pipes.incoming, pipes.outgoing = lane.inlet, _SharedPipe(pipes.outgoing, note)
             return lane
     return None
 
 
 def _masked(message: bytes) -> bytes:
     return mask(write_text(message), os.urandom(4))
+
+
+def _unmasked(frame: bytes) -> bytes:
+    """What was in a frame of the client's."""
+    size = frame[1] & _LENGTH
+    start = {126: 4, 127: 10}.get(size, 2)
+    key = frame[start : start + 4]
+    bare = bytes((frame[0], size)) + frame[2:start] + frame[start + 4 :]
+    return mask(bare, key)[start + 4 :]  # twice is not at all
 
 
 def _line(message: bytes) -> bytes:
@@ -228,11 +227,13 @@ class _SharedWire(Wire):
 
     wire: Wire
     lane: SharedLane
+    note: Note
 
     async def receive(self) -> bytes:
         return await self.lane.inlet.take()
 
     async def send(self, data: bytes) -> None:
+        self.note(_unmasked(data))
         await self.wire.send(data)
 
     def send_soon(self, data: bytes) -> bool:
@@ -250,3 +251,15 @@ class _SharedWire(Wire):
     def close(self) -> None:
         self.lane.close()
         self.wire.close()
+
+
+@attrs.define(eq=False)
+class _SharedPipe:
+    """The client's end of a pipe that a lane writes to, as well."""
+
+    pipe: PipeEnd
+    note: Note
+
+    async def send_all(self, data: bytes) -> None:
+        self.note(data.rstrip(b"\n"))
+        await self.pipe.send_all(data)
