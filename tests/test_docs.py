@@ -6,12 +6,16 @@ from pathlib import Path
 
 import attrs
 import pytest
+from cyclopts import App
 
 from callboard import errors
+from callboard.cli import app as cli
+from callboard.codecs.websocket.frames import Code
 from callboard.commands import client
 from callboard.commands.codes import Exit
 from callboard.commands.speaking import Options
 from callboard.commands.where import Where
+from callboard.transports.settings import DEFAULTS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -49,6 +53,26 @@ def test_the_page_of_commands_names_every_command_every_option_of_theirs_and_eve
     assert [code for code in Exit if f"| {code.value} |" not in page] == []
 
 
+def _flags(app: App) -> set[str]:
+    """Those of every command, and of the commands below it."""
+    found = {
+        name
+        for command in (app[name] for name in app if not name.startswith("-"))
+        for argument in command.assemble_argument_collection()
+        for name in argument.names
+        if name.startswith("--")
+    }
+    return found.union(*(_flags(app[name]) for name in app if not name.startswith("-")))
+
+
+def test_the_reference_has_every_flag_of_every_command_and_no_other() -> None:
+    pages = [(ROOT / "docs" / "reference" / f"{name}.md").read_text() for name in ("commands", "settings")]
+    written = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "".join(pages)))
+    assert len(_flags(cli)) > 60
+    assert _flags(cli) - written == set()
+    assert written - _flags(cli) == {"--help"}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
@@ -74,11 +98,32 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def test_the_page_of_errors_names_every_error_of_the_wire() -> None:
+def test_the_page_of_errors_names_every_error_and_every_code() -> None:
     page = (ROOT / "docs" / "reference" / "errors.md").read_text()
-    for name, kind in vars(errors).items():
-        if isinstance(kind, type) and issubclass(kind, errors.PeerError) and kind is not errors.PeerError:
-            assert f"| {kind.code} | `{name}` |" in page
+    for name, found in vars(errors).items():
+        if isinstance(found, type) and issubclass(found, errors.PeerError | errors.RequestFailed):
+            assert f"| {found.code} | `{name}` |" in page
+        elif isinstance(found, type) and issubclass(found, errors.CallboardError):
+            assert f"`{name}`" in page
+        elif isinstance(found, int) and name.isupper():
+            assert f"| {found} |" in page
+
+
+def test_the_page_of_the_websocket_names_every_close_code_and_the_defaults_as_they_are() -> None:
+    page = (ROOT / "docs" / "reference" / "websocket.md").read_text()
+    codes = set(re.findall(r"^\| (\d{4}) \|", page, re.MULTILINE))
+    assert codes == {str(code.value) for code in Code if code is not Code.NO_CODE}
+    rows = re.findall(r"^\| (`[^|]+`) \| ([^|]+) \|", page[page.index("## 8. Limits") :], re.MULTILINE)
+    assert len(rows) > 6
+    for names, values in rows:
+        for name, value in zip(names.split(", "), values.split(", "), strict=True):
+            assert getattr(DEFAULTS, name.strip("`")) == _number(value), name
+
+
+def _number(text: str) -> int:
+    """What `4 MiB`, `20,000` and `30 s` stand for."""
+    number, _, unit = text.replace(",", "").partition(" ")
+    return int(number) * (2**20 if unit == "MiB" else 1)
 
 
 def test_the_readme_fits_one_screen_and_names_the_two_commands() -> None:
