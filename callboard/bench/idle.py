@@ -69,6 +69,7 @@ class Idle(Drive[Rest, ClientLane]):
 
     async def rehearse(self, seats: Sequence[Seat[ClientLane]]) -> None:
         self._found["opened_in"] = trio.current_time() - self._begun
+        self._weigh(len(seats))  # once more at the end, if it is waited for
         await trio.lowlevel.checkpoint()
 
     async def load(self, seats: Sequence[Seat[ClientLane]], begun: float) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -13,6 +14,8 @@ import trio
 from trio.testing import MockClock
 
 from callboard import Context, Server
+from callboard.actors.duplex import DuplexLink
+from callboard.actors.link import Link
 from callboard.bench.chaos import JITTER, RECOVERY, Chaos
 from callboard.bench.engine import Lane, OpenLane, Plan
 from callboard.bench.fanout import HEARD_WITHIN, NOT_DELIVERED, Fanout, NothingHeard, Publication
@@ -33,7 +36,9 @@ from callboard.commands.measuring import notes, rows
 from callboard.commands.profiles import check_profile
 from callboard.errors import ConnectionLost, ServerRefused
 from callboard.mcp_servers import Remote
+from callboard.targets import Way, Ways
 from callboard.transports.client.process import Command
+from callboard.transports.memory import memory_pair
 from tests.bench.figures import result
 
 both_eras = pytest.mark.parametrize("revision", [Revision.V2025_11_25, Revision.V2026_07_28])
@@ -99,6 +104,50 @@ async def test_a_storm_tells_of_calls_that_were_answered_too_soon(autojump_clock
     assert drive.figures["answered_before"] == 10 * drive.figures["storms"]
     shown = attrs.evolve(result(0.01), figures=drive.figures, settings={"profile": "storm"})
     assert any("takes longer than --every" in note for note in notes(shown))
+
+
+@asynccontextmanager
+async def deaf() -> AsyncIterator[Link]:
+    """A server that answers each call after 0.15 s, whatever it is told meanwhile."""
+    there, here = memory_pair()
+
+    async def answer(request: Any, after: float) -> None:
+        await trio.sleep(after)
+        results: dict[str, Any] = {
+            "initialize": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "deaf", "version": "1"},
+            },
+            "tools/call": {"content": []},
+        }
+        told = {"jsonrpc": "2.0", "id": request["id"], "result": results.get(request["method"], {})}
+        await here.send(json.dumps(told).encode())
+
+    async def serve(nursery: trio.Nursery) -> None:
+        async for frame in here:
+            assert isinstance(frame, bytes)
+            request = json.loads(frame)
+            if "id" in request:
+                nursery.start_soon(answer, request, 0.15 if request["method"] == "tools/call" else 0.0)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve, nursery)
+        yield DuplexLink(there)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_server_that_answers_cancelled_calls_is_found_out(autojump_clock: MockClock) -> None:
+    lanes = by_client(Ways(None, (Way("deaf", deaf),)), Common(revision=Revision.V2025_11_25), ignore)
+    plan = Plan(concurrency=10, duration=5, warmup=0)
+    drive = Storm(plan, WAIT, lanes, every=0.1, has_bystander=False)
+    await drive.run()
+    assert drive.figures["cancelled"] == 10 * drive.figures["storms"] > 100
+    # Each answer comes while the next storm is on, and is counted behind that. The last one's come too late.
+    assert drive.figures["late_answers"] == pytest.approx(drive.figures["cancelled"], abs=20)
+    shown = attrs.evolve(result(0.01), figures=drive.figures)
+    assert Limit.parse("late_answers>0", "storm").broken_by(shown)
+    assert any("answered all the same" in note for note in notes(shown))
 
 
 # Listeners.
@@ -186,7 +235,7 @@ async def test_a_publisher_that_fails_is_told_before_there_is_load(autojump_cloc
 
 
 async def test_idle_sessions_are_opened_weighed_and_asked_at_the_end(autojump_clock: MockClock) -> None:
-    weights = iter([1000, 9000])
+    weights = iter([1000, 5000, 9000])
     seconds = iter([1.0, 3.0])
     drive = Idle(
         Plan(sessions=8, duration=20, warmup=1),
@@ -221,7 +270,8 @@ async def test_idle_sessions_that_are_lost_are_counted(autojump_clock: MockClock
         nursery.start_soon(drive.run)
         await trio.sleep(3)
         opened[2]._caller.link.lost = "the server went away"  # what a transport does
-    assert (drive.figures[LOST], drive.figures[REOPENED], len(opened)) == (1, 1, 5)
+        opened[3]._renewals += 1  # what the client does where a session is no connection
+    assert (drive.figures[LOST], drive.figures[REOPENED], len(opened)) == (2, 2, 5)
 
 
 # Processes that die.
