@@ -24,6 +24,9 @@ BETWEEN: Final = 0.05
 HEARD_WITHIN: Final = 2.0
 """Seconds after which a delivery is lost."""
 
+LISTEN_WITHIN: Final = 60.0
+"""Seconds in which everybody must listen."""
+
 NOT_DELIVERED: Final = "not delivered"
 
 
@@ -81,7 +84,10 @@ class Fanout(Drive[Publication, ClientLane]):
         async with trio.open_nursery() as nursery:
             for seat in seats[:-1]:
                 nursery.start_soon(self._listen, seat)
-            await self._all_listen.wait()
+            with trio.move_on_after(LISTEN_WITHIN) as scope:
+                await self._all_listen.wait()
+            if scope.cancelled_caught:
+                raise NothingHeard(f"not all sessions could listen within {LISTEN_WITHIN:g} s")
             await (await seats[-1].lane()).do(self.work.act)  # raises what makes it fail
             unheard = await self._publish(seats[-1], trio.current_time())
             nursery.cancel_scope.cancel()

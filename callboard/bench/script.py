@@ -16,6 +16,7 @@ from callboard.errors import CallboardError, CannotConnect, ConnectionLost, Requ
 
 OPENING: Final = "open session"
 NOT_HEARD: Final = "not heard in time"
+NOT_BEGUN: Final = "not begun by the end: no session was free"
 
 
 class StepFailed(CallboardError):
@@ -63,14 +64,20 @@ class Scripts(Loop[Scenario, Player]):
     async def turn(self, seat: Seat[Player], chance: random.Random, due: float) -> bool:
         script = self.work.choose(chance)
         chance = random.Random(chance.random())  # noqa: S311  # what others do meanwhile does not matter
+        has_begun = False
         try:
             seat = await self._free.receive()
             try:
+                if trio.current_time() >= self.until:
+                    return True
+                has_begun = True
                 return await self._play(seat, script, chance, due)
             finally:
                 self._given_back.send_nowait(seat)
         finally:
             self.in_flight -= 1
+            if not has_begun and not self.is_stopped and self.plan.pace is not None:
+                self.failed(NOT_BEGUN, due)
 
     async def _play(self, seat: Seat[Player], script: Script, chance: random.Random, due: float) -> bool:
         player = await self._session(seat, script)

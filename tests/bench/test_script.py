@@ -12,7 +12,7 @@ from callboard.bench.engine import UNANSWERED, Plan
 from callboard.bench.pace import Pace
 from callboard.bench.player import players
 from callboard.bench.scenario import parse_scenario
-from callboard.bench.script import NOT_HEARD, OPENING, Scripts, StepFailed
+from callboard.bench.script import NOT_BEGUN, NOT_HEARD, OPENING, Scripts, StepFailed
 from callboard.bench.seats import RENEWED
 from callboard.client import Common
 from callboard.codecs.revisions import Revision
@@ -241,6 +241,8 @@ async def test_at_a_pace_a_script_that_finds_no_session_free_waits_and_that_is_c
     drive = await play(text, plan)
     assert drive.tally.steps["first"].longest > 4
     assert drive.tally.steps["second"].longest == pytest.approx(0.1, rel=0.01), "from when it is made"
+    assert drive.tally.counts["scripts"] == pytest.approx(100, abs=3)
+    assert drive.tally.errors == {NOT_BEGUN: pytest.approx(100, abs=3)}, "who was due and found none does not vanish"
     slow = await play(text, Plan(sessions=2, pace=Pace(rate=5), duration=10, warmup=0))
     assert slow.tally.counts["scripts"] == pytest.approx(50, abs=1)
     assert slow.tally.longest == pytest.approx(0.1, rel=0.01)
