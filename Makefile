@@ -29,7 +29,7 @@ serve: .venv/.installed  ## Install, and run callboard
 browser:  ## Install Chromium, in which the tests look at pages, if there is none
 	@sh tests/install-browser || true  # the tests of pages will fail, and say so; all others run
 
-test: browser lint types  ## Install the development extras; lint, types and every test
+test: browser lint types  ## Install what tests need (Chromium too, if there is none); lint, types and every test
 	$(BIN)/pytest -n 2 --dist worksteal
 
 conformance: .venv/.installed-dev  ## The official conformance suite: both doors and the client, scenario by scenario

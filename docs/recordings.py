@@ -1,4 +1,4 @@
-"""Write `images/*.svg`: what the commands of the tutorial show at a terminal. They are run for that.
+"""Write `images/*`: what the tutorial's commands show at a terminal, and the page of `bench`. They are run for that.
 
 python docs/recordings.py [NAME ...]
 """
@@ -20,7 +20,9 @@ from rich.text import Text
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.at_terminal import CTRL_C, Terminal, terminal  # noqa: E402 - it is no part of the package
+# They are no part of the package.
+from tests.at_terminal import CTRL_C, Terminal, terminal  # noqa: E402
+from tests.browser import Box, browser  # noqa: E402
 
 IMAGES: Final = ROOT / "docs" / "images"
 LISTINGS: Final = ROOT / "docs" / "tutorial" / "listings"
@@ -28,9 +30,12 @@ COLUMNS: Final = 100
 LONGEST: Final = 60.0
 """Seconds for one recording."""
 
+PAGE_WIDTH: Final = 960
+
 URL: Final = "http://127.0.0.1:8000/mcp"
 SERVE: Final = "callboard serve servers.toml"
 BENCH: Final = f"callboard bench {URL} --concurrency 8 --duration 5s"
+REPORT: Final = f"callboard bench {URL} --rate 300 --duration 20s"
 CALL: Final = f"callboard call {URL} desk__borrow book=emma"
 
 _FONTS: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
@@ -114,10 +119,30 @@ async def record(name: str) -> str:
         return svg(name, *await RECORDINGS[name](Path(folder)))
 
 
+async def report() -> bytes:
+    """The page of a run, as a browser shows it: a picture of few colours, for it is all lines."""
+    with tempfile.TemporaryDirectory() as place, trio.fail_after(LONGEST):
+        folder = Path(place)
+        for listing in LISTINGS.glob("*.*"):
+            shutil.copy(listing, folder)
+        async with served(folder), typed(f"{REPORT} --html report.html", folder) as shown:
+            await shown.wait_ended()
+        async with browser(folder / "profile") as page:
+            await page.open((folder / "report.html").as_uri(), width=PAGE_WIDTH)
+            height = await page.value("document.documentElement.scrollHeight")
+            picture = await page.picture(Box(0, 0, PAGE_WIDTH, height))
+    written = io.BytesIO()
+    picture.quantize(32).save(written, "png", optimize=True)
+    return written.getvalue()
+
+
 def main(names: list[str]) -> None:
     IMAGES.mkdir(exist_ok=True)
-    for name in names or list(RECORDINGS):
-        (IMAGES / f"{name}.svg").write_text(trio.run(record, name), encoding="utf-8")
+    for name in names or [*RECORDINGS, "report"]:
+        if name == "report":
+            (IMAGES / "report.png").write_bytes(trio.run(report))
+        else:
+            (IMAGES / f"{name}.svg").write_text(trio.run(record, name), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -18,8 +18,11 @@ SCRIPT: Final[dict[str, Any]] = runpy.run_path(str(ROOT / "docs" / "recordings.p
 needs_terminal = pytest.mark.skipif(shutil.which("setsid") is None, reason="there is no setsid to give it a terminal")
 
 
-def test_every_recording_is_there_and_none_beside_them() -> None:
-    assert {file.stem for file in IMAGES.glob("*.svg")} == set(SCRIPT["RECORDINGS"])
+def test_every_recording_is_there_and_shown_and_none_beside_them() -> None:
+    there = {file.name for file in IMAGES.iterdir()}
+    assert there == {f"{name}.svg" for name in SCRIPT["RECORDINGS"]} | {"report.png"}
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
+    assert set(re.findall(r"images/(\S+?)\)", pages)) == there
 
 
 @pytest.mark.parametrize("name", SCRIPT["RECORDINGS"])
