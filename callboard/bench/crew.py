@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -19,7 +19,7 @@ from callboard.bench.engine import Plan, first_of
 from callboard.bench.tally import Tally
 from callboard.bench.work import Work
 from callboard.codecs.lines import LineDecoder
-from callboard.errors import ConnectionLost
+from callboard.errors import ConnectionLost, PeerError
 
 HEAD_START: Final = 0.2
 """Seconds from the moment at which all are ready to the one at which all begin: each has heard of it by then."""
@@ -65,7 +65,7 @@ class Done(msgspec.Struct, tag="done"):
 
 
 Report: TypeAlias = Met | Counted | Failed | Done
-read_report: Final = msgspec.json.Decoder(Report).decode
+read_report: Final[Callable[[bytes], Report]] = msgspec.json.Decoder(Report).decode
 
 
 class WorkerLost(ConnectionLost):
@@ -147,16 +147,23 @@ class Crew:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._instruct, process, order)
-                is_done = False
-                async for report in _reports(process):
-                    is_done = is_done or isinstance(report, Done)
-                    self._hear(number, report)
-                if not is_done:
+                if not await self._listen(number, process):
                     raise WorkerLost(f"a process that made load ended too early ({await _how(process)})")
                 nursery.cancel_scope.cancel()
         finally:
             self._in_flight.pop(number, None)
             await _end(process)
+
+    async def _listen(self, number: int, process: trio.Process) -> bool:
+        """Hear all that it has to say. Whether that was all."""
+        decoder, is_done = LineDecoder(MAX_REPORT), False
+        if process.stdout is not None:
+            async for data in process.stdout:
+                for line in decoder.feed(bytes(data)):
+                    report = _report(line)
+                    is_done = is_done or isinstance(report, Done)
+                    self._hear(number, report)
+        return is_done
 
     async def _instruct(self, process: trio.Process, order: bytes) -> None:
         """Say what to do, when to begin, and when it is enough."""
@@ -202,17 +209,13 @@ class Crew:
         self.begun.set()
 
 
-async def _reports(process: trio.Process) -> AsyncIterator[Report]:
-    decoder = LineDecoder(MAX_REPORT)
-    if process.stdout is None:
-        return
-    async for data in process.stdout:
-        for line in decoder.feed(bytes(data)):
-            if isinstance(line, bytes):
-                try:
-                    yield read_report(line)
-                except msgspec.MsgspecError as error:
-                    raise WorkerLost(f"a process that made load says what nobody understands: {error}") from None
+def _report(line: bytes | PeerError) -> Report:
+    try:
+        if isinstance(line, bytes):
+            return read_report(line)
+    except msgspec.MsgspecError:
+        pass
+    raise WorkerLost("a process that made load says what nobody understands")
 
 
 async def _how(process: trio.Process) -> str:

@@ -16,8 +16,9 @@ def _family(pid: int) -> Iterator[int]:
     """A process and all that it has started: a launcher is not the server."""
     yield pid
     with suppress(OSError, ValueError):
-        for child in (PROC / str(pid) / "task" / str(pid) / "children").read_text().split():
-            yield from _family(int(child))
+        for thread in (PROC / str(pid) / "task").iterdir():  # a child belongs to the thread that started it
+            for child in (thread / "children").read_text().split():
+                yield from _family(int(child))
 
 
 def memory_of(pids: Collection[int]) -> int | None:
