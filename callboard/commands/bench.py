@@ -52,6 +52,7 @@ Examples:
   callboard bench URL --tool echo --args '{"text": "hi"}' --sessions 32
   callboard bench ws://127.0.0.1:8000/mcp --list --concurrency 64
   callboard bench URL --tool echo --rate 2000             a stall cannot hide
+  callboard bench URL --concurrency 64 --processes 4      more than one core makes
   callboard bench weather.py:server --read weather://oslo/now
   callboard bench --tool get-env -- npx -y @modelcontextprotocol/server-everything
   callboard bench URL --rate 500 --fail-if 'p99>20ms' --fail-if 'errors>0'

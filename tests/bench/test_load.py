@@ -22,6 +22,12 @@ from callboard.mcp_servers import Remote
         (Load(rate=0), "--rate is more than 0"),
         (Load(rate=float("nan")), "--rate is more than 0"),
         (Load(sessions=0), "--sessions"),
+        (Load(processes=0), "--processes is 1 at least"),
+        (Load(processes=65), "64 at most"),
+        (Load(processes=4, sessions=2), "a session, and a request at once, of its own"),
+        (Load(processes=4, sessions=4, concurrency=2), "a session, and a request at once, of its own"),
+        (Load(processes=2, profile="storm"), "--processes is for steady load and for churn"),
+        (Load(processes=2, scenario=Path("play.toml")), "--processes is for steady load and for churn"),
         (Load(concurrency=0), "--concurrency"),
         (Load(tool=["echo"], args=["[1]"]), "no JSON object"),
         (Load(tool=["echo"], args=["{"]), "no JSON object"),
@@ -44,6 +50,7 @@ def test_a_time_has_a_unit_or_is_in_seconds(text: str, seconds: float) -> None:
 def test_there_are_as_many_requests_at_once_as_sessions_unless_it_is_said() -> None:
     assert Load(sessions=8).plan().concurrency == 8
     assert Load(sessions=8, concurrency=2).plan().concurrency == 2
+    assert Load(processes=4).plan().sessions == Load(processes=4).plan().concurrency == 4
     assert Load(rate=10, ramp="5s").plan().pace == Pace(rate=10, ramp=5)
 
 
