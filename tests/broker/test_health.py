@@ -1,10 +1,18 @@
 """Whether a backend is there, where nothing ends when it does: it is asked, and may be busy."""
 
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 import trio
 from trio.testing import MockClock
 
+from callboard.actors.broker.health import HEALTH
 from callboard.codecs.revisions.revision import R4
+from callboard.mcp_servers import Remote
+from callboard.targets import Access, ways_to
 from callboard.testing import Refusal
 from tests.broker.back import Back, text
 from tests.broker.front import brokered, peer
@@ -57,3 +65,62 @@ async def test_a_busy_server_is_waited_for_no_longer_than_its_requests_are(autoj
         with pytest.raises(Refusal, match="-31"):
             await client.request("tools/call", **BOOK)
         assert trio.current_time() - began == pytest.approx(60, abs=1)
+
+
+@asynccontextmanager
+async def plain_server() -> AsyncIterator[tuple[Remote, trio.CancelScope, list[str]]]:
+    """A legacy server over HTTP that keeps connections alive and has no stream of its own; what ends it; and what it
+    was asked."""
+    asked: list[str] = []
+    answers: Json = {
+        "initialize": {
+            "protocolVersion": R4.value,
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "plain", "version": "1"},
+        },
+        "tools/list": {"tools": []},
+        "ping": {},
+    }
+
+    async def serve(stream: trio.SocketStream) -> None:
+        data = b""
+        async for piece in stream:
+            data += piece
+            head, blank, body = data.partition(b"\r\n\r\n")
+            length = re.search(rb"(?i)content-length: (\d+)", head)
+            if not blank or len(body) < (0 if length is None else int(length[1])):
+                continue
+            data, request = b"", json.loads(body) if body else {"method": "stream"}
+            asked.append(request["method"])
+            if "id" in request and request["method"] in answers:
+                said = json.dumps(
+                    {"jsonrpc": "2.0", "id": request["id"], "result": answers[request["method"]]}
+                ).encode()
+                status = b"200 OK\r\ncontent-type: application/json"
+            else:
+                said, status = b"", b"202 Accepted" if body else b"405 Method Not Allowed"
+            await stream.send_all(b"HTTP/1.1 %b\r\ncontent-length: %d\r\n\r\n%b" % (status, len(said), said))
+
+    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port, living = listener.socket.getsockname()[1], trio.CancelScope()
+
+    async def live() -> None:
+        with living:
+            await trio.serve_listeners(serve, [listener])
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(live)
+        yield Remote(url=f"http://127.0.0.1:{port}/mcp"), living, asked
+        nursery.cancel_scope.cancel()
+
+
+async def test_23_a_server_without_streams_of_which_nothing_is_wanted_is_missed_within_a_second() -> None:
+    async with plain_server() as (remote, end, asked), brokered(ways_to(remote, Access())) as host:
+        [backend] = host.offer.backends.values()  # type: ignore[attr-defined]
+        assert backend.is_up
+        assert "stream" in asked
+        end.cancel()
+        began = trio.current_time()
+        while backend.is_up:  # noqa: ASYNC110 -- another task's business
+            await trio.sleep(0.01)
+        assert trio.current_time() - began < HEALTH / 2  # 1 s is promised, and the machine is shared

@@ -1,7 +1,7 @@
 """A configured server that the broker stands in front of: kept alive, listened to, and left alone when it is down."""
 
 import math
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from typing import Final, Never, TypeAlias
 
 import attrs
@@ -9,20 +9,19 @@ import trio
 from msgspec import Raw
 
 from callboard.actors.broker.circuit import Circuit, State
+from callboard.actors.broker.health import Health
 from callboard.actors.broker.interests import Interests
 from callboard.actors.broker.leg import EVERYBODY, SHARED, Key, Leg, Reach, Use, leaf_of
 from callboard.actors.broker.legs import Legs
-from callboard.actors.broker.listings import read_list
+from callboard.actors.broker.listings import Listings, OnListing
 from callboard.actors.broker.settings import BackendSettings
 from callboard.actors.caller import Patience
 from callboard.actors.eras import Agreed
 from callboard.actors.exchange import Exchange
 from callboard.actors.terms import ANYBODY, Terms
-from callboard.codecs.crossing.definitions import KINDS
 from callboard.codecs.crossing.signature import NOTHING, signature_of
-from callboard.codecs.members import Members
 from callboard.codecs.revisions import LATEST, METHODS, MODERN, Implementation
-from callboard.errors import BackendGone, CallboardError, ConnectionLost, Overloaded, RequestTimedOut, SessionGone
+from callboard.errors import BackendGone, CallboardError, Overloaded, SessionGone
 from callboard.supervisor import Actor, Fact, Supervisor, get_logger
 
 log = get_logger("callboard.broker")
@@ -30,26 +29,8 @@ log = get_logger("callboard.broker")
 START_WAIT: Final = 5.0
 """Seconds that a request waits for a backend that is about to come up."""
 
-READ_AGAIN: Final = 5.0
-"""Seconds after which lists are read again that a backend would not tell, though it said that they changed."""
-
-GATHER: Final = 0.05
-"""Seconds in which changes of lists are gathered before they are read anew."""
-
 EARS: Final = 1.0
 """Seconds that a backend has to say that its changes are heard, before its lists are read."""
-
-HEALTH: Final = 10.0
-"""Seconds between two looks at a backend on which nothing else would tell that it is gone."""
-
-_CHANGES: Final[Mapping[str, tuple[str, ...]]] = {
-    "notifications/tools/list_changed": ("tools",),
-    "notifications/prompts/list_changed": ("prompts",),
-    "notifications/resources/list_changed": ("resources", "resourceTemplates"),
-}
-
-OnListing: TypeAlias = Callable[[str, dict[str, list[Members]], Set[str]], None]
-"""Told of what a backend offers: its name, its lists, and which of them it said had changed."""
 
 OnState: TypeAlias = Callable[[str], None]
 """Told that a backend is up, or is not any more."""
@@ -76,6 +57,8 @@ class Backend(Actor[Never]):
     circuit: Circuit = attrs.field(init=False)
     legs: Legs = attrs.field(init=False)
     interests: Interests = attrs.field(init=False)
+    listings: Listings = attrs.field(init=False)
+    health: Health = attrs.field(factory=Health, init=False)
     agreed: Agreed | None = attrs.field(default=None, init=False)
     why: str = attrs.field(default="", init=False)
     """Why it is not up."""
@@ -84,12 +67,6 @@ class Backend(Actor[Never]):
     _exit_code: int | None = attrs.field(default=None, init=False)
     _scout: Leg | None = attrs.field(default=None, init=False)
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
-    _doubted: trio.Event = attrs.field(factory=trio.Event, init=False)
-    _dirty: set[str] = attrs.field(factory=set, init=False)
-    _is_dirty: trio.Event = attrs.field(factory=trio.Event, init=False)
-    _listing: dict[str, list[Members]] = attrs.field(factory=dict, init=False)
-    _spoke: Leg | None = attrs.field(default=None, init=False)
-    """Which of several processes said last that its lists have changed: they may be others than its neighbour's."""
 
     def __attrs_post_init__(self) -> None:
         settings = self.settings
@@ -102,6 +79,7 @@ class Backend(Actor[Never]):
             settings.idle_time,
         )
         self.interests = Interests(self, self.group.supervisor_of("interests"))
+        self.listings = Listings(self.name, settings.timeout, self.on_listing)
 
     async def run(self) -> None:
         try:
@@ -219,16 +197,15 @@ class Backend(Actor[Never]):
         if isinstance(error, SessionGone):
             leg.retire()
         elif leg.is_http:
-            self._doubted.set()
+            self.health.doubt()
 
-    def refresh(self, *members: str) -> None:
-        """Read these lists anew, soon."""
-        self._dirty.update(members or (kind.member for kind in KINDS))
-        self._is_dirty.set()
+    def refresh(self) -> None:
+        """Read all lists anew, soon."""
+        self.listings.refresh()
 
     async def refresh_now(self) -> None:
         """Read all lists anew. Raises what the connection raises."""
-        await self._read_lists(await self.wait_up(), {kind.member for kind in KINDS})
+        await self.listings.read(await self.wait_up())
 
     # Its life.
 
@@ -239,12 +216,12 @@ class Backend(Actor[Never]):
             await leg.wait_open()
             self.agreed = leg.agreed
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._watch_lists, leg)
+                nursery.start_soon(self.listings.watch, leg)
                 is_heard = trio.Event()
                 nursery.start_soon(self.interests.hear_lists, leg, is_heard)
                 with trio.move_on_after(EARS):  # first listen, then read: what changes in between is not overlooked
                     await is_heard.wait()
-                await self._read_lists(leg, {kind.member for kind in KINDS})
+                await self.listings.read(leg)
                 self.circuit.opened(trio.current_time())
                 self._enter(State.UP)
                 log.info("backend_up", backend=self.name, revision=leg.revision.value)
@@ -294,57 +271,14 @@ class Backend(Actor[Never]):
         whole.cancel()
 
     async def _check_health(self, leg: Leg) -> None:
-        """Over HTTP nothing ends when a server does: it is asked now and then."""
-        heard = trio.current_time()
-        while leg.is_http:
-            with trio.move_on_after(HEALTH):
-                await self._doubted.wait()
-            self._doubted = trio.Event()
-            method = "server/discover" if leg.revision in MODERN else "ping"
-            try:
-                await leg.caller.send(
-                    method, {"_meta": dict(leg.caller.said())}, patience=Patience(timeout=HEALTH, cap=HEALTH)
-                )
-                heard = trio.current_time()
-            except CallboardError as error:
-                is_patient = trio.current_time() - heard < self.settings.timeout
-                if isinstance(error, RequestTimedOut) and self.in_flight and is_patient:
-                    continue  # many servers do one thing at a time, and are busy with what they were asked
-                self.why = str(error)[:500]
-                leg.retire()
-                return
+        if leg.is_http:
+            leg.fail(await self.health.watch(leg, self.settings.timeout, lambda: self.in_flight > 0))
 
-    # Lists.
-
-    async def _watch_lists(self, leg: Leg) -> None:
-        while True:
-            await self._is_dirty.wait()
-            await trio.sleep(GATHER)
-            dirty, self._dirty, self._is_dirty = self._dirty, set(), trio.Event()
-            spoke = self._spoke
-            try:
-                await self._read_lists(leg if spoke is None or spoke.is_over else spoke, dirty, said=dirty)
-            except ConnectionLost:
-                continue  # the end of the connection tells it all
-            except CallboardError as error:
-                log.warning("lists_not_read", backend=self.name, reason=type(error).__name__)
-                await trio.sleep(READ_AGAIN)
-                self.refresh(*dirty)
-
-    async def _read_lists(self, leg: Leg, members: Set[str], said: Set[str] = frozenset()) -> None:
-        patience = Patience(timeout=self.settings.timeout, cap=self.settings.timeout)
-        for kind in KINDS:
-            if kind.member in members:
-                self._listing[kind.member] = await read_list(leg, kind, patience)
-        self.on_listing(self.name, dict(self._listing), said)
+    # What it hears.
 
     def changed(self, leg: Leg, method: str, params: Mapping[str, Raw]) -> None:
         """A notification that came on no request's way."""
-        if method in _CHANGES:
-            if leg.key.whose == EVERYBODY:
-                self._spoke = leg if leg.is_process else None
-            self.refresh(*_CHANGES[method])
-        else:
+        if not self.listings.changed(leg, method):
             self.interests.heard(leg, method, params)
 
     def _leg(self, key: Key) -> Leg:
@@ -364,9 +298,7 @@ class Backend(Actor[Never]):
     def _ended(self, leg: Leg) -> None:
         self.legs.forget(leg)
         self.interests.lost(leg)
-        if leg is self._spoke:
-            self._spoke = None
-            self.refresh()
+        self.listings.lost(leg)
 
 
 def _brief(error: Exception) -> str | None:

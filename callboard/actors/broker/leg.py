@@ -221,6 +221,11 @@ class Leg(Actor[Never]):
         self.is_over = True
         self._over.set()
 
+    def fail(self, error: CallboardError) -> None:
+        """End it, for this reason."""
+        self.failure = self.failure or _lost(error)
+        self.retire()
+
     def on_stop(self) -> None:
         self.retire()
 

@@ -1,17 +1,30 @@
 """What a backend offers: its lists, read page by page, and read anew when it says that they changed."""
 
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Set
+from typing import Any, Final, TypeAlias
 
+import attrs
 import msgspec
+import trio
 from msgspec import UNSET, Raw
 
-from callboard.actors.broker.leg import Leg
+from callboard.actors.broker.leg import EVERYBODY, Leg
 from callboard.actors.caller import Patience
-from callboard.codecs.crossing.definitions import Kind
+from callboard.codecs.crossing.definitions import KINDS, Kind
 from callboard.codecs.envelope import Error
 from callboard.codecs.members import Members, read_members
 from callboard.codecs.revisions import declares
-from callboard.errors import METHOD_NOT_FOUND, BadAnswer, PeerError, ServerRefused
+from callboard.errors import (
+    METHOD_NOT_FOUND,
+    BadAnswer,
+    CallboardError,
+    ConnectionLost,
+    PeerError,
+    ServerRefused,
+)
+from callboard.supervisor import get_logger
+
+log = get_logger("callboard.broker")
 
 MAX_PAGES: Final = 1000
 """Pages of one list that are read."""
@@ -19,8 +32,82 @@ MAX_PAGES: Final = 1000
 MAX_ENTRIES: Final = 10_000
 """Entries of one list that are read."""
 
+READ_AGAIN: Final = 5.0
+"""Seconds after which lists are read again that a backend would not tell, though it said that they changed."""
+
+GATHER: Final = 0.05
+"""Seconds in which changes of lists are gathered before they are read anew."""
+
+_ALL: Final = frozenset(kind.member for kind in KINDS)
+_CHANGES: Final[Mapping[str, tuple[str, ...]]] = {
+    "notifications/tools/list_changed": ("tools",),
+    "notifications/prompts/list_changed": ("prompts",),
+    "notifications/resources/list_changed": ("resources", "resourceTemplates"),
+}
+
+OnListing: TypeAlias = Callable[[str, dict[str, list[Members]], Set[str]], None]
+"""Told of what a backend offers: its name, its lists, and which of them it said had changed."""
+
 _read_array = msgspec.json.Decoder(list[Raw]).decode
 _read_text = msgspec.json.Decoder(str | None).decode
+
+
+@attrs.define(eq=False)
+class Listings:
+    """All lists of one backend, as they were read last."""
+
+    backend: str
+    timeout: float
+    on_listing: OnListing
+    _dirty: set[str] = attrs.field(factory=set, init=False)
+    _is_dirty: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _listing: dict[str, list[Members]] = attrs.field(factory=dict, init=False)
+    _spoke: Leg | None = attrs.field(default=None, init=False)
+    """Which of several processes said last that its lists have changed: they may be others than its neighbour's."""
+
+    async def read(self, leg: Leg, members: Set[str] = _ALL, said: Set[str] = frozenset()) -> None:
+        """Read these lists anew; the backend *said* that some have changed. Raises what the connection raises."""
+        patience = Patience(timeout=self.timeout, cap=self.timeout)
+        for kind in KINDS:
+            if kind.member in members:
+                self._listing[kind.member] = await read_list(leg, kind, patience)
+        self.on_listing(self.backend, dict(self._listing), said)
+
+    def refresh(self, members: Iterable[str] = _ALL) -> None:
+        """Read these lists anew, soon."""
+        self._dirty.update(members)
+        self._is_dirty.set()
+
+    def changed(self, leg: Leg, method: str) -> bool:
+        """Whether it is about lists, what a backend says on no request's way."""
+        if method not in _CHANGES:
+            return False
+        if leg.key.whose == EVERYBODY:
+            self._spoke = leg if leg.is_process else None
+        self.refresh(_CHANGES[method])
+        return True
+
+    def lost(self, leg: Leg) -> None:
+        """A connection has ended."""
+        if leg is self._spoke:
+            self._spoke = None
+            self.refresh()
+
+    async def watch(self, leg: Leg) -> None:
+        """Read what has changed, over and over: on *leg*, unless another process has said so."""
+        while True:
+            await self._is_dirty.wait()
+            await trio.sleep(GATHER)
+            dirty, self._dirty, self._is_dirty = self._dirty, set(), trio.Event()
+            spoke = self._spoke
+            try:
+                await self.read(leg if spoke is None or spoke.is_over else spoke, dirty, said=dirty)
+            except ConnectionLost:
+                continue  # the end of the connection tells it all
+            except CallboardError as error:
+                log.warning("lists_not_read", backend=self.backend, reason=type(error).__name__)
+                await trio.sleep(READ_AGAIN)
+                self.refresh(dirty)
 
 
 async def read_list(leg: Leg, kind: Kind, patience: Patience) -> list[Members]:

@@ -173,6 +173,10 @@ class HttpLink:
     def _goes_on(self, session: bytes | None) -> bool:
         return self.session == session and not self.lost
 
+    async def wait_dropped(self) -> bool:
+        """Hold an idle connection until the server lets go of it. False, at once, if there is none."""
+        return await self.pool.wait_dropped()
+
     async def wait_listening(self) -> None:
         with trio.move_on_after(LISTEN_TIME):
             await self._is_listening.wait()

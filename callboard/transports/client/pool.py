@@ -252,6 +252,20 @@ class Pool:
             channel.wire.close()
         return None
 
+    async def wait_dropped(self) -> bool:
+        """Take an idle connection out, and hold it until the server lets go of it. False, at once, if there is none."""
+        had_any = bool(self._idle)
+        channel = self._kept()
+        if channel is None:
+            return had_any  # those have ended by now
+        try:
+            await channel.wire.receive()  # whatever that is, nobody has asked for it
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return True
+        finally:
+            channel.wire.close()
+        return True
+
     def give_back(self, channel: Channel, *, is_done: bool) -> None:
         """The request is over. Unless it *is_done*, nothing more is known of the channel, and it ends."""
         self._taken.discard(channel)

@@ -1,0 +1,79 @@
+"""Whether an HTTP server is still there: nothing ends at once when it does, as a process or a socket would.
+
+One of the connections that it keeps alive is held and listened to. A server that dies lets go of it, and is asked then;
+so it is when a request fails, and now and then in any case, for one whose machine is gone lets go of nothing. (Not a
+connection on which nothing was said yet: there are servers that serve nobody else until something is.)
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol, runtime_checkable
+
+import attrs
+import trio
+
+from callboard.actors.broker.leg import Leg
+from callboard.actors.caller import Patience
+from callboard.codecs.revisions import MODERN
+from callboard.errors import CallboardError, RequestTimedOut
+
+HEALTH: Final = 10.0
+"""Seconds between two looks at a backend on which nothing else would tell that it is gone, and for its answer."""
+
+PAUSE: Final = 0.5
+"""Seconds before a server is asked that has let go of a connection, as some do all the time; and before another one is
+looked for, if all are in use."""
+
+
+@runtime_checkable
+class Holdable(Protocol):
+    """A link whose server can be held on to."""
+
+    async def wait_dropped(self) -> bool:
+        """Hold an idle connection until the server lets go of it. False, at once, if there is none."""
+
+
+@attrs.define(eq=False)
+class Health:
+    """Looks after the shared connection of one backend."""
+
+    _doubted: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def doubt(self) -> None:
+        """Somebody has a reason to think that the server is gone."""
+        self._doubted.set()
+
+    async def watch(self, leg: Leg, patience: float, is_busy: Callable[[], bool]) -> CallboardError:
+        """Wait until the server does not answer, and return what came instead. One that *is_busy* has *patience*
+        seconds: many do one thing at a time."""
+        heard = trio.current_time()
+        while True:
+            with trio.move_on_after(HEALTH):
+                await self._wait_doubt(leg)
+            self._doubted = trio.Event()
+            try:
+                await _ask(leg)
+                heard = trio.current_time()
+            except CallboardError as error:
+                if isinstance(error, RequestTimedOut) and is_busy() and trio.current_time() - heard < patience:
+                    continue
+                return error
+
+    async def _wait_doubt(self, leg: Leg) -> None:
+        link = leg.caller.link
+        async with trio.open_nursery() as nursery:
+            if isinstance(link, Holdable):
+                nursery.start_soon(self._hold, link)
+            await self._doubted.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _hold(self, link: Holdable) -> None:
+        while not await link.wait_dropped():  # noqa: ASYNC110 -- all are in use, and nobody tells when one is not
+            await trio.sleep(PAUSE)
+        await trio.sleep(PAUSE)
+        self.doubt()
+
+
+async def _ask(leg: Leg) -> None:
+    method = "server/discover" if leg.revision in MODERN else "ping"
+    patience = Patience(timeout=HEALTH, cap=HEALTH)
+    await leg.caller.send(method, {"_meta": dict(leg.caller.said())}, patience=patience)
