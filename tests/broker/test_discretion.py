@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import attrs
 import pytest
+import structlog
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.duplex import DuplexLink
@@ -65,10 +66,14 @@ async def test_a_client_hears_that_its_call_was_refused_and_not_in_which_words(a
 
 async def test_nor_in_which_words_a_backend_was_told_to_stay_away(autojump_clock: MockClock) -> None:
     behind = Behind()
-    async with brokered(behind.ways) as host, peer(host, R4, capabilities={}) as client:
-        behind.is_shut = True
-        behind.back.lines[0].hang_up()
-        await wait_all_tasks_blocked()
-        said = await refusal(client)
-        assert "401" in said.message
-        assert CANARY not in f"{said.message} {said.data}"
+    with structlog.testing.capture_logs() as logs:
+        async with brokered(behind.ways) as host, peer(host, R4, capabilities={}) as client:
+            behind.is_shut = True
+            behind.back.lines[0].hang_up()
+            await wait_all_tasks_blocked()
+            said = await refusal(client)
+            assert "401" in said.message
+            assert CANARY not in f"{said.message} {said.data}"
+            assert CANARY not in str(host.root.tree())
+    assert any("401" in str(line) for line in logs)
+    assert CANARY not in str(logs)

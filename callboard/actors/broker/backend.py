@@ -63,7 +63,6 @@ class Backend(Actor[Never]):
     why: str = attrs.field(default="", init=False)
     """Why it is not up."""
     in_flight: int = attrs.field(default=0, init=False)
-    _brief: str | None = attrs.field(default=None, init=False)  # the same for clients, if they may not be told that
     _exit_code: int | None = attrs.field(default=None, init=False)
     _scout: Leg | None = attrs.field(default=None, init=False)
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -189,7 +188,7 @@ class Backend(Actor[Never]):
 
     def gone(self, why: str = "") -> BackendGone:
         """What whoever asks is told. The server's own words stay in the log."""
-        text = f"{self.name} is {self.circuit.state.value}: {why or self._brief or self.why or 'not there'}"
+        text = f"{self.name} is {self.circuit.state.value}: {why or self.why or 'not there'}"
         return BackendGone(text[:500], backend=self.name, exit_code=self._exit_code)
 
     def doubt(self, leg: Leg, error: Exception) -> None:
@@ -237,7 +236,7 @@ class Backend(Actor[Never]):
                 raise
             self._lose(leaf_of(failures))
         else:
-            self.why, self._brief = leg.lost, None if leg.failure is None else _brief(leg.failure)
+            self.why = leg.lost
         finally:
             leg.retire()
             self._scout = None
@@ -245,7 +244,7 @@ class Backend(Actor[Never]):
         log.warning("backend_lost", backend=self.name, why=self.why, said=leg.last_words())
 
     def _lose(self, error: CallboardError) -> None:
-        self.why, self._brief = str(error)[:500], error.brief
+        self.why = (error.brief or str(error))[:500]  # what a gateway says may hold what we said to it
 
     async def _rest(self) -> None:
         """Wait before the next attempt."""
@@ -299,10 +298,6 @@ class Backend(Actor[Never]):
         self.legs.forget(leg)
         self.interests.lost(leg)
         self.listings.lost(leg)
-
-
-def _brief(error: Exception) -> str | None:
-    return error.brief if isinstance(error, CallboardError) else None
 
 
 def _session(exchange: Exchange | None) -> object | None:

@@ -164,7 +164,7 @@ class Leg(Actor[Never]):
     def lost(self) -> str:
         """Why it cannot be used."""
         if self.failure is not None:
-            return str(self.failure)
+            return getattr(self.failure, "brief", None) or str(self.failure)
         said = "" if self._caller is None else self._caller.link.lost
         return said or "the connection is not open"
 
