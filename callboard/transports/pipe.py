@@ -46,8 +46,8 @@ class PipeEnd:
             try:
                 await self._finish()
             finally:
-                if len(self._rest) == len(data):
-                    self._rest = b""  # not begun, and no longer wanted
+                if self._rest is data:  # not begun, and no longer wanted
+                    self._rest = b""
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Wait until there is something, and read it: once, unlike Trio, which tries first. Raises as `send_all`."""
