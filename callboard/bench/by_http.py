@@ -31,17 +31,23 @@ class Line:
     _parser: httptools.HttpResponseParser = attrs.field(init=False)
     _pieces: list[bytes] = attrs.field(factory=list, init=False)
     _is_whole: bool = attrs.field(default=False, init=False)
+    _status: int = attrs.field(default=0, init=False)
     _keeps_alive: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
 
     def on_body(self, piece: bytes) -> None:
-        self._pieces.append(piece)
+        if not self._is_whole:
+            self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
+        if self._is_whole:
+            self._keeps_alive = False  # more than was asked for: who knows whose answer comes next
+            return
         # Asked here and not later: afterwards the parser is ready for another message, and knows nothing of this one.
         self._is_whole, self._keeps_alive = True, bool(self._parser.should_keep_alive())
+        self._status = self._parser.get_status_code()
 
     def ask(self, asked: "_Asked") -> None:
         self._asked, self._is_whole = asked, False
@@ -72,11 +78,11 @@ class Line:
 
     def _answered(self) -> None:
         asked, self._asked, self.is_used = self._asked, None, True
-        status, body = self._parser.get_status_code(), b"".join(self._pieces)
-        # First of all: whoever is told may ask again at once.
-        self.lane.release(self, is_kept=self._keeps_alive)
-        if asked is None:
+        status, body = self._status, b"".join(self._pieces)
+        if asked is None:  # nobody has asked, and whoever asks next would take it for his answer
+            self.lane.release(self, is_kept=False)
             return
+        self.lane.release(self, is_kept=self._keeps_alive)  # first of all: whoever is told may ask again at once
         fault = http_fault_of(status, body, asked.number, asked.act)
         if status == _GONE and self.lane.templates[asked.act].has_session:
             self.lane.forget()

@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 import trio
+import trio.testing
 
 from callboard.bench.by_http import PreparedLane
 from callboard.bench.hub import Hub
@@ -152,6 +153,19 @@ async def test_a_server_may_close_what_is_idle(said: bytes) -> None:
         for _ in range(4):
             await lane.do(ACT)
     assert sum(came) == 4
+
+
+async def test_what_comes_unasked_is_nobodys_answer() -> None:
+    async def script(stream: trio.SocketStream, number: int) -> bool:
+        await answer(stream, number)
+        await stream.send_all(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n")
+        return True
+
+    async with answering(script) as (origin, came), lane_to(origin) as lane:
+        for _ in range(3):
+            await lane.do(ACT)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+    assert came == [1, 1, 1]
 
 
 async def test_a_server_that_closes_instead_of_an_answer_is_an_error() -> None:
