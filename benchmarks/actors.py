@@ -1,12 +1,11 @@
 """What an actor costs, as ratios to bare Trio in the same run.
 
-    python -m benchmarks.actors [--quick] [--json]
+    python -m benchmarks.actors [--quick] [--json FILE]
 
 Ours and the bare form take turns. Memory is what Python allocated (tracemalloc), whatever the allocator keeps.
 """
 
 import argparse
-import json
 import time
 import tracemalloc
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,7 +15,7 @@ import attrs
 import trio
 import trio.testing
 
-from benchmarks.measure import Figure, Timer, alternate, as_json, verdict
+from benchmarks.measure import Figure, Timer, add_json, alternate, as_json, verdict, write_json
 from callboard.supervisor import Actor, Ask, ChildSpec, Restart, Supervisor, SupervisorSpec, open_tree
 
 LIFE = "spawn + ask + stop"
@@ -211,13 +210,9 @@ def measure(*, quick: bool) -> tuple[dict[str, list[Figure]], dict[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="five short rounds instead of nine")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    add_json(parser)
     options = parser.parse_args()
     times, idle = measure(quick=options.quick)
-    if options.json:
-        found = {name: as_json(figures) for name, figures in times.items()}
-        print(json.dumps({"times": found, "idle_kib": idle}, indent=2))
-        return
     for name, figures in times.items():
         print(f"{name}: median, times as long as bare (lowest to highest)")
         for figure in figures:
@@ -228,6 +223,7 @@ def main() -> None:
     print(verdict(f"{STORM}, seconds for 10,000", times[STORM][1].seconds * 10_000, 2, at_most=True))
     print(verdict("an idle actor, KiB", idle["actor"], 8, at_most=True))
     print(verdict("an idle session of a supervisor and one child, KiB", idle["session"], 40, at_most=True))
+    write_json(options.json, {"times": {name: as_json(figures) for name, figures in times.items()}, "idle_kib": idle})
 
 
 if __name__ == "__main__":

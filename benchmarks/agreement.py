@@ -1,6 +1,6 @@
 """Does `callboard bench` say the same as wrk? The same server, the same requests, the same connections, in turn.
 
-    python -m benchmarks.agreement [--connections 8] [--seconds 5] [--rounds 3] [--server callboard]
+    python -m benchmarks.agreement [--connections 8] [--seconds 5] [--rounds 3] [--server callboard] [--json FILE]
 
 The server is on one core, whoever makes the load on another. Both are closed loops. wrk corrects its latencies for what
 it calls coordinated omission: for an answer that took as long as several on average, it adds those that would have been
@@ -23,7 +23,7 @@ import trio
 
 from benchmarks.hosting_load import WRK
 from benchmarks.hosting_servers import Contender, Running, callboard, cores, fastmcp_json, mcp_json, pinned, running
-from benchmarks.measure import verdict
+from benchmarks.measure import add_json, verdict, write_json
 from benchmarks.peers import HERE
 from callboard.bench.by_http import PreparedLane
 from callboard.bench.hub import Hub
@@ -142,6 +142,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--server", choices=SERVERS, default="callboard")
+    add_json(parser)
     options = parser.parse_args()
     if WRK is None:
         sys.exit("wrk is not installed (apt install wrk): there is nothing to agree with")
@@ -153,6 +154,8 @@ def main() -> None:
         off = statistics.median(abs(getattr(bench, what) / getattr(wrk, what) - 1) for wrk, bench in found)
         ratio = statistics.median(getattr(bench, what) / getattr(wrk, what) for wrk, bench in found)
         print(f"  {what}: bench / wrk = {ratio:.3f}; " + verdict("off by", off, TARGET, at_most=True))
+    rows = [{"wrk": attrs.asdict(wrk), "bench": attrs.asdict(bench)} for wrk, bench in found]
+    write_json(options.json, {"server": contender.name, "connections": options.connections, "rounds": rows})
 
 
 if __name__ == "__main__":

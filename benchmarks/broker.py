@@ -9,12 +9,11 @@ contenders take turns. A ratio is taken within a round, and its median counts.
 """
 
 import argparse
-import json
 import statistics
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
@@ -33,7 +32,7 @@ from benchmarks.broker_contenders import (
 from benchmarks.hosting_calls import Caller, tool_call
 from benchmarks.hosting_load import NO_WRK, WRK, Load, Sample, write_calls
 from benchmarks.hosting_servers import Running
-from benchmarks.measure import verdict
+from benchmarks.measure import add_json, verdict, write_json
 
 FACTOR, ADDED = 10.0, 0.5
 """How many times the others' requests/s are wanted, and how many milliseconds may be added."""
@@ -167,7 +166,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--backends", default=None, help="how many, with commas (default: 1,50; short: 1)")
     parser.add_argument("--transport", choices=("stdio", "http"), action="append")
     parser.add_argument("--era", choices=("modern", "legacy"), action="append")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples to a file, too")
+    add_json(parser)
     return parser.parse_args()
 
 
@@ -186,9 +185,7 @@ def main() -> None:
                 for era in options.era or ("modern", "legacy"):
                     cells += measure_group(plan, Backends(transport, count, direct.port), era, direct)
     print("\n".join(verdicts(cells)))
-    if options.json is not None:
-        rows: list[dict[str, Any]] = [attrs.asdict(cell) for cell in cells]
-        options.json.write_text(json.dumps(rows, indent=2) + "\n")
+    write_json(options.json, [attrs.asdict(cell) for cell in cells])
 
 
 if __name__ == "__main__":

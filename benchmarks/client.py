@@ -1,6 +1,6 @@
 """How many calls a client makes: callboard's beside the official one, to the same servers, in one run.
 
-    python -m benchmarks.client [--short] [--rounds N] [--calls N] [--only WORD]
+    python -m benchmarks.client [--short] [--rounds N] [--calls N] [--only WORD] [--json FILE]
 
 Over HTTP kept alive and over stdio; one call at a time, and 32 at once. The client has one core, the server another:
 over stdio, too, where the server is the client's child and would inherit its core, so that each waits for the other to
@@ -23,7 +23,7 @@ from typing import Any, Final
 import attrs
 
 from benchmarks.hosting_servers import callboard, cores, mcp_json, moved, pinned, running
-from benchmarks.measure import verdict
+from benchmarks.measure import add_json, verdict, write_json
 from benchmarks.peers import HERE, environment
 from tests.served import ROOT
 
@@ -69,8 +69,8 @@ def sample(command: Sequence[str], calls: int, at_once: int, target: Sequence[st
     return Sample(told["wall"], statistics.median(taken), taken[int(len(taken) * 0.99)], told["cpu"])
 
 
-def table(name: str, target: Sequence[str], at_once: int, *, rounds: int, calls: int) -> tuple[float, float]:
-    """Measure all clients with one server; returns the ratios of calls/s and of CPU."""
+def table(name: str, target: Sequence[str], at_once: int, *, rounds: int, calls: int) -> dict[str, list[Sample]]:
+    """Measure all clients with one server."""
     taken: dict[str, list[Sample]] = {client: [] for client in clients()}
     for _ in range(rounds):
         for client, command in clients().items():
@@ -80,6 +80,11 @@ def table(name: str, target: Sequence[str], at_once: int, *, rounds: int, calls:
         mid = statistics.median
         wall, p50, p99, cpu = (mid(values) for values in zip(*map(attrs.astuple, samples), strict=True))
         print(f"  {client:40} {1 / wall:9.0f} {p50 * 1e3:9.3f} {p99 * 1e3:9.3f} {cpu * 1e6:9.0f}")
+    return taken
+
+
+def ratios(taken: dict[str, list[Sample]]) -> tuple[float, float]:
+    """How many times the official client's calls/s, and how many times its calls for the same CPU."""
     pairs = list(zip(taken[OURS], taken[OFFICIAL], strict=True))
     calls_ratio = statistics.median(theirs.seconds / ours.seconds for ours, theirs in pairs)
     return calls_ratio, statistics.median(theirs.cpu / ours.cpu for ours, theirs in pairs)
@@ -91,13 +96,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--calls", type=int, default=None, help="of one run (default: 3000, short: 800)")
     parser.add_argument("--only", default="", help="what the names of the tables begin with: HTTP, stdio, ...")
+    add_json(parser)
     options = parser.parse_args()
     calls = options.calls or (800 if options.short else 3000)
     core, _ = cores()
     program = str(Path(sys.executable).with_name("callboard"))
     callboard_stdio = moved(core, [program, "run", str(HERE / "hosting_app.py")])
     mcp_stdio = moved(core, [str(environment("mcp==2.3.0")), str(HERE / "client_server.py")])
-    found: dict[str, tuple[float, float]] = {}
+    found: dict[str, dict[str, list[Sample]]] = {}
     with ExitStack() as stack:
         targets: dict[str, list[str]] = {}
         for contender in (callboard, mcp_json):
@@ -110,8 +116,14 @@ def main() -> None:
             for at_once in (1, 32):
                 title = f"{name}, {at_once} at once"
                 found[title] = table(title, target, at_once, rounds=options.rounds, calls=calls)
-    for name, (by_calls, by_cpu) in found.items():
+    for name, taken in found.items():
+        by_calls, by_cpu = ratios(taken)
         print(verdict(f"{name}: {OURS} / {OFFICIAL}, calls/s (by CPU: {by_cpu:.1f})", by_calls, TARGET))
+    rows = [
+        {"title": title, "samples": {name: [attrs.asdict(one) for one in samples] for name, samples in taken.items()}}
+        for title, taken in found.items()
+    ]
+    write_json(options.json, rows)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Decode, route, encode: what a broker does with a `tools/call` that it passes on.
 
-    python benchmarks/codec.py [--quick] [--json]
+    python -m benchmarks.codec [--quick] [--json FILE]
 
 The job is the same for all: read the frame, find from the prefixed name whose call it is, and write it on under a new
 id and the backend's own name for the tool. callboard checks all that it promises to check (PROMISES section 2); `json`
@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from benchmarks.measure import Figure, Timer, alternate, as_json, timer, verdict
+from benchmarks.measure import Figure, Timer, add_json, alternate, as_json, timer, verdict, write_json
 from benchmarks.peers import Worker, environment
 from callboard.codecs.envelope import Request, decode, encode
 from callboard.codecs.members import raw
@@ -85,12 +85,9 @@ def measure(rounds: int, budget: float) -> dict[str, list[Figure]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="three short rounds instead of seven")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    add_json(parser)
     options = parser.parse_args()
     found = measure(3 if options.quick else 7, 0.05 if options.quick else 0.3)
-    if options.json:
-        print(json.dumps({name: as_json(figures) for name, figures in found.items()}, indent=2))
-        return
     for name, figures in found.items():
         print(f"{name}: decode + route + encode; median, times as long as callboard (lowest to highest)")
         for figure in figures:
@@ -98,6 +95,7 @@ def main() -> None:
     for name, figures in found.items():
         if name.startswith("40 kB"):
             print(verdict(f"{name}: official types / callboard", figures[-1].ratio, TARGET))
+    write_json(options.json, {name: as_json(figures) for name, figures in found.items()})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How much load `callboard bench` makes from one core: calls a second to a trivial echo, and what each costs.
 
-    python -m benchmarks.generator [--seconds 5] [--rounds 3]
+    python -m benchmarks.generator [--seconds 5] [--rounds 3] [--json FILE]
 
 The generator is on one core, the echo (`generator_peer.py`) on another. What counts is the CPU that a call costs the
 generator: where the echo is the slower one, the generator could have made more.
@@ -17,7 +17,7 @@ from typing import Any, Final
 import attrs
 
 from benchmarks.hosting_servers import Contender, cores, pinned, running
-from benchmarks.measure import verdict
+from benchmarks.measure import add_json, verdict, write_json
 from benchmarks.peers import HERE
 
 TARGET: Final = 20_000
@@ -68,6 +68,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, default=3)
+    add_json(parser)
     options = parser.parse_args()
     seen: dict[Way, list[Any]] = {way: [] for way in WAYS}
     with running(ECHO) as echo:
@@ -87,6 +88,13 @@ def main() -> None:
             f"{1e6 / cost:10,.0f}/s   {p99:.2f} ms"
         )
     print(verdict("calls/s from one core, at best", best, TARGET))
+    write_json(options.json, {way.name: [_figures(run) for run in runs] for way, runs in seen.items()})
+
+
+def _figures(run: Any) -> dict[str, float]:
+    """Of one run, what is compared. Milliseconds, and microseconds of CPU for a call."""
+    rate = run["requests_per_second"]
+    return {"rate": rate, "p99": run["latency_ms"]["p99"], "cpu": run["generator_cpu"] / rate * 1e6}
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ Peers are installed on first use, each in an environment of its own. docs/design
 """
 
 import argparse
-import json
 import os
 import platform
 import tempfile
@@ -39,6 +38,7 @@ from benchmarks.hosting_servers import (
     running,
 )
 from benchmarks.hosting_tables import TOOLS, Cell, verdicts, weights
+from benchmarks.measure import add_json, write_json
 from tests.node import NPM
 
 WARM_UP: Final = 64
@@ -164,7 +164,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="of one run; whole ones for wrk (default: 5, short: 2)")
     parser.add_argument("--only", choices=[mode.name for mode in MODES], action="append", help="these tables only")
     parser.add_argument("--no-wrk", action="store_true", help="take the generator of this project in any case")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples to a file, too")
+    add_json(parser)
     return parser.parse_args()
 
 
@@ -182,10 +182,9 @@ def main() -> None:
     plan = Plan(tuple(modes), connections, options.rounds, seconds, load)
     cells = measure(plan)
     is_legacy = any(mode.is_legacy for mode in modes)
-    grown = weigh(affordable(WEIGHED), 1 if options.short else options.rounds) if is_legacy else {}
+    grown = weigh(affordable(WEIGHED), options.rounds) if is_legacy else {}
     print("\n".join([*(weights(grown, SESSIONS) if grown else []), *verdicts(cells, grown)]))
-    if options.json is not None:
-        options.json.write_text(json.dumps(as_json(plan, cells, grown), indent=2) + "\n")
+    write_json(options.json, as_json(plan, cells, grown))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Ten thousand that listen: idle `subscriptions/listen` streams and WebSocket sessions on one process of callboard.
 
-    python -m benchmarks.listeners [--count N] [--rest SECONDS] [--json]
+    python -m benchmarks.listeners [--count N] [--rest SECONDS] [--json FILE]
 
 Opens them, weighs the server, lets it rest, and publishes notifications that each must get, every one once. First the
 streams, then the WebSockets, then both together; a new server for each. Whoever is missing ends it with an error.
@@ -8,7 +8,6 @@ streams, then the WebSockets, then both together; a new server for each. Whoever
 
 import argparse
 import gc
-import json
 import os
 import resource
 import sys
@@ -19,7 +18,7 @@ import attrs
 
 from benchmarks.hosting_servers import Contender, Running, cores, running
 from benchmarks.listeners_crowd import Crowd, Kind, Socket, Stream
-from benchmarks.measure import verdict
+from benchmarks.measure import add_json, verdict, write_json
 from benchmarks.peers import HERE
 
 MARGIN: Final = 100
@@ -123,7 +122,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=10_000, help="listeners of each kind (default: 10,000)")
     parser.add_argument("--rest", type=float, default=60.0, help="seconds of rest (default: 60, four comments to each)")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    add_json(parser)
     options = parser.parse_args()
     if options.count <= FIRST:
         parser.error(f"--count must be more than {FIRST}")
@@ -140,10 +139,8 @@ def main() -> None:
             print(note, file=sys.stderr)
         with running(server_for(count)) as server:
             found.append(gather(server, what, kinds, count, options.rest))
-        if not options.json:
-            print("\n".join(found[-1].lines()), flush=True)
-    if options.json:
-        print(json.dumps([attrs.asdict(figures) for figures in found], indent=2))
+        print("\n".join(found[-1].lines()), flush=True)
+    write_json(options.json, [attrs.asdict(figures) for figures in found])
 
 
 if __name__ == "__main__":

@@ -4,10 +4,13 @@ A noisy machine slows all contenders of a round alike, so a ratio is worth more 
 ratios says what it is worth.
 """
 
+import argparse
 import gc
+import json
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import attrs
@@ -64,6 +67,17 @@ def alternate(timers: Mapping[str, Timer], *, rounds: int, budget: float = 0.2) 
 
 def as_json(figures: list[Figure]) -> list[dict[str, Any]]:
     return [attrs.asdict(figure) for figure in figures]
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """The option by which `report.py` has what it makes the page from."""
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file, too")
+
+
+def write_json(file: Path | None, found: object) -> None:
+    """Keep all that was *found*, if somebody asked for it."""
+    if file is not None:
+        file.write_text(json.dumps(found, indent=2) + "\n")
 
 
 def verdict(what: str, figure: float, target: float, *, at_most: bool = False) -> str:

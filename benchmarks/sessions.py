@@ -1,20 +1,19 @@
 """What an idle session weighs: legacy sessions after their handshake, with nothing to do.
 
-    python -m benchmarks.sessions [--quick] [--json]
+    python -m benchmarks.sessions [--quick] [--json FILE]
 
 Each is a supervisor, a writer with its outbox, a reader, and both ends of an in-memory connection.
 """
 
 import argparse
 import gc
-import json
 import tracemalloc
 
 import psutil
 import trio
 import trio.testing
 
-from benchmarks.measure import verdict
+from benchmarks.measure import add_json, verdict, write_json
 from callboard.actors.session import open_session
 from callboard.codecs.revisions import Revision
 from callboard.server import Server
@@ -51,7 +50,7 @@ async def weigh(count: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="1,000 sessions instead of 10,000")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    add_json(parser)
     options = parser.parse_args()
     count = 1_000 if options.quick else 10_000
     resident = trio.run(weigh, count)  # first without the tracer, which weighs something itself
@@ -59,12 +58,10 @@ def main() -> None:
     traced = trio.run(weigh, min(count, 2_000))
     found = {"sessions": count, "resident_kib": resident["resident_kib"], "traced_kib": traced["traced_kib"]}
     found["open_us"] = resident["open_us"]
-    if options.json:
-        print(json.dumps(found, indent=2))
-        return
     print(f"{count} idle legacy sessions: {found['open_us']:.0f} us to open each")
     print(verdict("KiB each, as the process grew", found["resident_kib"], TARGET, at_most=True))
     print(verdict("KiB each, as Python allocated it", found["traced_kib"], TARGET, at_most=True))
+    write_json(options.json, found)
 
 
 if __name__ == "__main__":
