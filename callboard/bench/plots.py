@@ -9,8 +9,8 @@ import attrs
 
 WIDTH: Final = 860
 HEIGHT: Final = 320
-LEFT: Final = 80
-RIGHT: Final = 40
+LEFT: Final = 88
+RIGHT: Final = 56
 TOP: Final = 14
 BOTTOM: Final = 44
 
@@ -48,8 +48,9 @@ def seconds_axis(longest: float) -> Axis:
 
 
 def share_axis(highest: float) -> Axis:
-    step = _round_step(max(highest, 1e-9) / 5)
-    top = step * math.ceil(max(highest, 1e-9) / step)
+    highest = max(highest, 1.0)
+    step = _round_step(highest / 5)
+    top = step * math.ceil(highest / step)
     return Axis(0, top, [(step * n, f"{step * n:g} %") for n in range(round(top / step) + 1)])
 
 

@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import AsyncIterator
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Final
 
 import attrs
 import pytest
 
+from callboard.bench.page import page as made
+from callboard.commands.measuring import rows
 from tests.at_terminal import piped
+from tests.bench.figures import result
 from tests.bench.test_page import PLOTS
 from tests.browser import Box, Page, browser, changed_pixels
 
@@ -70,18 +73,40 @@ async def plots_on(page: Page) -> dict[str, Plot]:
     return found
 
 
-@pytest.mark.parametrize("name", ["before", "both"])
-@pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 400])
-async def test_a_report_shows_its_three_plots(
-    page: Page, reports: dict[str, Path], name: str, is_dark: bool, width: int
-) -> None:
-    await page.open(reports[name].as_uri(), width=width, is_dark=is_dark)
-    assert page.fetched == [reports[name].as_uri()]
-    assert page.complaints == []
+@pytest.mark.parametrize(("name", "runs"), [("before", 1), ("both", 2)])
+async def test_a_report_shows_its_three_plots(page: Page, reports: dict[str, Path], name: str, runs: int) -> None:
+    for width, is_dark in product((1280, 400), (False, True)):  # in one browser: to start it takes longer than to look
+        await page.open(reports[name].as_uri(), width=width, is_dark=is_dark)
+        assert page.fetched == [reports[name].as_uri()]
+        assert page.complaints == []
+        await look(page, runs=runs, width=width, is_dark=is_dark)
+
+
+WIDE: Final = {
+    "nothing": result(),
+    "one": result(0.1),
+    "from nothing to minutes": result(1e-6, 1e-4, 0.1, 599.0, seconds=600.0),
+    "many": result(*[0.1 + 1e-6 * number for number in range(100_000)], seconds=3000.0, errors=3),
+}
+"""Runs with few points, and with labels that are as long as they get."""
+
+
+@pytest.mark.parametrize("names", [*((name,) for name in WIDE), ("one", "many"), ("from nothing to minutes", "many")])
+async def test_labels_have_room_whatever_was_measured(page: Page, tmp_path: Path, names: tuple[str, ...]) -> None:
+    runs = {name: WIDE[name] for name in names}
+    table = rows(WIDE[names[0]]) if len(names) == 1 else [("", *names, "change"), ("target", "here" * 40, "there", "")]
+    file = tmp_path / "wide.html"
+    file.write_text(made("x" * 200, runs, table, ["a note " * 40]))
+    for width in (1280, 400):
+        await page.open(file.as_uri(), width=width)
+        for plot in (await plots_on(page)).values():
+            check_labels(plot)
+        assert await page.value("document.scrollingElement.scrollWidth") <= width, "nobody scrolls sideways"
+
+
+async def look(page: Page, *, runs: int, width: int, is_dark: bool) -> None:
     plots = await plots_on(page)
     assert list(plots) == PLOTS
-    runs = 2 if name == "both" else 1
     assert [len(plot.shapes) for plot in plots.values()] == [3 * runs, runs, runs]
     for plot in plots.values():
         check(plot, width=width)
@@ -100,10 +125,15 @@ def check(plot: Plot, *, width: int) -> None:
         assert shape.width > 1
         assert plot.box.holds(shape), "a line leaves the plot"
     assert max(one.y + one.height for one in plot.shapes) - min(one.y for one in plot.shapes) > 10, "all is flat"
-    assert len(plot.texts) > 4
+    check_labels(plot)
+
+
+def check_labels(plot: Plot) -> None:
+    """They can be read."""
+    assert len(plot.texts) > 3
     for text, box in plot.texts:
         assert plot.box.holds(box), f"{text} is cut off"
-        assert box.height >= LEAST_TEXT
+        assert box.height >= LEAST_TEXT, f"{text} is small"
     assert [(one, other) for (one, a), (other, b) in combinations(plot.texts, 2) if a.overlaps(b)] == []
 
 
