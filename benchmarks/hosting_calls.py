@@ -39,9 +39,9 @@ class Call:
         return "\r\n".join([*lines, "", ""]).encode() + self.body
 
 
-def tool_call(tool: str, *, session: str | None, is_streamed: bool) -> Call:
+def tool_call(tool: str, *, session: str | None, is_streamed: bool, text: str = "") -> Call:
     """A call of *tool*: legacy in a session, modern without. With a token for progress if that is wanted."""
-    arguments = {"text": TEXT} if tool.startswith("echo") else {}
+    arguments = {"text": text or TEXT} if text or tool.startswith("echo") else {}
     meta: dict[str, Any] = {"progressToken": MARK} if is_streamed else {}
     if session is None:
         about = {"protocolVersion": MODERN, "clientInfo": CLIENT, "clientCapabilities": {}}

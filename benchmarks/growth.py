@@ -1,0 +1,280 @@
+"""How the cost of a call grows: with sessions, tools and backends that it has nothing to do with, and with its payload.
+
+    python -m benchmarks.growth [--short] [--rounds N] [--seconds S] [--only WORD] [--most N] [--json FILE]
+
+A server for each size, all of them up at once; the sizes take turns, several rounds, and each figure stands beside that
+of the smallest size in the same round. Load comes from wrk, over connections kept alive.
+
+*Sessions* are legacy ones, opened over HTTP and left alone: they hold memory, and no connection. Ten thousand of them
+need no more descriptors than one. First all calls are made in one of them, then in all of them by turns. *Tools*: the
+last one is called. *Backends*: one HTTP server, listed so many times; the last one is called. *Payload*: an echo, with
+--max-frame raised for all sizes; a row says what happens to the largest one without that.
+
+tests/test_growth.py asserts the same on counted operations, which are alike on every machine.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from benchmarks.broker_contenders import Backends, backend_over_http
+from benchmarks.hosting_calls import Call, Caller, WrongAnswer, tool_call
+from benchmarks.hosting_load import NO_WRK, WRK, Load, Sample, write_calls
+from benchmarks.hosting_servers import Contender, Running, cores, moved, running
+from benchmarks.measure import add_json, write_json
+from benchmarks.peers import HERE
+
+SESSIONS: Final = (1, 10, 100, 1_000, 10_000)
+TOOLS: Final = (1, 10, 100, 500)
+BACKENDS: Final = (1, 10, 50, 100, 500)
+PAYLOADS: Final = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+
+CONNECTIONS: Final = 8
+"""Fewer than elsewhere: at ten megabytes each of them holds a request and an answer on both sides."""
+
+ROOM: Final = 64 * 1024 * 1024
+"""--max-frame for payloads: the largest, and what is said around it."""
+
+READY_TIME: Final = 120.0
+"""Seconds until the last of all backends answers through the broker."""
+
+Calls = list[bytes]
+
+
+@attrs.frozen
+class Stand:
+    """One size: a server that is up, and the calls that are made to it."""
+
+    size: int
+    server: Running
+    calls: Calls
+
+
+@attrs.frozen
+class Row:
+    """What was seen at one size."""
+
+    size: int
+    samples: list[Sample]
+
+    def typical(self) -> Sample:
+        return Sample(*map(statistics.median, zip(*map(attrs.astuple, self.samples), strict=True)))
+
+
+@attrs.frozen
+class Table:
+    """One kind of growth, from the smallest size to the largest."""
+
+    what: str
+    unit: str
+    rows: list[Row]
+    notes: list[str]
+
+    def lines(self) -> list[str]:
+        first = self.rows[0].samples
+        lines = [f"{self.what:44}  calls/s    p99 ms    CPU us   of the first (the spread)"]
+        for row in self.rows:
+            seen = row.typical()
+            shares = sorted(mine.rate / theirs.rate for mine, theirs in zip(row.samples, first, strict=True))
+            spread = f"{statistics.median(shares):8.3f} ({shares[0]:.3f} to {shares[-1]:.3f})"
+            size = f"{row.size:,} {self.unit}"
+            lines.append(f"  {size:40} {seen.rate:10.1f} {seen.p99 / 1e3:9.2f} {seen.cpu:9.0f} {spread}")
+        return [*lines, *(f"  {note}" for note in self.notes)]
+
+
+@attrs.frozen
+class Plan:
+    """How it is measured."""
+
+    load: Load
+    rounds: int
+    seconds: float
+    most: int
+    folder: Path
+
+    def sizes(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(size for size in wanted if size <= self.most)
+
+
+def measure(plan: Plan, what: str, unit: str, stands: list[Stand], notes: tuple[str, ...] = ()) -> Table:
+    """All sizes in turn, after each had a second that does not count."""
+    folders = {}
+    for stand in stands:
+        folder = Path(tempfile.mkdtemp(dir=plan.folder))
+        folder.rmdir()
+        folders[stand.size] = write_calls(folder, stand.calls)
+        plan.load.run(stand.server, folders[stand.size], connections=CONNECTIONS, seconds=1)
+    samples: dict[int, list[Sample]] = {stand.size: [] for stand in stands}
+    for _ in range(plan.rounds):
+        for stand in stands:
+            run = plan.load.run(stand.server, folders[stand.size], connections=CONNECTIONS, seconds=plan.seconds)
+            samples[stand.size].append(run)
+    table = Table(what, unit, [Row(size, seen) for size, seen in samples.items()], list(notes))
+    print("\n".join(table.lines()), flush=True)
+    return table
+
+
+@contextmanager
+def hosted(tools: int = 1, *flags: str, beside: bool = False) -> Iterator[Running]:
+    """callboard with so many tools. *beside* the generator if somebody else has the core for servers."""
+    _, core = cores()
+
+    def command(port: int) -> list[str]:
+        run = [sys.executable, "-m", "callboard", "run", str(HERE / "growth_app.py"), "--http", str(port), "--json"]
+        told = ["/usr/bin/env", f"CALLBOARD_BENCH_TOOLS={tools}", *run, *flags]
+        return moved(core, told) if beside else told
+
+    with running(Contender("callboard", command)) as server:
+        yield server
+
+
+@contextmanager
+def brokered(plan: Plan, backends: Backends, *flags: str) -> Iterator[Running]:
+    """callboard in front of *backends*."""
+    file = backends.write(plan.folder)
+
+    def command(port: int) -> list[str]:
+        return [sys.executable, "-m", "callboard", "serve", str(file), "--http", str(port), "--json", *flags]
+
+    with running(Contender("callboard serve", command)) as server:
+        yield server
+
+
+def tried(server: Running, call: Call, expected: str = '"ok"') -> bytes:
+    """*call* as it is on the wire, once it was answered: backends come up after the broker does."""
+    deadline = time.monotonic() + READY_TIME
+    while True:
+        caller = Caller(server.port)
+        try:
+            caller.check_either(call, expected)
+        except WrongAnswer:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)  # the broker is asked until it is ready
+        else:
+            return call.raw(server.port)
+        finally:
+            caller.close()
+
+
+def with_sessions(plan: Plan) -> list[Table]:
+    """Calls in one of many sessions, and in all of them by turns."""
+    with ExitStack() as stack:
+        idle, busy = [], []
+        for size in plan.sizes(SESSIONS):
+            server = stack.enter_context(hosted())
+            caller = Caller(server.port)
+            calls = [tool_call("noop0", session=caller.open_session(), is_streamed=False) for _ in range(size)]
+            caller.close()
+            idle.append(Stand(size, server, [tried(server, calls[-1])]))
+            busy.append(Stand(size, server, [call.raw(server.port) for call in calls]))
+        return [
+            measure(plan, "idle sessions: all calls are made in one", "sessions", idle),
+            measure(plan, "sessions in use: one call in each by turns", "sessions", busy),
+        ]
+
+
+def with_tools(plan: Plan) -> list[Table]:
+    with ExitStack() as stack:
+        stands = []
+        for size in plan.sizes(TOOLS):
+            server = stack.enter_context(hosted(size))
+            call = tool_call(f"noop{size - 1}", session=None, is_streamed=False)
+            stands.append(Stand(size, server, [tried(server, call)]))
+        return [measure(plan, "tools of a server: the last one is called", "tools", stands)]
+
+
+def with_backends(plan: Plan) -> list[Table]:
+    with ExitStack() as stack:
+        behind = stack.enter_context(backend_over_http())
+        stands = []
+        for size in plan.sizes(BACKENDS):
+            backends = Backends("http", size, behind.port)
+            server = stack.enter_context(brokered(plan, backends))
+            call = tool_call(f"{backends.names()[-1]}__noop", session=None, is_streamed=False)
+            stands.append(Stand(size, server, [tried(server, call)]))
+        return [measure(plan, "backends of a broker: the last one is called", "backends", stands)]
+
+
+def with_payload(plan: Plan) -> list[Table]:
+    """An echo, at a server and through a broker."""
+    room = ("--max-frame", str(ROOM))
+    sizes = plan.sizes(PAYLOADS)
+    with ExitStack() as stack:
+        server = stack.enter_context(hosted(1, *room))
+        stands = [Stand(size, server, [tried(server, echo(size, "echo"), "x" * 50)]) for size in sizes]
+        with hosted() as as_it_comes:
+            notes = refusal(as_it_comes, echo(sizes[-1], "echo"), sizes[-1])
+        tables = [measure(plan, "payload: an echo by a server", "B", stands, notes)]
+        behind = stack.enter_context(hosted(1, *room, beside=True))
+        broker = stack.enter_context(brokered(plan, Backends("http", 1, behind.port), *room))
+        stands, notes = [], ()
+        for size in sizes:
+            call = echo(size, "b0__echo")
+            if size == sizes[0]:
+                tried(broker, call, "x" * 50)
+            refused = refusal(broker, call, size)
+            if refused:
+                notes = (*notes, *refused)
+            else:
+                stands.append(Stand(size, broker, [call.raw(broker.port)]))
+        return [*tables, measure(plan, "payload: an echo through a broker", "B", stands, notes)]
+
+
+def echo(size: int, tool: str) -> Call:
+    return tool_call(tool, session=None, is_streamed=False, text="x" * size)
+
+
+def refusal(server: Running, call: Call, size: int) -> tuple[str, ...]:
+    """What a server says to *call* if it does not take it."""
+    caller = Caller(server.port)
+    try:
+        caller.check_either(call, "x" * 50)
+    except WrongAnswer as wrong:
+        said = str(wrong).partition(": ")[2]
+        return (f"{size:,} B to {server.name}: {said[:160]}",)
+    except OSError as error:
+        return (f"{size:,} B to {server.name}: {type(error).__name__}",)
+    finally:
+        caller.close()
+    return ()
+
+
+KINDS: Final[Mapping[str, Callable[[Plan], list[Table]]]] = {
+    "sessions": with_sessions,
+    "tools": with_tools,
+    "backends": with_backends,
+    "payload": with_payload,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--short", action="store_true", help="runs of one second")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, help="of one run; whole ones for wrk (default: 4, short: 1)")
+    parser.add_argument("--only", choices=KINDS, action="append", help="this kind of growth only")
+    parser.add_argument("--most", type=int, default=PAYLOADS[-1], help="the largest size that is tried")
+    add_json(parser)
+    options = parser.parse_args()
+    if WRK is None:
+        print(NO_WRK)
+    tables = []
+    with tempfile.TemporaryDirectory() as folder:
+        seconds = options.seconds or (1.0 if options.short else 4.0)
+        plan = Plan(Load(is_wrk=WRK is not None), options.rounds, seconds, options.most, Path(folder))
+        for kind in options.only or KINDS:
+            tables += KINDS[kind](plan)
+    write_json(options.json, [attrs.asdict(table) for table in tables])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""What callboard hosts in `growth.py`: as many tools as it is told, all alike, and an echo for payloads of any size.
+
+CALLBOARD_BENCH_TOOLS=500 callboard run benchmarks/growth_app.py:server --http 0 --json
+"""
+
+import os
+
+from callboard import Server
+
+server = Server("growth")
+
+
+@server.tool
+async def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+for number in range(int(os.environ.get("CALLBOARD_BENCH_TOOLS", "1"))):
+
+    @server.tool(name=f"noop{number}")
+    async def noop() -> str:
+        """Do nothing."""
+        return "ok"
