@@ -1,4 +1,4 @@
-"""What callboard hosts in `growth.py`: as many tools as it is told, all alike, and an echo for payloads of any size.
+"""What callboard hosts in `growth.py`: as many tools as it is told, all alike, and two that take a text.
 
 CALLBOARD_BENCH_TOOLS=500 callboard run benchmarks/growth_app.py:server --http 0 --json
 """
@@ -14,6 +14,12 @@ server = Server("growth")
 async def echo(text: str) -> str:
     """Say it again."""
     return text
+
+
+@server.tool
+async def length(text: str) -> str:
+    """Say how long it is: where an answer may not be as large as a request."""
+    return f"{len(text)} characters"
 
 
 for number in range(int(os.environ.get("CALLBOARD_BENCH_TOOLS", "1"))):
