@@ -240,6 +240,10 @@ class Exchange:
 
     # How it goes on and ends.
 
+    def forget_time(self) -> None:
+        """There is no deadline to move any more. Else it and its actor would hold each other."""
+        self._expire = None
+
     def give_time(self, seconds: float, expire: Callable[[float], None]) -> None:
         """Give the handler so many seconds, those not counted that it is parked. *expire* moves the deadline."""
         self._expire = expire

@@ -41,6 +41,7 @@ class RequestActor(Actor[Never]):
             exchange.give_time(math.inf, self.expire)  # an answer is not torn by the deadline of the work
             await exchange.settle(outcome, event)
         finally:
+            exchange.forget_time()
             if self._node.why_cut == WHY_DEADLINE and exchange.life.state is State.WAITING:
                 # This task can say nothing more: its own scope is what the deadline cancelled.
                 exchange.supervisor.spawn(LastWord(exchange, self.cap), name=f"{exchange.name}.late")

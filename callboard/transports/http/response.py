@@ -156,7 +156,9 @@ class WireResponse:
         self.is_over = True
         if self._closes and not self.lingers:
             self._wire.close()
-        self.on_over()
+        on_over = self.on_over
+        self.on_lost = self.on_over = _nobody_minds  # whoever minded may hold this answer, too
+        on_over()
 
     async def _write(self, data: bytes) -> None:
         if self.is_lost or self.is_over:
