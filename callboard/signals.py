@@ -1,6 +1,7 @@
 """Signals that ask a process to end, first as a request, then as an order; and the one that asks it to read its files
 anew. What a system lacks is left out."""
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -48,8 +49,11 @@ def heed_signals(insist: Callable[[], None]) -> Iterator[trio.Event]:
 
 @contextmanager
 def heed_hangups() -> Iterator[trio.MemoryReceiveChannel[None]]:
-    """Where each SIGHUP is heard; several that nobody has taken yet are one. Where there is none, nothing comes."""
-    token = trio.lowlevel.current_trio_token()
+    """Where each SIGHUP is heard; several that nobody has taken yet are one. Where there is none, nothing comes.
+
+    One that came because the terminal was closed is no request: then the process is asked to end, as people expect.
+    """
+    token, had_terminal = trio.lowlevel.current_trio_token(), _has_terminal()
     send, receive = trio.open_memory_channel[None](1)
 
     def tell() -> None:
@@ -57,10 +61,22 @@ def heed_hangups() -> Iterator[trio.MemoryReceiveChannel[None]]:
             send.send_nowait(None)
 
     def hear(_: int, __: FrameType | None) -> None:
-        token.run_sync_soon(tell, idempotent=True)
+        if had_terminal and not _has_terminal():
+            signal.raise_signal(signal.SIGTERM)
+        else:
+            token.run_sync_soon(tell, idempotent=True)
 
     with send, receive, _handled((_HANGUP,), hear):
         yield receive
+
+
+def _has_terminal() -> bool:
+    """Whether there is a terminal that this process belongs to."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except (OSError, AttributeError):
+        return False
+    return True
 
 
 @contextmanager
