@@ -50,12 +50,8 @@ soak: .venv/.installed-dev  ## The long forms: 100,000 races, 10,000 requests ca
 	  $(BIN)/pytest -n 2 -s tests/test_promises.py tests/actors/test_life.py tests/supervisor/test_chaos.py
 	CALLBOARD_LONG=1 $(BIN)/pytest -s tests/soak
 
-bench: .venv/.installed-dev  ## Every benchmark, as ratios
-	$(BIN)/python -m benchmarks.codec
-	$(BIN)/python -m benchmarks.actors
-	$(BIN)/python -m benchmarks.sessions
-	$(BIN)/python -m benchmarks.hosting --short
-	$(BIN)/python -m benchmarks.listeners --count 1000 --rest 20
+bench: .venv/.installed-dev  ## Every benchmark beside its peers: writes docs/benchmarks.md, in some 25 minutes
+	$(BIN)/python -m benchmarks.report
 
 format: .venv/.installed-dev  ## Let ruff format and fix
 	$(BIN)/ruff format .

@@ -54,7 +54,8 @@ class Stages:
 
     def lines(self) -> list[str]:
         whole = sum(self.counted.values())
-        head = f"{self.name}: {self.rate:.0f} calls/s, {self.cpu:.0f} us of CPU each ({self.by_kernel:.0%} the kernel's), {whole} samples"
+        each = f"{self.cpu:.0f} us of CPU each ({self.by_kernel:.0%} the kernel's)"
+        head = f"{self.name}: {self.rate:.0f} calls/s, {each}, {whole} samples"
         rows = sorted(self.counted.items(), key=lambda pair: -pair[1])
         return [head, *(f"  {name:42} {n / whole:6.1%} {n / whole * self.cpu:8.1f} us" for name, n in rows)]
 

@@ -1,0 +1,250 @@
+"""From the figures of each benchmark to its section of the page. What a figure means is said here, and nowhere else."""
+
+import statistics
+from typing import Any, Final
+
+from benchmarks import client, generator
+from benchmarks.broker import ADDED, FACTOR, FLAT
+from benchmarks.broker_contenders import DIRECT, FASTMCP, MCP_PROXY
+from benchmarks.broker_contenders import OURS as BROKER
+from benchmarks.hosting_servers import OURS, OURS_TASK, REFERENCE
+from benchmarks.hosting_tables import JUDGED, TOOLS, WEIGHT
+from benchmarks.plots import Bar, Line, bars, lines
+from benchmarks.report_section import Maker, Section, Target, middle, number, ratios, spread, table
+
+HOSTING, GOAL = 6.0, 10.0
+"""How many times mcp's calls/s are wanted, and what the goal is."""
+MANY: Final = 50
+"""Backends with which a broker must still be as fast as with one."""
+OFF: Final = 0.10
+"""How far `callboard bench` may be from wrk."""
+
+
+def hosting(found: Any) -> Section:
+    blocks, plots, targets = [], {}, list[Target]()
+    for cell in found["cells"]:
+        samples, title = cell["samples"], f"{cell['mode']}, {TOOLS[cell['tool']]}, {cell['connections']} connections"
+        rows = [
+            [
+                name,
+                number(middle(runs, "rate")),
+                number(middle(runs, "p50") / 1e3),
+                number(middle(runs, "p99") / 1e3),
+                number(middle(runs, "cpu")),
+                spread(ratios(runs, samples[REFERENCE], "rate")),
+            ]
+            for name, runs in samples.items()
+        ]
+        head = [title, "calls/s", "p50 ms", "p99 ms", "CPU us", f"x {REFERENCE}"]
+        blocks.append(table(head, rows))
+        if (cell["tool"], cell["connections"]) == JUDGED:
+            name = "hosting-" + cell["mode"].lower().replace(" ", "-")
+            plots[name] = _rates(f"Calls/s: {title}", samples, (OURS, OURS_TASK))
+            if cell["mode"] == "modern JSON":
+                times = ratios(samples[OURS], samples[REFERENCE], "rate")
+                what = f"hosting: calls/s, times {REFERENCE} ({title})"
+                targets.append(Target(what=what, wanted=HOSTING, found=times))
+                targets.append(Target(what="hosting: the same, the goal", wanted=GOAL, found=times))
+    return Section(blocks, plots, targets)
+
+
+def _rates(title: str, samples: dict[str, Any], ours: tuple[str, ...]) -> str:
+    rates = {name: middle(runs, "rate") for name, runs in samples.items()}
+    return bars(title, [Bar(name, rate, number(rate), name in ours) for name, rate in rates.items()])
+
+
+def memory(found: Any) -> Section:
+    """Of the same run as hosting."""
+    grown = found["idle_session_kib"]
+    if not grown:
+        return Section(["No sessions were weighed."], targets=[_weight([])])
+    rows = [[name, spread(kib), number(statistics.median(kib) / _median(grown[OURS]))] for name, kib in grown.items()]
+    drawn = [Bar(name, _median(kib), f"{_median(kib):.1f} KiB", name == OURS) for name, kib in grown.items()]
+    shares = [mine / theirs for mine, theirs in zip(grown[OURS], grown[REFERENCE], strict=True)]
+    return Section(
+        [table(["an idle legacy session", "KiB each, as the process grew", f"times {OURS}"], rows)],
+        {"memory": bars("KiB for each idle session", drawn)},
+        [_weight(shares)],
+    )
+
+
+def _weight(shares: list[float]) -> Target:
+    what = f"memory of an idle session, of that of {REFERENCE}"
+    return Target(what=what, wanted=WEIGHT, found=shares, at_most=True)
+
+
+def _median(values: list[float]) -> float:
+    return statistics.median(values)
+
+
+def client_section(found: Any) -> Section:
+    rows, drawn, targets = [], [], []
+    for cell in found:
+        samples = cell["samples"]
+        times = ratios(samples[client.OFFICIAL], samples[client.OURS], "seconds")
+        by_cpu = ratios(samples[client.OFFICIAL], samples[client.OURS], "cpu")
+        for name, runs in samples.items():
+            figures = [1 / middle(runs, "seconds"), middle(runs, "p50") * 1e3, middle(runs, "p99") * 1e3]
+            mine = [spread(times), spread(by_cpu)] if name == client.OURS else ["1", "1"]
+            cpu = number(middle(runs, "cpu") * 1e6)
+            rows.append([f"{cell['title']}: {name}", *map(number, figures), cpu, *mine])
+        drawn.append(Bar(cell["title"], _median(times), f"{_median(times):.1f} x", is_ours=True))
+        what = f"client: calls/s, times {client.OFFICIAL} ({cell['title']}; by CPU {_median(by_cpu):.1f})"
+        targets.append(Target(what=what, wanted=client.TARGET, found=times))
+    head = ["", "calls/s", "p50 ms", "p99 ms", "CPU us", f"x {client.OFFICIAL}", "by CPU"]
+    title = f"Calls/s of callboard's client, times those of {client.OFFICIAL}"
+    return Section([table(head, rows)], {"client": bars(title, drawn, mark=client.TARGET)}, targets)
+
+
+def broker(found: Any) -> Section:
+    blocks, plots, targets = [], {}, []
+    for cell in found:
+        samples, behind, connections = cell["samples"], cell["backends"], cell["connections"]
+        many = f"{behind['count']} {behind['transport']} backend{'s' if behind['count'] > 1 else ''}"
+        title = f"{many}, {cell['era']}, {connections} connection{'s' if connections > 1 else ''}"
+        rows = []
+        for name, runs in samples.items():
+            figures = [middle(runs, "rate"), middle(runs, "p50") / 1e3, middle(runs, "p99") / 1e3, middle(runs, "cpu")]
+            rows.append([name, *map(number, figures), spread(ratios(samples[BROKER], runs, "rate"))])
+        blocks.append(table([title, "calls/s", "p50 ms", "p99 ms", "CPU us", "ours / theirs"], rows))
+        if connections == 1:
+            pairs = zip(samples[BROKER], samples[DIRECT], strict=True)
+            added = [(ours["p50"] - direct["p50"]) / 1e3 for ours, direct in pairs]
+            targets.append(
+                Target(what=f"broker: added p50 ({title})", wanted=ADDED, found=added, at_most=True, unit=" ms")
+            )
+            continue
+        name = f"broker-{behind['transport']}-{behind['count']}-{cell['era']}"
+        plots[name] = _rates(f"Calls/s through a proxy: {title}", samples, (BROKER,))
+        for other in (FASTMCP, MCP_PROXY):
+            if other in samples:
+                times = ratios(samples[BROKER], samples[other], "rate")
+                targets.append(Target(what=f"broker: calls/s, times {other} ({title})", wanted=FACTOR, found=times))
+    return Section(blocks, plots, targets)
+
+
+def listeners(found: Any) -> Section:
+    rows = [
+        [
+            f"{one['count']:,} {one['what']}",
+            number(one["kib_each"]),
+            f"{one['cpu_at_rest']:.2f} %",
+            f"{one['heard_p50']:.3f}, {one['heard_p99']:.3f}, {one['heard_by_all']:.3f} s",
+            f"{one['opening']:.2f} s",
+        ]
+        for one in found
+    ]
+    head = ["who listens", "KiB each", "CPU at rest, of a core", "told at p50, p99, last", "opened in"]
+    return Section([table(head, rows)])
+
+
+def codec(found: Any) -> Section:
+    rows = [
+        [f"{frame}: {one['name']}", number(one["seconds"] * 1e6), _range(one)]
+        for frame, figures in found.items()
+        for one in figures
+    ]
+    return Section([table(["decode, route, encode", "us", "times callboard"], rows)])
+
+
+def _range(figure: Any) -> str:
+    return f"{number(figure['ratio'])} ({number(figure['ratio_low'])} to {number(figure['ratio_high'])})"
+
+
+def actors(found: Any) -> Section:
+    rows = [
+        [f"{what}: {one['name']}", number(one["seconds"] * 1e6), _range(one)]
+        for what, figures in found["times"].items()
+        for one in figures
+    ]
+    weights = [[name, number(kib)] for name, kib in found["idle_kib"].items()]
+    return Section([table(["", "us", "times bare Trio"], rows), table(["idle", "KiB each"], weights)])
+
+
+def sessions(found: Any) -> Section:
+    count, opened = found["sessions"], number(found["open_us"])
+    rows = [["as the process grew", number(found["resident_kib"])], ["by Python", number(found["traced_kib"])]]
+    head = [f"{count:,} idle sessions in memory, {opened} us to open each", "KiB each"]
+    return Section([table(head, rows)])
+
+
+def load(found: Any) -> Section:
+    """`callboard bench` itself."""
+    rows = []
+    for way, runs in found.items():
+        cost = middle(runs, "cpu")
+        rows.append(
+            [way, spread([run["rate"] for run in runs]), number(cost), number(1e6 / cost), number(middle(runs, "p99"))]
+        )
+    best = max(found.values(), key=lambda runs: middle(runs, "rate"))
+    rates = [run["rate"] for run in best]
+    head = ["to a trivial echo, from one core", "calls/s", "CPU us each", "a core could", "p99 ms"]
+    what = "`callboard bench`: calls/s from one core"
+    return Section([table(head, rows)], targets=[Target(what=what, wanted=generator.TARGET, found=rates)])
+
+
+def agreement(found: Any) -> Section:
+    rows, targets = [], []
+    for field, name in (("rate", "calls/s"), ("p50", "p50"), ("p99", "p99")):
+        pairs = [(one["wrk"][field], one["bench"][field]) for one in found["rounds"]]
+        times = [bench / wrk for wrk, bench in pairs]
+        rows.append([name, spread([wrk for wrk, _ in pairs]), spread([bench for _, bench in pairs]), spread(times)])
+        off = [abs(share - 1) for share in times]
+        targets.append(Target(what=f"`callboard bench`, off from wrk: {name}", wanted=OFF, found=off, at_most=True))
+    head = [f"{found['server']}, {found['connections']} connections (us)", "wrk", "`callboard bench`", "bench / wrk"]
+    return Section([table(head, rows)], targets=targets)
+
+
+def growth(found: Any) -> Section:
+    blocks, idle, payload, flat = [], list[Line](), list[Line](), list[float]()
+    for one in found:
+        what, rows = one["what"], one["rows"]
+        head = [what, "calls/s", "p99 ms", "CPU us", "of the first row's calls/s"]
+        cells = []
+        for row in rows:
+            runs, shares = row["samples"], ratios(row["samples"], rows[0]["samples"], "rate")
+            figures = [middle(runs, "rate"), middle(runs, "p99") / 1e3, middle(runs, "cpu")]
+            cells.append([f"{row['size']:,} {one['unit']}", *map(number, figures), spread(shares)])
+            if one["unit"] == "backends" and row["size"] == MANY:
+                flat = shares
+        blocks += [table(head, cells)] if cells else []
+        blocks += [f"{what}, {note.partition(': ')[0]}: `{note.partition(': ')[2]}`" for note in one["notes"]]
+        if cells:
+            points = [(float(row["size"]), middle(row["samples"], "rate")) for row in rows]
+            (payload if one["unit"] == "B" else idle).append(Line(what.partition(":")[0], points))
+    what = f"broker: calls/s with {MANY} backends, of those with 1"
+    plots = {"growth": lines("Calls/s among many", idle, unit="calls/s, by how many there are")} if idle else {}
+    if payload:
+        plots["payload"] = lines("Calls/s by payload", payload, unit="calls/s, by bytes")
+    return Section(blocks, plots, [Target(what=what, wanted=FLAT, found=flat)])
+
+
+def stages(found: Any) -> Section:
+    blocks = []
+    for one in found:
+        whole = sum(one["counted"].values()) or 1
+        rows = [
+            [name, f"{count / whole:.0%}", f"{count / whole * one['cpu']:.0f}"]
+            for name, count in sorted(one["counted"].items(), key=lambda pair: -pair[1])
+        ]
+        rows.append(["all of a call", "100 %", f"{one['cpu']:.0f}"])
+        rows.append(["of that in the kernel", f"{one['by_kernel']:.0%}", f"{one['by_kernel'] * one['cpu']:.0f}"])
+        blocks.append(table([f"{one['name']} ({whole:,} samples)", "share", "us of CPU"], rows))
+    return Section(blocks)
+
+
+MAKERS: Final[dict[str, tuple[str, Maker]]] = {
+    "hosting": ("hosting", hosting),
+    "memory": ("hosting", memory),
+    "client": ("client", client_section),
+    "broker": ("broker", broker),
+    "stages": ("stages", stages),
+    "growth": ("growth", growth),
+    "listeners": ("listeners", listeners),
+    "generator": ("generator", load),
+    "agreement": ("agreement", agreement),
+    "codec": ("codec", codec),
+    "actors": ("actors", actors),
+    "sessions": ("sessions", sessions),
+}
+"""Sections in their order: which benchmark each is made from, and by what."""

@@ -1,0 +1,180 @@
+"""The page of benchmarks says what was found: what was reached, what was not, and what is missing."""
+
+import json
+import re
+import socket
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import report
+from benchmarks.report_page import Kept, Page, page
+from benchmarks.report_section import Target, number, spread
+from benchmarks.report_sections import MAKERS
+
+FAST = [{"rate": rate, "p50": 900.0, "p99": 4000.0, "cpu": 70.0} for rate in (14_000.0, 13_000.0, 15_000.0)]
+SLOW = [{"rate": rate, "p50": 700.0, "p99": 90_000.0, "cpu": 500.0} for rate in (2_000.0, 2_000.0, 2_000.0)]
+CALLS = [{"seconds": 1e-4, "p50": 1e-4, "p99": 2e-4, "cpu": 5e-5}] * 3
+SLOW_CALLS = [{"seconds": 2e-4, "p50": 2e-4, "p99": 4e-4, "cpu": 2e-4}] * 3
+FIGURE = {"name": "ours", "seconds": 1e-5, "ratio": 1.0, "ratio_low": 0.9, "ratio_high": 1.1}
+SEEN = {"rate": 1000.0, "p50": 100.0, "p99": 300.0}
+LISTENER = {"kib_each": 14.0, "cpu_at_rest": 0.5, "heard_p50": 0.1, "heard_p99": 0.2, "heard_by_all": 0.3}
+
+FOUND: Mapping[str, Any] = {
+    "hosting": {
+        "cells": [
+            {
+                "mode": "modern JSON",
+                "tool": "noop",
+                "connections": 32,
+                "samples": {"callboard": FAST, "mcp 2.3.0": SLOW},
+            }
+        ],
+        "idle_session_kib": {"callboard": [17.0, 17.0, 18.0], "mcp 2.3.0": [36.0, 36.0, 36.0]},
+    },
+    "client": [{"title": "stdio, 1 at once", "samples": {"callboard": CALLS, "mcp 2.3.0": SLOW_CALLS}}],
+    "broker": [
+        {
+            "backends": {"transport": "stdio", "count": 1, "port": 0},
+            "era": "modern",
+            "connections": connections,
+            "samples": {"callboard serve": FAST, "fastmcp 4.1 proxy": SLOW, "no proxy": SLOW},
+        }
+        for connections in (32, 1)
+    ],
+    "stages": [{"name": "a server", "rate": 9e3, "cpu": 80.0, "by_kernel": 0.25, "counted": {"Trio": 30, "HTTP": 10}}],
+    "growth": [
+        {
+            "what": "backends of a broker: the last one is called",
+            "unit": "backends",
+            "rows": [{"size": size, "samples": FAST} for size in (1, 50)],
+            "notes": [],
+        },
+        {
+            "what": "payload of requests, by a server",
+            "unit": "B",
+            "rows": [{"size": 100, "samples": FAST}],
+            "notes": ["10,000,000 B: 413 too much"],
+        },
+    ],
+    "listeners": [{"what": "streams", "count": 1000, "opening": 1.5, **LISTENER}],
+    "generator": {"HTTP": [{"rate": 25_000.0, "p99": 1.5, "cpu": 30.0}] * 3},
+    "agreement": {"server": "callboard", "connections": 8, "rounds": [{"wrk": SEEN, "bench": SEEN}] * 3},
+    "codec": {"400 B": [FIGURE]},
+    "actors": {"times": {"cancel storm": [FIGURE]}, "idle_kib": {"actor": 3.5}},
+    "sessions": {"sessions": 1000, "resident_kib": 14.0, "traced_kib": 12.0, "open_us": 400.0},
+}
+
+ABOUT: Mapping[str, Any] = {"form": "short", "command": "python -m benchmarks.x", "seconds": 60.0, "failed": ""}
+
+
+def kept(**changes: Any) -> dict[str, Kept]:
+    """All that a run leaves, but for *changes*."""
+    about = {**ABOUT, **report.surroundings()}
+    return {name: Kept(name, about, data) for name, data in {**FOUND, **changes}.items()}
+
+
+def row(made: Page, begin: str) -> list[str]:
+    [line] = [line for line in made.text.splitlines() if line.startswith(f"| {begin}")]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_a_target_that_is_reached_and_one_that_is_missed_are_both_told_with_their_spread() -> None:
+    made = page(kept())
+    assert row(made, "hosting: calls/s")[1:] == ["at least 6", "7 (6.50 to 7.50)", "yes, by 17%"]
+    assert row(made, "hosting: the same, the goal")[1:] == [
+        "at least 10",
+        "7 (6.50 to 7.50)",
+        "**no**: 30% less than wanted",
+    ]
+    assert row(made, "client: calls/s")[-1] == "**no**: 60% less than wanted"
+    assert row(made, "broker: added p50")[1:] == ["at most 0.50 ms", "0.20 (0.20 to 0.20) ms", "yes, by 60%"]
+    assert row(made, "memory of an idle session")[-1] == "yes, by 6%"
+    assert row(made, "broker: calls/s with 50 backends")[-1] == "yes, by 11%"
+    assert "where-the-time-goes" in made.text
+    assert row(made, "Trio")[1:] == ["75%", "60"]
+
+
+def test_a_figure_that_may_be_at_most_so_much_is_missed_by_more() -> None:
+    missed = Target(what="weight", wanted=0.5, found=[0.75], at_most=True)
+    assert missed.row() == ["weight", "at most 0.50", "0.75", "**no**: 50% more than wanted"]
+    assert Target(what="weight", wanted=0.5, found=[]).row()[-1] == "**not measured**"
+
+
+def test_a_refused_size_is_told_in_the_words_of_the_refusal() -> None:
+    assert "10,000,000 B: `413 too much`" in page(kept()).text
+
+
+def test_every_plot_is_well_formed_and_is_shown_on_the_page() -> None:
+    made = page(kept())
+    assert len(made.plots) >= 6
+    for name, svg in made.plots.items():
+        drawing = ET.fromstring(svg)  # noqa: S314  # we wrote it
+        assert drawing.tag == "{http://www.w3.org/2000/svg}svg"
+        assert f"(benchmarks/{name}.svg)" in made.text
+    assert set(re.findall(r"\(benchmarks/([\w-]+)\.svg\)", made.text)) == set(made.plots)
+
+
+def test_the_page_says_which_machine_versions_and_commit_and_names_no_place_or_host() -> None:
+    made = page(kept())
+    told = {**report.machine(), **report.versions()}
+    assert {"CPU", "cores", "system", "Python", "callboard", "trio"} <= set(told)
+    assert [what for what, which in told.items() if f"| {what} | {which} |" not in made.text] == []
+    assert f"commit {report.commit()}" in made.text
+    for secret in (str(report.ROOT), str(Path.home()), socket.gethostname()):
+        assert not re.search(rf"(?<!\w){re.escape(secret)}(?!\w)", made.text + "".join(made.plots.values()))
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_benchmark_that_failed_is_said_so_in_its_section_and_among_the_targets(name: str) -> None:
+    found = kept()
+    found[name] = Kept(name, {**ABOUT, "failed": "it failed with exit status 3"})
+    made = page(found)
+    assert not made.is_whole
+    failed = [section for section, (source, _) in MAKERS.items() if source == name]
+    assert made.text.count("**There are no figures**: it failed with exit status 3.") == len(failed)
+    assert made.text.count("| **not measured** |") == len(failed)
+
+
+def test_figures_that_only_show_that_it_works_are_marked() -> None:
+    found = kept()
+    assert "Not to be quoted" not in page(found).text
+    found["codec"] = Kept("codec", {**found["codec"].about, "form": "tiny"}, FOUND["codec"])
+    assert "Not to be quoted" in page(found).text
+
+
+def test_the_page_is_written_again_from_kept_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, to = tmp_path / "kept", tmp_path / "docs"
+    source.mkdir()
+    (to / "benchmarks").mkdir(parents=True)
+    (to / "benchmarks" / "of-yesterday.svg").touch()
+    for name, one in kept().items():
+        (source / f"{name}.json").write_text(json.dumps({"name": name, "about": one.about, "data": one.data}))
+    assert run_report(monkeypatch, "--from", source, "--to", to) == 0
+    assert (to / "benchmarks.md").read_text() == page(kept()).text
+    assert {file.stem for file in (to / "benchmarks").iterdir()} == set(page(kept()).plots)
+    (source / "codec.json").unlink()
+    assert run_report(monkeypatch, "--from", source, "--to", to) == 1
+    assert "this benchmark was not run" in (to / "benchmarks.md").read_text()
+
+
+def run_report(monkeypatch: pytest.MonkeyPatch, *words: object) -> Any:
+    monkeypatch.setattr("sys.argv", ["report", *map(str, words)])
+    with pytest.raises(SystemExit) as ended:
+        report.main()
+    return ended.value.code
+
+
+def test_a_benchmark_that_ends_badly_leaves_no_figures(tmp_path: Path) -> None:
+    broken = report.Benchmark("codec", ["--no-such-flag"], [])
+    failed = report.run(broken, "short", tmp_path)
+    assert (failed.about["failed"], failed.is_whole) == ("it failed with exit status 2", False)
+    assert report.read(tmp_path) == {"codec": failed}
+
+
+def test_numbers_have_as_many_digits_as_are_worth_something() -> None:
+    assert [number(value) for value in (13_512.4, 99.95, 7.149, 0.5, 6)] == ["13,512", "100.0", "7.15", "0.50", "6"]
+    assert spread([3, 1, 2]) == "2 (1 to 3)"
