@@ -31,8 +31,8 @@ WORDS: Final = {
 *By CPU*: the calls that a client makes for the same CPU time of its own.
 [design/client-speed](design/client-speed.md) has more.""",
     "broker": "Proxies in front of the same servers. A proxy has one core; servers and wrk share the other.",
-    "stages": """Samples of CPU time under load at 32 connections, each counted for the innermost part of callboard that
-was at work. This is where time would have to be saved for targets that are not reached.""",
+    "stages": """Samples of CPU time under load (servers: 32 connections), each counted for the innermost part of
+callboard that was at work. This is where time would have to be saved for targets that are not reached.""",
     "growth": """A call among many that it has nothing to do with, and with more to carry. *Sessions* are legacy ones
 over HTTP, without a connection. *Backends* are one HTTP server, listed so many times.
 [test_growth](../tests/test_growth.py) asserts on counted operations that a call does not pay for others.""",

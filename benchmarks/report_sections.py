@@ -227,8 +227,9 @@ def stages(found: Any) -> Section:
             [name, f"{count / whole:.0%}", f"{count / whole * one['cpu']:.0f}"]
             for name, count in sorted(one["counted"].items(), key=lambda pair: -pair[1])
         ]
-        rows.append(["all of a call", "100 %", f"{one['cpu']:.0f}"])
-        rows.append(["of that in the kernel", f"{one['by_kernel']:.0%}", f"{one['by_kernel'] * one['cpu']:.0f}"])
+        rows.append(["all of a call", "100%", f"{one['cpu']:.0f}"])
+        if (kernel := one["by_kernel"]) is not None:
+            rows.append(["of that in the kernel", f"{kernel:.0%}", f"{kernel * one['cpu']:.0f}"])
         blocks.append(table([f"{one['name']} ({whole:,} samples)", "share", "us of CPU"], rows))
     return Section(blocks)
 

@@ -1,4 +1,4 @@
-"""Where the time of a call goes, by stage: at a server, and at a broker in front of HTTP and stdio.
+"""Where the time of a call goes, by stage: at a server, at a broker in front of HTTP and stdio, and at a client.
 
     python -m benchmarks.stages [--seconds 10] [--connections 32] [--json FILE]
 
@@ -8,28 +8,35 @@ one call. Looking costs little: some hundred short interruptions a second.
 """
 
 import argparse
+import json
 import signal
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 import attrs
-import msgspec
 
 from benchmarks.broker_contenders import Backends, backend_over_http
 from benchmarks.growth import tried
 from benchmarks.hosting_calls import tool_call
 from benchmarks.hosting_load import NO_WRK, WRK, Load, write_calls
-from benchmarks.hosting_servers import Contender, Running, running
+from benchmarks.hosting_servers import Contender, Running, callboard, cores, moved, pinned, running
 from benchmarks.measure import add_json, write_json
 from benchmarks.peers import HERE
 
 TELL_TIME: Final = 10.0
 """Seconds for the worker to write what it counted."""
+
+CALLS: Final = 2500
+"""Of a client, for each second that it should take; twice as many at once."""
+
+CLIENT_TIME: Final = 300
+"""Seconds that a client may take."""
 
 
 @attrs.frozen
@@ -48,13 +55,14 @@ class Stages:
     name: str
     rate: float
     cpu: float
-    by_kernel: float
-    """Of this, which share was the kernel's."""
+    by_kernel: float | None
+    """Of this, which share was the kernel's. A client is not asked: its start would be in it."""
     counted: dict[str, int]
 
     def lines(self) -> list[str]:
         whole = sum(self.counted.values())
-        each = f"{self.cpu:.0f} us of CPU each ({self.by_kernel:.0%} the kernel's)"
+        kernel = "" if self.by_kernel is None else f" ({self.by_kernel:.0%} the kernel's)"
+        each = f"{self.cpu:.0f} us of CPU each{kernel}"
         head = f"{self.name}: {self.rate:.0f} calls/s, {each}, {whole} samples"
         rows = sorted(self.counted.items(), key=lambda pair: -pair[1])
         return [head, *(f"  {name:42} {n / whole:6.1%} {n / whole * self.cpu:8.1f} us" for name, n in rows)]
@@ -85,11 +93,41 @@ def measure(load: Load, program: Program, folder: Path, *, connections: int, sec
         deadline = time.monotonic() + TELL_TIME
         while not file.exists() and time.monotonic() < deadline:
             time.sleep(0.02)  # no event tells when another process has written
-        told = msgspec.json.decode(file.read_bytes())
+        told = json.loads(file.read_text())
         file.unlink()
     return Stages(
         program.name, sample.rate, sample.cpu, told["system"] / (told["user"] + told["system"]), told["counted"]
     )
+
+
+def measure_client(name: str, target: Sequence[str], at_once: int, file: Path, *, seconds: float) -> Stages:
+    """Look at callboard's client, as `client.py` runs it. It tells what it counted when it ends."""
+    _, core = cores()
+    worker = [sys.executable, "-m", "benchmarks.stages_worker", str(file), "benchmarks.client_ours"]
+    calls = int(seconds * (CALLS if at_once == 1 else 2 * CALLS))
+    done = subprocess.run(
+        [*worker, str(calls), str(at_once), *target],
+        cwd=HERE.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=True,
+        timeout=CLIENT_TIME,
+        preexec_fn=pinned(core),
+    )
+    said, told = json.loads(done.stdout.splitlines()[-1]), json.loads(file.read_text())
+    file.unlink()
+    return Stages(name, 1 / said["wall"], said["cpu"] * 1e6, None, told["counted"])
+
+
+def clients(port: int, folder: Path, seconds: float) -> Iterator[Stages]:
+    """Over HTTP and stdio, one call at a time and 32 at once."""
+    core, _ = cores()
+    program = [sys.executable, "-m", "callboard", "run", str(HERE / "hosting_app.py")]
+    for way, target in {"HTTP": [f"http://127.0.0.1:{port}/mcp"], "stdio": moved(core, program)}.items():
+        for at_once in (1, 32):
+            name = f"a client, {way}, {at_once} at once"
+            yield measure_client(name, target, at_once, folder / "client.json", seconds=seconds)
 
 
 def main() -> None:
@@ -114,6 +152,10 @@ def main() -> None:
             connections, seconds = options.connections, options.seconds
             found.append(measure(load, program, folder, connections=connections, seconds=seconds))
             print("\n".join(found[-1].lines()), flush=True)
+        with running(callboard) as server:
+            for stages in clients(server.port, folder, options.seconds):
+                found.append(stages)
+                print("\n".join(stages.lines()), flush=True)
     write_json(options.json, [attrs.asdict(stages) for stages in found])
 
 

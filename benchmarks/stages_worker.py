@@ -4,7 +4,8 @@
 
 Runs MODULE as `python -m` would. A timer of the CPU's time interrupts it; where it was then is counted by stage.
 SIGUSR1 lets it begin anew, SIGUSR2 has it write to FILE what was counted. A call into the kernel is counted where it
-was made; how much of the time was the kernel's is told apart from that.
+was made; how much of the time was the kernel's is told apart from that. Nothing is counted outside of Trio: a program's
+start is not what it does.
 """
 
 import json
@@ -26,12 +27,12 @@ REST: Final = "all else"
 
 BY_TRIO: Final = {"_socket": WIRE, "_io_epoll": WIRE, "_unix_pipes": WIRE, "_highlevel_socket": WIRE}
 
-HTTP: Final = "HTTP: parsing, heads, writing"
+HTTP: Final = "framing: HTTP, lines"
 CODEC: Final = "messages: decode, check, encode"
 SESSION: Final = "sessions, slots, requests"
 ROUTING: Final = "routing and forwarding"
-LINK: Final = "link to the server behind"
-HANDLER: Final = "the tool: arguments and result"
+LINK: Final = "link to a server, as its client"
+HANDLER: Final = "tools and results: all else of callboard"
 
 BY_ROOM: Final = (
     ("callboard.transports.wire", WIRE),
@@ -58,17 +59,21 @@ BY_ROOM: Final = (
 """The first that fits is taken."""
 
 
-def stage(frame: FrameType | None) -> str:
-    """Whose work it is: the kernel's, Trio's, or that of the innermost room of ours."""
-    is_innermost = True
+def stage(frame: FrameType | None) -> str | None:
+    """Whose work it is: the kernel's, Trio's, or that of the innermost room of ours. Nobody's before Trio runs."""
+    modules = []
     while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module.startswith("trio.") and is_innermost:
-            return BY_TRIO.get(module.rpartition(".")[2], TRIO)
-        if module.startswith("callboard"):
-            return next(name for room, name in BY_ROOM if module == room or module.startswith(room + "."))
-        is_innermost = is_innermost and not module.startswith("benchmarks")
+        modules.append(str(frame.f_globals.get("__name__", "")))
         frame = frame.f_back
+    if "trio._core._run" not in modules:
+        return None
+    for module in modules:
+        if module.startswith("trio."):
+            return BY_TRIO.get(module.rpartition(".")[2], TRIO)
+        if module.partition(".")[0] == "callboard":
+            return next(name for room, name in BY_ROOM if module == room or module.startswith(room + "."))
+        if module == "__main__":
+            return REST
     return REST
 
 
@@ -77,7 +82,8 @@ def main() -> None:
     began = os.times()
 
     def look(_: int, frame: FrameType | None) -> None:
-        counted[stage(frame)] += 1
+        if (found := stage(frame)) is not None:
+            counted[found] += 1
 
     def begin(*_: object) -> None:
         nonlocal began
@@ -97,7 +103,11 @@ def main() -> None:
     signal.signal(signal.SIGUSR2, tell)
     signal.setitimer(signal.ITIMER_PROF, EVERY, EVERY)
     sys.argv = [module, *sys.argv[3:]]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)  # or else it goes off when nobody listens any more
+        tell()
 
 
 if __name__ == "__main__":

@@ -45,7 +45,10 @@ FOUND: Mapping[str, Any] = {
         }
         for connections in (32, 1)
     ],
-    "stages": [{"name": "a server", "rate": 9e3, "cpu": 80.0, "by_kernel": 0.25, "counted": {"Trio": 30, "HTTP": 10}}],
+    "stages": [
+        {"name": "a server", "rate": 9e3, "cpu": 80.0, "by_kernel": 0.25, "counted": {"Trio": 30, "HTTP": 10}},
+        {"name": "a client", "rate": 9e3, "cpu": 40.0, "by_kernel": None, "counted": {"pipes": 1}},
+    ],
     "growth": [
         {
             "what": "backends of a broker: the last one is called",
@@ -96,6 +99,7 @@ def test_a_target_that_is_reached_and_one_that_is_missed_are_both_told_with_thei
     assert row(made, "broker: calls/s with 50 backends")[-1] == "yes, by 11%"
     assert "where-the-time-goes" in made.text
     assert row(made, "Trio")[1:] == ["75%", "60"]
+    assert row(made, "of that in the kernel")[1:] == ["25%", "20"]
 
 
 def test_a_figure_that_may_be_at_most_so_much_is_missed_by_more() -> None:
