@@ -103,7 +103,7 @@ def machine() -> dict[str, str]:
         "CPU": processor(),
         "cores": str(cores),
         "memory": f"{memory:.0f} GiB",
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()} {platform.release().partition('-')[0]}",
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
     }
 
@@ -117,16 +117,23 @@ def processor() -> str:
 def versions() -> dict[str, str]:
     """Ours, and of each peer what is installed for it."""
     found = {name: version(name) for name in ("callboard", "trio", "httptools", "msgspec")}
-    for wanted in ("mcp", "fastmcp_slim", "mcp_proxy", "uvicorn", "uvloop"):
-        for place in sorted(CACHE.glob(f"*/lib/python*/site-packages/{wanted}-*.dist-info")):
-            if PEERS.match(place.relative_to(CACHE).parts[0]):
-                found[wanted.replace("_", "-")] = place.name.removesuffix(".dist-info").rpartition("-")[2]
+    for name, (folder, package) in PEERS.items():
+        for place in CACHE.glob(f"{folder}/lib/python*/site-packages/{package}-*.dist-info"):
+            found[name] = place.name.removesuffix(".dist-info").rpartition("-")[2]
     packages: dict[str, str] = json.loads((HERE / "hosting_node" / "package.json").read_text())["dependencies"]
     return found | packages
 
 
-PEERS: Final = re.compile(r"mcp-2|fastmcp-slim|mcp-proxy")
-"""Environments of the benchmarks: the tests keep others beside them."""
+PEERS: Final = {
+    "mcp": ("mcp-2*", "mcp"),
+    "uvicorn": ("mcp-2*", "uvicorn"),
+    "uvloop": ("mcp-2*", "uvloop"),
+    "fastmcp": ("fastmcp-slim*", "fastmcp_slim"),
+    "mcp below fastmcp": ("fastmcp-slim*", "mcp"),
+    "mcp-proxy": ("mcp-proxy-*", "mcp_proxy"),
+    "mcp below mcp-proxy": ("mcp-proxy-*", "mcp"),
+}
+"""Whose version is in which environment: the tests keep others beside those."""
 
 
 def read(folder: Path) -> dict[str, Kept]:

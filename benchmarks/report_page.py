@@ -44,6 +44,9 @@ over HTTP, without a connection. *Backends* are one HTTP server, listed so many 
     "sessions": "A supervisor, a writer, a reader and both ends of a connection, without sockets.",
 }
 
+UNJUDGED: Final = ("stages", "sessions")
+"""Sections that have no target of their own."""
+
 INTRODUCTION: Final = """`make bench` writes this page: every figure was measured on one machine, and is a median of the
 rounds (lowest to highest). Contenders take turns, and a ratio is taken within a round: a noisy machine slows all of a
 round alike. Peers are installed from PyPI and npm, each into an environment of its own."""
@@ -112,7 +115,7 @@ def _targets(sections: Mapping[str, Section | None]) -> list[str]:
     rows, missed = [], list[Target]()
     for name, section in sections.items():
         if section is None:
-            rows.append([f"{TITLES[name]}: all targets", "", "", "**not measured**"])
+            rows += [[TITLES[name], "", "", "**not measured**"]] if name not in UNJUDGED else []
             continue
         rows += [target.row() for target in section.targets]
         missed += [target for target in section.targets if not target.is_reached]

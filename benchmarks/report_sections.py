@@ -4,11 +4,14 @@ import statistics
 from typing import Any, Final
 
 from benchmarks import client, generator
+from benchmarks.actors import LIFE
 from benchmarks.broker import ADDED, FACTOR, FLAT
 from benchmarks.broker_contenders import DIRECT, FASTMCP, MCP_PROXY
 from benchmarks.broker_contenders import OURS as BROKER
+from benchmarks.codec import TARGET as TENFOLD
 from benchmarks.hosting_servers import OURS, OURS_TASK, REFERENCE
 from benchmarks.hosting_tables import JUDGED, TOOLS, WEIGHT
+from benchmarks.listeners import KIB
 from benchmarks.plots import Bar, Line, bars, lines
 from benchmarks.report_section import Maker, Section, Target, middle, number, ratios, spread, table
 
@@ -16,6 +19,8 @@ HOSTING, GOAL = 6.0, 10.0
 """How many times mcp's calls/s are wanted, and what the goal is."""
 MANY: Final = 50
 """Backends with which a broker must still be as fast as with one."""
+TWICE: Final = 2.0
+"""What an actor may cost, times a bare task."""
 OFF: Final = 0.10
 """How far `callboard bench` may be from wrk."""
 
@@ -134,8 +139,16 @@ def listeners(found: Any) -> Section:
         ]
         for one in found
     ]
+    weights = [one["kib_each"] for one in found]
+    target = Target(
+        what="memory of an idle listener, the heaviest kind",
+        wanted=KIB,
+        found=[max(weights)],
+        at_most=True,
+        unit=" KiB",
+    )
     head = ["who listens", "KiB each", "CPU at rest, of a core", "told at p50, p99, last", "opened in"]
-    return Section([table(head, rows)])
+    return Section([table(head, rows)], targets=[target])
 
 
 def codec(found: Any) -> Section:
@@ -144,7 +157,21 @@ def codec(found: Any) -> Section:
         for frame, figures in found.items()
         for one in figures
     ]
-    return Section([table(["decode, route, encode", "us", "times callboard"], rows)])
+    targets = [
+        Target(
+            what=f"messages: time of {figures[-1]['name']}, times ours ({frame})",
+            wanted=TENFOLD,
+            found=_three(figures[-1]),
+        )
+        for frame, figures in found.items()
+        if frame.startswith("40 kB")
+    ]
+    return Section([table(["decode, route, encode", "us", "times callboard"], rows)], targets=targets)
+
+
+def _three(figure: Any) -> list[float]:
+    """Lowest, median and highest: all that is kept of its rounds."""
+    return [figure["ratio_low"], figure["ratio"], figure["ratio_high"]]
 
 
 def _range(figure: Any) -> str:
@@ -158,7 +185,9 @@ def actors(found: Any) -> Section:
         for one in figures
     ]
     weights = [[name, number(kib)] for name, kib in found["idle_kib"].items()]
-    return Section([table(["", "us", "times bare Trio"], rows), table(["idle", "KiB each"], weights)])
+    life, what = found["times"].get(LIFE), "actors: spawn, ask and stop, times bare Trio"
+    target = Target(what=what, wanted=TWICE, found=_three(life[-1]) if life else [], at_most=True)
+    return Section([table(["", "us", "times bare Trio"], rows), table(["idle", "KiB each"], weights)], targets=[target])
 
 
 def sessions(found: Any) -> Section:
