@@ -21,8 +21,11 @@ from callboard.errors import CallboardError
 IN_A_TURN: Final = 64
 """Connections that are heard before others, such as whoever sends at a rate, get their turn."""
 
-LONGEST_TURN: Final = 0.001
-"""Seconds after which others get their turn, whatever is heard. Whoever sends at a rate is late by that, at most."""
+LONGEST_TURN: Final = 0.005
+"""Seconds after which others get their turn, whatever is heard."""
+
+LINGER: Final = 0.001
+"""Seconds for which the next answer is waited for outside of Trio, unless somebody has a moment to keep."""
 
 COARSE: Final = 0.002
 """Seconds before a moment at which Trio is trusted to wake up in time. It rounds to milliseconds."""
@@ -78,6 +81,7 @@ class Hub:
     _selector: selectors.BaseSelector = attrs.field(factory=selectors.DefaultSelector, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     _descriptor: int = attrs.field(init=False)
+    _sleepers: int = attrs.field(default=0, init=False)
     _is_turning: bool = attrs.field(default=False, init=False)
     _later: list[Callable[[], None]] = attrs.field(factory=list, init=False)
 
@@ -128,6 +132,13 @@ class Hub:
     async def sleep_until(self, moment: float) -> None:
         """Wait for *moment* on Trio's clock, to some microseconds: Trio itself is up to a millisecond late, which would
         be counted as the server's. The last bit is waited for outside of Trio, with an ear to what comes."""
+        self._sleepers += 1
+        try:
+            await self._sleep_until(moment)
+        finally:
+            self._sleepers -= 1
+
+    async def _sleep_until(self, moment: float) -> None:
         while True:
             left = moment - trio.current_time()
             if left > COARSE or not self._can_select:
@@ -144,12 +155,16 @@ class Hub:
         while True:
             await trio.lowlevel.wait_readable(self._descriptor)
             begun = trio.current_time()
-            # Mostly there is more by the time that the first is done, and to ask is cheaper than to wait.
-            while (ready := self._selector.select(0)) and trio.current_time() - begun < LONGEST_TURN:
+            # The next answer is mostly near. To wait for it here is cheaper than by way of Trio, and the server has its
+            # next request sooner: with eight connections to a fast one that makes a tenth of its throughput.
+            while ready := self._selector.select(0 if self._sleepers else LINGER):
                 for start in range(0, len(ready), IN_A_TURN):
                     if start:
                         await trio.lowlevel.checkpoint()
                     self._turn(ready[start : start + IN_A_TURN])
+                if self._sleepers or trio.current_time() - begun > LONGEST_TURN:
+                    await trio.lowlevel.checkpoint()
+                    begun = trio.current_time()
 
     def _turn(self, ready: Sequence[tuple[selectors.SelectorKey, int]]) -> None:
         self._is_turning = True

@@ -24,7 +24,7 @@ from callboard.bench.work import Act, Work
 from callboard.commands.arguments import BadArgument
 from callboard.commands.bench import read_run
 from callboard.commands.load import Load
-from callboard.commands.running import TICK, Driven, Run
+from callboard.commands.running import TICK, Driven, Run, settle_down
 from callboard.commands.screen import Screen
 from callboard.commands.speaking import MOST_LINES, Options, code_of, told
 from callboard.errors import CallboardError
@@ -108,6 +108,7 @@ class Part(Run):
 
     async def look(self, engine: Driven) -> None:
         await engine.begun.wait()
+        settle_down()
         await trio.sleep_until(engine.started)
         self.watch.begin()
         at = engine.started

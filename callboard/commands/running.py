@@ -1,5 +1,6 @@
 """One run of `bench`, from connecting to its result, with somebody who watches it and may end it."""
 
+import gc
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
@@ -42,6 +43,13 @@ _FAILURES: Final[Mapping[int, Callable[[str], Exception]]] = {
 
 TICK: Final = 1.0
 """Seconds between two looks at a run. Each takes a millisecond or two, which the requests of that moment feel."""
+
+
+def settle_down() -> None:
+    """Let what is there be looked for garbage once, now, and then no more: in the middle of a run that takes
+    milliseconds, which the requests of that moment would feel."""
+    gc.collect()
+    gc.freeze()
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -190,6 +198,7 @@ class Run:
         """See how it goes, once in a while, and at the end of the time."""
         await engine.begun.wait()
         self.view.waits("warming up")
+        settle_down()
         await trio.sleep_until(engine.started)
         self.watch.begin()
         at, answered = engine.started, 0
