@@ -13,19 +13,19 @@ BAR: Final = 26
 """Height of a bar with the space below it."""
 NAMES: Final = 300
 """Width that is left for the names of bars."""
-HEIGHT: Final = 340
+HEIGHT: Final = 360
 LEFT: Final = 80
 RIGHT: Final = 24
 TOP: Final = 44
-BOTTOM: Final = 60
+BOTTOM: Final = 80
 
-COLOURS: Final = ("a", "b", "c", "d", "e")
+COLOURS: Final = ("a", "b", "c", "d")
 
 _STYLE: Final = """
 svg { font: 13px system-ui, sans-serif; --ink: #1c2733; --dim: #5d6a77; --rule: #dfe4e8;
-  --a: #0b6bcb; --b: #d1600a; --c: #2b8a3e; --d: #8a3ffc; --e: #a8862a; --others: #b6c0c9; background: #fff; }
+  --a: #0b6bcb; --b: #d1600a; --c: #2b8a3e; --d: #8a3ffc; --others: #b6c0c9; background: #fff; }
 @media (prefers-color-scheme: dark) { svg { --ink: #e6ebf0; --dim: #93a0ad; --rule: #2d3844;
-  --a: #5aa9f7; --b: #f79a52; --c: #69db7c; --d: #be95ff; --e: #e0c060; --others: #55626e; background: #141a21; } }
+  --a: #5aa9f7; --b: #f79a52; --c: #69db7c; --d: #be95ff; --others: #55626e; background: #141a21; } }
 text { fill: var(--ink); } .dim { fill: var(--dim); } .title { font-weight: 600; font-size: 15px; }
 .grid { stroke: var(--rule); fill: none; } .line { fill: none; stroke-width: 2; } .mark { stroke: var(--b);
   stroke-dasharray: 5 4; stroke-width: 1.5; } .others { fill: var(--others); } .ours { fill: var(--a); }
@@ -94,10 +94,10 @@ def lines(title: str, series: Sequence[Line], *, unit: str) -> str:
 
 
 def _names(names: Sequence[str]) -> str:
-    """What each line is, below the drawing."""
-    parts, width = [], (WIDTH - LEFT) / max(1, len(names))
+    """What each line is, below the drawing: two beside each other."""
+    parts, width = [], (WIDTH - LEFT) / 2
     for number, (colour, name) in enumerate(zip(COLOURS, names, strict=False)):
-        x, y = LEFT + number * width, HEIGHT - 14
+        x, y = LEFT + number % 2 * width, HEIGHT - 34 + number // 2 * 22
         parts.append(f'<path class="line" stroke="var(--{colour})" d="M{x:.1f} {y - 4}h22"/>')
         parts.append(f'<text x="{x + 28:.1f}" y="{y}">{escape(name)}</text>')
     return "".join(parts)

@@ -180,5 +180,6 @@ def test_a_benchmark_that_ends_badly_leaves_no_figures(tmp_path: Path) -> None:
 
 
 def test_numbers_have_as_many_digits_as_are_worth_something() -> None:
-    assert [number(value) for value in (13_512.4, 99.95, 7.149, 0.5, 6)] == ["13,512", "100.0", "7.15", "0.50", "6"]
+    values = {13_512.4: "13,512", 42.42: "42.4", 7.149: "7.15", 0.5: "0.50", 0.00213: "0.0021", 6: "6", 0: "0"}
+    assert {value: number(value) for value in values} == values
     assert spread([3, 1, 2]) == "2 (1 to 3)"
