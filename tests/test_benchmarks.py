@@ -3,17 +3,21 @@
 import json
 import re
 import socket
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
-from benchmarks import report
+from benchmarks import growth, report
 from benchmarks.report_page import UNJUDGED, Kept, Page, page
 from benchmarks.report_section import Target, number, spread
-from benchmarks.report_sections import MAKERS
+from benchmarks.report_sections import MAKERS, MANY
+from benchmarks.stages_worker import BY_ROOM, BY_TRIO, CODEC, REST, ROUTING, SESSION, TRIO, WIRE, stage
 
 FAST = [{"rate": rate, "p50": 900.0, "p99": 4000.0, "cpu": 70.0} for rate in (14_000.0, 13_000.0, 15_000.0)]
 SLOW = [{"rate": rate, "p50": 700.0, "p99": 90_000.0, "cpu": 500.0} for rate in (2_000.0, 2_000.0, 2_000.0)]
@@ -183,3 +187,38 @@ def test_numbers_have_as_many_digits_as_are_worth_something() -> None:
     values = {13_512.4: "13,512", 42.42: "42.4", 7.149: "7.15", 0.5: "0.50", 0.00213: "0.0021", 6: "6", 0: "0"}
     assert {value: number(value) for value in values} == values
     assert spread([3, 1, 2]) == "2 (1 to 3)"
+
+
+def test_what_the_page_judges_is_measured() -> None:
+    assert {source for source, _ in MAKERS.values()} == {one.name for one in report.BENCHMARKS} == set(FOUND)
+    assert MANY in growth.BACKENDS
+
+
+def test_stages_are_told_apart_by_modules_that_exist() -> None:
+    assert [room for room, _ in BY_ROOM if find_spec(room) is None] == []
+    assert [name for name in BY_TRIO if not (find_spec(f"trio.{name}") or find_spec(f"trio._core.{name}"))] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "whose"),
+    [
+        ("callboard.actors.broker.legs", ROUTING),
+        ("callboard.actors.wire", CODEC),
+        ("callboard.actors.wires_that_are_new", SESSION),
+        ("trio._socket", WIRE),
+        ("trio._core._traps", TRIO),
+        ("__main__", REST),
+    ],
+)
+def test_a_sample_is_counted_for_the_innermost_part_and_for_nobody_outside_of_trio(module: str, whose: str) -> None:
+    def seen_from() -> str | None:
+        found: dict[str, Any] = {"__name__": module, "stage": stage, "here": sys._getframe}
+        exec("found = stage(here())", found)  # noqa: S102  # a frame of that module
+        whose: str | None = found["found"]
+        return whose
+
+    async def work() -> str | None:
+        return seen_from()
+
+    assert trio.run(work) == whose
+    assert seen_from() is None
