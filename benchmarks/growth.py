@@ -107,13 +107,15 @@ class Plan:
 
 
 def measure(plan: Plan, what: str, unit: str, stands: list[Stand], notes: Sequence[str] = ()) -> Table:
-    """All sizes in turn, after each had a second that does not count."""
-    folders = {}
+    """All sizes in turn, after each server had a second that does not count."""
+    folders, warm = {}, set[int]()
     for stand in stands:
         folder = Path(tempfile.mkdtemp(dir=plan.folder))
         folder.rmdir()
         folders[stand.size] = write_calls(folder, stand.calls)
-        plan.load.run(stand.server, folders[stand.size], connections=plan.connections, seconds=1)
+        if stand.server.port not in warm:
+            plan.load.run(stand.server, folders[stand.size], connections=plan.connections, seconds=1)
+            warm.add(stand.server.port)
     samples: dict[int, list[Sample]] = {stand.size: [] for stand in stands}
     for _ in range(plan.rounds):
         for stand in stands:
