@@ -81,6 +81,7 @@ class Hub:
     _selector: selectors.BaseSelector = attrs.field(factory=selectors.DefaultSelector, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     _descriptor: int = attrs.field(init=False)
+    _heard_at: float = attrs.field(default=0.0, init=False)
     _sleepers: int = attrs.field(default=0, init=False)
     _is_turning: bool = attrs.field(default=False, init=False)
     _later: list[Callable[[], None]] = attrs.field(factory=list, init=False)
@@ -122,6 +123,11 @@ class Hub:
             raise RuntimeError("the hub is not running")
         self._nursery.start_soon(work)
 
+    def arrived(self) -> float:
+        """When what is heard just now was there, on Trio's clock. It may have waited for others to be heard, and that
+        is not the server's fault."""
+        return self._heard_at if self._is_turning else trio.current_time()
+
     def at_the_end(self, work: Callable[[], None]) -> None:
         """Do it once all that is heard in this turn has been; at once, if it is nobody's turn."""
         if self._is_turning:
@@ -149,6 +155,7 @@ class Hub:
             if left <= 0:
                 return
             if left <= COARSE and select.select([self._descriptor], [], [], left)[0]:
+                self._heard_at = trio.current_time()
                 self._turn(self._selector.select(0))
 
     async def _run(self) -> None:
@@ -158,6 +165,7 @@ class Hub:
             # The next answer is mostly near. To wait for it here is cheaper than by way of Trio, and the server has its
             # next request sooner: with eight connections to a fast one that makes a tenth of its throughput.
             while ready := self._selector.select(0 if self._sleepers else LINGER):
+                self._heard_at = trio.current_time()
                 for start in range(0, len(ready), IN_A_TURN):
                     if start:
                         await trio.lowlevel.checkpoint()

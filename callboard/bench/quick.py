@@ -50,12 +50,13 @@ class Follower:
             return  # it was given up
         self._is_asking = False
         engine, now, due = self.engine, trio.current_time(), self._due
+        arrived = self.lane.hub.arrived()
         if failure is None and now < engine.until:
             engine.in_flight += 1
             self._begin(now)  # first of all: so the server has something to do while we count
-            engine.settle(self.seat, self.lane, due, None, now)
+            engine.settle(self.seat, self.lane, due, None, arrived)
             return
-        self._may_follow = engine.settle(self.seat, self.lane, due, failure, now)
+        self._may_follow = engine.settle(self.seat, self.lane, due, failure, arrived)
         if now < engine.until and self._may_follow and not self.lane.is_lost:
             engine.in_flight += 1
             self._begin(now)
@@ -82,7 +83,7 @@ class Crowd:
         due = self._due.pop(number, None)
         if due is None:
             return  # it was given up
-        self.engine.settle(seat, lane, due, failure, trio.current_time())
+        self.engine.settle(seat, lane, due, failure, lane.hub.arrived())
         if self._empty is not None and not self._due:
             self._empty.set()
 
