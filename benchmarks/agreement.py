@@ -190,6 +190,8 @@ def main() -> None:
         ratio = statistics.median(ratios)
         spread = f"{ratio:.3f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
         print(f"  {what}: bench / wrk = {spread}; " + verdict("off by", abs(ratio - 1), TARGET, at_most=True))
+    rows = [{"wrk": attrs.asdict(wrk), "bench": attrs.asdict(bench)} for wrk, bench in found]
+    write_json(options.json, {"server": contender.name, "connections": options.connections, "rounds": rows})
 
 
 if __name__ == "__main__":
