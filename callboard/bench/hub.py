@@ -163,7 +163,7 @@ class Hub:
             await trio.lowlevel.wait_readable(self._descriptor)
             begun = trio.current_time()
             # The next answer is mostly near. To wait for it here is cheaper than by way of Trio, and the server has its
-            # next request sooner: with eight connections to a fast one that makes a tenth of its throughput.
+            # next request sooner.
             while ready := self._selector.select(0 if self._sleepers else LINGER):
                 self._heard_at = trio.current_time()
                 for start in range(0, len(ready), IN_A_TURN):
