@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -67,7 +67,7 @@ class Stand:
                     if line.endswith(b"\n"):
                         self._read[name] = self._read.get(name, 0) + len(line)
                         known += [fact["started"]] if "started" in (fact := json.loads(line)) else []
-        mine = {child.pid for child in self._children() if child.status() != psutil.STATUS_ZOMBIE}
+        mine = {pid for pid, status in self._children().items() if status != psutil.STATUS_ZOMBIE}
         known[:] = [pid for pid in known if pid in mine]
         return list(known)
 
@@ -79,14 +79,15 @@ class Stand:
         """Send a signal to a backend. Returns when."""
         at = time.monotonic()
         for pid in self.pids(name):
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # it was about to end by itself
+                os.kill(pid, number)
         return at
 
     def state(self) -> dict[str, float]:
         """What the broker's process holds."""
         me = psutil.Process(self.process.pid)
         children = self._children()
-        zombies = sum(child.status() == psutil.STATUS_ZOMBIE for child in children)
+        zombies = sum(status == psutil.STATUS_ZOMBIE for status in children.values())
         return {
             "descriptors": me.num_fds(),
             "memory": me.memory_info().rss,
@@ -103,8 +104,13 @@ class Stand:
                 await trio.sleep(0.05)  # no event tells what another process holds
         return self.state()
 
-    def _children(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children(recursive=True)
+    def _children(self) -> dict[int, str]:
+        """The processes below the broker's, and how each of them is. Some end while they are looked at."""
+        found: dict[int, str] = {}
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                found[child.pid] = child.status()
+        return found
 
     @property
     def words(self) -> str:
@@ -175,14 +181,12 @@ async def _end(stand: Stand) -> None:
 
 
 async def _leave_nothing(stand: Stand) -> None:
-    children = stand._children() if stand.process.poll() is None else []  # noqa: SLF001 -- its own module
+    children = stand._children() if stand.process.poll() is None else {}  # noqa: SLF001 -- its own module
     if stand.process.poll() is None:
         stand.process.kill()
     for child in children:
-        try:
-            child.kill()
-        except psutil.NoSuchProcess:
-            continue
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
     with trio.CancelScope(shield=True):  # bounded: SIGKILL is not refused
         await stand.process.wait()
         for stream in (stand.process.stdin, stand.process.stdout):
