@@ -53,7 +53,9 @@ def heed_hangups() -> Iterator[trio.MemoryReceiveChannel[None]]:
 
     One that came because the terminal was closed is no request: then the process is asked to end, as people expect.
     """
-    token, had_terminal = trio.lowlevel.current_trio_token(), _has_terminal()
+    token = trio.lowlevel.current_trio_token()
+    ends_with_terminal = _has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN  # as nohup has it
+    is_ending = False
     send, receive = trio.open_memory_channel[None](1)
 
     def tell() -> None:
@@ -61,7 +63,11 @@ def heed_hangups() -> Iterator[trio.MemoryReceiveChannel[None]]:
             send.send_nowait(None)
 
     def hear(_: int, __: FrameType | None) -> None:
-        if had_terminal and not _has_terminal():
+        nonlocal is_ending
+        if is_ending:
+            return  # the shell has said so, and the kernel does, too: a second SIGTERM would be an order
+        if ends_with_terminal and not _has_terminal():
+            is_ending = True
             signal.raise_signal(signal.SIGTERM)
         else:
             token.run_sync_soon(tell, idempotent=True)

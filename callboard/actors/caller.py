@@ -132,6 +132,8 @@ class _Call:
             self.latest += self.limit.deadline - before
 
     def progressed(self, report: Report) -> None:
+        if self.is_over:
+            return
         anew = min(trio.current_time() + self.patience.timeout, self.latest)
         self.limit.deadline = max(self.limit.deadline, anew)  # the server may be waiting for us all the same
         if self.hearer.on_progress is not None:

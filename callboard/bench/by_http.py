@@ -17,6 +17,7 @@ from callboard.transports.client.pool import Origin, reach
 from callboard.transports.wire import SocketWire, SslWire
 
 _GONE: Final = 404
+_REFUSED: Final = 401  # a token that was good once: the client, in another session, has a new one
 
 
 @attrs.define(eq=False)
@@ -84,7 +85,7 @@ class Line:
             return
         self.lane.release(self, is_kept=self._keeps_alive)  # first of all: whoever is told may ask again at once
         fault = http_fault_of(status, body, asked.number, asked.act)
-        if status == _GONE and self.lane.templates[asked.act].has_session:
+        if status == _REFUSED or (status == _GONE and self.lane.templates[asked.act].has_session):
             self.lane.forget()
         asked.settled(fault)
 

@@ -13,7 +13,7 @@ from callboard.bench.hub import QuickLane
 from callboard.bench.pace import Pace
 from callboard.bench.quick import Crowd, Follower
 from callboard.bench.seats import PAUSE, Open, Seat, seated
-from callboard.bench.tally import Tally
+from callboard.bench.tally import OVERDUE, UNANSWERED, Tally
 from callboard.bench.work import Act, Work
 from callboard.errors import CallboardError, CannotConnect, ConnectionLost
 
@@ -29,9 +29,6 @@ LAST_WAIT: Final = 2.0
 
 TRIES: Final = 3
 """How often a request is tried before any load is made of it. What never works is a mistake, and not a measurement."""
-
-OVERDUE: Final = "not sent: too many wait for an answer"
-UNANSWERED: Final = "not answered by the end"
 
 
 class Lane(Protocol):

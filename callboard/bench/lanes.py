@@ -21,7 +21,7 @@ from callboard.server import Server
 from callboard.targets import Target, Way, Ways
 from callboard.transports.client.process import Command, OnStderr, running
 
-_UNIX: Final = "http+unix"
+_UNIX: Final = "+unix"
 
 
 @attrs.define(eq=False)
@@ -120,7 +120,7 @@ def is_here(target: Command | Remote | Server) -> bool:
         return True
     try:
         parts = urlsplit(target.url)
-        return parts.scheme == _UNIX or is_loopback(parts.hostname or "")
+        return parts.scheme.endswith(_UNIX) or is_loopback(parts.hostname or "")
     except ValueError:
         return False
 

@@ -35,6 +35,9 @@ class Shown(Protocol):
     def count(self) -> int: ...
 
     @property
+    def unanswered(self) -> int: ...
+
+    @property
     def rate(self) -> float: ...
 
     @property
@@ -89,10 +92,16 @@ class Limit:
         """The figure that the limit is about. Where nothing was answered, it takes for ever."""
         if self.what in FIGURES:
             return shown.figures.get(self.what, 0.0 if FIGURES[self.what].unit == "" else math.nan)
-        plain = {"max": shown.longest, "errors": shown.error_count, "errors%": shown.error_percent, "rate": shown.rate}
-        if shown.count == 0 and self.what not in ("errors", "errors%", "rate"):
+        plain = {"errors": shown.error_count, "errors%": shown.error_percent, "rate": shown.rate}
+        if self.what in ("errors", "errors%", "rate"):
+            return plain[self.what]
+        # Who still waits at the end has waited for longer than anybody: a stall for good must not hide, either.
+        rank = 1.0 if self.what == "max" else float(self.what[1:]) / 100
+        if shown.count == 0 or rank * (shown.count + shown.unanswered) > shown.count:
             return math.inf
-        return plain[self.what] if self.what in plain else shown.percentile(float(self.what[1:]))
+        if self.what == "max":
+            return shown.longest
+        return shown.percentile(100 * rank * (shown.count + shown.unanswered) / shown.count)
 
     def told(self, shown: Shown) -> str:
         """That figure, as it is written."""
@@ -103,7 +112,7 @@ class Limit:
             return written(found, FIGURES[self.what].unit)
         if self.what in ("errors", "errors%", "rate"):
             return f"{found:.4g}{'%' if self.what == 'errors%' else '/s' if self.what == 'rate' else ''}"
-        return "for ever: nothing was answered" if found == math.inf else f"{found * 1e3:.4g}ms"
+        return "for ever: too many were not answered" if found == math.inf else f"{found * 1e3:.4g}ms"
 
 
 def _scale(text: str, figure: Figure, unit: str | None, profile: str) -> float:

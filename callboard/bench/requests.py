@@ -10,6 +10,9 @@ import msgspec
 from callboard.bench.work import Act, ToolFailed
 from callboard.errors import BadAnswer, CallboardError, HttpRefused, ServerRefused
 
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What comes of bytes that are no answer."""
+
 FIRST_ID: Final = 1_000_000_000
 """Beyond all that the client uses, and always of the same length."""
 
@@ -90,7 +93,7 @@ def http_fault_of(status: int, body: bytes, number: int, act: Act) -> CallboardE
         body = events[-1] if events else b""
     try:
         answer = decode(body)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return HttpRefused(status, "") if status != 200 else BadAnswer("no JSON-RPC")
     fault = fault_of(answer, act)
     if isinstance(fault, ServerRefused):

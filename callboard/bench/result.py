@@ -45,6 +45,10 @@ class Result:
         return self.tally.count
 
     @property
+    def unanswered(self) -> int:
+        return self.tally.unanswered
+
+    @property
     def error_count(self) -> int:
         return self.tally.error_count
 
@@ -117,8 +121,7 @@ class Result:
         """Raises `NotAResult`."""
         try:
             written = json.loads(file.read_text(encoding="utf-8"))
-            if written["format"] != FORMAT:
-                raise NotAResult(f"{file} was written by another version: {written['format']}")
+            _check_format(file, written["format"])
             return cls(
                 target=written["target"],
                 work=written["work"],
@@ -134,8 +137,15 @@ class Result:
             )
         except OSError as error:
             raise NotAResult(f"{file}: {error.strerror or error}") from None
-        except (ValueError, KeyError, TypeError):
+        except NotAResult:
+            raise
+        except Exception:  # whatever json, zlib and the histograms make of a damaged file
             raise NotAResult(f"{file} is no result of `callboard bench --json`") from None
+
+
+def _check_format(file: Path, found: object) -> None:
+    if found != FORMAT:
+        raise NotAResult(f"{file} was written by another version: {str(found)[:100]}")
 
 
 def _step(counted: Tally) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from typing import Final
 import attrs
 import trio
 
-from callboard.bench.engine import TRIES, UNANSWERED, Loop, kind_of
+from callboard.bench.engine import TRIES, Loop, kind_of
 from callboard.bench.player import Player
 from callboard.bench.seats import Seat
 from callboard.bench.steps import Await, Listen, Repeat, Request, Scenario, Script, Step, Think
+from callboard.bench.tally import UNANSWERED
 from callboard.errors import CallboardError, CannotConnect, ConnectionLost, RequestTimedOut
 
 OPENING: Final = "open session"

@@ -11,13 +11,12 @@ from itertools import count
 from typing import Final, TypeAlias
 
 import attrs
-import msgspec
 import trio
 
 from callboard.actors.link import Link
 from callboard.bench.framing import Cutter, FrameCutter, LineCutter
 from callboard.bench.hub import Hub, QuickLane, QuickWire, Settled
-from callboard.bench.requests import FIRST_ID, Answer, Template, decode, fault_of
+from callboard.bench.requests import FIRST_ID, UNREADABLE, Answer, Template, decode, fault_of
 from callboard.bench.work import Act
 from callboard.codecs.websocket.client import mask
 from callboard.codecs.websocket.frames import write_text
@@ -172,7 +171,7 @@ class SharedLane(QuickLane):
 def _answer(message: bytes) -> Answer | None:
     try:
         answer = decode(message)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return None  # not of our kind; the client may know better
     return None if answer.result is None and answer.error is None else answer
 

@@ -110,9 +110,9 @@ class Storm(Drive[Work, ClientLane]):
             self.tally.counts["late_answers"] += lane.ignored - before
 
     async def _stand_by(self, seat: Seat[ClientLane]) -> None:
+        due = trio.current_time()
         while True:
             lane = await seat.lane()
-            due = trio.current_time()
             try:
                 await lane.client.ping()
                 now = trio.current_time()
@@ -121,7 +121,9 @@ class Storm(Drive[Work, ClientLane]):
             except CallboardError as error:
                 self._failed(seat, lane, error, due, "bystander")
                 await trio.sleep(PAUSE)
-            await trio.sleep(BYSTANDER)
+                due = trio.current_time()
+            due += BYSTANDER  # whatever the last one took: who comes next does not wait for it
+            await trio.sleep_until(due)
 
     def _failed(self, seat: Seat[ClientLane], lane: ClientLane, error: CallboardError, due: float, step: str) -> None:
         self.failed(kind_of(error), due, step)

@@ -18,6 +18,16 @@ DIGITS: Final = 3
 DIGITS_OF_A_SECOND: Final = 2
 """Enough for a plot; and a run may have thousands of seconds."""
 
+MAX_KINDS: Final = 200
+"""Kinds of errors that are told apart. A server may have another code for each."""
+
+MAX_KIND: Final = 100
+"""Characters of one."""
+
+OTHERS: Final = "others"
+UNANSWERED: Final = "not answered by the end"
+OVERDUE: Final = "not sent: too many wait for an answer"
+
 PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
 
 
@@ -65,20 +75,26 @@ class Tally:
     def succeeded(self, latency: float, at: float, *, is_late: bool = False, step: str = "") -> None:
         """A request took *latency* seconds, and was over *at* so many after the start."""
         if step:
-            self.step(step).succeeded(latency, at, is_late=is_late)
-        self.late += is_late
-        microseconds = min(max(int(latency * 1e6), 1), LONGEST)
-        record(self.latencies, microseconds)
+            self.step(step).record(latency, is_late=is_late)
+        microseconds = self.record(latency, is_late=is_late)
         second = int(at)
         if second not in self.seconds:
             self.seconds[second] = histogram(DIGITS_OF_A_SECOND)
         record(self.seconds[second], microseconds)
 
+    def record(self, latency: float, *, is_late: bool = False) -> int:
+        """As `succeeded`, but for the second in which it was: of a step nobody wants to know. Its microseconds."""
+        self.late += is_late
+        microseconds = min(max(int(latency * 1e6), 1), LONGEST)
+        record(self.latencies, microseconds)
+        return microseconds
+
     def broke(self, kind: str, at: float, *, step: str = "") -> None:
         """A request ended with an error."""
         if step:
             self.step(step).broke(kind, at)
-        self.errors[kind[:100]] += 1
+        kind = kind[:MAX_KIND]
+        self.errors[kind if kind in self.errors or len(self.errors) < MAX_KINDS else OTHERS] += 1
         self.failed[int(at)] = self.failed.get(int(at), 0) + 1
 
     def add(self, other: "Tally") -> None:
@@ -104,6 +120,11 @@ class Tally:
     @property
     def error_count(self) -> int:
         return sum(self.errors.values())
+
+    @property
+    def unanswered(self) -> int:
+        """How many were still waiting when the run was over."""
+        return self.errors[UNANSWERED] + self.errors[OVERDUE]
 
     def percentile(self, percent: float) -> float:
         """Seconds that so many percent of the requests took at most; 0 if there were none."""

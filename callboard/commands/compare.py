@@ -18,7 +18,7 @@ from callboard.bench.tally import PERCENTILES
 from callboard.commands.arguments import BadArgument
 from callboard.commands.bench import write
 from callboard.commands.codes import Exit
-from callboard.commands.measuring import notes
+from callboard.commands.measuring import notes, one_line
 from callboard.commands.screen import Screen
 from callboard.commands.speaking import complain
 from callboard.commands.terminal import clean
@@ -109,7 +109,7 @@ def _print(console: Console, rows: Sequence[tuple[str, ...]]) -> None:
     """A table at a terminal, lines with tabs in a pipe."""
     if not console.is_terminal:
         for row in rows:
-            console.file.write("\t".join(cell.replace("\t", " ") for cell in row) + "\n")
+            console.file.write("\t".join(one_line(cell) for cell in row) + "\n")
         return
     table = Table()
     for heading in rows[0]:

@@ -168,8 +168,13 @@ def notes(result: Result) -> Iterator[str]:
             f"the generator used {result.generator_cpu:.0%} of its core: it may have been the limit, and not the server"
         )
     wanted = result.settings.get("rate")
-    if wanted and not result.settings.get("ramp") and result.rate < 0.95 * wanted:
-        yield f"{wanted:g} requests/s were due, and {result.rate:,.1f} were answered"
+    # A script, or what is published, is many requests, or many deliveries.
+    unit = {"fanout": "published"}.get(str(result.settings.get("profile")), "scripts")
+    done = result.figures[unit] / result.seconds if unit in result.figures and result.seconds else result.rate
+    if wanted and not result.settings.get("ramp") and done < 0.95 * wanted:
+        yield f"{wanted:g} a second were due, and {done:,.1f} were done"
+    if result.unanswered:
+        yield f"{result.unanswered:,} requests still waited when it was over: no percentile knows of them"
     if result.settings.get("is_in_process"):
         yield "the server ran in this very process, and took from the load what it used"
     yield from _profile_notes(result)
@@ -195,7 +200,7 @@ def print_rows(console: Console, found: Rows) -> None:
         console.print(_table(found))
         return
     for row in found:
-        console.file.write("\t".join(cell.replace("\t", " ").strip() for cell in row) + "\n")
+        console.file.write("\t".join(one_line(cell) for cell in row) + "\n")
 
 
 def print_steps(console: Console, found: Sequence[Step]) -> None:
@@ -204,7 +209,7 @@ def print_steps(console: Console, found: Sequence[Step]) -> None:
         return
     if not console.is_terminal:
         for row in (STEP_HEADINGS, *found):
-            console.file.write("\t".join(cell.replace("\t", " ") for cell in row) + "\n")
+            console.file.write("\t".join(one_line(cell) for cell in row) + "\n")
         return
     table = Table()
     for heading in STEP_HEADINGS:
@@ -214,9 +219,14 @@ def print_steps(console: Console, found: Sequence[Step]) -> None:
     console.print(table)
 
 
+def one_line(cell: str) -> str:
+    """What stands in a cell, which may be a stranger's text, without what could pass for another one."""
+    return " ".join(clean(cell).split())
+
+
 def _table(found: Rows) -> Table:
     table = Table.grid(padding=(0, 2))
     for name, value in found:
         style = "red" if name == "errors" and value != "0" else "bold" if name.endswith("/s") else ""
-        table.add_row(Text(clean(name), style="dim"), Text(clean(value), style=style))
+        table.add_row(Text(clean(name), style="dim"), Text(one_line(value), style=style))
     return table

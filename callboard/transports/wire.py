@@ -169,7 +169,7 @@ class SocketWire:
 
     async def finish(self) -> None:
         """Write what is held. A peer that takes too long is cut off."""
-        with contextlib.suppress(trio.BrokenResourceError):
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             await self._send_slowly(b"", is_torn=True)
 
     def close(self) -> None:

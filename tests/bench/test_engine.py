@@ -9,8 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from callboard.bench.engine import LAST_WAIT, OVERDUE, UNANSWERED, Engine, Lane, OpenLane, Plan
+from callboard.bench.engine import LAST_WAIT, Engine, Lane, OpenLane, Plan
 from callboard.bench.pace import Pace
+from callboard.bench.tally import OVERDUE, UNANSWERED
 from callboard.bench.work import Act, ToolFailed, Work
 from callboard.errors import CannotConnect, ConnectionLost, RequestTimedOut, ServerRefused
 

@@ -8,12 +8,13 @@ import trio
 from trio.testing import MockClock
 
 from callboard import Context, Server, ToolError
-from callboard.bench.engine import UNANSWERED, Plan
+from callboard.bench.engine import Plan
 from callboard.bench.pace import Pace
 from callboard.bench.player import players
 from callboard.bench.scenario import parse_scenario
 from callboard.bench.script import NOT_BEGUN, NOT_HEARD, OPENING, Scripts, StepFailed
 from callboard.bench.seats import RENEWED
+from callboard.bench.tally import UNANSWERED
 from callboard.client import Common
 from callboard.codecs.revisions import Revision
 

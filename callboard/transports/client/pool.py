@@ -258,12 +258,17 @@ class Pool:
         channel = self._kept()
         if channel is None:
             return had_any  # those have ended by now
+        is_dropped = False
         try:
             await channel.wire.receive()  # whatever that is, nobody has asked for it
+            is_dropped = True
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return True
+            is_dropped = True
         finally:
-            channel.wire.close()
+            if is_dropped or self._is_closed or not channel.wire.is_quiet():
+                channel.wire.close()
+            else:
+                self._idle.append(channel)  # only no longer held
         return True
 
     def give_back(self, channel: Channel, *, is_done: bool) -> None:

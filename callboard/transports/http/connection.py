@@ -146,13 +146,17 @@ class HttpConnection(Actor[Never]):
 
         def on_wait() -> None:
             self._custody, self._since = custody, trio.current_time()
-            if custody.cap > 2 * SOON:
+            if self._watch is None and custody.cap > 2 * SOON:
                 self.lookout.expect(self, self.served)
             else:
                 self.mind(self.served)
             custody.on_wait(self._cancel_errand)
 
-        outcome = await run_noticing(errand, on_wait)
+        try:
+            outcome = await run_noticing(errand, on_wait)
+        except Exception:  # whoever sent it answers that; one that is cancelled is answered when this hangs up
+            self._custody = None
+            raise
         self._custody = None
         return outcome
 
@@ -266,6 +270,7 @@ class HttpConnection(Actor[Never]):
             self._response.lose()
         elif self._reading is not Stage.IDLE and self.why_cut == WHY_DEADLINE:
             self.wire.send_nowait(write_answer(408, (), b"", closes=True))
+        self._custody = None
         self.wire.close()
 
 

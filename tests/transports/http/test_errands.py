@@ -1,16 +1,20 @@
 """Requests that run in the task of the connection that brought them: nobody may notice the difference."""
 
 import json
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard import Server, ToolError
 from callboard.actors.adoption import run_noticing
+from callboard.errors import INTERNAL_ERROR, BackendRefused
 from callboard.transports.http.lookout import SOON
-from tests.transports.http.stage import Client, Json, Place, request, serving, settle
+from tests.transports.http.stage import QUICK, Client, Json, Place, request, serving, settle
 
 
 def company(log: list[str]) -> Server:
@@ -261,3 +265,45 @@ async def test_an_errand_can_be_cancelled_clean_up_and_go_on(autojump_clock: Moc
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert log == ["cleaned up", "waits"]
+
+
+async def test_an_errand_that_waits_and_fails_leaves_its_connection_as_it_was(mock_clock: MockClock) -> None:
+    async with serving(company([]), attrs.evolve(QUICK, keep_alive=2.0)) as place:
+        client, watches = await place.connect(), place.edge.supervisor_of("watches")
+        with place_of_failure(place):
+            assert (await client.call("slow", seconds=0)).code == INTERNAL_ERROR
+        mock_clock.jump(3 * SOON)
+        await wait_all_tasks_blocked()
+        assert watches.child_count == 0
+        mock_clock.jump(3)
+        assert await client.ended() == b""  # and no last word about what was answered long ago
+
+
+@contextmanager
+def place_of_failure(place: Place) -> Iterator[None]:
+    """Errands of which each waits a little, and then fails as those of a broker do."""
+
+    async def failing() -> str:
+        await trio.lowlevel.checkpoint()
+        raise BackendRefused(INTERNAL_ERROR, "no", {})
+
+    before = place.host.offer
+    place.host.offer = cast("Any", Failing(before, failing))
+    try:
+        yield
+    finally:
+        place.host.offer = before
+
+
+@attrs.define
+class Failing:
+    """An offer, all of whose errands fail."""
+
+    offer: Any
+    failing: Callable[[], Coroutine[Any, Any, str]]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.offer, name)
+
+    def errand(self, *_: Any) -> Any:
+        return self.failing()
