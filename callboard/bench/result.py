@@ -38,7 +38,7 @@ class Result:
     @property
     def rate(self) -> float:
         """Answered requests for each second."""
-        return (self.tally.count - self.tally.late) / self.seconds if self.seconds else 0.0
+        return (self.tally.count - self.tally.late + self.tally.early) / self.seconds if self.seconds else 0.0
 
     @property
     def count(self) -> int:

@@ -61,6 +61,8 @@ class Tally:
     """Errors in each second."""
     late: int = 0
     """How many of the latencies are of requests that were answered after the end. They count, but for the rate."""
+    early: int = 0
+    """How many were begun before the start and answered after it: they count for the rate, and for nothing else."""
     counts: Counter[str] = attrs.field(factory=Counter)
     """Whatever else happened, and is no error by itself."""
     steps: "dict[str, Tally]" = attrs.field(factory=dict)
@@ -102,6 +104,7 @@ class Tally:
         self.latencies.add(other.latencies)
         self.errors.update(other.errors)
         self.late += other.late
+        self.early += other.early
         self.counts.update(other.counts)
         for label, counted in other.steps.items():
             self.step(label).add(counted)
@@ -152,6 +155,7 @@ class Tally:
             "seconds": {str(second): _written(counted) for second, counted in sorted(self.seconds.items())},
             "errors": dict(self.errors),
             "late": self.late,
+            "early": self.early,
             "failed": {str(second): count for second, count in sorted(self.failed.items())},
             "counts": dict(self.counts),
             "steps": {label: counted.as_json() for label, counted in self.steps.items()},
@@ -165,6 +169,7 @@ class Tally:
             seconds={int(second): _read(counted) for second, counted in written["seconds"].items()},
             errors=Counter(written["errors"]),
             late=int(written["late"]),
+            early=int(written.get("early", 0)),
             failed={int(second): int(count) for second, count in written["failed"].items()},
             counts=Counter(written.get("counts", {})),
             steps={label: cls.of_json(counted) for label, counted in written.get("steps", {}).items()},

@@ -130,7 +130,7 @@ def read_run(
         on_stderr=on_stderr,
     )
     return make(
-        name=" ".join(there.args) if isinstance(there, Command) and target.startswith("[") else target,
+        name=" ".join(there.args) if isinstance(there, Command) and target.startswith("[") else _named(target),
         there=there,
         common=common,
         plan=plan,
@@ -156,6 +156,11 @@ def order_of(target: str, load: Load, options: Options) -> Mapping[str, Any]:
         "load": {**attrs.asdict(load), **mine},
         "options": {**attrs.asdict(options), **login, "json": True},
     }
+
+
+def _named(target: str) -> str:
+    """As it stands in reports, which people show to others: what follows a URL's question mark may be a key."""
+    return target.partition("?")[0] if "://" in target else target
 
 
 def _tell(result: Result, load: Load, screen: Screen, *, is_json: bool) -> Exit:

@@ -138,6 +138,8 @@ def main() -> int:
         part = read_run(order.target, load, options, Screen(is_quiet=True), said.append, make)
         part.plan, part.work = part.plan.share(order.part, order.of), Work(tuple(Act(**act) for act in order.acts))
         trio.run(part.go)
+        if part.is_interrupted:
+            return 1  # what it was to count is missing: the others must not pass for all
     except (CallboardError, BadArgument) as error:
         say(Failed(code=int(code_of(error)), text=told(error), said=list(said)))
         return 1

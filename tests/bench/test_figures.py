@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from callboard.bench.limits import BadLimit, Limit
 from callboard.bench.pace import Pace
 from callboard.bench.result import NotAResult, Result
+from callboard.bench.tally import MAX_KINDS, OTHERS, UNANSWERED, Tally
 from callboard.bench.work import NothingToDo, harmless
 from callboard.codecs.revisions import Tool, ToolAnnotations
 from tests.bench.figures import result
@@ -70,6 +71,27 @@ def test_where_nothing_was_answered_no_latency_is_within_its_limit() -> None:
 
 
 # Tallies and files.
+
+
+def test_those_who_still_wait_at_the_end_have_waited_longer_than_any() -> None:
+    """A server that stalls for good answers nobody, and must not look well for it."""
+    shown = result(*([0.001] * 970))
+    for _ in range(30):
+        shown.tally.broke(UNANSWERED, 9.0)
+    assert not Limit.parse("p50>20ms").broken_by(shown)
+    assert not Limit.parse("p96>20ms").broken_by(shown)
+    assert Limit.parse("p99>20ms").broken_by(shown)
+    assert Limit.parse("max>1s").broken_by(shown)
+    assert Limit.parse("p99>20ms").told(shown) == "for ever: too many were not answered"
+
+
+def test_errors_of_which_each_is_another_are_told_together() -> None:
+    tally = Tally()
+    for code in range(1000):
+        tally.broke(f"ServerRefused {code}", 0.0)
+    assert len(tally.errors) == MAX_KINDS + 1
+    assert tally.errors[OTHERS] == 1000 - MAX_KINDS
+    assert tally.error_count == 1000
 
 
 def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:

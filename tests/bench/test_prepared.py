@@ -56,6 +56,8 @@ def test_what_is_written_otherwise_is_not(sent: bytes) -> None:
         (200, b'{"id":5,"result":{"resultType":"input_required"}}', BadAnswer),
         (200, b"", BadAnswer),
         (200, b"<html>", BadAnswer),
+        (200, b'{"id":5,"error":{"code":1,"message":"caf\xe9"}}', BadAnswer),
+        (200, b'{"id":5,"result":{"content":' + b"[" * 100_000, BadAnswer),
         (200, b'{"id":5,"error":{"code":-32603,"message":"broken"}}', ServerRefused),
         (400, b'{"id":null,"error":{"code":-32001,"message":"no"}}', ServerRefused),
         (404, b"not found", HttpRefused),
