@@ -50,7 +50,7 @@ soak: .venv/.installed-dev  ## The long forms: 100,000 races, 10,000 requests ca
 	  $(BIN)/pytest -n 2 -s tests/test_promises.py tests/actors/test_life.py tests/supervisor/test_chaos.py
 	CALLBOARD_LONG=1 $(BIN)/pytest -s tests/soak
 
-bench: .venv/.installed-dev  ## Every benchmark beside its peers: writes docs/benchmarks.md, in some 25 minutes
+bench: .venv/.installed-dev  ## Every benchmark beside its peers: writes docs/benchmarks.md, in 17 minutes
 	$(BIN)/python -m benchmarks.report
 
 format: .venv/.installed-dev  ## Let ruff format and fix
