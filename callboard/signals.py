@@ -55,6 +55,7 @@ def heed_hangups() -> Iterator[trio.MemoryReceiveChannel[None]]:
     """
     token = trio.lowlevel.current_trio_token()
     ends_with_terminal = _has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN  # as nohup has it
+    at_terminal = [descriptor for descriptor in range(3) if os.isatty(descriptor)]
     is_ending = False
     send, receive = trio.open_memory_channel[None](1)
 
@@ -68,6 +69,7 @@ def heed_hangups() -> Iterator[trio.MemoryReceiveChannel[None]]:
             return  # the shell has said so, and the kernel does, too: a second SIGTERM would be an order
         if ends_with_terminal and not _has_terminal():
             is_ending = True
+            _write_no_more(at_terminal)
             signal.raise_signal(signal.SIGTERM)
         else:
             token.run_sync_soon(tell, idempotent=True)
@@ -83,6 +85,14 @@ def _has_terminal() -> bool:
     except (OSError, AttributeError):
         return False
     return True
+
+
+def _write_no_more(descriptors: Sequence[int]) -> None:
+    """Nobody reads there any more, and whoever wrote would hear an error where he meant to say good-bye."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in descriptors:
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
 
 
 @contextmanager
