@@ -6,9 +6,24 @@ own default prints to standard output; callboard's lines then go to standard err
 
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import structlog
+
+
+class _StandardError:
+    """Where lines go if nobody says otherwise. Its terminal may be closed: who reads nothing misses nothing."""
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            sys.stderr.flush()
+
+
+_STANDARD_ERROR: Final[Any] = _StandardError()
 
 
 class _Sink:
@@ -27,7 +42,7 @@ class _Sink:
         # structlog's factories keep the file they were given here; given none, they mean standard output.
         if getattr(factory, "_file", self) is None:
             binary = isinstance(factory, structlog.BytesLoggerFactory)
-            factory = type(factory)(sys.stderr.buffer if binary else sys.stderr)
+            factory = type(factory)(sys.stderr.buffer if binary else _STANDARD_ERROR)
         return factory(self._name)
 
 

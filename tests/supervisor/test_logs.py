@@ -1,9 +1,12 @@
 """Log lines go where the application says, and to standard error if it says nothing. Never to standard output."""
 
+import errno
 import subprocess
 import sys
 
 import pytest
+
+from callboard.supervisor import get_logger
 
 CRASH = """
 import structlog, sys, trio
@@ -61,3 +64,14 @@ def test_an_application_that_names_standard_output_gets_it() -> None:
 
 def test_a_closed_standard_error_costs_nothing() -> None:
     assert run("sys.stderr.close()") == ("", "")
+
+
+def test_a_line_for_a_terminal_that_was_closed_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed:
+        def write(self, _: str) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        flush = write
+
+    monkeypatch.setattr(sys, "stderr", Closed())
+    get_logger("tests").warning("nobody_reads_this")
