@@ -68,7 +68,7 @@ def test_a_closed_standard_error_costs_nothing() -> None:
 
 def test_a_line_for_a_terminal_that_was_closed_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     class Closed:
-        def write(self, _: str) -> None:
+        def write(self, *_: str) -> None:
             raise OSError(errno.EIO, "Input/output error")
 
         flush = write
