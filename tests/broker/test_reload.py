@@ -14,8 +14,8 @@ import trio
 
 from callboard import Client, connect
 from callboard.errors import ServerRefused
-from tests.at_terminal import at_terminal
-from tests.process import CALLBOARD, Process, started
+from tests.at_terminal import terminal as terminal_of
+from tests.process import CALLBOARD, PATIENCE, Process, started
 
 APP: Final = str(Path(__file__).parent / "apps" / "held.py")
 
@@ -143,9 +143,11 @@ async def test_a_call_in_flight_on_what_is_removed_is_answered_at_once(tmp_path:
 async def test_a_closed_terminal_is_no_request_but_the_end(tmp_path: Path) -> None:
     config = tmp_path / "servers.json"
     write(config, kept=entry())
-    async with at_terminal("serve", str(config), "--http", "0") as terminal:
+    heeds = ("env", "--default-signal=HUP")  # whoever runs the tests may ignore it, as nohup does
+    async with terminal_of(*heeds, *CALLBOARD, "serve", str(config), "--http", "0") as terminal:
         await terminal.wait_shown("Ctrl-C ends it")
         terminal.process.send_signal(signal.SIGHUP)
         await terminal.wait_shown("configuration_read_anew")
         await terminal.keyboard.aclose()  # the window is closed: the kernel says so, with the same signal
-        assert await terminal.process.wait() == 0
+        with trio.fail_after(PATIENCE):
+            assert await terminal.process.wait() == 0
