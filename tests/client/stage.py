@@ -6,11 +6,13 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 import msgspec
+import pytest
 import trio
 
 from callboard.actors.duplex import DuplexLink
 from callboard.actors.link import Link
 from callboard.codecs.revisions import LATEST, MODERN, Revision
+from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5
 from callboard.targets import Way, Ways
 from callboard.transports.memory import MemoryConnection, memory_pair
 
@@ -23,6 +25,8 @@ EVERYTHING: Final[Json] = {
     "logging": {},
     "completions": {},
 }
+EVERY: Final = [R1, R2, R3, R4, R5]
+every_revision = pytest.mark.parametrize("revision", EVERY)
 INFO: Final = {"name": "puppet", "version": "1"}
 CACHED: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
@@ -112,3 +116,9 @@ def played(play: Play, revision: Revision = LATEST, *, meets: bool = True) -> Wa
             raise group.exceptions[0] from None
 
     return Ways(None, (Way("played", open_way),))
+
+
+def text(result: Any) -> str:
+    """What a tool has said."""
+    words: str = result.content[0].text
+    return words

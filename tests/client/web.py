@@ -8,10 +8,12 @@ from typing import Any, Final, TypeAlias
 import attrs
 import h11
 import msgspec
+import pytest
 import trio
 
 from callboard.actors.link import Link
 from callboard.codecs.revisions import LATEST, Revision
+from callboard.codecs.revisions.revision import R2, R3, R4
 from callboard.codecs.sse import encode_comment, encode_event
 from callboard.errors import CannotConnect
 from callboard.targets import Way, Ways
@@ -23,6 +25,7 @@ from tests.client.stage import EVERYTHING, INFO, Json
 from tests.transports.websocket.wires import MemoryWire, wire_pair
 
 HERE: Final = Origin("http", "127.0.0.1", 8000)
+legacy_revisions = pytest.mark.parametrize("revision", [R2, R3, R4])
 
 
 @attrs.frozen(eq=False)
@@ -233,3 +236,13 @@ def legacy(handler: Handler, revision: Revision, *, session: str | None = "s-1")
 async def nothing_unasked(reply: Reply) -> None:
     """What a server says to GET that has no stream to offer."""
     await reply.whole(405)
+
+
+async def nothing_much(reply: Reply) -> None:
+    """Answer whatever is asked, with nothing."""
+    if reply.seen.method == "GET":
+        await nothing_unasked(reply)
+    elif "id" in reply.seen.body and "method" in reply.seen.body:
+        await reply.legacy(content=[])
+    else:
+        await reply.whole(202)
