@@ -13,6 +13,7 @@ import attrs
 import trio
 
 from callboard.actors.link import Link
+from callboard.bench.around import WireAround
 from callboard.bench.by_http import PreparedLane
 from callboard.bench.engine import Lane, OpenLane
 from callboard.bench.hub import Hub
@@ -67,35 +68,16 @@ class Tap:
         return _Tapped(await reach(origin, tls), self)
 
 
-@attrs.frozen(eq=False)
-class _Tapped(Wire):
+@attrs.define(eq=False)
+class _Tapped(WireAround):
     """A wire, and who listens in."""
 
-    wire: Wire
     tap: Tap
-
-    async def receive(self) -> bytes:
-        return await self.wire.receive()
 
     async def send(self, data: bytes) -> None:
         if data.startswith(b"POST "):
             self.tap.note(data)
         await self.wire.send(data)
-
-    def send_soon(self, data: bytes) -> bool:
-        return self.wire.send_soon(data)
-
-    def send_nowait(self, data: bytes) -> bool:
-        return self.wire.send_nowait(data)
-
-    def is_quiet(self) -> bool:
-        return self.wire.is_quiet()
-
-    async def linger(self) -> None:
-        await self.wire.linger()
-
-    def close(self) -> None:
-        self.wire.close()
 
 
 def by_requests(

@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from callboard.actors.link import Link
+from callboard.bench.around import WireAround
 from callboard.bench.framing import Cutter, FrameCutter, LineCutter
 from callboard.bench.hub import Hub, QuickLane, QuickWire, Settled
 from callboard.bench.requests import FIRST_ID, UNREADABLE, Answer, Template, decode, fault_of
@@ -25,7 +26,7 @@ from callboard.transports.client.process import ProcessLink
 from callboard.transports.client.websocket import WebSocketLink
 from callboard.transports.lines import LineConnection
 from callboard.transports.pipe import PipeEnd
-from callboard.transports.wire import SocketWire, SslWire, Wire
+from callboard.transports.wire import SocketWire, SslWire
 
 MAX_HELD: Final = 16 * 1024 * 1024
 """Bytes that wait for the client. A server that says more than it can take in meanwhile is too much for a fast lane."""
@@ -221,10 +222,9 @@ def _line(message: bytes) -> bytes:
 
 
 @attrs.define(eq=False)
-class _SharedWire(Wire):
+class _SharedWire(WireAround):
     """The client's end of a wire that a lane reads."""
 
-    wire: Wire
     lane: SharedLane
     note: Note
 
@@ -234,18 +234,6 @@ class _SharedWire(Wire):
     async def send(self, data: bytes) -> None:
         self.note(_unmasked(data))
         await self.wire.send(data)
-
-    def send_soon(self, data: bytes) -> bool:
-        return self.wire.send_soon(data)
-
-    def send_nowait(self, data: bytes) -> bool:
-        return self.wire.send_nowait(data)
-
-    def is_quiet(self) -> bool:
-        return self.wire.is_quiet()
-
-    async def linger(self) -> None:
-        await self.wire.linger()
 
     def close(self) -> None:
         self.lane.close()
