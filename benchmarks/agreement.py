@@ -12,12 +12,11 @@ import argparse
 import json
 import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -26,8 +25,8 @@ import attrs
 import psutil
 import trio
 
-from benchmarks.hosting_load import WRK
-from benchmarks.hosting_servers import Contender, Running, callboard, cores, fastmcp_json, mcp_json, pinned, running
+from benchmarks.hosting_load import WRK, beside
+from benchmarks.hosting_servers import Contender, Running, callboard, fastmcp_json, mcp_json, running
 from benchmarks.measure import add_json, verdict, write_json
 from benchmarks.peers import HERE
 from callboard.bench.by_http import PreparedLane
@@ -75,7 +74,7 @@ async def call_of(url: str) -> bytes:
 
 def by_wrk(url: str, folder: Path, connections: int, seconds: int) -> Seen:
     flags = ["-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(HERE / "hosting_wrk.lua"), url, "--"]
-    said = _run(["wrk", *flags, str(folder), "1", MARK, "", IDS], seconds)
+    said = beside(["wrk", *flags, str(folder), "1", MARK, "", IDS], seconds + PATIENCE)
     found = json.loads(said.splitlines()[-1])
     assert not found["refused"], found
     assert not found["lost"], found
@@ -85,7 +84,7 @@ def by_wrk(url: str, folder: Path, connections: int, seconds: int) -> Seen:
 def by_bench(url: str, connections: int, seconds: int) -> Seen:
     what = ["--tool", ACT.name, "--args", json.dumps(ACT.arguments)]
     how = ["--concurrency", str(connections), "--duration", f"{seconds}s", "--json"]
-    told = json.loads(_run([sys.executable, "-m", "callboard", "bench", url, *what, *how], seconds))
+    told = json.loads(beside([sys.executable, "-m", "callboard", "bench", url, *what, *how], seconds + PATIENCE))
     assert not told["errors"], told["errors"]
     assert told["settings"]["generator"] == "prepared requests"
     raw = Counter({round(latency * 1e6): count for latency, count in Tally.of_json(told["histograms"]).recorded()})
@@ -113,20 +112,6 @@ def at(counted: Counter[int], percent: float) -> float:
         if left <= 0:
             return float(latency)
     return 0.0
-
-
-def _run(command: Sequence[str], seconds: int) -> str:
-    _, core = cores()
-    ended = subprocess.run(
-        command,
-        cwd=HERE.parent,
-        capture_output=True,
-        text=True,
-        timeout=seconds + PATIENCE,
-        check=True,
-        preexec_fn=pinned(core),
-    )
-    return ended.stdout
 
 
 def alone(server: Running, run: Callable[[], Seen]) -> tuple[Seen, float]:

@@ -13,7 +13,6 @@ what one core could do with nothing to wait for.
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -22,14 +21,17 @@ from typing import Any, Final
 
 import attrs
 
-from benchmarks.hosting_servers import callboard, cores, mcp_json, moved, pinned, running
+from benchmarks.hosting_load import beside
+from benchmarks.hosting_servers import callboard, cores, mcp_json, moved, running
 from benchmarks.measure import add_json, verdict, write_json
 from benchmarks.peers import HERE, environment
-from tests.served import ROOT
 
 OURS: Final = "callboard"
 OFFICIAL: Final = "mcp 2.3.0"
 TARGET: Final = 5.0
+
+PATIENCE: Final = 300
+"""Seconds that one run of a client may take."""
 
 
 @attrs.frozen
@@ -53,18 +55,8 @@ def clients() -> dict[str, list[str]]:
 
 def sample(command: Sequence[str], calls: int, at_once: int, target: Sequence[str]) -> Sample:
     """Run a client once."""
-    _, core = cores()
-    done = subprocess.run(
-        [*command, str(calls), str(at_once), *target],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        check=True,
-        timeout=300,
-        preexec_fn=pinned(core),
-    )
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    said = beside([*command, str(calls), str(at_once), *target], PATIENCE)
+    told: dict[str, Any] = json.loads(said.splitlines()[-1])
     taken = sorted(told["taken"])
     return Sample(told["wall"], statistics.median(taken), taken[int(len(taken) * 0.99)], told["cpu"])
 

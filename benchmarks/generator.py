@@ -9,14 +9,14 @@ generator: where the echo is the slower one, the generator could have made more.
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
 import attrs
 
-from benchmarks.hosting_servers import Contender, cores, pinned, running
+from benchmarks.hosting_load import beside
+from benchmarks.hosting_servers import Contender, running
 from benchmarks.measure import add_json, verdict, write_json
 from benchmarks.peers import HERE
 
@@ -47,19 +47,9 @@ WAYS: Final = (
 
 
 def told(way: Way, port: int, seconds: float) -> Any:
-    _, core = cores()
     url = f"{way.scheme}://127.0.0.1:{port}/mcp"
     command = [sys.executable, "-m", "callboard", "bench", url, *CALL, *way.flags, "--duration", f"{seconds}s"]
-    ended = subprocess.run(
-        [*command, "--json"],
-        cwd=HERE.parent,
-        capture_output=True,
-        text=True,
-        timeout=seconds + PATIENCE,
-        check=True,
-        preexec_fn=pinned(core),
-    )
-    found = json.loads(ended.stdout)
+    found = json.loads(beside([*command, "--json"], seconds + PATIENCE))
     assert not found["errors"], found["errors"]
     return found
 

@@ -22,6 +22,21 @@ PATIENCE: Final = 15
 """Seconds that an answer may take, and that a generator may stay beyond its time."""
 
 
+def beside(command: Sequence[str], within: float) -> str:
+    """Run *command* on the core that no server has, and return what it prints."""
+    _, core = cores()
+    ended = subprocess.run(
+        command,
+        cwd=HERE.parent,
+        capture_output=True,
+        text=True,
+        timeout=within,
+        check=True,
+        preexec_fn=pinned(core),
+    )
+    return ended.stdout
+
+
 @attrs.frozen
 class Sample:
     """What one run showed: calls per second, microseconds at the median and at the 99th percentile, CPU for each."""
@@ -61,17 +76,7 @@ class Load:
         else:
             module = [sys.executable, "-m", "benchmarks.hosting_generator"]
             command = [*module, str(port), *calls, str(connections), str(seconds), *expected]
-        _, core = cores()
-        ended = subprocess.run(
-            command,
-            cwd=HERE.parent,
-            capture_output=True,
-            text=True,
-            timeout=seconds + PATIENCE,
-            check=True,
-            preexec_fn=pinned(core),
-        )
-        return json.loads(ended.stdout.splitlines()[-1])
+        return json.loads(beside(command, seconds + PATIENCE).splitlines()[-1])
 
 
 def write_calls(folder: Path, calls: Sequence[bytes]) -> Path:

@@ -10,7 +10,6 @@ one call. Looking costs little: some hundred short interruptions a second.
 import argparse
 import json
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,8 +23,8 @@ import attrs
 from benchmarks.broker_contenders import Backends, backend_over_http
 from benchmarks.growth import tried
 from benchmarks.hosting_calls import tool_call
-from benchmarks.hosting_load import NO_WRK, WRK, Load, write_calls
-from benchmarks.hosting_servers import Contender, Running, callboard, cores, moved, pinned, running
+from benchmarks.hosting_load import NO_WRK, WRK, Load, beside, write_calls
+from benchmarks.hosting_servers import Contender, Running, callboard, cores, moved, running
 from benchmarks.measure import add_json, write_json
 from benchmarks.peers import HERE
 
@@ -102,20 +101,10 @@ def measure(load: Load, program: Program, folder: Path, *, connections: int, sec
 
 def measure_client(name: str, target: Sequence[str], at_once: int, file: Path, *, seconds: float) -> Stages:
     """Look at callboard's client, as `client.py` runs it. It tells what it counted when it ends."""
-    _, core = cores()
     worker = [sys.executable, "-m", "benchmarks.stages_worker", str(file), "benchmarks.client_ours"]
     calls = int(seconds * (CALLS if at_once == 1 else 2 * CALLS))
-    done = subprocess.run(
-        [*worker, str(calls), str(at_once), *target],
-        cwd=HERE.parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        check=True,
-        timeout=CLIENT_TIME,
-        preexec_fn=pinned(core),
-    )
-    said, told = json.loads(done.stdout.splitlines()[-1]), json.loads(file.read_text())
+    said = json.loads(beside([*worker, str(calls), str(at_once), *target], CLIENT_TIME).splitlines()[-1])
+    told = json.loads(file.read_text())
     file.unlink()
     return Stages(name, 1 / said["wall"], said["cpu"] * 1e6, None, told["counted"])
 
