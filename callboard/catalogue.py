@@ -10,7 +10,7 @@ import msgspec
 import trio
 from msgspec import UNSET, Raw
 
-from callboard.actors.caller import Caller, OnProgress, Patience
+from callboard.actors.caller import ROUNDS_TIME, Caller, OnProgress, Patience
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
     MODERN,
@@ -133,7 +133,7 @@ class Catalogue:
         asked = cast("InputRequiredResult", result)
         if self.is_manual:
             return asked
-        retried = await self.caller.retry_of(params, asked)
+        retried = await self.caller.retry_of(params, asked, trio.current_time() + ROUNDS_TIME)
         return cast("ReadResourceResult", await self.caller.request("resources/read", retried, patience=patience))
 
     async def prompt(self, params: GetPromptRequestParams, patience: Patience) -> GetPromptResult | InputRequiredResult:

@@ -14,7 +14,7 @@ from callboard.codecs.envelope import Request, RequestId
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import Direction, Model, Revision, method_of, read_params
 from callboard.codecs.revisions import Result as Empty
-from callboard.errors import CannotConnect, MethodNotFound, Overloaded, RequestFailed
+from callboard.errors import BadAnswer, CannotConnect, MethodNotFound, Overloaded, RequestFailed
 from callboard.supervisor import Actor, Address, Supervisor, get_logger
 
 log = get_logger("callboard.actors")
@@ -65,7 +65,12 @@ class Answering:
             on_idle()
 
     async def answer_all(self, wanted: Mapping[str, Any], revision: Revision) -> dict[str, Any]:
-        """Answer everything that one round asks for, all at once. Raises what a function raises."""
+        """Answer everything that one round asks for, all at once.
+
+        Raises what a function raises, and `BadAnswer` for a round of too many questions.
+        """
+        if len(wanted) > MAX_QUESTIONS:
+            raise BadAnswer(f"more than {MAX_QUESTIONS} questions at once")
         given: dict[str, Any] = {}
 
         async def answer(key: str, asked: Any) -> None:

@@ -187,10 +187,7 @@ class Caller:
             result = await self.once(method, params, patience=patience, on_progress=on_progress, header_map=header_map)
             if not isinstance(result, InputRequiredResult):
                 return result
-            with trio.CancelScope(deadline=until) as scope:
-                params = await self.retry_of(params, result)
-            if scope.cancelled_caught:
-                raise RequestTimedOut(after=ROUNDS_TIME)
+            params = await self.retry_of(params, result, until)
         raise TooManyRounds(rounds=MAX_ROUNDS)
 
     async def once(
@@ -257,10 +254,16 @@ class Caller:
             raise RequestTimedOut(after=round(trio.current_time() - began, 2))
         return answer
 
-    async def retry_of(self, params: Model, asked: InputRequiredResult) -> Model:
-        """The same request again, with the answers to what was asked, and the state as it was given."""
+    async def retry_of(self, params: Model, asked: InputRequiredResult, until: float) -> Model:
+        """The same request again, with the answers to what was asked, and the state as it was given.
+
+        Raises `RequestTimedOut` if they are not there by *until*.
+        """
         wanted = {} if asked.input_requests is UNSET else asked.input_requests
-        given = await self.answering.answer_all(wanted, self.revision)
+        with trio.CancelScope(deadline=until) as scope:
+            given = await self.answering.answer_all(wanted, self.revision)
+        if scope.cancelled_caught:
+            raise RequestTimedOut(after=ROUNDS_TIME)
         again: Any = params
         return cast("Model", attrs.evolve(again, input_responses=given, request_state=asked.request_state))
 

@@ -11,7 +11,7 @@ from callboard.actors.answering import MAX_QUESTIONS
 from callboard.actors.caller import MAX_ROUNDS, ROUNDS_TIME
 from callboard.client import Client, connect
 from callboard.codecs.revisions.revision import R4
-from callboard.errors import OVERLOADED, MethodNotFound, RequestTimedOut, TooManyRounds
+from callboard.errors import OVERLOADED, BadAnswer, MethodNotFound, RequestTimedOut, TooManyRounds
 from tests.client.stage import Json, Puppet, played
 
 FORM: Final = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
@@ -139,9 +139,10 @@ async def test_a_server_that_never_stops_asking_is_left(autojump_clock: MockCloc
     assert rounds == MAX_ROUNDS
 
 
-async def test_somebody_who_never_answers_is_not_waited_for_for_ever(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("method", REQUESTS)
+async def test_somebody_who_never_answers_is_not_waited_for_for_ever(method: str, autojump_clock: MockClock) -> None:
     async def play(puppet: Puppet) -> None:
-        request = await puppet.hear("tools/call")
+        request = await puppet.hear(method)
         await puppet.say(id=request["id"], result={"resultType": "input_required", "inputRequests": ASKED})
 
     async def absent(_: object) -> None:
@@ -149,9 +150,27 @@ async def test_somebody_who_never_answers_is_not_waited_for_for_ever(autojump_cl
 
     async with connect(played(play), elicitation=absent, sampling=absent, roots=[]) as client:
         began = trio.current_time()
-        with pytest.raises(RequestTimedOut):
-            await client.call("x")
+        with pytest.raises(RequestTimedOut), trio.fail_after(2 * ROUNDS_TIME):
+            await REQUESTS[method](client)
         assert trio.current_time() - began == ROUNDS_TIME
+
+
+async def test_nobody_is_asked_more_in_one_round_than_he_could_answer(autojump_clock: MockClock) -> None:
+    asked = 0
+
+    def count(_: object) -> None:
+        nonlocal asked
+        asked += 1
+
+    async def play(puppet: Puppet) -> None:
+        request = await puppet.hear("tools/call")
+        many = {f"{number}": ASKED["who"] for number in range(MAX_QUESTIONS + 1)}
+        await puppet.say(id=request["id"], result={"resultType": "input_required", "inputRequests": many})
+
+    async with connect(played(play), elicitation=count) as client:
+        with pytest.raises(BadAnswer, match="more than 64 questions"):
+            await client.call("x")
+    assert not asked
 
 
 async def test_what_nobody_answers_ends_the_call_by_name_and_it_is_not_sent_again(autojump_clock: MockClock) -> None:
