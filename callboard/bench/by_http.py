@@ -9,6 +9,7 @@ import attrs
 import httptools
 import trio
 
+from callboard.bench.framing import check_length
 from callboard.bench.hub import Hub, QuickLane, Settled
 from callboard.bench.requests import FIRST_ID, Template, http_fault_of
 from callboard.bench.work import Act
@@ -31,6 +32,7 @@ class Line:
     _asked: "_Asked | None" = attrs.field(default=None, init=False)
     _parser: httptools.HttpResponseParser = attrs.field(init=False)
     _pieces: list[bytes] = attrs.field(factory=list, init=False)
+    _size: int = attrs.field(default=0, init=False)
     _is_whole: bool = attrs.field(default=False, init=False)
     _status: int = attrs.field(default=0, init=False)
     _keeps_alive: bool = attrs.field(default=False, init=False)
@@ -40,6 +42,8 @@ class Line:
 
     def on_body(self, piece: bytes) -> None:
         if not self._is_whole:
+            self._size += len(piece)
+            check_length(self._size)
             self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
@@ -51,7 +55,7 @@ class Line:
         self._status = self._parser.get_status_code()
 
     def ask(self, asked: "_Asked") -> None:
-        self._asked, self._is_whole = asked, False
+        self._asked, self._is_whole, self._size = asked, False, 0
         self._pieces.clear()
         try:
             if not self.wire.write(asked.request):
@@ -71,6 +75,8 @@ class Line:
             self._parser.feed_data(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             self._lose(str(error))
+        except httptools.HttpParserCallbackError as error:
+            self._end(BadAnswer(str(error.__context__)))
         except httptools.HttpParserError as error:
             self._end(BadAnswer(str(error)))
         else:

@@ -9,6 +9,12 @@ from typing import Final, Protocol, TypeAlias
 
 import attrs
 
+from callboard.codecs.lines import MAX_FRAME
+from callboard.errors import BadAnswer
+
+MAX_CUT: Final = 2 * MAX_FRAME
+"""Longest message of a server, in bytes: as long as the client takes in itself."""
+
 Cut: TypeAlias = tuple[bytes | None, bytes]
 """A message, or None for what is none; and what it came in."""
 
@@ -24,7 +30,14 @@ _IS_MASKED: Final = 0x80
 class Cutter(Protocol):
     """Cuts what comes, in whatever pieces."""
 
-    def feed(self, data: bytes) -> Iterator[Cut]: ...
+    def feed(self, data: bytes) -> Iterator[Cut]:
+        """Raises `BadAnswer` for a message that is longer than any may be."""
+
+
+def check_length(size: int) -> None:
+    """Raises `BadAnswer`."""
+    if size > MAX_CUT:
+        raise BadAnswer(f"an answer of more than {MAX_CUT} bytes")
 
 
 @attrs.define(eq=False)
@@ -49,6 +62,7 @@ class _Gathered:
         return whole
 
     def keep(self, rest: bytes, needed: int) -> None:
+        check_length(needed)
         self.needed = needed
         if rest:
             self._pieces.append(rest)
@@ -62,6 +76,7 @@ class FrameCutter:
     _rest: _Gathered = attrs.field(factory=_Gathered, init=False)
     _text: list[bytes] = attrs.field(factory=list, init=False)
     _frames: list[bytes] = attrs.field(factory=list, init=False)
+    _size: int = attrs.field(default=0, init=False)
 
     def feed(self, data: bytes) -> Iterator[Cut]:
         whole = self._rest.take(data)
@@ -98,8 +113,10 @@ class FrameCutter:
             return
         self._text.append(payload)
         self._frames.append(frame)
+        self._size += len(frame)
+        check_length(self._size)
         if first & _ENDS:
-            text, frames = b"".join(self._text), b"".join(self._frames)
+            self._size, text, frames = 0, b"".join(self._text), b"".join(self._frames)
             self._text.clear()
             self._frames.clear()
             yield text, frames
@@ -110,11 +127,14 @@ class LineCutter:
     """Lines."""
 
     _pieces: list[bytes] = attrs.field(factory=list, init=False)
+    _size: int = attrs.field(default=0, init=False)
 
     def feed(self, data: bytes) -> Iterator[Cut]:
         first, *others = data.split(b"\n")
         self._pieces.append(first)
+        self._size += len(first)
         for line in others:
             whole = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-            self._pieces = [line]
+            self._pieces, self._size = [line], len(line)
             yield whole, whole + b"\n"
+        check_length(self._size)

@@ -21,7 +21,7 @@ from callboard.bench.requests import FIRST_ID, UNREADABLE, Answer, Template, dec
 from callboard.bench.work import Act
 from callboard.codecs.websocket.client import mask
 from callboard.codecs.websocket.frames import write_text
-from callboard.errors import ConnectionLost
+from callboard.errors import BadAnswer, ConnectionLost
 from callboard.transports.client.process import ProcessLink
 from callboard.transports.client.websocket import WebSocketLink
 from callboard.transports.lines import LineConnection
@@ -157,6 +157,12 @@ class SharedLane(QuickLane):
 
     def take(self, data: bytes) -> None:
         """Of what has come, settle what is ours, and leave the rest to the client."""
+        try:
+            self._share_out(data)
+        except BadAnswer as error:
+            self.close(str(error))
+
+    def _share_out(self, data: bytes) -> None:
         for message, raw in self.cutter.feed(data):
             if message is not None and (answer := _answer(message)) is not None:
                 found = self._waiting.pop(answer.id, None)  # type: ignore[arg-type]  # whatever it is, it is no key

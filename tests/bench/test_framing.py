@@ -1,12 +1,13 @@
 """Messages are cut out of bytes as the careful reader would, wherever the bytes are cut; nothing gets lost beside."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.bench.framing import Cutter, FrameCutter, LineCutter
+from callboard.bench.framing import MAX_CUT, Cutter, FrameCutter, LineCutter
 from callboard.codecs.websocket.frames import (
     Close,
     MessageReader,
@@ -16,6 +17,7 @@ from callboard.codecs.websocket.frames import (
     write_pong,
     write_text,
 )
+from callboard.errors import BadAnswer
 
 texts = st.text(max_size=200).map(str.encode) | st.integers(120, 70_000).map(lambda size: b"x" * size)
 
@@ -78,3 +80,22 @@ def test_a_long_message_is_put_together_once() -> None:
     data = write_text(message)
     found = [cut for start in range(0, len(data), 1000) for cut in cutter.feed(data[start : start + 1000])]
     assert found == [(message, data)]
+
+
+PIECE = b"x" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("cutter", "pieces"),
+    [
+        (LineCutter(), [PIECE] * 20),
+        (FrameCutter(), [b"\x81\x7f" + (2 * MAX_CUT).to_bytes(8)]),
+        (FrameCutter(), [b"\x01" + write_text(PIECE)[1:], *[b"\x00" + write_text(PIECE)[1:]] * 20]),
+    ],
+    ids=["a line", "a frame", "many frames"],
+)
+def test_a_message_without_an_end_is_given_up(cutter: Cutter, pieces: list[bytes]) -> None:
+    coming = iter(pieces)
+    with pytest.raises(BadAnswer, match="more than"):
+        list(chain.from_iterable(map(cutter.feed, coming)))
+    assert sum(map(len, pieces)) - sum(map(len, coming)) <= MAX_CUT + len(PIECE) + 100

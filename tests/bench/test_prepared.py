@@ -1,5 +1,6 @@
 """The fast lane: the same requests as the client's, on connections of its own, and the same errors."""
 
+import contextlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -188,6 +189,24 @@ async def test_what_is_no_http_is_an_error() -> None:
     async with answering(script) as (origin, _), lane_to(origin) as lane:
         with pytest.raises(BadAnswer):
             await lane.do(ACT)
+
+
+async def test_an_answer_without_an_end_is_given_up() -> None:
+    sent = 0
+
+    async def script(stream: trio.SocketStream, number: int) -> bool:
+        nonlocal sent
+        await stream.send_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        with contextlib.suppress(trio.BrokenResourceError):
+            for _ in range(100):
+                await stream.send_all(b"f4240\r\n" + b"x" * 1_000_000 + b"\r\n")
+                sent += 1
+        return False
+
+    async with answering(script) as (origin, _), lane_to(origin) as lane:
+        with pytest.raises(BadAnswer, match="more than"):
+            await lane.do(ACT)
+    assert sent < 100
 
 
 # As a whole.

@@ -12,7 +12,7 @@ import attrs
 import pytest
 import trio
 
-from callboard.bench.framing import LineCutter
+from callboard.bench.framing import MAX_CUT, LineCutter
 from callboard.bench.hub import Hub
 from callboard.bench.prepared import by_requests
 from callboard.bench.requests import FIRST_ID, Template
@@ -183,6 +183,16 @@ async def test_a_server_that_says_too_much_beside_is_let_go() -> None:
             await trio.lowlevel.checkpoint()
         nursery.cancel_scope.cancel()
     assert "more than can be taken in" in script.lane.why
+
+
+async def test_a_server_whose_message_has_no_end_is_let_go() -> None:
+    settled: list[object] = []
+    async with scripted() as script:
+        script.lane.begin(ECHO, settled.append)
+        await script.asked(1)
+        script.lane.take(b"x" * (MAX_CUT + 1))
+    assert [type(one) for one in settled] == [ConnectionLost]
+    assert "more than" in script.lane.why
 
 
 async def _flood(script: Scripted) -> None:
