@@ -11,6 +11,7 @@ import trio
 from msgspec import UNSET, Raw
 
 from callboard.actors.caller import ROUNDS_TIME, Caller, OnProgress, Patience
+from callboard.actors.eras import refusal
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
     MODERN,
@@ -30,7 +31,7 @@ from callboard.codecs.revisions import (
     ResourceTemplate,
     Tool,
 )
-from callboard.errors import HEADER_MISMATCH, INVALID_PARAMS, BadAnswer, InvalidDefinition, ServerRefused
+from callboard.errors import HEADER_MISMATCH, INVALID_PARAMS, BadAnswer, HttpRefused, InvalidDefinition, ServerRefused
 from callboard.hosting.schemas import Validator, compile_schema
 from callboard.supervisor import get_logger
 
@@ -100,14 +101,16 @@ class Catalogue:
         """Call a tool. If the server says that headers are missing, its list is fetched anew, once."""
         try:
             result = await self._call(params, patience, on_progress)
-        except ServerRefused as refused:
-            if refused.error_code != HEADER_MISMATCH or not self.caller.link.is_http:
+        except (ServerRefused, HttpRefused) as refused:
+            if refusal(refused)[0] != HEADER_MISMATCH or not self.caller.link.is_http:
                 raise
             self._lists.pop("tools", None)
             await self.tools()
             result = await self._call(params, patience, on_progress)
-        if isinstance(result, CallToolResult):
-            self._check(params.name, result)
+        if isinstance(result, CallToolResult) and not self._keeps_promise(params.name, result):
+            await self.tools()  # it may promise something else by now
+            if not self._keeps_promise(params.name, result):
+                raise BadAnswer(f"{params.name[:128]}: the result does not match the tool's output schema")
         return result
 
     async def _call(
@@ -244,13 +247,12 @@ class Catalogue:
         except InvalidDefinition as error:
             log.warning("output_schema_unusable", tool=tool.name[:128], reason=str(error)[:200])
 
-    def _check(self, tool: str, result: CallToolResult) -> None:
-        """Raises `BadAnswer` for a result that is not what the tool promises."""
+    def _keeps_promise(self, tool: str, result: CallToolResult) -> bool:
+        """Whether a result is what the tool promises, as far as that is known."""
         promised = self._outputs.get(tool)
         if promised is None or result.is_error is True:
-            return
-        if result.structured_content is UNSET or not promised.is_valid(result.structured_content):
-            raise BadAnswer(f"{tool[:128]}: the result does not match the tool's output schema")
+            return True
+        return result.structured_content is not UNSET and promised.is_valid(result.structured_content)
 
 
 def _until(result: Model) -> float:

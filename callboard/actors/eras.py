@@ -83,7 +83,7 @@ async def _discover(caller: Caller, wanted: Revision | None) -> Agreed | None:
         try:
             result = await caller.once("server/discover", RequestParams(), patience=patience)
         except (ServerRefused, HttpRefused) as refused:
-            code, data = _told(refused)
+            code, data = refusal(refused)
             named = _supported(code, data)
             better = max((revision for revision in named if revision in MODERN), default=None)
             if better is None or wanted is not None:
@@ -116,7 +116,7 @@ def _discovered(caller: Caller, result: DiscoverResult) -> Agreed | None:
     )
 
 
-def _told(refused: ServerRefused | HttpRefused) -> tuple[int, object]:
+def refusal(refused: ServerRefused | HttpRefused) -> tuple[int, object]:
     """Code and data of a refusal. One that HTTP carries may have no id, and so be no answer to anything."""
     if isinstance(refused, ServerRefused):
         return refused.error_code, refused.data

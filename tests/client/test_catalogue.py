@@ -324,6 +324,39 @@ async def test_a_result_that_is_not_is_no_answer(revision: Revision, result: Jso
         await calling(COUNT, {"content": [], **result}, revision)
 
 
+async def changing(schemas: list[Json], result: Json, **cache: Any) -> tuple[Any, int]:
+    """Calls a tool that promises one thing after the other: the result, and how often the list was asked for."""
+    asked = 0
+
+    async def play(puppet: Puppet) -> None:
+        nonlocal asked
+        while True:
+            request = await puppet.hear("tools/list", "tools/call")
+            if request["method"] == "tools/list":
+                promised = tool(**schemas[min(asked, len(schemas) - 1)])
+                asked += 1
+                await puppet.answer(request, tools=[promised], **extra(puppet, **cache))
+            else:
+                await puppet.answer(request, **result)
+
+    async with connect(played(play)) as client:
+        await client.tools()
+        try:
+            return await client.call("x"), asked
+        except BadAnswer:
+            return None, asked
+
+
+async def test_a_result_is_held_to_what_the_tool_promises_by_now(autojump_clock: MockClock) -> None:
+    words = {"type": "object", "properties": {"n": {"type": "string"}}}
+    result = {"content": [], "structuredContent": {"n": "one"}}
+    told, asked = await changing([COUNT, words], result)
+    assert told.structured_content == {"n": "one"}
+    assert asked == 2
+    assert await changing([COUNT, COUNT], result) == (None, 2)
+    assert await changing([COUNT, words], result, ttlMs=60_000) == (None, 1)  # which it said to hold for a minute
+
+
 async def test_a_failure_need_not_be_what_was_promised(autojump_clock: MockClock) -> None:
     assert (await calling(COUNT, {"content": [], "isError": True})).is_error
 

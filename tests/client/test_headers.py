@@ -140,12 +140,14 @@ async def test_a_tool_whose_headers_break_the_rules_is_left_out_and_the_log_says
 
 
 @pytest.mark.requirement("M154")
+@pytest.mark.parametrize("has_id", [True, False])  # a server that looked at the headers alone has seen none
 async def test_a_call_whose_headers_do_not_match_is_made_again_with_a_fresh_list_once(
-    autojump_clock: MockClock,
+    has_id: bool, autojump_clock: MockClock
 ) -> None:
     async def handle(reply: Reply) -> None:
         if reply.seen.rpc == "tools/call" and param_headers(reply) != {"mcp-param-city": "Oslo"}:
-            await reply.refuse(400, -32020, "Mcp-Param-City is missing")
+            whose = reply.seen.body["id"] if has_id else None
+            await reply.json(400, id=whose, error={"code": -32020, "message": "Mcp-Param-City is missing"})
         else:
             await nothing_much(reply)
 

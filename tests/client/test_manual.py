@@ -230,6 +230,7 @@ async def test_a_retry_reports_progress_has_its_own_patience_and_is_held_to_what
         await puppet.say(method="notifications/progress", params=report)
         await puppet.say(id=request["id"], result=asks(requestState="b"))
         await puppet.answer(await puppet.hear("tools/call"), content=[], structuredContent={"b": 1})
+        await puppet.answer(await puppet.hear("tools/list"), tools=[tool], **CACHED)
         await puppet.hear("tools/call")
         await trio.sleep_forever()
 
