@@ -11,6 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from callboard.actors.caller import Patience
 from callboard.client import connect
 from callboard.codecs.revisions import meta
+from callboard.codecs.sse import encode_event
 from callboard.errors import BadAnswer, ConnectionLost, HttpRefused, RequestTimedOut, ServerRefused
 from tests.client.stage import CACHED, Json
 from tests.client.web import Reply, modern, web
@@ -189,7 +190,7 @@ async def test_an_answer_may_be_json_or_a_stream_with_more_in_it(autojump_clock:
         await reply.comment()
         params = {"progressToken": token, "progress": 1}
         await reply.event({"method": "notifications/progress", "params": params})
-        await reply.comment()
+        await reply.piece(encode_event(b"2026-07-28T12:00:00", event="ping"))  # of another kind: none of ours
         await reply.event({"method": "notifications/message", "params": {"level": "info", "data": "half"}})
         await reply.event({"id": reply.seen.body["id"], "result": {"resultType": "complete", "content": []}})
         await reply.end()
@@ -277,14 +278,15 @@ async def test_leaving_a_call_closes_its_stream_and_says_nothing_more(autojump_c
 @pytest.mark.parametrize(
     ("status", "body", "kind", "error", "why"),
     [
-        (200, b"<html>", "text/html", BadAnswer, "to another request"),
+        (200, b"<html>", "text/html", BadAnswer, "the answer is text/html, and neither JSON nor a stream of events"),
+        (200, b"", "", BadAnswer, "the answer is of no kind, and neither"),
         (200, b"{", "application/json", BadAnswer, "JSON"),
         (200, b'{"jsonrpc": "2.0", "id": 999, "result": {}}', "application/json", BadAnswer, "to another request"),
-        (301, b"", "text/html", HttpRefused, "HTTP 301"),
+        (301, b"", "text/html", HttpRefused, "HTTP 301: not followed to 'http://elsewhere/'"),
         (401, b"who are you?", "text/plain", HttpRefused, "HTTP 401: who are you"),
         (404, b"not here", "text/plain", HttpRefused, "HTTP 404: not here"),
         (500, b"", "text/plain", HttpRefused, "HTTP 500"),
-        (503, b"x" * 100_000, "text/plain", BadAnswer, "more than"),
+        (503, b"x" * 100_000, "text/plain", HttpRefused, "HTTP 503: xxx"),
         (200, b'"' + b"x" * (9 << 20) + b'"', "application/json", BadAnswer, "more than"),
     ],
 )
@@ -292,12 +294,13 @@ async def test_an_answer_that_is_none_has_a_name(
     status: int, body: bytes, kind: str, error: type[Exception], why: str, autojump_clock: MockClock
 ) -> None:
     async def handle(reply: Reply) -> None:
-        await reply.whole(status, body, kind, location="http://elsewhere/")
+        await reply.whole(status, body, kind, location="http://ada:s3cr3t@elsewhere/?key=s3cr3t")
 
     async with web(modern(handle)) as here, connect(here.ways()) as client:
-        with pytest.raises(error, match=why):
+        with pytest.raises(error, match=why) as failed:
             await client.call("x")
         assert len(here.requests("tools/call")) == 1
+    assert "s3cr3t" not in str(failed.value)
 
 
 async def test_errors_come_with_any_status(autojump_clock: MockClock) -> None:

@@ -31,7 +31,7 @@ from callboard.errors import (
     SessionGone,
 )
 from callboard.transports.client.credentials import Credentials, Headers
-from callboard.transports.client.pool import Channel, Pool
+from callboard.transports.client.pool import Channel, Pool, shown
 
 FAREWELL: Final = 2.0
 """Seconds in which a server is told that a request, or the session, is no longer wanted; then it is not told."""
@@ -128,11 +128,11 @@ class HttpLink:
         with trio.move_on_after(TELL_TIME) as scope:
             async with Asked(self, b"POST", _POSTED, frame, partial(held, scope), may_renew=may_renew) as asked:
                 head = await asked.head()
-                body = await asked.channel.whole(MAX_REFUSAL)
+                body = await _start_of(asked.channel)
                 if head.status == 404 and asked.session is not None:
                     raise self._gone(asked.session)
                 if head.status >= 300:
-                    raise HttpRefused(head.status, _text(body))
+                    raise HttpRefused(head.status, _said(head, body))
                 return
         raise RequestTimedOut(after=TELL_TIME)
 
@@ -222,7 +222,7 @@ class HttpLink:
 
     async def _whole(self, asked: "Asked", head: AnswerHead, outgoing: Outgoing) -> Result | Error:
         is_fine = head.status == 200
-        body = await asked.channel.whole(2 * MAX_FRAME if is_fine else MAX_REFUSAL)
+        body = await asked.channel.whole(2 * MAX_FRAME) if is_fine else await _start_of(asked.channel)
         if head.status == 404 and asked.session is not None:
             raise self._gone(asked.session)
         if head.media_type == b"application/json":
@@ -237,9 +237,12 @@ class HttpLink:
                         return message
                     if isinstance(message, Error) and not is_fine:
                         raise HttpRefused(head.status, message.message, error=message)
-        if is_fine:
-            raise BadAnswer("the answer is to another request")
-        raise HttpRefused(head.status, _text(body))
+        if not is_fine:
+            raise HttpRefused(head.status, _said(head, body))
+        if head.media_type != b"application/json":
+            kind = head.media_type[:100].decode("ascii", "replace") or "of no kind"
+            raise BadAnswer(f"the answer is {kind}, and neither JSON nor a stream of events")
+        raise BadAnswer("the answer is to another request")
 
     async def _resume(self, reading: "_Reading") -> Result | Error | None:
         """Come back to a stream that ended before its answer. Raises `ConnectionLost` if that leads nowhere."""
@@ -317,7 +320,7 @@ class Asked:
         proof = await credentials.prove(self.method)
         head = await self._send(proof.headers)
         while self.may_renew and credentials.helps(head, proof):
-            await self.channel.whole(MAX_REFUSAL)
+            await _start_of(self.channel)
             self._give_back(is_done=True)  # a person may be asked, and takes his time
             with self.hold():
                 proof = await credentials.renew(self.method, head, proof)
@@ -359,6 +362,8 @@ class _Reading:
                 self.last_event_id = decoder.last_event_id or self.last_event_id
                 if not isinstance(event, Event):
                     raise BadAnswer(str(event))
+                if event.event != "message":
+                    continue  # some servers show in this way that they are alive
                 if event.data and (answer := await self._take_in(event.data)) is not None:
                     await self._finish(channel)
                     return answer
@@ -391,5 +396,21 @@ def _pause(reading: _Reading, fruitless: int) -> float:
     return max(reading.retry, min(RETRY * 2 ** (fruitless - 2), LONGEST_PAUSE) if fruitless > 1 else 0.0)
 
 
-def _text(body: bytes) -> str:
+async def _start_of(channel: Channel) -> bytes:
+    """The body of a refusal, as far as it is looked at. A longer one costs the connection, and not its status."""
+    body = b""
+    while len(body) < MAX_REFUSAL:
+        piece = await channel.piece()
+        if piece is None:
+            return body
+        body += piece
+    channel.is_spent = True
+    return body
+
+
+def _said(head: AnswerHead, body: bytes) -> str:
+    """What a refusal says. One that names another place says so; nobody goes there."""
+    place = head.get(b"location")
+    if head.status // 100 == 3 and place is not None:
+        return f"not followed to {shown(place.decode('utf-8', 'replace'))}"
     return body[:200].decode("utf-8", "replace").strip()
