@@ -1,6 +1,7 @@
 """The credentials for one server: tokens that are had when they are wanted, kept, refreshed, and asked for anew.
 
-All requests to a server share them. One at a time asks for tokens; the others wait, and use what it got.
+All requests to a server share them. One at a time asks for tokens; the others wait, and use what it got. If it got
+nothing, neither do they: a user who said no to one of them has said no to all of them. Who comes later may ask again.
 """
 
 import secrets
@@ -44,6 +45,14 @@ _PASSING: Final = frozenset(("temporarily_unavailable", "server_error", "slow_do
 """Refusals that say nothing about the token."""
 
 
+@attrs.frozen(eq=False)
+class _Failure:
+    """What came of asking for tokens: nothing. *challenge* is what they were asked for after, if it was one."""
+
+    why: str
+    challenge: Challenge | None = None
+
+
 @attrs.define(eq=False)
 class Authorizer:
     """The tokens for the server at *url*, and how to come by others."""
@@ -63,6 +72,8 @@ class Authorizer:
     _nonce: str | None = attrs.field(default=None, init=False, repr=False)
     _found: Found | None = attrs.field(default=None, init=False)
     _in_vain: dict[frozenset[str], float] = attrs.field(factory=dict, init=False)
+    _failure: _Failure | None = attrs.field(default=None, init=False)
+    """The last one: another than before one's turn came is one that was waited for."""
     _turn: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     # What a link asks.
@@ -78,12 +89,17 @@ class Authorizer:
 
     async def _refresh_early(self, tokens: Tokens) -> None:
         """Before it ends. If that cannot be done now, what there is may still do."""
+        before = self._failure
         async with self._turn:
-            if self._tokens is tokens:
-                try:
-                    await self._refresh(tokens)
-                except NotAuthorized as error:
-                    log.warning("refresh_failed", server=self.url, failure=str(error))
+            if self._tokens is not tokens or self._failure is not before:
+                return
+            try:
+                await self._load()  # another process may have done it, and then ours is worth nothing any more
+                if not self._tokens.is_fresh(self.clock()) and not await self._refresh(self._tokens):
+                    self._failure = _Failure("refused")
+            except NotAuthorized as error:
+                self._failure = _Failure(str(error))
+                log.warning("refresh_failed", server=self.url, failure=str(error))
 
     def helps(self, refusal: AnswerHead, used: Proof) -> bool:
         challenges = _challenges(refusal)
@@ -96,11 +112,18 @@ class Authorizer:
             raise NotAuthorized(f"the server was shown {1 + used.renewals} different proofs, and none was good enough")
         challenge = wanted(_challenges(refusal))
         nonce = refusal.get(b"dpop-nonce")
+        before = self._failure
         async with self._turn:
             if nonce is not None and challenge.error == "use_dpop_nonce":
                 self._nonce = nonce.decode("latin-1")
             elif self._generation == used.generation:  # otherwise somebody else got another token meanwhile
-                used = await self._replace(challenge, refusal.status, used)
+                if self._failure is not None and self._failure is not before and self._failure.challenge == challenge:
+                    raise NotAuthorized(self._failure.why)
+                try:
+                    used = await self._replace(challenge, refusal.status, used)
+                except NotAuthorized as error:
+                    self._failure = _Failure(str(error), challenge)
+                    raise
         return self._proof(method, attrs.evolve(used, renewals=used.renewals + 1))
 
     # What becomes of a refusal.
@@ -165,11 +188,11 @@ class Authorizer:
     # What is kept.
 
     async def _load(self) -> bool:
-        """Look at what is kept; whether it is another token than ours."""
+        """Look at what is kept; whether it is another token than ours, and no older one."""
         kept = await recall(self.store, self._name, Tokens)
         is_first, self._is_loaded = not self._is_loaded, True
         ours = self._tokens
-        if kept is None or (ours is not None and kept.access_token == ours.access_token):
+        if kept is None or (ours is not None and not kept.replaces(ours)):
             return False
         self._tokens = kept
         self._generation += 1
@@ -197,9 +220,11 @@ class Authorizer:
             answer = await desk.exchange(client, parameters)
         except Refused as refused:
             log.info("refresh_refused", server=self.url, issuer=found.issuer, error=refused.error)
-            if refused.error not in _PASSING:
-                self._tokens = attrs.evolve(tokens, refresh_token=None)
-                await keep(self.store, self._name, self._tokens)
+            if refused.error in _PASSING:
+                return False
+            if await self._load():  # another process was faster, and what it got is good
+                return True
+            self._tokens = attrs.evolve(tokens, refresh_token=None)  # not in the store: that may be another's by now
             return False
         renewed = read_tokens(
             answer,
@@ -218,7 +243,8 @@ class Authorizer:
     async def _adopt(self, tokens: Tokens) -> None:
         self._tokens = tokens
         self._generation += 1
-        await keep(self.store, self._name, tokens)
+        with trio.CancelScope(shield=True):  # what was given once is not given again
+            await keep(self.store, self._name, tokens)
 
     @property
     def _name(self) -> str:

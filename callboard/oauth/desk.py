@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 import attrs
+import trio
 
 from callboard.codecs.oauth.client import Client, identify
 from callboard.codecs.oauth.jwt import ProofKey
@@ -42,18 +43,23 @@ class Desk:
     async def ask(
         self, endpoint: str, parameters: Mapping[str, str], headers: Mapping[str, str] | None = None
     ) -> TokenAnswer:
-        """Ask at any *endpoint*. Raises as `exchange` does."""
+        """Ask at any *endpoint*. Raises as `exchange` does.
+
+        Who does not want the answer any more waits for it all the same, which is a matter of seconds: a code or a
+        refresh token is taken once, and if the answer is not heard, there is nothing left.
+        """
         body = write_form(parameters)
         sent = [*(value for name, value in parameters.items() if name in SECRETS), *(headers or {}).values()]
-        for _ in range(1 + NONCES):
-            fetched = await self.fetcher.post(endpoint, body, {**_FORM, **(headers or {}), **self._proof(endpoint)})
-            nonce = fetched.head.get(b"dpop-nonce")
-            try:
-                return read_answer(fetched.status, fetched.body, sent)
-            except Refused as refused:
-                if refused.error != "use_dpop_nonce" or nonce is None or self.key is None:
-                    raise
-                self._nonce = nonce.decode("latin-1")
+        with trio.CancelScope(shield=True):
+            for _ in range(1 + NONCES):
+                fetched = await self.fetcher.post(endpoint, body, {**_FORM, **(headers or {}), **self._proof(endpoint)})
+                nonce = fetched.head.get(b"dpop-nonce")
+                try:
+                    return read_answer(fetched.status, fetched.body, sent)
+                except Refused as refused:
+                    if refused.error != "use_dpop_nonce" or nonce is None or self.key is None:
+                        raise
+                    self._nonce = nonce.decode("latin-1")
         raise NotAuthorized("the token endpoint wants one nonce after the other")
 
     def _proof(self, endpoint: str) -> Mapping[str, str]:

@@ -59,10 +59,15 @@ class Tokens:
     """A little earlier: it must not end on its way."""
     refresh_token: str | None = attrs.field(default=None, repr=False)
     proof_key: str | None = attrs.field(default=None, repr=False)
-    """The key that it is bound to, as a JWK."""
+    """The key that it is bound to, as PEM."""
+    given_at: float = 0.0
 
     def is_fresh(self, now: float) -> bool:
         return self.renew_at is None or now < self.renew_at
+
+    def replaces(self, other: "Tokens") -> bool:
+        """Whether this is another token than *other*, and no older one."""
+        return self.access_token != other.access_token and self.given_at >= other.given_at
 
     def is_over(self, now: float) -> bool:
         return self.expires_at is not None and now >= self.expires_at
@@ -148,6 +153,7 @@ def read_tokens(
         renew_at=now + life - min(EARLY, life / 10) if life > 0 else None,
         refresh_token=answer.refresh_token or (None if before is None else before.refresh_token),
         proof_key=proof_key,
+        given_at=now,
     )
 
 
