@@ -2,13 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import unquote
 
 import msgspec
-from msgspec import UNSET
 
 from callboard.codecs.revisions import Tool
 
 _JSON_TYPES: Final = frozenset({"integer", "number", "boolean", "array", "object", "null"})
+_KINDS: Final[Mapping[type, str]] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
 
 
 class BadArgument(ValueError):
@@ -73,11 +82,40 @@ def _decoded(one: str, value: str) -> Any:
 def _wanted(tool: Tool | None) -> Mapping[str, frozenset[str]]:
     """By argument, the types that the tool's schema allows, where it says so in plain words."""
     properties = None if tool is None else tool.input_schema.get("properties")
-    found = {}
-    for name, schema in properties.items() if isinstance(properties, Mapping) else ():
-        kinds = schema.get("type", UNSET) if isinstance(schema, Mapping) else UNSET
-        found[name] = frozenset([kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else ())
-    return found
+    if tool is None or not isinstance(properties, Mapping):
+        return {}
+    return {name: _kinds(schema, tool.input_schema) for name, schema in properties.items()}
+
+
+def _kinds(schema: object, root: Mapping[str, Any]) -> frozenset[str]:
+    """The types that *schema* names: by itself, in its choices, and wherever in *root* it leads to.
+
+    What may be left out is most often written as such a choice, between something and null.
+    """
+    found, waiting, followed = set[str](), [schema], set[str]()
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, Mapping):
+            continue
+        kinds, values, place = one.get("type"), one.get("enum"), one.get("$ref")
+        found.update(kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(kind, str))
+        allowed = [*(values if isinstance(values, list) else ()), *([one["const"]] if "const" in one else ())]
+        found.update(_KINDS.get(type(value), "string") for value in allowed)
+        for word in ("anyOf", "oneOf", "allOf"):
+            waiting += one[word] if isinstance(one.get(word), list) else ()
+        if isinstance(place, str) and place not in followed:
+            followed.add(place)
+            waiting.append(_at(place, root))
+    return frozenset(found)
+
+
+def _at(place: str, root: Mapping[str, Any]) -> object:
+    """What a reference into the schema itself leads to; None if it leads elsewhere."""
+    start, *steps = unquote(place).split("/")
+    here: object = root if start == "#" else None
+    for step in steps:
+        here = here.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(here, Mapping) else None
+    return here
 
 
 def _fitting(value: str, kinds: frozenset[str]) -> Any:

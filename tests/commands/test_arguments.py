@@ -8,8 +8,8 @@ from callboard.codecs.revisions import Tool
 from callboard.commands.arguments import BadArgument, read_arguments, read_headers, read_texts
 
 
-def tool(**properties: Any) -> Tool:
-    return Tool(name="x", input_schema={"type": "object", "properties": properties})
+def tool(defs: dict[str, Any] | None = None, /, **properties: Any) -> Tool:
+    return Tool(name="x", input_schema={"type": "object", "properties": properties, "$defs": defs or {}})
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,42 @@ def test_what_follows_is_text_or_json(typed: str, value: Any) -> None:
 )
 def test_a_schema_that_wants_something_else_than_text_gets_it_if_it_can(kind: Any, typed: str, value: Any) -> None:
     assert read_arguments([f"a={typed}"], tool(a={"type": kind})) == {"a": value}
+
+
+OR_NOTHING = {"anyOf": [{"type": "array"}, {"type": "null"}]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "typed", "value"),
+    [
+        (OR_NOTHING, "[1]", [1]),
+        (OR_NOTHING, "null", None),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "null", "null"),
+        ({"oneOf": [{"$ref": "#/$defs/count"}, {"type": "null"}]}, "3", 3),
+        ({"allOf": [{"$ref": "#/$defs/count"}]}, "3", 3),
+        ({"$ref": "#/$defs/a~1b%20c"}, "true", True),
+        ({"enum": [1, 2, None]}, "2", 2),
+        ({"enum": ["1", 2]}, "2", "2"),
+        ({"const": False}, "false", False),
+        ({"$ref": "#/$defs/itself"}, "3", "3"),
+        ({"$ref": "#/$defs/nowhere/at/all"}, "3", "3"),
+        ({"$ref": "https://example.com/schema"}, "3", "3"),
+        ({"anyOf": 7, "enum": 7, "$ref": 7}, "3", "3"),
+    ],
+)
+def test_what_a_schema_wants_is_found_behind_choices_and_references(schema: Any, typed: str, value: Any) -> None:
+    defs = {
+        "count": {"type": "integer"},
+        "a/b c": {"type": "boolean"},
+        "itself": {"anyOf": [{"$ref": "#/$defs/itself"}]},
+    }
+    assert read_arguments([f"a={typed}"], tool(defs, a=schema)) == {"a": value}
+
+
+def test_a_long_row_of_references_is_followed_to_its_end() -> None:
+    defs: dict[str, Any] = {str(at): {"$ref": f"#/$defs/{at + 1}"} for at in range(5000)}
+    defs["5000"] = {"type": "integer"}
+    assert read_arguments(["a=3"], tool(defs, a={"$ref": "#/$defs/0"})) == {"a": 3}
 
 
 def test_a_schema_that_says_nothing_changes_nothing() -> None:
