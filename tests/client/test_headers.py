@@ -1,6 +1,6 @@
 """A client over Streamable HTTP (2026-07-28): every message a POST, and its headers say what its body says."""
 
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 
 import pytest
@@ -13,6 +13,8 @@ from callboard.client import connect
 from callboard.codecs.revisions import meta
 from callboard.codecs.sse import encode_event
 from callboard.errors import BadAnswer, ConnectionLost, HttpRefused, RequestTimedOut, ServerRefused
+from callboard.listening import ACKNOWLEDGED
+from callboard.transports.client.pool import MAX_CHANNELS
 from tests.client.stage import CACHED, Json
 from tests.client.web import Reply, modern, web
 
@@ -352,6 +354,26 @@ async def test_there_are_never_more_connections_than_may_be(autojump_clock: Mock
         assert waiting == 64
         go.set()
     assert waiting == 100
+
+
+async def test_whoever_listens_takes_no_turn_from_calls_and_one_too_many_is_told_so(autojump_clock: MockClock) -> None:
+    async def handle(reply: Reply) -> None:
+        if reply.seen.rpc != "subscriptions/listen":
+            await reply.answer(content=[])
+            return
+        whose = {meta.SUBSCRIPTION_ID: reply.seen.body["id"]}
+        params = {"_meta": whose, "notifications": {"toolsListChanged": True}}
+        await reply.stream()
+        await reply.event({"method": "notifications/subscriptions/acknowledged", "params": params})
+        await trio.sleep_forever()
+
+    async with web(modern(handle)) as here, connect(here.ways()) as client, AsyncExitStack() as stack:
+        for _ in range(MAX_CHANNELS):
+            await stack.enter_async_context(client.listen(tools=True))
+        await client.call("x")
+        assert trio.current_time() < ACKNOWLEDGED
+        with pytest.raises(RequestTimedOut):
+            await stack.enter_async_context(client.listen(tools=True))
 
 
 async def test_a_connection_that_has_been_idle_for_long_is_not_trusted(autojump_clock: MockClock) -> None:

@@ -7,12 +7,13 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.caller import Patience
+from callboard.actors.caller import TIMEOUT, Patience
 from callboard.client import connect
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R2, R3, R4
 from callboard.errors import ConnectionLost, RequestTimedOut
 from callboard.transports.client.http import RESUMPTIONS, RETRY
+from callboard.transports.client.pool import MAX_CHANNELS
 from tests.client.web import Handler, Reply, legacy, legacy_revisions, nothing_much, web
 
 
@@ -75,6 +76,34 @@ async def test_answers_come_as_json_or_in_a_stream_and_questions_in_between_are_
 
     async with web(legacy(handle, revision)) as here, connect(here.ways(), roots=["file:///here"]) as client:
         await client.call("x")
+
+
+async def test_any_number_of_calls_may_wait_for_answers_of_ours(autojump_clock: MockClock) -> None:
+    answered: dict[str, trio.Event] = {}
+
+    async def handle(reply: Reply) -> None:
+        body = reply.seen.body
+        if reply.seen.rpc == "tools/call":
+            question = f"q-{body['id']}"
+            answered[question] = trio.Event()
+            await reply.stream()
+            await reply.event({"id": question, "method": "roots/list"})
+            await answered[question].wait()
+            await reply.event({"id": body["id"], "result": {"content": []}})
+            await reply.end()
+        elif body is not None and body.get("id") in answered:
+            await reply.whole(202)
+            answered[body["id"]].set()
+        else:
+            await nothing_much(reply)
+
+    async with web(legacy(handle, R4)) as here, connect(here.ways(), roots=["file:///here"]) as client:
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for _ in range(MAX_CHANNELS + 1):
+                nursery.start_soon(client.call("x")._run)
+        assert trio.current_time() - began < TIMEOUT
+    assert len(answered) == MAX_CHANNELS + 1
 
 
 async def test_a_batch_is_read_as_what_is_in_it(autojump_clock: MockClock) -> None:

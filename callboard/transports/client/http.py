@@ -4,6 +4,7 @@ No task stands between a call and its socket. Leaving the scope of a call closes
 is the cancellation, a legacy one is told in so many words.
 """
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from typing import Final
@@ -31,7 +32,7 @@ from callboard.errors import (
     SessionGone,
 )
 from callboard.transports.client.credentials import Credentials, Headers
-from callboard.transports.client.pool import Channel, Pool, shown
+from callboard.transports.client.pool import Channel, Pool, Use, shown
 
 FAREWELL: Final = 2.0
 """Seconds in which a server is told that a request, or the session, is no longer wanted; then it is not told."""
@@ -64,6 +65,7 @@ _POSTED: Final = (
 STREAMED: Final = ((b"accept", b"text/event-stream"),)
 _VERSIONED: Final = frozenset({R3, *(revision for revision in Revision if revision > R3)})
 _SESSION: Final = b"mcp-session-id"
+_USES: Final[Mapping[str, Use]] = {"subscriptions/listen": "stream"}
 
 
 @attrs.define(eq=False)
@@ -105,7 +107,8 @@ class HttpLink:
         reading = _Reading(outgoing, hear)
         answer: Result | Error | None = None
         try:
-            async with Asked(self, b"POST", (*_POSTED, *outgoing.headers), outgoing.frame, outgoing.hold) as asked:
+            headers, use = (*_POSTED, *outgoing.headers), _USES.get(outgoing.method, "call")
+            async with Asked(self, b"POST", headers, outgoing.frame, outgoing.hold, use=use) as asked:
                 head = await asked.head()
                 if outgoing.method == "initialize" and outgoing.revision not in MODERN:
                     self.session, self.is_stale = head.get(_SESSION), self.is_stale and head.status != 200
@@ -126,7 +129,8 @@ class HttpLink:
 
     async def _tell(self, frame: bytes, *, may_renew: bool = True) -> None:
         with trio.move_on_after(TELL_TIME) as scope:
-            async with Asked(self, b"POST", _POSTED, frame, partial(held, scope), may_renew=may_renew) as asked:
+            hold = partial(held, scope)
+            async with Asked(self, b"POST", _POSTED, frame, hold, may_renew=may_renew, use="word") as asked:
                 head = await asked.head()
                 body = await _start_of(asked.channel)
                 if head.status == 404 and asked.session is not None:
@@ -150,7 +154,7 @@ class HttpLink:
         while self._goes_on(session):
             before = reading.last_event_id
             try:
-                async with Asked(self, b"GET", self._resuming(reading), b"") as asked:
+                async with Asked(self, b"GET", self._resuming(reading), b"", use="stream") as asked:
                     head = await asked.head()
                     if head.status == 404 and is_open and session is not None:
                         self._gone(session)
@@ -200,7 +204,7 @@ class HttpLink:
         try:
             if self.session is not None:
                 with trio.move_on_after(FAREWELL):
-                    async with Asked(self, b"DELETE", (), b"", may_renew=False) as asked:
+                    async with Asked(self, b"DELETE", (), b"", may_renew=False, use="word") as asked:
                         await asked.head()
         except CallboardError:
             pass  # it ends by itself
@@ -297,6 +301,7 @@ class Asked:
     hold: Hold = nullcontext
     may_renew: bool = True
     """Whether leave may be asked for: not for a good-bye."""
+    use: Use = "call"
     channel: Channel = attrs.field(init=False)
     session: bytes | None = attrs.field(init=False)
     """The one that it belongs to, however long it waits for its turn."""
@@ -329,7 +334,7 @@ class Asked:
         return head
 
     async def _take(self) -> None:
-        self.channel = await self.link.pool.take()
+        self.channel = await self.link.pool.take(self.use)
         self._is_taken = True
 
     def _give_back(self, *, is_done: bool) -> None:

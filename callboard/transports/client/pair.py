@@ -77,7 +77,7 @@ class PairLink(DuplexLink):
 async def open_pair(stream: HttpLink) -> AsyncIterator[PairLink]:
     """The pair whose stream is at *stream*. Raises `CannotConnect`, `HttpRefused`, `BadAnswer`, `ConnectionLost`."""
     try:
-        async with Asked(stream, b"GET", STREAMED, b"") as asked:
+        async with Asked(stream, b"GET", STREAMED, b"", use="stream") as asked:
             decoder = EventDecoder(2 * MAX_FRAME)
             endpoint, rest = await _wait_endpoint(asked, decoder)
             target = _target(stream, endpoint)

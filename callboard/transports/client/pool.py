@@ -7,7 +7,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Final, Self, TypeAlias
+from typing import Final, Literal, Self, TypeAlias, get_args
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import attrs
@@ -24,10 +24,16 @@ WRITE_TIME: Final = 30.0
 """Seconds for a server to take in what is written to it."""
 
 MAX_CHANNELS: Final = 64
-"""Most connections to one origin at once; who needs another one waits."""
+"""Most connections to one origin at once, of each kind; who needs another one waits."""
 
 IDLE_TIME: Final = 30.0
 """Seconds that an unused connection is trusted to be still there. Most servers keep theirs for longer."""
+
+Use: TypeAlias = Literal["call", "stream", "word"]
+"""What a connection is for: a request, something that is heard for as long as it goes on, or a word without an answer.
+
+Each kind has its own turns. Else requests, which may wait for an answer of ours, would keep that very answer waiting;
+and whoever listens often enough could ask nothing any more."""
 
 _PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _UNIX: Final = "+unix"
@@ -216,27 +222,28 @@ class Pool:
     most: int = MAX_CHANNELS
     dial: Dial = reach
     _idle: list[Channel] = attrs.field(factory=list, init=False)
-    _taken: set[Channel] = attrs.field(factory=set, init=False)
-    _turn: trio.Semaphore = attrs.field(init=False)
+    _taken: dict[Channel, trio.Semaphore] = attrs.field(factory=dict, init=False)
+    _turns: dict[Use, trio.Semaphore] = attrs.field(init=False)
     _is_closed: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._turn = trio.Semaphore(self.most)
+        self._turns = {use: trio.Semaphore(self.most) for use in get_args(Use)}
 
-    async def take(self) -> Channel:
+    async def take(self, use: Use = "call") -> Channel:
         """A channel for one request. Raises `CannotConnect`, and `ConnectionLost` once the pool is closed."""
+        turn = self._turns[use]
         try:
-            self._turn.acquire_nowait()  # mostly there is room: a turn of the loop for nothing would cost 15 us
+            turn.acquire_nowait()  # mostly there is room: a turn of the loop for nothing would cost 15 us
         except trio.WouldBlock:
-            await self._turn.acquire()
+            await turn.acquire()
         channel: Channel | None = None
         try:
             self._check_open()
             channel = self._kept() or Channel(await self.dial(self.origin, self.tls))
-            self._taken.add(channel)
+            self._taken[channel] = turn
         finally:
             if channel is None:
-                self._turn.release()
+                turn.release()
         if self._is_closed:
             self.give_back(channel, is_done=False)
         self._check_open()
@@ -276,8 +283,7 @@ class Pool:
 
     def give_back(self, channel: Channel, *, is_done: bool) -> None:
         """The request is over. Unless it *is_done*, nothing more is known of the channel, and it ends."""
-        self._taken.discard(channel)
-        self._turn.release()
+        self._taken.pop(channel).release()
         if is_done and channel.is_clean and not self._is_closed:
             channel.used_at = trio.current_time()
             self._idle.append(channel)
