@@ -411,7 +411,8 @@ class Caller:
 
     def _told(self, message: Notification, model: type[P]) -> P | None:
         try:
-            return read(self.revision, model, write_members({} if message.params is UNSET else message.params))
+            params = write_members({} if message.params is UNSET else message.params)
+            return read(self.revision, model, params, bears_null=True)
         except PeerError:
             self.ignored += 1
             return None

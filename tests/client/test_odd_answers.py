@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 import trio
-from msgspec import Raw
+from msgspec import UNSET, Raw
 from trio.testing import MockClock
 
 from callboard.client import connect
-from callboard.codecs.revisions import Revision, meta
+from callboard.codecs.revisions import CreateMessageRequestParams, Revision, meta
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.errors import BadAnswer, ConnectionLost, ServerRefused
-from tests.client.stage import Json, Puppet, every_revision, played, text
+from tests.client.stage import CACHED, Json, Puppet, every_revision, played, text
 
 
 @pytest.mark.requirement("M011")
@@ -50,6 +50,58 @@ async def test_a_result_of_the_wrong_shape_is_no_answer_and_says_of_what(
             await client.call("echo")
         with pytest.raises(BadAnswer):
             await client.call("echo")
+
+
+@every_revision
+async def test_null_where_something_may_be_absent_is_borne(revision: Revision, autojump_clock: MockClock) -> None:
+    hints = {"readOnlyHint": None, "title": None}
+    block = {"type": "text", "text": "fine", "annotations": None, "_meta": None}
+
+    async def play(puppet: Puppet) -> None:
+        more = CACHED if puppet.is_modern else {}
+        tool = {"name": "echo", "inputSchema": {"type": "object"}, "description": None, "annotations": hints}
+        await puppet.answer(await puppet.hear("tools/list"), tools=[tool], nextCursor=None, **more)
+        request = await puppet.hear("tools/call")
+        report = {"progressToken": request["params"]["_meta"]["progressToken"], "progress": 1, "total": None}
+        await puppet.say(method="notifications/progress", params={**report, "message": None})
+        await puppet.answer(request, content=[block], isError=None, _meta=None)
+
+    async with connect(played(play, revision)) as client:
+        [tool] = await client.tools()
+        assert tool.description is UNSET
+        async with client.call("echo") as call:
+            assert [update.total async for update in call.progress] == [UNSET]
+        assert text(call.result) == "fine"
+
+
+@pytest.mark.parametrize("content", [None, [{"type": "text", "text": None}], [None]])
+async def test_null_where_something_is_required_is_no_answer(content: Any, autojump_clock: MockClock) -> None:
+    async def play(puppet: Puppet) -> None:
+        await puppet.answer(await puppet.hear("tools/call"), content=content)
+
+    async with connect(played(play)) as client:
+        with pytest.raises(BadAnswer, match="null"):
+            await client.call("echo")
+
+
+async def test_null_in_a_question_is_borne_too(autojump_clock: MockClock) -> None:
+    asked: list[CreateMessageRequestParams] = []
+    params = {"messages": [], "maxTokens": 5, "systemPrompt": None, "temperature": None, "modelPreferences": None}
+
+    async def play(puppet: Puppet) -> None:
+        await puppet.say(id="q", method="sampling/createMessage", params=params)
+        answer = await puppet.hear()
+        assert answer["result"]["model"] == "unknown"
+        await puppet.answer(await puppet.hear("tools/call"), content=[])
+
+    def sample(params: CreateMessageRequestParams) -> str:
+        asked.append(params)
+        return "fine"
+
+    async with connect(played(play, R4), sampling=sample) as client:
+        await trio.sleep(1)
+        await client.call("echo")
+    assert asked[0].system_prompt is UNSET
 
 
 @pytest.mark.requirement("M250")

@@ -177,7 +177,7 @@ def annotated_reader(form: Any, converter: Converter) -> Reader:
     return read
 
 
-def model_reader(revision: Revision, model: type[Model], converter: Converter) -> Reader:
+def model_reader(revision: Revision, model: type[Model], converter: Converter, *, bears_null: bool = False) -> Reader:
     """Walk the members that are there: what the revision knows is typed, everything else goes to `extra`."""
     if revision not in model.known:
         return _refuser(f"{model.__name__} does not exist in {revision}")
@@ -201,6 +201,8 @@ def model_reader(revision: Revision, model: type[Model], converter: Converter) -
             try:
                 typed[found[0]] = found[1](item, None)
             except Misfit as misfit:
+                if bears_null and item is None and key not in required:
+                    continue
                 misfit.steps.append(key)
                 raise
         return model(extra=extra, **typed)
