@@ -86,9 +86,10 @@ async def _server(issuer: str, fetcher: Fetcher) -> ServerMetadata:
 
 
 async def _by_origin(server: str, fetcher: Fetcher) -> Found:
-    fetched = await fetcher.get(origin_metadata_url(server))
+    fetched, origin = await fetcher.get(origin_metadata_url(server)), origin_of(server)
     if _is_there(fetched):
-        metadata, way = read_server(fetched.body, origin_of(server)), Way.ORIGIN
+        # 2025-03-26 does not say how it calls itself, and nobody else has: most servers of then end it with a slash.
+        metadata, way = read_server(fetched.body, origin, f"{origin}/"), Way.ORIGIN
     else:
         metadata, way = agreed_server(server), Way.DEFAULTS
     return Found(way=way, resource=canonical(server), server=metadata)

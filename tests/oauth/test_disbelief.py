@@ -181,6 +181,22 @@ async def test_a_server_of_2025_03_26_is_its_own_authorization_server() -> None:
         assert [asked.query["resource"] for asked in town.house.asked if asked.path == "/authorize"] == [town.url]
 
 
+@pytest.mark.parametrize(("issuer", "is_good"), [("{town}/", True), ("{town}//", False), ("{town}/mcp", False)])
+async def test_a_server_of_2025_03_26_may_end_its_own_name_with_a_slash(issuer: str, is_good: bool) -> None:
+    async with open_town() as town:
+        town.house.rooms.pop("/.well-known/oauth-protected-resource/mcp")
+        town.names_metadata = False
+        town.giver.house.url = town.house.url
+        town.house.rooms |= town.giver.house.rooms
+        town.giver.iss = issuer.replace("{town}", town.house.url)
+        town.giver.changes = {"issuer": town.giver.iss}
+        if is_good:
+            async with connect(town.url, auth=town.auth()) as client:
+                await look(client)
+        else:
+            assert "was issued by" in await refused(town, town.auth())
+
+
 async def test_a_server_of_2025_03_26_may_have_no_metadata_at_all() -> None:
     async with open_town() as town:
         town.house.rooms.pop("/.well-known/oauth-protected-resource/mcp")

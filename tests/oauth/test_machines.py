@@ -30,7 +30,8 @@ async def test_a_client_acts_in_its_own_right_by_a_secret() -> None:
             await look(client)
         [asked] = town.giver.visits("/token")
         assert basic(asked) == ("me", "hush")
-        assert asked.form == {"grant_type": "client_credentials", "resource": town.url, "scope": "read"}
+        form = {"client_id": "me", "grant_type": "client_credentials", "resource": town.url, "scope": "read"}
+        assert asked.form == form
         assert town.giver.visits("/authorize") == town.giver.visits("/register") == []
 
 

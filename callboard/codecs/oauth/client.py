@@ -128,7 +128,8 @@ def identify(client: Client) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """The headers and the parameters by which *client* is known at a token endpoint."""
     if client.method == BASIC:
         pair = f"{quote(client.client_id, safe='')}:{quote(client.secret or '', safe='')}"
-        return {"authorization": f"Basic {b64encode(pair.encode()).decode()}"}, {}
+        # The id stands in the form too: it is no secret, and servers of PyPI's mcp know nobody without it.
+        return {"authorization": f"Basic {b64encode(pair.encode()).decode()}"}, {"client_id": client.client_id}
     if client.method == POST:
         return {}, {"client_id": client.client_id, "client_secret": client.secret or ""}
     return {}, {"client_id": client.client_id}

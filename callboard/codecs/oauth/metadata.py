@@ -45,10 +45,13 @@ def read_resource(body: bytes) -> ResourceMetadata:
     return read(ResourceMetadata, body)
 
 
-def read_server(body: bytes, issuer: str) -> ServerMetadata:
-    """The metadata of *issuer*: of nobody else, however alike. Raises `FetchFailed`, `NotAuthorized`."""
+def read_server(body: bytes, issuer: str, *spellings: str) -> ServerMetadata:
+    """The metadata of *issuer*: of nobody else, however alike, unless it is one of its *spellings*.
+
+    Raises `FetchFailed`, `NotAuthorized`.
+    """
     metadata = read(ServerMetadata, body)
-    if metadata.issuer != issuer:
+    if metadata.issuer not in (issuer, *spellings):
         raise NotAuthorized(
             f"the metadata of the authorization server {issuer[:200]!r} was issued by {metadata.issuer[:200]!r}"
         )
