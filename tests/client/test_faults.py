@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from callboard.actors.caller import Patience
 from callboard.client import Client, connect
 from callboard.errors import BadAnswer, CallboardError, CannotConnect, ConnectionLost, HttpRefused, RequestTimedOut
 from callboard.serving import Ready, serve
+from callboard.transports.client.pool import Origin, reach
 from tests.oauth.certificate import certified
 from tests.process import CALLBOARD, Process, started
 from tests.transports.http.house import House, open_house
@@ -348,7 +350,7 @@ async def test_a_certificate_that_is_believed_is_spoken_to(transport: str, tmp_p
 @pytest.mark.parametrize("transport", ["http", "ws"])
 async def test_a_certificate_that_nobody_vouches_for_is_refused(transport: str, tmp_path: Path) -> None:
     async with secure(tmp_path) as (urls, _):
-        with pytest.raises(CannotConnect, match="TLS: CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(CannotConnect, match="TLS: CERTIFICATE_VERIFY_FAILED: self-signed certificate"):
             async with connect(urls[transport]):
                 pass
 
@@ -356,7 +358,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused(transport: str, 
 @pytest.mark.parametrize("transport", ["http", "ws"])
 async def test_a_certificate_for_another_name_is_refused(transport: str, tmp_path: Path) -> None:
     async with secure(tmp_path, "elsewhere.example") as (urls, believing):
-        with pytest.raises(CannotConnect, match="TLS: CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(CannotConnect, match=r"TLS: CERTIFICATE_VERIFY_FAILED: .*not valid for 'localhost'"):
             async with connect(urls[transport], tls=believing):
                 pass
 
@@ -375,6 +377,22 @@ async def test_a_server_without_tls_is_not_spoken_to_as_if_it_had_it() -> None:
                 async with connect(f"https://127.0.0.1:{listener.socket.getsockname()[1]}/mcp"):
                     pass
             nursery.cancel_scope.cancel()
+
+
+async def test_the_kernel_asks_a_silent_server_for_a_sign_of_life() -> None:
+    with trio.fail_after(PATIENCE):
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        async with listener:
+            wire = await reach(Origin("http", "127.0.0.1", listener.socket.getsockname()[1]))
+            with socket.socket(fileno=os.dup(wire.fileno())) as connected:
+                assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+                if sys.platform == "linux":
+                    idle, every, times = (
+                        connected.getsockopt(socket.IPPROTO_TCP, option)
+                        for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+                    )
+                    assert idle + every * times <= 60
+            wire.close()
 
 
 # Unix sockets.

@@ -26,8 +26,13 @@ WRITE_TIME: Final = 30.0
 MAX_CHANNELS: Final = 64
 """Most connections to one origin at once, of each kind; who needs another one waits."""
 
-IDLE_TIME: Final = 30.0
-"""Seconds that an unused connection is trusted to be still there. Most servers keep theirs for longer."""
+IDLE_TIME: Final = 4.0
+"""Seconds that an unused connection is trusted to be still there. Many servers end theirs after five, and what is asked
+in that moment would be lost: nothing is asked twice."""
+
+SIGNS_OF_LIFE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+"""After how many seconds of silence a server is asked by the kernel whether it is there, how often, and how often in
+vain. Whoever only listens would never hear that a server has vanished: so it takes a minute."""
 
 Use: TypeAlias = Literal["call", "stream", "word"]
 """What a connection is for: a request, something that is heard for as long as it goes on, or a word without an answer.
@@ -107,7 +112,7 @@ async def reach(origin: Origin, tls: ssl.SSLContext | None = None) -> SocketWire
                 wire.close()
                 raise
         except ssl.SSLError as error:
-            raise CannotConnect(f"{origin}: TLS: {error.reason or error}") from None
+            raise CannotConnect(f"{origin}: TLS: {_why_untrusted(error)}") from None
         except (OSError, trio.BrokenResourceError) as error:
             root = _root(error)
             failure = CannotConnect(f"{origin}: {_why(root)}")
@@ -127,6 +132,10 @@ async def _connected(origin: Origin) -> socket.socket:
     connected.setblocking(False)
     if origin.path is None:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in SIGNS_OF_LIFE:
+            if hasattr(socket, name):
+                connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return connected
 
 
@@ -134,6 +143,11 @@ def _why(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno is not None and not isinstance(error, socket.gaierror):
         return os.strerror(error.errno)
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+
+
+def _why_untrusted(error: ssl.SSLError) -> str:
+    said = getattr(error, "verify_message", "")
+    return f"{error.reason or error}{f': {said}' if said else ''}"
 
 
 def _root(error: BaseException) -> BaseException:
