@@ -96,6 +96,29 @@ async def test_last_words_need_no_end_of_line() -> None:
     assert lines == ["first", "last words"]
 
 
+async def test_what_it_says_while_it_ends_is_heard_and_holds_nothing_up() -> None:
+    lines: list[str] = []
+    body = """
+for _ in sys.stdin:
+    pass
+sys.stderr.write(("x" * 999 + "\\n") * 200 + "done\\n")
+"""
+    with trio.fail_after(PATIENCE):
+        async with running(script(body), lines.append) as link:
+            pass
+    assert link.process.returncode == 0  # by itself: more than a pipe holds was taken
+    assert link.tail[-1] == "done"
+    assert lines
+
+
+async def test_one_that_dies_at_once_is_heard_out() -> None:
+    lines: list[str] = []
+    with trio.fail_after(PATIENCE), pytest.raises(CannotConnect, match="the server exited with 3"):
+        async with connect(["/bin/sh", "-c", "echo why >&2; exit 3"], on_stderr=lines.append):
+            pass
+    assert lines == ["why", "why"]  # it is tried twice, for it may have died of a method that it does not know
+
+
 async def test_without_anybody_to_tell_the_log_hears_it_and_the_latest_lines_are_kept() -> None:
     with structlog.testing.capture_logs() as logs, trio.fail_after(PATIENCE):
         async with running(Command(args=("/bin/sh", "-c", "seq 1 100 >&2"))) as link:

@@ -33,7 +33,7 @@ HURRY: Final = 0.3
 """Seconds that it has when nobody has more."""
 
 LAST_WORDS: Final = 0.05
-"""Seconds between the two signs of a server's death, its exit and the end of its output, that are waited for."""
+"""Seconds between the two signs of a server's death, its exit and the end of what it writes, that are waited for."""
 
 TAIL: Final = 64
 """Lines of a server's stderr that are kept."""
@@ -145,17 +145,29 @@ async def running(command: Command, on_stderr: OnStderr | None = None) -> AsyncI
     if process.stdin is None or process.stdout is None or process.stderr is None:
         raise CannotConnect(f"{command.args[0]}: has no pipes")
     link = ProcessLink(LineConnection(line_start(process.stdout), line_end(process.stdin)), process=process)
+    heard = trio.Event()
+
+    async def hear(stderr: trio.abc.ReceiveStream) -> None:
+        try:
+            async with stderr:
+                await _read_stderr(stderr, link.tail, command.args[0], on_stderr)
+        finally:
+            heard.set()
+
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_read_stderr, process.stderr, link.tail, command.args[0], on_stderr)
-            yield link
+            nursery.start_soon(hear, process.stderr)
+            try:
+                yield link
+            finally:
+                await _stop(process)  # it is heard meanwhile: it may say why, and would wait for ever if nobody read it
+                with trio.move_on_after(LAST_WORDS):  # whoever left its group may hold the pipe open
+                    await heard.wait()
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         if len(group.exceptions) > 1:
             raise
         raise group.exceptions[0] from group.exceptions[0].__cause__  # the nursery is ours, and not the caller's
-    finally:
-        await _stop(process)
 
 
 async def _read_stderr(stderr: trio.abc.ReceiveStream, tail: deque[str], name: str, on_stderr: OnStderr | None) -> None:
@@ -201,9 +213,8 @@ async def _stop(process: trio.Process) -> None:
                     await process.wait()
             _signal(process, getattr(signal, "SIGKILL", signal.SIGTERM))  # grandchildren too; harmless if all are gone
             await process.wait()
-            for stream in (process.stdout, process.stderr):
-                if stream is not None:
-                    await stream.aclose()
+            if process.stdout is not None:
+                await process.stdout.aclose()
 
 
 async def _ask_to_end(process: trio.Process) -> None:
