@@ -3,6 +3,7 @@
 import sys
 
 from cyclopts import App, CycloptsError, Group
+from rich.console import Console
 
 from callboard import __version__
 from callboard.commands import client
@@ -47,10 +48,15 @@ def _one_line(error: CycloptsError) -> str:
     return f"callboard: {' '.join(str(error).split())}"
 
 
+def _unbroken() -> Console:
+    """Standard error, with one line as one line however narrow it is, and what was typed as it was typed."""
+    return Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
+
+
 def main() -> None:
     """Run the command line."""
     try:
-        app(with_command(sys.argv[1:], {*_SPEAKING, "bench"}), error_formatter=_one_line)
+        app(with_command(sys.argv[1:], {*_SPEAKING, "bench"}), error_formatter=_one_line, error_console=_unbroken())
     except CannotServe as error:
         print(f"callboard: {error}", file=sys.stderr)
         sys.exit(Exit.USAGE)

@@ -243,6 +243,7 @@ class HttpRefused(RequestFailed):
     """The server refused a request by HTTP: its status, and what the body says. *error* is the JSON-RPC error in it."""
 
     def __init__(self, status: int, text: str, *, error: object = None) -> None:
+        text = " ".join(text.split())  # it may be a whole page of the web
         super().__init__(f"HTTP {status}: {text}" if text else f"HTTP {status}")
         self.brief = f"HTTP {status}"
         self.status = status

@@ -22,6 +22,23 @@ APP: Final = str(Path(__file__).parent / "apps" / "curious.py")
 COMMAND: Final = ("--", sys.executable, "-m", "callboard", "run", APP)
 DEAF: Final = "import sys, time; sys.stderr.write('I am deaf\\n'); sys.stderr.flush(); time.sleep(60)"
 
+ODD: Final = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["method"] == "initialize":
+        about = {"name": "odd", "version": "1"}
+        told = {"result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": about}}
+    elif asked["method"] == "tools/list":
+        schema, promised = {"type": "object"}, {"type": "object", "properties": {"x": {"type": 7}}}
+        told = {"result": {"tools": [{"name": "\\x1b[2J", "inputSchema": schema, "outputSchema": promised}]}}
+    else:
+        told = {"error": {"code": -32601, "message": "no"}}
+    if "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **told}), flush=True)
+"""
+"""Its only tool has a name that clears a terminal, and promises what cannot be."""
+
 needs_terminal = pytest.mark.skipif(shutil.which("setsid") is None, reason="there is no setsid to give it a terminal")
 
 
@@ -211,10 +228,37 @@ def test_what_goes_wrong_is_one_line_on_standard_error_and_a_code(arguments: lis
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("typed", [["lst"], ["list", APP, "--auth", "[red]"], ["list", APP, "--jsn"]])
+def test_what_was_typed_wrongly_is_one_line_however_narrow_it_is_there(typed: list[str]) -> None:
+    done = piped(*typed, COLUMNS="40")
+    assert done.returncode == 2
+    [told] = done.stderr.splitlines()
+    assert typed[-1] in told
+
+
+def test_a_warning_is_a_plain_line_and_a_servers_words_in_it_command_nothing() -> None:
+    done = piped("list", "--", sys.executable, "-c", ODD)
+    assert done.returncode == 0
+    [told] = done.stderr.splitlines()
+    assert told.startswith("callboard: output schema unusable (tool: \ufffd[2J, reason: ")
+
+
 def test_a_server_that_does_not_answer_is_given_up_and_its_last_words_are_shown() -> None:
     done = piped("list", "--timeout", "1", "--", sys.executable, "-c", DEAF)
     assert done.returncode == 3
     assert done.stderr.splitlines() == ["  server: I am deaf", "callboard: the server did not answer within 1 s"]
+
+
+@pytest.mark.parametrize(
+    "words", [["why"], [f"line {number}" for number in range(6)], [f"line {number}" for number in range(15)]]
+)
+def test_a_server_that_dies_at_once_is_heard_out_and_said_once(words: list[str]) -> None:
+    written = "\n".join(words)
+    done = piped("list", "--", "/bin/sh", "-c", f"echo '{written}' >&2; exit 3")
+    assert done.returncode == 3
+    *said, told = done.stderr.splitlines()
+    assert said == [f"  server: {line}" for line in words[-10:]]
+    assert told == "callboard: no server to speak to: the server exited with 3"
 
 
 async def test_a_server_that_dies_in_the_middle_is_said_so() -> None:

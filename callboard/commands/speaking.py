@@ -13,6 +13,7 @@ import attrs
 import structlog
 import trio
 from cyclopts import Parameter
+from msgspec import Raw
 
 from callboard.actors.caller import CAP, PATIENT, Patience
 from callboard.client import Client, connect
@@ -28,7 +29,7 @@ from callboard.commands.codes import Exit
 from callboard.commands.login import Login, auth_of
 from callboard.commands.screen import Screen
 from callboard.commands.showing import Output
-from callboard.commands.terminal import Terminal
+from callboard.commands.terminal import Terminal, clean
 from callboard.errors import (
     URL_ELICITATION_REQUIRED,
     CallboardError,
@@ -43,6 +44,9 @@ from callboard.targets import Target
 
 MOST_LINES: Final = 10
 """Lines of a server's standard error that are shown when it cannot be spoken to."""
+
+LINES_KEPT: Final = 100
+"""Lines of it that are kept, for each time that the server is started: one that dies at once is started twice."""
 
 _FLAG: Final = Parameter(negative="", show_default=False)
 
@@ -93,14 +97,21 @@ _CODES: Final[tuple[tuple[type[Exception], Exit], ...]] = (
 
 def speak(target: str, options: Options, errand: Errand) -> int:
     """Connect to *target*, run the errand, and return the exit code. What goes wrong is one line on standard error."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING), processors=[_plain_line])
     screen = Screen(is_quiet=options.json)
-    said = deque[str](maxlen=MOST_LINES)
+    said = deque[str](maxlen=2 * LINES_KEPT)
     try:
         with screen:
             return trio.run(_speak, target, options, errand, screen, said.append)
     except (CallboardError, BadArgument) as error:
         return complain(screen, error, said)
+
+
+def _plain_line(_: object, __: str, event: structlog.typing.EventDict) -> str:
+    """What is logged, as a person reads it. Names and reasons in it are a server's: they command no terminal."""
+    what = str(event.pop("event")).replace("_", " ")
+    facts = ", ".join(f"{name}: {fact}" for name, fact in event.items())
+    return clean(" ".join(f"callboard: {what} ({facts})".split()))
 
 
 def code_of(error: Exception) -> Exit:
@@ -111,10 +122,16 @@ def code_of(error: Exception) -> Exit:
 def complain(screen: Screen, error: Exception, said: Iterable[str] = ()) -> Exit:
     """Say what went wrong, in one line, and return its code. What a server *said* last stands above it, if it helps."""
     code = code_of(error)
-    for line in said if code in (Exit.CANNOT_CONNECT, Exit.LOST) else ():
+    for line in _last_words(list(said)) if code in (Exit.CANNOT_CONNECT, Exit.LOST) else ():
         screen.say(f"  server: {line}", style="dim")
     screen.say(f"callboard: {told(error)}")
     return code
+
+
+def _last_words(said: list[str]) -> list[str]:
+    """What was said last; and once, if it was said by each of two that were started."""
+    half = len(said) // 2
+    return (said[half:] if said[:half] == said[half:] else said)[-MOST_LINES:]
 
 
 async def _speak(
@@ -237,7 +254,7 @@ def told(error: Exception) -> str:
 
 def _pages(data: object) -> list[str]:
     try:
-        told = json.loads(bytes(data)) if isinstance(data, bytes | memoryview) else {}
+        told = json.loads(bytes(data)) if isinstance(data, Raw) else {}
         return [str(one["url"]) for one in told["elicitations"]]
     except (ValueError, TypeError, LookupError):
         return ["what it does not name"]
