@@ -14,7 +14,7 @@ import trio
 
 from callboard.codecs.http.answers import AnswerHead
 from callboard.codecs.oauth.challenge import Challenge, read_challenges, wanted
-from callboard.codecs.oauth.discovery import canonical
+from callboard.codecs.oauth.discovery import canonical, origin_of
 from callboard.codecs.oauth.jwt import PROOF_ALGORITHM, ProofKey
 from callboard.codecs.oauth.scopes import Scopes, choose, split
 from callboard.codecs.oauth.tokens import REFRESH, Refused, Tokens, read_tokens
@@ -99,7 +99,7 @@ class Authorizer:
                     self._failure = _Failure("refused")
             except NotAuthorized as error:
                 self._failure = _Failure(str(error))
-                log.warning("refresh_failed", server=self.url, failure=str(error))
+                log.warning("refresh_failed", server=self._server, failure=str(error))
 
     def helps(self, refusal: AnswerHead, used: Proof) -> bool:
         challenges = _challenges(refusal)
@@ -177,7 +177,7 @@ class Authorizer:
             proof_key=None if desk.key is None else desk.key.written(),
         )
         await self._adopt(tokens)
-        log.info("authorized", server=self.url, issuer=found.issuer, scopes=" ".join(tokens.granted))
+        log.info("authorized", server=self._server, issuer=found.issuer, scopes=" ".join(tokens.granted))
 
     def _key_for(self, found: Found, challenge: Challenge) -> ProofKey | None:
         is_wanted = self.binds or found.binds_tokens or challenge.scheme == "dpop"
@@ -219,7 +219,7 @@ class Authorizer:
         try:
             answer = await desk.exchange(client, parameters)
         except Refused as refused:
-            log.info("refresh_refused", server=self.url, issuer=found.issuer, error=refused.error)
+            log.info("refresh_refused", server=self._server, issuer=found.issuer, error=refused.error)
             if refused.error in _PASSING:
                 return False
             if await self._load():  # another process was faster, and what it got is good
@@ -237,7 +237,7 @@ class Authorizer:
             before=tokens,
         )
         await self._adopt(renewed)
-        log.info("token_refreshed", server=self.url, issuer=found.issuer)
+        log.info("token_refreshed", server=self._server, issuer=found.issuer)
         return True
 
     async def _adopt(self, tokens: Tokens) -> None:
@@ -249,6 +249,11 @@ class Authorizer:
     @property
     def _name(self) -> str:
         return tokens_of(self.url)
+
+    @property
+    def _server(self) -> str:
+        """As it stands in logs: what follows a URL's question mark may be a key."""
+        return origin_of(self.url)
 
     # What is shown.
 

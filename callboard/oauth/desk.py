@@ -38,18 +38,23 @@ class Desk:
     async def exchange(self, client: Client, parameters: Mapping[str, str]) -> TokenAnswer:
         """Ask for tokens as *client*. Raises `NotAuthorized`: `Refused`, `FetchFailed`, `UnsafeUrl`."""
         headers, own = identify(client)
-        return await self.ask(self.found.server.token_endpoint, {**own, **parameters}, headers)
+        return await self.ask(self.found.server.token_endpoint, {**own, **parameters}, headers, client.secret)
 
     async def ask(
-        self, endpoint: str, parameters: Mapping[str, str], headers: Mapping[str, str] | None = None
+        self,
+        endpoint: str,
+        parameters: Mapping[str, str],
+        headers: Mapping[str, str] | None = None,
+        secret: str | None = None,
     ) -> TokenAnswer:
-        """Ask at any *endpoint*. Raises as `exchange` does.
+        """Ask at any *endpoint*. *secret* stands in the headers, in whatever form. Raises as `exchange` does.
 
         Who does not want the answer any more waits for it all the same, which is a matter of seconds: a code or a
         refresh token is taken once, and if the answer is not heard, there is nothing left.
         """
         body = write_form(parameters)
-        sent = [*(value for name, value in parameters.items() if name in SECRETS), *(headers or {}).values()]
+        sent = [value for name, value in parameters.items() if name in SECRETS]
+        sent += [*(headers or {}).values(), *([secret] if secret else [])]
         with trio.CancelScope(shield=True):
             for _ in range(1 + NONCES):
                 fetched = await self.fetcher.post(endpoint, body, {**_FORM, **(headers or {}), **self._proof(endpoint)})

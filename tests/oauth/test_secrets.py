@@ -25,7 +25,7 @@ from callboard.oauth import (
     WorkloadIdentity,
 )
 from tests.oauth.house import Asked, House, Said, open_house
-from tests.oauth.town import Town, look, open_town, visit
+from tests.oauth.town import Town, basic, look, open_town, visit
 
 KEY = ECKey.generate_key("P-256").as_pem(private=True).decode()
 CANARY = "c4n4ry"
@@ -113,7 +113,14 @@ def echo(asked: Asked) -> Said:
     return Said.json({"error": said[:60] or "x", "error_description": said}, 400)
 
 
-@pytest.mark.parametrize("fault", ["none", "echoes", "echoes later", "breaks off", "is no JSON", "is bound"])
+def tell(asked: Asked) -> Said:
+    """A server that says a secret as if it were the name of an error, and what it was told in confidence, unpacked."""
+    name = next((asked.form[name] for name in ("refresh_token", "code", "assertion") if name in asked.form), "x")
+    secret = (basic(asked) or ("", asked.form.get("client_secret", "")))[1]
+    return Said.json({"error": name, "error_description": f"no such secret: {secret}"}, 400)
+
+
+@pytest.mark.parametrize("fault", ["none", "echoes", "echoes later", "tells", "breaks off", "is no JSON", "is bound"])
 @pytest.mark.parametrize("grant", GRANTS)
 @pytest.mark.requirement("M354")
 async def test_no_secret_is_said_whatever_goes_wrong(
@@ -134,6 +141,11 @@ async def test_no_secret_is_said_whatever_goes_wrong(
                 first = town.giver.house.rooms["/token"]
                 answers = [first, echo, echo, echo, echo]
                 town.giver.house.rooms["/token"] = lambda asked: answers.pop(0)(asked)
+            case "tells":
+                first = town.giver.house.rooms["/token"]
+                answers = [first, tell, tell, tell, tell] if "registered" in grant else [tell]
+                town.giver.house.rooms["/token"] = lambda asked: answers.pop(0)(asked)
+                town.giver.changes = {"token_endpoint_auth_methods_supported": ["client_secret_basic"]}
             case "breaks off":
                 town.giver.refusals = [Said(500, f"{CANARY} trace".encode())]
             case "is no JSON":
@@ -146,6 +158,22 @@ async def test_no_secret_is_said_whatever_goes_wrong(
         watch.see(store)
         assert town.giver.house.asked
     captured = capfd.readouterr()
+    watch.check(captured.out + captured.err)
+
+
+async def test_a_key_in_the_url_of_a_server_stands_in_no_log(capfd: pytest.CaptureFixture[str]) -> None:
+    now = 1000.0
+    watch = Watch()
+    async with open_town() as town:
+        town.giver.refreshes = True
+        async with connect(f"{town.url}?key={CANARY}-key", auth=town.auth(clock=lambda: now)) as client:
+            await look(client)
+            for refusals in ([], [Said(503)], [Said.json({"error": "invalid_grant"}, 400)]):
+                now += 3600 - 29
+                town.giver.refusals = refusals
+                await look(client)
+    captured = capfd.readouterr()
+    assert "refresh_failed" in captured.err
     watch.check(captured.out + captured.err)
 
 

@@ -52,9 +52,17 @@ def read_challenges(values: Iterable[bytes]) -> list[Challenge]:
 
 
 def wanted(challenges: Iterable[Challenge]) -> Challenge:
-    """The challenge that a token answers, a bound one before a plain one; an empty one if there is none."""
-    known = {challenge.scheme: challenge for challenge in reversed(list(challenges))}
-    return known.get("dpop") or known.get("bearer") or Challenge("")
+    """The challenge that a token answers, a bound one before a plain one; an empty one if there is none.
+
+    What it does not say, the others that a token answers may: it is one server, and often two programs that speak.
+    """
+    all_of_them = list(challenges)
+    known = [each for scheme in ("dpop", "bearer") for each in all_of_them if each.scheme == scheme]
+    if not known:
+        return Challenge("")
+    return Challenge(
+        known[0].scheme, {name: value for each in reversed(known) for name, value in each.parameters.items()}
+    )
 
 
 def _read(text: str) -> list[Challenge]:

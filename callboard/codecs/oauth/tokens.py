@@ -165,5 +165,5 @@ def _refusal(status: int, body: bytes, sent: Iterable[str]) -> NotAuthorized:
         return FetchFailed(f"the token endpoint answered with HTTP {status}")
     text = said.error_description or ""
     is_safe = _DESCRIPTION.fullmatch(text) is not None and not any(value in text for value in sent)
-    error = plain(said.error)
+    error = plain("" if any(value in said.error for value in sent) else said.error)
     return Refused(error, f"the token endpoint refused: {error}" + (f" ({text})" if is_safe else ""))

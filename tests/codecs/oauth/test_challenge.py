@@ -45,6 +45,21 @@ def test_the_challenge_that_a_token_answers_is_found(values: list[bytes], scheme
     assert wanted(read_challenges(values)).scheme == scheme
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [b'Bearer resource_metadata="m", scope=s', b"DPoP algs=ES256"],
+        [b"DPoP algs=ES256", b'Bearer resource_metadata="m"', b"Bearer scope=s, algs=none"],
+        [b"DPoP algs=ES256, scope=s", b'Bearer resource_metadata="m", scope=other'],
+    ],
+)
+def test_what_one_challenge_says_goes_for_the_other_that_a_token_answers_if_that_says_nothing(
+    values: list[bytes],
+) -> None:
+    challenge = wanted(read_challenges(values))
+    assert challenge == Challenge("dpop", {"resource_metadata": "m", "scope": "s", "algs": "ES256"})
+
+
 def test_the_first_of_two_challenges_of_one_kind_counts() -> None:
     assert wanted(read_challenges([b"Bearer scope=a", b"Bearer scope=b"])).scope == "a"
 

@@ -88,6 +88,8 @@ def test_what_is_kept_can_be_written_and_read_and_shows_no_secret() -> None:
         (b'{"error": "invalid_grant", "error_description": "it is old"}', "refused: invalid_grant (it is old)"),
         (b'{"error": "invalid_grant", "error_description": "the-code is old"}', "refused: invalid_grant"),
         (b'{"error": "the-code is old"}', "refused: an error"),
+        (b'{"error": "the-code"}', "refused: an error"),
+        (b'{"error": "old_the-code_old"}', "refused: an error"),
         (b'{"error": "x", "error_description": "line\\nbreak"}', "refused: x"),
         (b'{"error": "x", "error_description": "' + b"y" * 500 + b'"}', "refused: x"),
         (b"<h1>500</h1>", "the token endpoint answered with HTTP 400"),
