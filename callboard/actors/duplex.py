@@ -45,6 +45,8 @@ class _Waiting:
     is_over: bool = False
     is_late: bool = False
     """Whether its time has passed before there was an answer."""
+    writing: trio.CancelScope | None = None
+    """While the request is not out yet."""
     _task: trio.lowlevel.Task | None = None
 
     def end(self) -> None:
@@ -101,7 +103,7 @@ class DuplexLink:
         limit = outgoing.limit
         mine = self._waiting[outgoing.id] = _Waiting()
         try:
-            if not await self._say(outgoing.frame, limit):
+            if not await self._say(outgoing.frame, limit, mine) and not mine.is_over:
                 return None
             self._times.keep(limit, mine.pass_time)
             await mine.wait()
@@ -118,17 +120,17 @@ class DuplexLink:
             raise ConnectionLost(self.lost)
         return mine.answer
 
-    async def _say(self, frame: bytes, limit: Limit) -> bool:
-        """Send a request. False if its time has passed before it could be written."""
+    async def _say(self, frame: bytes, limit: Limit, mine: _Waiting) -> bool:
+        """Send a request. False if its time has passed, or all is over, before it could be written."""
         try:
             rest = self._begin(frame)
             if rest is None:
                 return True
-            with limit.scope() as scope:
+            with limit.scope() as mine.writing:
                 await rest
         except trio.BrokenResourceError as error:
             raise ConnectionLost(await self.why_broken(str(error))) from None
-        return not scope.cancelled_caught
+        return not mine.writing.cancelled_caught
 
     async def _take_back(self, outgoing: Outgoing) -> None:
         params = CancelledNotificationParams(request_id=outgoing.id, reason="no longer needed")
@@ -184,6 +186,8 @@ class DuplexLink:
         self.lost = self.lost or why
         for waiting in self._waiting.values():
             waiting.end()
+            if waiting.writing is not None:
+                waiting.writing.cancel()  # whoever else holds the other end may never read it
 
     async def wait_listening(self) -> None:
         """There is one way for everything: who hears an answer hears the rest."""

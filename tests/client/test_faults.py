@@ -298,6 +298,33 @@ async def test_a_server_that_is_killed_in_a_call_fails_it_at_once(transport: str
             await client.call("echo", text="x")
 
 
+HEIR: Final = """
+import json, os, subprocess, sys
+request = json.loads(sys.stdin.readline())
+said = {"supportedVersions": ["2026-07-28"], "capabilities": {}, "ttlMs": 0, "cacheScope": "private"}
+print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": {"resultType": "complete", **said}}), flush=True)
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+os.read(0, 1)
+os._exit(3)
+"""
+"""Dies when it is asked something. What it started has all its pipes, and reads none."""
+
+
+async def test_calls_that_are_being_written_fail_with_the_server_though_somebody_holds_its_pipe() -> None:
+    failures: list[CallboardError] = []
+
+    async def call(client: Client, size: int) -> None:
+        with pytest.raises(ConnectionLost, match="exited with 3") as failed:
+            await client.call("x", text="y" * size)
+        failures.append(failed.value)
+
+    with trio.fail_after(PATIENCE):
+        async with connect([sys.executable, "-c", HEIR]) as client, trio.open_nursery() as nursery:
+            nursery.start_soon(call, client, 1_000_000)  # more than a pipe holds
+            nursery.start_soon(call, client, 1)  # which waits behind
+    assert len(failures) == 2
+
+
 @pytest.mark.parametrize("transport", ["http", "ws"])
 async def test_a_server_that_is_stopped_costs_the_timeout_and_goes_on_afterwards(transport: str) -> None:
     async with run() as (urls, process), connect(urls[transport]) as client:
