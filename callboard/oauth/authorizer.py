@@ -22,6 +22,7 @@ from callboard.errors import NotAuthorized
 from callboard.oauth.desk import Clock, Desk
 from callboard.oauth.finding import Found, find
 from callboard.oauth.grants import Grant
+from callboard.oauth.identity import UNKNOWN, forget_client
 from callboard.oauth.store import Store, keep, recall
 from callboard.supervisor import get_logger
 from callboard.transports.client.credentials import Proof
@@ -222,6 +223,8 @@ class Authorizer:
             log.info("refresh_refused", server=self._server, issuer=found.issuer, error=refused.error)
             if refused.error in _PASSING:
                 return False
+            if refused.error in UNKNOWN:
+                await forget_client(found.server, self.store)
             if await self._load():  # another process was faster, and what it got is good
                 return True
             self._tokens = attrs.evolve(tokens, refresh_token=None)  # not in the store: that may be another's by now

@@ -12,7 +12,7 @@ from callboard.codecs.oauth.scopes import Scopes, with_refresh
 from callboard.codecs.oauth.tokens import CODE, Refused, TokenAnswer
 from callboard.oauth.consent import Browser, Consent
 from callboard.oauth.desk import Desk
-from callboard.oauth.identity import Identity
+from callboard.oauth.identity import UNKNOWN, Identity, forget_client
 from callboard.oauth.store import Store
 
 
@@ -68,7 +68,12 @@ class AuthorizationCode:
             return authorization_url(server, errand, who, resource=what, scopes=scopes, reach=reach), state
 
         known = await self.identity.known(desk, store)
-        query = await self.consent.ask(prepare, None if known is None else known.redirect_uri)
+        try:
+            query = await self.consent.ask(prepare, None if known is None else known.redirect_uri)
+        except BaseException:
+            if sent:  # nobody came back: a server that does not know a client any more tells the user, and only him
+                await forget_client(server, store)
+            raise
         client, errand = sent.pop()
         answer = await self._redeem(desk, client, errand, read_redirect(query, errand), store)
         return Granted(answer, client, scopes)
@@ -84,8 +89,8 @@ class AuthorizationCode:
         try:
             return await desk.exchange(client, parameters)
         except Refused as refused:
-            if refused.error in ("invalid_client", "unauthorized_client"):
-                await self.identity.forget(desk, store)
+            if refused.error in UNKNOWN:
+                await forget_client(desk.found.server, store)
             raise
 
     async def holder(self, desk: Desk, store: Store) -> Client | None:

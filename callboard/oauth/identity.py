@@ -3,6 +3,7 @@
 from typing import Final
 
 import attrs
+import trio
 
 from callboard.codecs.oauth.client import (
     BASIC,
@@ -20,6 +21,9 @@ from callboard.oauth.store import Store, keep, recall
 
 _JSON: Final = {"content-type": "application/json"}
 _WITH_SECRET: Final = (BASIC, POST)
+
+UNKNOWN: Final = frozenset(("invalid_client", "unauthorized_client"))
+"""What an authorization server says to a client that it does not know, or not any more."""
 
 
 @attrs.frozen(kw_only=True)
@@ -80,10 +84,6 @@ class Identity:
         await keep(store, _kept(desk.found.server), client)
         return client
 
-    async def forget(self, desk: Desk, store: Store) -> None:
-        """The server does not know us any more: next time we are registered anew."""
-        await store.drop(_kept(desk.found.server))
-
     def _goes_by_document(self, server: ServerMetadata) -> bool:
         if self.document is None or server.client_id_metadata_document_supported is not True:
             return False
@@ -105,6 +105,12 @@ class Identity:
                 f"{read_refusal(fetched.status, fetched.body)}"
             )
         return read_registration(fetched.body, server, redirect_uri)
+
+
+async def forget_client(server: ServerMetadata, store: Store) -> None:
+    """It does not know us any more: next time we are registered anew."""
+    with trio.CancelScope(shield=True):
+        await store.drop(_kept(server))
 
 
 def _kept(server: ServerMetadata) -> str:

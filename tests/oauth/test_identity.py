@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import pytest
+import trio
 
 from callboard.client import connect
 from callboard.errors import NotAuthorized
-from callboard.oauth import FileStore, MemoryStore, RegisteredClient
+from callboard.oauth import AuthorizationCode, FileStore, Headless, MemoryStore, RegisteredClient
+from callboard.oauth.consent import Prepare
 from tests.oauth.house import Said
-from tests.oauth.town import Town, basic, look, open_town, refused
+from tests.oauth.town import Town, basic, look, open_town, refused, visit
 
 # Another authorization server.
 
@@ -127,3 +129,58 @@ async def test_a_client_that_is_forgotten_is_registered_anew() -> None:
         async with connect(town.url, auth=auth) as client:
             await look(client)
         assert len(town.giver.visits("/register")) == 2
+
+
+async def test_a_client_that_a_refresh_shows_to_be_forgotten_is_registered_anew_before_a_user_is_sent_away() -> None:
+    async with open_town() as town:
+        town.giver.refreshes = True
+        async with connect(town.url, auth=town.auth()) as client:
+            town.revoked = set(town.giver.tokens)
+            town.giver.refusals = [Said.json({"error": "invalid_client"}, 401)]
+            await look(client)
+        assert [asked.query["client_id"] for asked in town.giver.visits("/authorize")] == [
+            "one-client-1",
+            "one-client-4",
+        ]
+
+
+@pytest.mark.parametrize("gives_up", [False, True])
+async def test_a_registration_with_which_no_user_came_back_is_not_used_again(gives_up: bool) -> None:
+    """An authorization server that has forgotten a client shows that to the user, and sends nobody back."""
+    async with open_town() as town:
+        store, forgotten = MemoryStore(), "one-client-1"
+        async with connect(town.url, auth=town.auth(store)) as client:
+            await look(client)
+        town.revoked = set(town.giver.tokens)
+
+        async def go(url: str) -> str:
+            if f"client_id={forgotten}&" not in url:
+                return await visit(url)
+            if gives_up:
+                leaving.cancel()
+                await trio.sleep_forever()
+            raise NotAuthorized("nobody came back")
+
+        auth = town.auth(store, grant=AuthorizationCode(consent=Headless(go)))
+        with trio.CancelScope() as leaving:
+            assert await refused(town, auth) == "nobody came back"
+        assert leaving.cancelled_caught == gives_up
+        async with connect(town.url, auth=auth) as client:
+            await look(client)
+        assert len(town.giver.visits("/register")) == 2
+
+
+async def test_a_registration_is_kept_if_nobody_was_sent_away() -> None:
+    class Nobody:
+        async def ask(self, prepare: Prepare, registered: str | None) -> str:
+            raise NotAuthorized("there is nobody to be asked")
+
+    async with open_town() as town:
+        store = MemoryStore()
+        async with connect(town.url, auth=town.auth(store)) as client:
+            await look(client)
+        town.revoked = set(town.giver.tokens)
+        assert "nobody" in await refused(town, town.auth(store, grant=AuthorizationCode(consent=Nobody())))
+        async with connect(town.url, auth=town.auth(store)) as client:
+            await look(client)
+        assert len(town.giver.visits("/register")) == 1
