@@ -72,7 +72,7 @@ async def _resource(server: str, named: str | None, fetcher: Fetcher) -> Resourc
             except FetchFailed:
                 if url == named:
                     raise
-                continue  # a page that is shown for every address: no metadata
+                continue  # something that is said to every address: no metadata
     return None
 
 
@@ -98,7 +98,7 @@ async def _by_origin(server: str, fetcher: Fetcher) -> Found:
 def _is_there(fetched: Fetched) -> bool:
     """Whether there is a document. Raises `FetchFailed` if that cannot be said."""
     if fetched.status == 200:
-        return True
+        return fetched.body.lstrip()[:1] == b"{"  # else it is a page that is shown for every address
     if 400 <= fetched.status < 500:
         return False
     raise FetchFailed(f"metadata was answered with HTTP {fetched.status}")

@@ -158,7 +158,7 @@ def _read_file(path: Path) -> bytes | None:
 def _write_file(path: Path, value: bytes) -> None:
     beside = path.with_suffix(f".{secrets.token_hex(8)}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_folder(path.parent)
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -170,6 +170,13 @@ def _write_file(path: Path, value: bytes) -> None:
             beside.unlink(missing_ok=True)
     except OSError as error:
         raise NotAuthorized(f"{path}: {error.strerror}") from None
+
+
+def _make_folder(folder: Path) -> None:
+    """With those above it, for the owner alone; `mkdir` would let others into what it makes on the way."""
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _remove_file(path: Path) -> None:

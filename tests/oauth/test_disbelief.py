@@ -159,7 +159,39 @@ async def test_a_token_that_cannot_be_shown_is_refused(answer: dict[str, str], w
         assert why in await refused(town, town.auth())
 
 
+# Pages that are shown for every address.
+
+PAGE = Said(200, b"<!doctype html><title>Welcome</title>", {"content-type": "text/html"})
+
+
+async def test_a_page_where_metadata_could_be_is_passed_by() -> None:
+    async with open_town() as town:
+        rooms = town.giver.house.rooms
+        rooms["/.well-known/openid-configuration"] = rooms["/.well-known/oauth-authorization-server"]
+        rooms["/.well-known/oauth-authorization-server"] = lambda _: PAGE
+        async with connect(town.url, auth=town.auth()) as client:
+            await look(client)
+
+
+async def test_an_authorization_server_that_shows_nothing_but_pages_is_named() -> None:
+    async with open_town() as town:
+        for path in ("/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"):
+            town.giver.house.rooms[path] = lambda _: PAGE
+        assert "there is no metadata of the authorization server" in await refused(town, town.auth())
+
+
 # Older servers.
+
+
+async def test_a_server_of_2025_03_26_that_shows_a_page_for_everything_is_one_without_metadata() -> None:
+    async with open_town() as town:
+        town.names_metadata = False
+        town.giver.house.url = town.house.url
+        town.house.rooms |= town.giver.house.rooms
+        for path in ("protected-resource/mcp", "protected-resource", "authorization-server"):
+            town.house.rooms[f"/.well-known/oauth-{path}"] = lambda _: PAGE
+        async with connect(town.url, auth=town.auth()) as client:
+            await look(client)
 
 
 @pytest.mark.requirement("M344", "L216")

@@ -78,6 +78,22 @@ async def test_files_and_their_folder_are_for_their_owner_alone(tmp_path: Path) 
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of files are others elsewhere")
+async def test_folders_that_are_made_on_the_way_are_for_their_owner_alone_and_others_stay_as_they_are(
+    tmp_path: Path,
+) -> None:
+    before = os.umask(0)
+    try:
+        (tmp_path / "share").mkdir(0o755)
+        await FileStore(tmp_path / "share" / "callboard" / "credentials" / "machine").save("x", b"secret")
+    finally:
+        os.umask(before)
+    folders = [folder for folder in (tmp_path / "share").rglob("*") if folder.is_dir()]
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in folders} == {0o700}
+    assert len(folders) == 3
+    assert stat.S_IMODE((tmp_path / "share").stat().st_mode) == 0o755
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights of files are others elsewhere")
 async def test_a_file_that_others_may_read_is_not_believed(tmp_path: Path) -> None:
     store = FileStore(tmp_path)
     await store.save("x", b"secret")
