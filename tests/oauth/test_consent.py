@@ -268,7 +268,7 @@ async def test_a_user_takes_his_time_also_before_a_stream_of_2024_11_05_is_opene
         town.house.rooms["/.well-known/oauth-protected-resource"] = town.house.rooms[
             "/.well-known/oauth-protected-resource/mcp"
         ]
-        with pytest.raises(CannotConnect, match="so far|ended the stream"):  # whichever is heard first: it does both
+        with pytest.raises(CannotConnect, match=r"so far|ended the stream"):  # whichever is heard first: it does both
             async with connect(f"{town.house.url}/sse", auth=OAuth(grant=AuthorizationCode(consent=Headless(slowly)))):
                 pass
         assert town.house.asked[-1].header("authorization") is not None
