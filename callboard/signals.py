@@ -40,10 +40,14 @@ class _Heed:
 
 
 @contextmanager
-def heed_signals(insist: Callable[[], None]) -> Iterator[trio.Event]:
-    """The event that the first signal sets; the second calls *insist*. Only the main thread can hear them."""
+def heed_signals(insist: Callable[[], None], *, ends_with_terminal: bool = False) -> Iterator[trio.Event]:
+    """The event that the first signal sets; the second calls *insist*. Only the main thread can hear them.
+
+    SIGHUP is one of them for whoever *ends_with_terminal*, and does not ignore it, as nohup has it.
+    """
     asked = trio.Event()
-    with _handled(_NAMES, _Heed(trio.lowlevel.current_trio_token(), asked, insist)):
+    names = (*_NAMES, _HANGUP) if ends_with_terminal and not _ignores_hangups() else _NAMES
+    with _handled(names, _Heed(trio.lowlevel.current_trio_token(), asked, insist)):
         yield asked
 
 
@@ -54,7 +58,7 @@ def heed_hangups() -> Iterator[trio.MemoryReceiveChannel[None]]:
     One that came because the terminal was closed is no request: then the process is asked to end, as people expect.
     """
     token = trio.lowlevel.current_trio_token()
-    ends_with_terminal = _has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN  # as nohup has it
+    ends_with_terminal = _has_terminal() and not _ignores_hangups()
     at_terminal = [descriptor for descriptor in range(3) if os.isatty(descriptor)]
     is_ending = False
     send, receive = trio.open_memory_channel[None](1)
@@ -76,6 +80,11 @@ def heed_hangups() -> Iterator[trio.MemoryReceiveChannel[None]]:
 
     with send, receive, _handled((_HANGUP,), hear):
         yield receive
+
+
+def _ignores_hangups() -> bool:
+    """Whether somebody has said so, as nohup does."""
+    return hasattr(signal, _HANGUP) and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 def _has_terminal() -> bool:

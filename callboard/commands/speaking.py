@@ -137,7 +137,8 @@ def _last_words(said: list[str]) -> list[str]:
 async def _speak(
     target: str, options: Options, errand: Errand, screen: Screen, on_stderr: Callable[[str], None]
 ) -> Exit:
-    """Ctrl-C cancels everything: calls are taken back, sessions closed, processes ended. A second one does not wait."""
+    """Ctrl-C, or the end of the terminal, cancels everything: calls are taken back, sessions closed, processes ended.
+    A second one does not wait."""
     code: Exit = Exit.INTERRUPTED
     failure: Exception | None = None
     async with trio.open_nursery() as nursery:
@@ -146,7 +147,7 @@ async def _speak(
             await asked.wait()
             nursery.cancel_scope.cancel()
 
-        with heed_signals(nursery.cancel_scope.cancel) as asked:
+        with heed_signals(nursery.cancel_scope.cancel, ends_with_terminal=True) as asked:
             nursery.start_soon(wait_asked, asked)
             try:
                 code = await _run(target, options, errand, screen, on_stderr)
