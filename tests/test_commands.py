@@ -1,6 +1,7 @@
 """The commands that speak to a server, as people and scripts use them: real processes, pipes and terminals."""
 
 import json
+import shlex
 import shutil
 import signal
 import subprocess
@@ -285,6 +286,31 @@ async def test_ctrl_c_takes_the_call_back_and_leaves_nothing_behind(house: Addre
         assert "Traceback" not in process.words
 
 
+@needs_terminal  # where there is none, there is no SIGHUP either
+@pytest.mark.parametrize("how", ["--default-signal=HUP", "--ignore-signal=HUP"])
+async def test_a_closed_terminal_ends_it_with_all_it_started_unless_that_is_ignored_as_nohup_does(how: str) -> None:
+    stays = f"{shlex.join(COMMAND[1:])}; sleep 600"  # whatever becomes of its input
+    call = ("call", "hang", "--", "/bin/sh", "-c", stays)
+    async with started("env", how, *CALLBOARD, *call) as process:
+        await process.wait_said(b"here")
+        children = _children(process.process.pid)
+        assert children
+        process.signal(signal.SIGHUP)
+        if how.startswith("--ignore"):
+            assert process.process.poll() is None
+            process.signal(signal.SIGINT)
+        assert await process.wait() == 130
+        assert not any(_is_alive(child) for child in children)
+        assert "Traceback" not in process.words
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE  # an orphan may wait to be buried
+    except psutil.NoSuchProcess:
+        return False
+
+
 @pytest.mark.parametrize("command", ["list", "call", "read", "prompt", "listen"])
 def test_help_teaches_with_examples_and_says_what_the_codes_mean(command: str) -> None:
     done = piped(command, "--help")
@@ -300,6 +326,13 @@ def test_help_teaches_with_examples_and_says_what_the_codes_mean(command: str) -
         "2025-11-25",
     ):
         assert taught in done.stdout
+
+
+@pytest.mark.parametrize("command", ["list", "call", "read", "prompt", "listen", "logout"])
+def test_examples_fit_a_terminal_of_80_columns(command: str) -> None:
+    wide = piped(command, "--help", COLUMNS="200").stdout.partition("Examples:")[2]
+    assert wide
+    assert piped(command, "--help", COLUMNS="80").stdout.partition("Examples:")[2] == wide
 
 
 # At a terminal.

@@ -72,7 +72,7 @@ class Asker:
         form = params.requested_schema
         required = frozenset(() if form.required is UNSET else form.required)
         self.person.say(f"{self.server()} asks: {params.message}", style="bold")
-        self.person.say(f"  Enter takes what stands in [brackets]; {DECLINE} says no, {CANCEL} leaves it open.")
+        self.person.say(f"  Enter takes what is in [brackets]; {DECLINE} says no, {CANCEL} leaves it open.")
         given: dict[str, Any] = {}
         while True:
             for name, field in form.properties.items():
@@ -171,7 +171,7 @@ class _Field:
     def question(self) -> str:
         title = self.name if self.schema.title is UNSET else self.schema.title
         about = "" if self.schema.description is UNSET else f" ({self.schema.description})"
-        brackets = "" if self.default is UNSET else f" [{_shown(self.default)}]"
+        brackets = "" if self.default is UNSET else f" [{_shown(self._titled(self.default))}]"
         optional = "" if self.is_required or brackets else " (may be left out)"
         return f"  {title}{about}{optional}{brackets}:"
 
@@ -180,6 +180,8 @@ class _Field:
 
     def read(self, typed: str) -> Any:
         """What was typed, as the form wants it. Raises ValueError that says what is wrong."""
+        if not typed:
+            raise ValueError("must be filled in")
         value = self._value(typed)
         schema = write(LATEST, self.schema)
         try:
@@ -202,6 +204,11 @@ class _Field:
         if isinstance(schema, UntitledMultiSelectEnumSchema | TitledMultiSelectEnumSchema):
             return list(dict.fromkeys(_chosen(one.strip(), choices) for one in typed.split(",") if one.strip()))
         return _chosen(typed, choices) if choices else typed
+
+    def _titled(self, value: Any) -> Any:
+        """A value of a choice as it stands in the list of choices."""
+        titles = dict(self._choices())
+        return [titles.get(one, one) for one in value] if isinstance(value, list | tuple) else titles.get(value, value)
 
     def _choices(self) -> list[tuple[str, str]]:
         """Values and their titles, if it is a choice."""

@@ -132,8 +132,9 @@ def listen(
 
 
 _CODES: Final = """
-Exit codes: 0 fine; 1 the tool says that it failed; 2 wrong arguments; 3 no server to speak to; 4 the server refused,
-or wants a login; 5 no answer in time, or the connection was lost; 130 Ctrl-C.
+Exit codes: 0 fine; 1 the tool says that it failed; 2 wrong arguments; 3 no
+server to speak to; 4 the server refused, or wants a login; 5 no answer in
+time, or the connection was lost; 130 Ctrl-C.
 """
 
 COMMANDS: Final[Mapping[Callable[..., Any], str]] = {
@@ -142,10 +143,10 @@ Examples:
 
   callboard list http://127.0.0.1:8000/mcp
   callboard list ws://127.0.0.1:8000/mcp --json
-  callboard list examples/weather.py:server             a server in a file of yours
-  callboard list ~/.config/mcp.json#weather             an entry of an MCP host's file
+  callboard list examples/weather.py:server   a server in a file of yours
+  callboard list ~/.config/mcp.json#weather   an entry of an MCP host's file
   callboard list -- npx -y @modelcontextprotocol/server-everything
-  callboard list https://mcp.example.com/mcp --auth browser     log in, once; it is kept
+  callboard list https://mcp.example.com/mcp --auth browser    log in, once
 """
     + _CODES,
     call: """\
@@ -156,8 +157,10 @@ Examples:
   callboard call http://127.0.0.1:8000/mcp plot 'points:=[[1, 2], [3, 4]]'
   callboard call forecast city=Oslo --timeout 10 -- python weather.py
   callboard call https://mcp.example.com/mcp whoami --auth browser
-  callboard call https://mcp.example.com/mcp whoami --auth machine --client-id me --client-secret-env MY_SECRET
-  callboard call https://mcp.example.com/mcp whoami --header 'Authorization: Bearer ...'
+  callboard call https://mcp.example.com/mcp whoami --auth machine \\
+    --client-id me --client-secret-env MY_SECRET
+  callboard call https://mcp.example.com/mcp whoami \\
+    --header 'Authorization: Bearer ...'
 """
     + _CODES,
     read: """\
@@ -165,7 +168,8 @@ Examples:
 
   callboard read http://127.0.0.1:8000/mcp weather://oslo/now
   callboard read http://127.0.0.1:8000/mcp test://static-binary > picture.png
-  callboard read file:///tmp/notes.txt -- npx -y @modelcontextprotocol/server-filesystem /tmp
+  callboard read file:///tmp/notes.txt -- \\
+    npx -y @modelcontextprotocol/server-filesystem /tmp
 """
     + _CODES,
     prompt: """\
@@ -178,9 +182,9 @@ Examples:
     listen: """\
 Examples:
 
-  callboard listen http://127.0.0.1:8000/mcp                                  every list
+  callboard listen http://127.0.0.1:8000/mcp                       every list
   callboard listen http://127.0.0.1:8000/mcp --tools --prompts
-  callboard listen http://127.0.0.1:8000/mcp --resources weather://oslo/now   what is in it
+  callboard listen http://127.0.0.1:8000/mcp weather://oslo/now    what is in it
   callboard listen http://127.0.0.1:8000/mcp --json | jq .
 """
     + _CODES,

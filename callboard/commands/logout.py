@@ -19,9 +19,10 @@ Examples:
 
   callboard logout https://mcp.example.com/mcp
   callboard logout ~/.config/mcp.json#weather
-  callboard logout https://mcp.example.com/mcp --client-id me     what `--auth machine` keeps
+  callboard logout https://mcp.example.com/mcp --client-id me    for a machine
 
-Exit codes: 0 nothing is kept any more; 2 wrong arguments; 3 there is no such entry; 4 it cannot be forgotten.
+Exit codes: 0 nothing is kept any more; 2 wrong arguments; 3 there is no such
+entry; 4 it cannot be forgotten.
 """
 
 

@@ -96,11 +96,11 @@ class Output:
         rows = list(_rows(listing))
         for kind in dict.fromkeys(row[0] for row in rows):
             table = Table(title=f"{kind}s", title_justify="left", title_style="bold", expand=False)
-            table.add_column("uri" if kind in ("resource", "template") else "name", overflow="fold")
-            table.add_column("what it takes", overflow="fold")
-            table.add_column("what it is", overflow="fold")
-            for _, name, takes, about in (row for row in rows if row[0] == kind):
-                table.add_row(*(Text(clean(cell)) for cell in (name, takes, about)))
+            headings = ("name", "what it takes") if kind in ("tool", "prompt") else ("uri", "type")
+            for heading in (*headings, "what it is"):
+                table.add_column(heading, overflow="fold")
+            for _, *cells in (row for row in rows if row[0] == kind):
+                table.add_row(*(Text(clean(cell)) for cell in cells))
             self.console.print(table)
         if not rows:
             self.console.print("It offers nothing.")
@@ -189,7 +189,7 @@ class Output:
 
 
 def _rows(listing: Listing) -> Iterable[tuple[str, str, str, str]]:
-    """Kind, name, what it takes, what it is."""
+    """Kind, name or URI, what it takes or of what type it is, what it is."""
     for tool in listing.tools:
         yield "tool", tool.name, " ".join(_parameters(tool.input_schema)), _first_line(tool.description or tool.title)
     for resource in listing.resources:

@@ -90,6 +90,21 @@ async def test_defaults_are_offered_and_what_is_optional_may_be_left_out() -> No
 async def test_what_is_required_must_be_said() -> None:
     result, _ = await fill_in(form(["n"], n={"type": "integer"}), "", "", "7", "yes")
     assert result.content == {"n": 7}
+    result, shown = await fill_in(form(["s"], s={"type": "string"}), "", "x", "yes")
+    assert result.content == {"s": "x"}
+    assert "  must be filled in" in shown
+
+
+async def test_what_is_offered_of_a_choice_is_called_as_it_stands_there() -> None:
+    titled = [{"const": "v1", "title": "First"}, {"const": "v2", "title": "Second"}]
+    asked = form(
+        one={"type": "string", "oneOf": titled, "default": "v2"},
+        many={"type": "array", "items": {"anyOf": titled}, "default": ["v1", "v2"]},
+        other={"type": "string", "oneOf": titled, "default": "v3"},
+    )
+    result, shown = await fill_in(asked, "", "", "", "")
+    assert result.content == {"one": "v2", "many": ["v1", "v2"], "other": "v3"}
+    assert {"  one [Second]:", "  many [First, Second]:", "  other [v3]:"} <= set(shown)
 
 
 async def test_who_asks_and_what_is_shown_first() -> None:
@@ -97,6 +112,7 @@ async def test_who_asks_and_what_is_shown_first() -> None:
     assert shown[0] == "weather asks: Well?"
     assert "/decline" in shown[1]
     assert "/cancel" in shown[1]
+    assert len(shown[1]) < 80
 
 
 @pytest.mark.parametrize(

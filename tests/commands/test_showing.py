@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from typing import Final
 
 import pytest
@@ -53,6 +54,18 @@ async def test_a_table_shows_names_and_descriptions_as_they_are(text: str) -> No
     async with connect(Server("x", version="1", instructions=text)) as client:
         Output(LATEST, console=console).listing(client, listing)
     assert on(console).count(text) == 3
+
+
+async def test_a_table_says_what_its_columns_are() -> None:
+    console = paper()
+    listing = Listing(
+        tools=(Tool(name="t", input_schema={"type": "object"}),),
+        resources=(Resource(name="r", uri="x://r", mime_type="text/plain"),),
+    )
+    async with connect(Server("x", version="1")) as client:
+        Output(LATEST, console=console).listing(client, listing)
+    headings = [re.split(r" +┃ +", line.strip("┃ ")) for line in on(console).splitlines() if line.startswith("┃")]
+    assert headings == [["name", "what it takes", "what it is"], ["uri", "type", "what it is"]]
 
 
 @words
