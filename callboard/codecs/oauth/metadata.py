@@ -82,10 +82,10 @@ def check_pkce(metadata: ServerMetadata, way: Way) -> None:
         )
 
 
-def read(kind: type[T], body: bytes, *, is_strict: bool = True) -> T:
-    """A JSON object, as far as *kind* knows it. Otherwise a number may be written as text. Raises `FetchFailed`."""
+def read(kind: type[T], body: bytes) -> T:
+    """A JSON object, as far as *kind* knows it. Raises `FetchFailed`."""
     try:
-        return msgspec.json.decode(body, type=kind, strict=is_strict)
+        return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise FetchFailed(f"not the metadata it should be: {str(error)[:200]}") from None
 

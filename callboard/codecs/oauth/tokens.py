@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import attrs
@@ -78,7 +78,8 @@ class TokenAnswer(msgspec.Struct, frozen=True):
 
     access_token: str
     token_type: str
-    expires_in: float | None = None
+    expires_in: Any = None
+    """A number, or a text that is one, or whatever else servers write there."""
     refresh_token: str | None = None
     scope: str | None = None
     issued_token_type: str | None = None
@@ -109,7 +110,7 @@ def read_answer(status: int, body: bytes, sent: Iterable[str]) -> TokenAnswer:
     if status != 200:
         raise _refusal(status, body, [value for value in sent if value])
     try:
-        answer = read(TokenAnswer, body, is_strict=False)  # some say "3600"
+        answer = read(TokenAnswer, body)
     except FetchFailed:
         raise FetchFailed("the token endpoint answered with no token") from None
     for token in (answer.access_token, answer.refresh_token):
@@ -138,7 +139,7 @@ def read_tokens(
     before: Tokens | None = None,
 ) -> Tokens:
     """What to keep of an answer. *before* is what was refreshed; what is not said anew goes on. Raises FetchFailed."""
-    life = min(answer.expires_in or 0.0, MAX_LIFE)  # nobody gives a token that is over: 0 says nothing
+    life = _life(answer.expires_in)
     scheme = scheme_of(answer)
     known = asked if before is None else before.granted
     return Tokens(
@@ -155,6 +156,15 @@ def read_tokens(
         proof_key=proof_key,
         given_at=now,
     )
+
+
+def _life(said: object) -> float:
+    """Seconds, and 0 if nobody knows: it is no reason to throw away a token, which may be given only once."""
+    try:
+        life = float(said) if isinstance(said, int | float | str) and not isinstance(said, bool) else 0.0
+    except (ValueError, OverflowError):
+        life = 0.0
+    return min(life, MAX_LIFE) if life > 0 else 0.0  # nobody gives a token that is over
 
 
 def _refusal(status: int, body: bytes, sent: Iterable[str]) -> NotAuthorized:

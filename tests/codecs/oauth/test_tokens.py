@@ -117,6 +117,20 @@ def test_a_form_is_encoded() -> None:
     assert write_form({"a": "b c&d", "e": "é"}) == b"a=b+c%26d&e=%C3%A9"
 
 
-def test_a_number_that_is_written_as_text_is_a_number() -> None:
-    answer = read_answer(200, b'{"access_token": "t", "token_type": "Bearer", "expires_in": "3600"}', [])
-    assert answer.expires_in == 3600
+@pytest.mark.parametrize("said", ["3600", "3600.0", '"3600"', '" 3600 "', '"3.6e3"'])
+def test_a_life_that_is_written_as_text_is_a_number(said: str) -> None:
+    body = f'{{"access_token": "t", "token_type": "Bearer", "expires_in": {said}}}'
+    assert kept(read_answer(200, body.encode(), [])).expires_at == 4600.0
+
+
+@pytest.mark.parametrize("said", ['""', '"soon"', '"nan"', '"-5"', "-5", "true", "[]", "{}", "null"])
+def test_a_life_that_nobody_understands_is_one_that_nobody_knows_and_the_token_is_good(said: str) -> None:
+    body = f'{{"access_token": "t", "token_type": "Bearer", "expires_in": {said}}}'
+    tokens = kept(read_answer(200, body.encode(), []))
+    assert tokens.access_token == "t"  # noqa: S105  # made up
+    assert tokens.expires_at is tokens.renew_at is None
+
+
+def test_a_life_without_end_is_a_long_one() -> None:
+    body = b'{"access_token": "t", "token_type": "Bearer", "expires_in": "inf"}'
+    assert kept(read_answer(200, body, [])).expires_at == 1000.0 + MAX_LIFE
