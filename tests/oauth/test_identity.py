@@ -43,6 +43,21 @@ async def test_what_was_kept_of_another_authorization_server_is_not_shown_to_the
         assert b"one-" not in seen
 
 
+@pytest.mark.requirement("M369", "M379")
+async def test_a_refresh_token_is_not_shown_to_another_authorization_server_where_the_client_has_the_same_name() -> (
+    None
+):
+    async with open_town() as town:
+        town.giver.refreshes = True
+        town.giver.changes = town.other.changes = {"client_id_metadata_document_supported": True}
+        auth = town.auth(document="https://client.example/me.json")
+        async with connect(town.url, auth=auth) as client:
+            town.revoked, town.issuers = set(town.giver.tokens), [town.other.house.url]
+            await look(client)
+        assert [asked.form["grant_type"] for asked in town.other.visits("/token")] == ["authorization_code"]
+        assert len(town.giver.visits("/token")) == 1
+
+
 async def test_of_several_authorization_servers_the_one_that_knows_us_is_asked() -> None:
     async with open_town() as town:
         town.issuers = [town.other.house.url, town.giver.house.url]

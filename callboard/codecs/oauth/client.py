@@ -54,9 +54,10 @@ def check_redirect_uri(uri: str) -> None:
 
 
 def check_document_url(url: str) -> None:
-    """A client id that is a document: https, and with a path. Raises `NotAuthorized`."""
+    """A client id that is a document: https, and with a path that leads there and not up. Raises `NotAuthorized`."""
     scheme, host, path = _parts(url)
-    if scheme != "https" or not host or path in ("", "/") or "#" in url or "@" in url:
+    is_path = path not in ("", "/") and not {".", ".."} & set(path.split("/"))
+    if scheme != "https" or not host or not is_path or "#" in url or "@" in url:
         raise NotAuthorized(f"{url[:200]!r} is no URL of a client's metadata: it must be https, and have a path")
 
 

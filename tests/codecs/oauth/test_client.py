@@ -55,6 +55,7 @@ def test_a_code_may_come_back_here_or_by_https(uri: str, is_good: bool) -> None:
     [
         *("http://client.example/me.json", "https://client.example", "https://client.example/", "https:///me.json"),
         *("https://client.example/me.json#x", "https://user@client.example/me.json", "me.json", "https://[x/y"),
+        *("https://client.example/./me.json", "https://client.example/a/../me.json", "https://client.example/a/.."),
     ],
 )
 @pytest.mark.requirement("M373", "L212")
