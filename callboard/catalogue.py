@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Self, TypeVar, cast
 
 import attrs
 import msgspec
@@ -31,6 +31,7 @@ from callboard.codecs.revisions import (
     ResourceTemplate,
     Tool,
 )
+from callboard.codecs.schema_work import Work
 from callboard.errors import HEADER_MISMATCH, INVALID_PARAMS, BadAnswer, HttpRefused, InvalidDefinition, ServerRefused
 from callboard.hosting.schemas import Validator, compile_schema
 from callboard.supervisor import get_logger
@@ -66,6 +67,31 @@ class _Kept:
     until: float
 
 
+@attrs.frozen(eq=False)
+class _Promise:
+    """What a tool says that its results are."""
+
+    tool: str
+    validator: Validator
+    work: Work
+
+    @classmethod
+    def of(cls, tool: Tool) -> Self:
+        """Raises `InvalidDefinition` if it cannot be understood."""
+        schema = cast("Mapping[str, Any]", tool.output_schema)
+        return cls(tool.name, compile_schema(schema, is_strange=True), Work.of(schema))
+
+    def is_kept(self, result: CallToolResult) -> bool:
+        if result.is_error is True:
+            return True
+        if result.structured_content is UNSET:
+            return False
+        if not self.work.is_bearable(result.structured_content):
+            log.warning("output_not_checked", tool=self.tool[:128])  # it would hold up all that we do
+            return True
+        return self.validator.is_valid(result.structured_content)
+
+
 @attrs.define(eq=False)
 class Catalogue:
     """Asks for lists page by page, reads, and calls with what the lists say about a tool."""
@@ -76,15 +102,20 @@ class Catalogue:
     """Whether what the server asks is for whoever called to answer."""
     _lists: dict[str, _Kept] = attrs.field(factory=dict, init=False)
     _contents: dict[str, _Kept] = attrs.field(factory=dict, init=False)
+    _listed: Sequence[Tool] | None = attrs.field(default=None, init=False)
+    _usable: Sequence[Tool] = attrs.field(default=(), init=False)
+    """What of the tools that were listed last can be called."""
     _headers: dict[str, HeaderMap] | None = attrs.field(default=None, init=False)
-    _outputs: dict[str, Validator] = attrs.field(factory=dict, init=False)
+    _outputs: dict[str, _Promise] = attrs.field(factory=dict, init=False)
     _news: Counter[str] = attrs.field(factory=Counter, init=False)
     """How often each kind was said to be another one: what was asked for before is not kept."""
 
     async def tools(self) -> Sequence[Tool]:
         """All tools that can be called. Over HTTP one whose header annotations break the rules cannot."""
         listed: Sequence[Tool] = await self._list("tools/list", "tools")
-        return self._learn(listed)
+        if listed is not self._listed:
+            self._listed, self._usable = listed, self._learn(listed)
+        return self._usable
 
     async def resources(self) -> Sequence[Resource]:
         return await self._list("resources/list", "resources")
@@ -243,16 +274,14 @@ class Catalogue:
 
     def _learn_output(self, tool: Tool) -> None:
         try:
-            self._outputs[tool.name] = compile_schema(cast("Mapping[str, Any]", tool.output_schema))
+            self._outputs[tool.name] = _Promise.of(tool)
         except InvalidDefinition as error:
             log.warning("output_schema_unusable", tool=tool.name[:128], reason=str(error)[:200])
 
     def _keeps_promise(self, tool: str, result: CallToolResult) -> bool:
         """Whether a result is what the tool promises, as far as that is known."""
         promised = self._outputs.get(tool)
-        if promised is None or result.is_error is True:
-            return True
-        return result.structured_content is not UNSET and promised.is_valid(result.structured_content)
+        return promised is None or promised.is_kept(result)
 
 
 def _until(result: Model) -> float:

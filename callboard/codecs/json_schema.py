@@ -71,11 +71,11 @@ def check_schema(schema: Mapping[str, Any]) -> None:
     own = {str(root["$id"]).rstrip("#") for root in roots if "$id" in root}
     seen, followed = set(map(id, schemas)), set[str]()
     for here in schemas:  # grows as we go: what a pointer leads to is a schema too, were it in a `default`
-        for key, target in _references(here):
+        for key, target in references(here):
             if not _is_inside(target, own):
                 raise InvalidDefinition(f"a {key} that leaves the schema: it is never fetched")
             pointer = target.partition("#")[2]
-            places = () if pointer in followed else [_pointed_at(root, pointer) for root in roots]
+            places = () if pointer in followed else [pointed_at(root, pointer) for root in roots]
             followed.add(pointer)
             for place in places:
                 if isinstance(place, dict) and id(place) not in seen:
@@ -86,11 +86,11 @@ def check_schema(schema: Mapping[str, Any]) -> None:
                 raise InvalidDefinition("a schema too large to be looked through")
 
 
-def _references(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def references(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     return ((key, schema[key]) for key in _REFERENCES if isinstance(schema.get(key), str))
 
 
-def _pointed_at(root: Any, pointer: str) -> Any:
+def pointed_at(root: Any, pointer: str) -> Any:
     """Return what a JSON pointer leads to (RFC 6901), None for nothing."""
     here = root
     for step in unquote(pointer).split("/")[1:]:

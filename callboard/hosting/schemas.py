@@ -37,8 +37,10 @@ class Validator(Protocol):
     def iter_errors(self, instance: Any) -> Any: ...
 
 
-def compile_schema(schema: Mapping[str, Any]) -> Validator:
+def compile_schema(schema: Mapping[str, Any], *, is_strange: bool = False) -> Validator:
     """Compile a schema once, for good. Nothing it refers to is ever fetched.
+
+    In one that *is_strange* a pattern may not look around or back: such a one can take hours, and nothing stops it.
 
     Raises `InvalidDefinition` for a dialect other than 2020-12 and draft-07, and for what is no schema.
     """
@@ -48,7 +50,8 @@ def compile_schema(schema: Mapping[str, Any]) -> Validator:
     if dialect is None:
         raise InvalidDefinition(f"the JSON Schema dialect {named!r}; known are {', '.join(_DIALECTS)}")
     try:
-        return dialect(dict(schema), validate_formats=True, retriever=_refuse)
+        patterns = jsonschema_rs.RegexOptions() if is_strange else jsonschema_rs.FancyRegexOptions()
+        return dialect(dict(schema), validate_formats=True, retriever=_refuse, pattern_options=patterns)
     except ValueError as reason:
         raise InvalidDefinition(f"not a JSON Schema: {reason}") from reason
 

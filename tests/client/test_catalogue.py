@@ -374,6 +374,7 @@ async def test_null_is_a_result_like_any_other(autojump_clock: MockClock) -> Non
         {"$schema": "https://example.org/my-own-dialect", "type": "object"},
         {"type": "object", "$ref": "https://example.org/schema.json"},
         {"type": 7},
+        {"type": "object", "properties": {"a": {"type": "string", "pattern": r"(?=(a+))\1b"}}},
     ],
 )
 async def test_a_promise_that_cannot_be_understood_is_said_so_and_holds_nobody_up(
@@ -384,3 +385,11 @@ async def test_a_promise_that_cannot_be_understood_is_said_so_and_holds_nobody_u
     [line] = [line for line in logs if line["event"] == "output_schema_unusable"]
     assert line["tool"] == "x"
     assert line["reason"]
+
+
+async def test_a_promise_that_takes_for_ever_to_check_is_not_checked(autojump_clock: MockClock) -> None:
+    defs = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}, {"$ref": f"#/$defs/a{n + 1}"}]} for n in range(60)}
+    schema = {"$ref": "#/$defs/a0", "$defs": {**defs, "a60": {"type": "object"}}}
+    with structlog.testing.capture_logs() as logs:
+        assert (await calling(schema, {"content": [], "structuredContent": {}})).structured_content == {}
+    assert [line["tool"] for line in logs if line["event"] == "output_not_checked"] == ["x"]
