@@ -386,8 +386,12 @@ class Caller:
 
     def _logged(self, message: Notification, on_log: OnLog | None) -> None:
         said = self._told(message, LoggingMessageNotificationParams)
-        if said is not None and on_log is not None:
+        if said is None or on_log is None:
+            return
+        try:
             on_log(said)
+        except Exception as error:  # the user's function: what was said is not worth the connection
+            log.warning("log_not_heard", failure=f"{type(error).__name__}: {error}"[:200])
 
     def _cancelled(self, message: Notification) -> None:
         params = self._told(message, CancelledNotificationParams)

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import attrs
 import pytest
+import structlog
 import trio
 from trio.testing import MockClock
 
@@ -142,6 +143,17 @@ async def test_logs_are_heard_at_the_level_that_was_asked_for(revision: Revision
         await client.set_log_level("info")
         await client.call("chat")
     assert [(said.level, said.data) for said in heard] == [("warning", {"mind": "the step"})]
+
+
+async def test_a_function_that_fails_to_hear_a_log_costs_nothing_else(autojump_clock: MockClock) -> None:
+    def broken(_: object) -> None:
+        raise ZeroDivisionError
+
+    with structlog.testing.capture_logs() as logs:
+        async with connect(house(), on_log=broken, log_level="info") as client:
+            await client.call("chat")
+            await client.call("chat")
+    assert [line["failure"] for line in logs if line["event"] == "log_not_heard"] == ["ZeroDivisionError: "] * 2
 
 
 @pytest.mark.parametrize("revision", SINCE_FORMS)
