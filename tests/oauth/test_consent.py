@@ -17,6 +17,7 @@ from callboard.client import connect
 from callboard.errors import CannotConnect, NotAuthorized
 from callboard.oauth import AuthorizationCode, Browser, Headless, MemoryStore, OAuth
 from callboard.oauth.consent import CONSENT_TIME
+from callboard.oauth.loopback import MAX_VISITORS, REQUEST_TIME, Loopback, listen
 from tests.oauth.house import Asked, Said
 from tests.oauth.town import Town, look, open_town, visit
 
@@ -121,6 +122,29 @@ async def test_a_page_that_makes_its_own_name_mean_this_machine_is_turned_away()
 
         await authorized(town, Rebinder(lambda back: [back]))
         assert [said[9:12] for said in heard] == [b"404", b"405", b"501", b"200"]
+
+
+async def test_visitors_who_say_nothing_have_a_few_seats_and_not_for_long(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = 0.1
+    heard: list[str] = []
+    with await listen("127.0.0.1", [0]) as listener:
+        port = listener.getsockname()[1]
+        loopback = Loopback(f"127.0.0.1:{port}".encode(), b"/callback", "s")
+
+        async def wait() -> None:
+            heard.append(await loopback.wait_redirect(listener))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(MAX_VISITORS)]
+            began = trio.current_time()
+            async with await trio.open_tcp_stream("127.0.0.1", port) as user:
+                await user.send_all(b"GET /callback?code=1&state=s HTTP/1.1\r\nhost: 127.0.0.1:%d\r\n\r\n" % port)
+                assert (await user.receive_some()).startswith(b"HTTP/1.1 200")
+            assert REQUEST_TIME <= trio.current_time() - began < 2 * REQUEST_TIME
+            for stream in silent:
+                await stream.aclose()
+    assert heard == ["code=1&state=s"]
 
 
 async def test_a_redirect_is_taken_once_and_nobody_listens_afterwards() -> None:

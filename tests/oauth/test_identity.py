@@ -58,6 +58,18 @@ async def test_a_refresh_token_is_not_shown_to_another_authorization_server_wher
         assert len(town.giver.visits("/token")) == 1
 
 
+async def test_a_refresh_token_that_another_client_was_given_is_not_used() -> None:
+    async with open_town() as town:
+        town.giver.refreshes = True
+        store = MemoryStore()
+        async with connect(town.url, auth=town.auth(store)) as client:
+            await look(client)
+        town.revoked = set(town.giver.tokens)
+        async with connect(town.url, auth=town.auth(store, registered=RegisteredClient(client_id="me"))) as client:
+            await look(client)
+        assert [asked.form["grant_type"] for asked in town.giver.visits("/token")] == ["authorization_code"] * 2
+
+
 async def test_of_several_authorization_servers_the_one_that_knows_us_is_asked() -> None:
     async with open_town() as town:
         town.issuers = [town.other.house.url, town.giver.house.url]

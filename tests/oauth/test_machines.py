@@ -45,12 +45,15 @@ async def test_a_client_acts_in_its_own_right_by_a_key(key: Any, algorithm: str)
         grant = ClientCredentials(client_id="me", private_key=pem, algorithm=algorithm)
         async with connect(town.url, auth=OAuth(grant=grant, clock=lambda: 1000.0)) as client:
             await look(client)
-        [asked] = town.giver.visits("/token")
+            town.revoked = set(town.giver.tokens)
+            await look(client)
+        asked, again = town.giver.visits("/token")
         assert asked.form["client_assertion_type"] == "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
         claims = jwt.decode(asked.form["client_assertion"], key, algorithms=[algorithm]).claims
         assert claims["iss"] == claims["sub"] == "me"
         assert claims["aud"] == town.giver.house.url
         assert (claims["iat"], claims["exp"]) == (1000, 1060)
+        assert claims["jti"] != jwt.decode(again.form["client_assertion"], key, algorithms=[algorithm]).claims["jti"]
         assert asked.header("authorization") is None
 
 

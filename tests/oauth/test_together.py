@@ -122,6 +122,32 @@ async def test_whoever_leaves_in_the_middle_of_a_refresh_loses_no_token(tmp_path
         assert len(town.giver.visits("/authorize")) == 1
 
 
+async def test_what_could_not_be_kept_is_not_given_up_for_what_is_older() -> None:
+    class Full(MemoryStore):
+        is_full = False
+
+        async def save(self, name: str, value: bytes) -> None:
+            if self.is_full:
+                raise NotAuthorized("no space left")
+            await super().save(name, value)
+
+    now = 1000.0
+    async with open_town() as town:
+        town.giver.refreshes = True
+        store = Full()
+        async with connect(town.url, auth=town.auth(store, clock=lambda: now)) as client:
+            Full.is_full = True
+            for _ in range(2):
+                now += 3600 - 29
+                await look(client)
+        assert [asked.form.get("refresh_token") for asked in town.giver.visits("/token")] == [
+            None,
+            "one-refresh-3",
+            "one-refresh-4",
+        ]
+        assert len(town.giver.visits("/authorize")) == 1
+
+
 async def test_a_token_that_another_process_has_refreshed_is_not_refreshed_again(tmp_path: Path) -> None:
     now = 1000.0
     async with open_town() as town:
