@@ -19,7 +19,7 @@ from callboard.actors.caller import Patience
 from callboard.client import Client, connect
 from callboard.errors import BadAnswer, CallboardError, CannotConnect, ConnectionLost, HttpRefused, RequestTimedOut
 from callboard.serving import Ready, serve
-from callboard.transports.client.pool import Origin, reach
+from callboard.transports.client.pool import Origin, believing, reach
 from tests.oauth.certificate import certified
 from tests.process import CALLBOARD, Process, started
 from tests.transports.http.house import House, open_house
@@ -380,6 +380,24 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused(transport: str, 
         with pytest.raises(CannotConnect, match="TLS: CERTIFICATE_VERIFY_FAILED: self-signed certificate"):
             async with connect(urls[transport]):
                 pass
+
+
+async def test_whom_the_system_believes_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[ssl.SSLContext] = []
+
+    def ask() -> ssl.SSLContext:
+        asked.append(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        return asked[-1]
+
+    async with secure(tmp_path) as (urls, _):
+        believing.cache_clear()
+        monkeypatch.setattr(ssl, "create_default_context", ask)
+        for _ in range(2):
+            with pytest.raises(CannotConnect, match="TLS: "):
+                async with connect(urls["http"]):
+                    pass
+    believing.cache_clear()
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("transport", ["http", "ws"])

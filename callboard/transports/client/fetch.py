@@ -15,7 +15,7 @@ import trio
 from callboard.codecs.http.answers import AnswerHead
 from callboard.codecs.oauth.addresses import Location, Reach, check_address, locate
 from callboard.errors import BadAnswer, ConnectionLost, FetchFailed
-from callboard.transports.client.pool import Channel
+from callboard.transports.client.pool import Channel, believing
 from callboard.transports.wire import SocketWire, SslWire, Wire
 
 FETCH_TIME: Final = 5.0
@@ -102,7 +102,7 @@ class Fetcher:
             connected = await self._connect(there)
             if there.scheme == "http":
                 return SocketWire(connected, FETCH_TIME)
-            context = ssl.create_default_context() if self.tls is None else self.tls
+            context = believing() if self.tls is None else self.tls
             wire = SslWire(connected, context, FETCH_TIME, server_name=there.host)
             try:
                 await wire.shake_hands()

@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Final, Literal, Self, TypeAlias, get_args
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -97,6 +98,12 @@ class Origin:
         return f"unix:{self.path}" if self.path is not None else f"{self.scheme}://{self.authority.decode()}"
 
 
+@cache
+def believing() -> ssl.SSLContext:
+    """Whom the system believes, asked once: that takes 30 ms, in which nobody else gets a turn."""
+    return ssl.create_default_context()
+
+
 async def reach(origin: Origin, tls: ssl.SSLContext | None = None) -> SocketWire | SslWire:
     """Connect to *origin*. Raises `CannotConnect` with the reason."""
     with trio.move_on_after(CONNECT_TIME):
@@ -104,7 +111,7 @@ async def reach(origin: Origin, tls: ssl.SSLContext | None = None) -> SocketWire
             connected = await _connected(origin)
             if not origin.is_secure:
                 return SocketWire(connected, WRITE_TIME)
-            context = ssl.create_default_context() if tls is None else tls
+            context = believing() if tls is None else tls
             wire = SslWire(connected, context, WRITE_TIME, server_name=origin.host)
             try:
                 await wire.shake_hands()
