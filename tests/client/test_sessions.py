@@ -215,6 +215,31 @@ async def test_a_stream_that_brings_nothing_is_given_up_after_a_while(autojump_c
         assert len([seen for seen in here.seen if "last-event-id" in seen.headers]) == RESUMPTIONS
 
 
+async def test_a_call_is_resumed_at_a_server_that_was_not_ready_for_it_at_first(autojump_clock: MockClock) -> None:
+    resumed = 0
+
+    async def handle(reply: Reply) -> None:
+        nonlocal resumed
+        if reply.seen.rpc == "tools/call":
+            await reply.stream()
+            await reply.event(None, "e-1")
+            await reply.end()
+        elif "last-event-id" in reply.seen.headers:
+            resumed += 1
+            if resumed < 3:
+                await reply.whole(503, b"starting", "text/plain")
+                return
+            await reply.stream()
+            await reply.event({"id": here.requests("tools/call")[0].body["id"], "result": {"content": []}}, "e-2")
+            await reply.end()
+        else:
+            await nothing_much(reply)
+
+    async with web(legacy(handle, R4)) as here, connect(here.ways()) as client:
+        await client.call("x")
+        assert len(here.requests("tools/call")) == 1
+
+
 async def test_a_stream_without_ids_cannot_be_resumed(autojump_clock: MockClock) -> None:
     async def handle(reply: Reply) -> None:
         if reply.seen.rpc == "tools/call":
@@ -286,6 +311,33 @@ async def test_the_stream_for_what_comes_unasked_is_opened_again_whenever_it_end
     ):
         heard = [(await anext(changes)).uri for _ in range(4)]  # type: ignore[union-attr]  # nothing else was asked for
     assert heard == [f"x://a/{number}" for number in range(4)]
+
+
+@pytest.mark.parametrize("status", [409, 429, 502, 503, 504])
+async def test_a_server_that_wants_no_stream_just_now_is_asked_again(status: int, autojump_clock: MockClock) -> None:
+    gets = 0
+
+    async def handle(reply: Reply) -> None:
+        nonlocal gets
+        if reply.seen.method != "GET":
+            await nothing_much(reply)
+            return
+        gets += 1
+        if gets in (2, 3):
+            await reply.whole(status, b"not now", "text/plain")
+            return
+        await reply.stream()
+        await reply.event({"method": "notifications/resources/updated", "params": {"uri": f"x://a/{gets}"}}, str(gets))
+        await reply.end()
+
+    async with (
+        web(legacy(handle, R4)) as here,
+        connect(here.ways()) as client,
+        client.listen(resources=["x://a"]) as changes,
+    ):
+        with trio.fail_after(60):
+            while "x://a/4" not in str(await anext(changes)):
+                pass
 
 
 async def test_a_server_that_fails_every_stream_is_asked_less_and_less_often(autojump_clock: MockClock) -> None:

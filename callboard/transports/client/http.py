@@ -65,6 +65,8 @@ _POSTED: Final = (
 STREAMED: Final = ((b"accept", b"text/event-stream"),)
 _VERSIONED: Final = frozenset({R3, *(revision for revision in Revision if revision > R3)})
 _SESSION: Final = b"mcp-session-id"
+_PASSING: Final = frozenset({409, 429, 502, 503, 504})
+"""What is said to somebody who comes back for a stream too soon: the server starts again, or has not missed him yet."""
 _USES: Final[Mapping[str, Use]] = {"subscriptions/listen": "stream"}
 
 
@@ -159,6 +161,7 @@ class HttpLink:
                     if head.status == 404 and is_open and session is not None:
                         self._gone(session)
                         return
+                    _check_passing(head)
                     if head.status != 200 or head.media_type != b"text/event-stream":
                         return  # 405: this server has nothing to say unasked
                     is_open, refusals = True, 0
@@ -259,6 +262,7 @@ class HttpLink:
                     head = await asked.head()
                     if head.status == 404 and session is not None:
                         raise self._gone(session)
+                    _check_passing(head)
                     if head.status != 200 or head.media_type != b"text/event-stream":
                         return None
                     answer = await reading.read(asked.channel)
@@ -394,6 +398,12 @@ class _Reading:
                 pass
             return
         channel.is_spent = True
+
+
+def _check_passing(head: AnswerHead) -> None:
+    """Raises `ConnectionLost` for what may be otherwise in a moment."""
+    if head.status in _PASSING:
+        raise ConnectionLost(f"HTTP {head.status}")
 
 
 def _pause(reading: _Reading, fruitless: int) -> float:
