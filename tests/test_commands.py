@@ -1,6 +1,7 @@
 """The commands that speak to a server, as people and scripts use them: real processes, pipes and terminals."""
 
 import json
+import os
 import shlex
 import shutil
 import signal
@@ -180,6 +181,59 @@ async def test_listen_prints_a_line_for_every_change_until_it_is_interrupted(hou
             assert process.words == ""
 
 
+@pytest.mark.skipif(os.name != "posix", reason="streams are closed as a POSIX shell does it")
+@pytest.mark.parametrize(
+    ("streams", "arguments", "code"),
+    [
+        (">&-", ["call", APP, "echo", "text=hi"], 0),
+        (">&-", ["list", APP, "--json"], 0),
+        ("<&-", ["call", APP, "greet"], 1),  # nobody is there to ask
+        ("2>&-", ["call", APP, "nothing"], 4),
+        ("<&- >&- 2>&-", ["call", "echo", "text=hi", *COMMAND], 0),
+    ],
+)
+def test_a_stream_that_is_closed_is_one_that_leads_nowhere(streams: str, arguments: list[str], code: int) -> None:
+    done = _in_shell(streams, *arguments)
+    assert done.returncode == code, done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no place that is always full")
+@pytest.mark.parametrize(
+    "arguments", [["call", APP, "echo", "text=hi"], ["list", APP], ["read", APP, "curious://bytes"]]
+)
+def test_what_cannot_be_written_is_one_line_and_a_code_of_its_own(arguments: list[str]) -> None:
+    done = _in_shell(">/dev/full", *arguments)
+    assert (done.returncode, done.stderr) == (6, b"callboard: standard output: No space left on device\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no place that is always full")
+def test_what_cannot_be_said_beside_a_result_does_not_cost_the_result() -> None:
+    done = _in_shell("2>/dev/full", "call", APP, "count", "to=2")
+    assert done.returncode == 0
+    assert done.stdout
+
+
+@pytest.mark.parametrize("more", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}])
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_pipe_gets_utf_8_whatever_a_terminal_here_would(more: dict[str, str], flags: list[str]) -> None:
+    done = _in_shell("", "call", APP, "echo", "text=Malmö 日本 🎭", *flags, **more)
+    assert done.returncode == 0, done.stderr
+    assert "Malmö 日本 🎭" in done.stdout.decode()
+
+
+def _in_shell(streams: str, *arguments: str, **more: str) -> "subprocess.CompletedProcess[bytes]":
+    """The command with its streams as a shell would have them."""
+    return subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {streams}', "sh", *CALLBOARD, *arguments],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **more},
+    )
+
+
 def test_whoever_has_seen_enough_may_stop_reading() -> None:
     line = f"{' '.join(CALLBOARD)} list {APP} --json | head -c 10"
     done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, timeout=60, check=False)
@@ -213,7 +267,8 @@ def test_whoever_has_seen_enough_may_stop_reading() -> None:
         (["list", APP, "--", "python"], 2, "Unused"),
         (["list", "--", "no-such-command"], 3, "no-such-command: No such file or directory"),
         (["list", "--", "false"], 3, "the server exited with 1"),
-        (["call", APP, "nothing"], 4, "nothing"),
+        (["call", APP, "nothing"], 4, "nothing (-32602)"),
+        (["call", APP, "ecco", "text=hi"], 4, "Unknown tool: ecco (-32602); did you mean 'echo'?"),
         (["read", APP, "curious://nothing/at/all"], 4, "Resource not found"),
         (["prompt", APP, "nothing"], 4, "nothing"),
         (["call", APP, "hang", "--timeout", "0.3"], 5, "no answer within 0.3"),

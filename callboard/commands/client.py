@@ -1,16 +1,17 @@
 """The commands that speak to a server: `list`, `call`, `read`, `prompt` and `listen`."""
 
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 from msgspec import UNSET
 
-from callboard.codecs.revisions import Tool
 from callboard.commands.arguments import read_arguments, read_texts
 from callboard.commands.codes import Exit
 from callboard.commands.showing import Listing
 from callboard.commands.speaking import Options, Talk, speak
+from callboard.errors import ServerRefused
 
 Target = Annotated[
     str,
@@ -50,23 +51,28 @@ def call(
     """Call a tool. Progress is shown while it works; what it asks is asked here, if somebody is there to answer."""
 
     async def errand(talk: Talk) -> Exit:
-        given = read_arguments(arguments, await _find(talk, tool))
-        calling = talk.client.call_with(tool, given)
-        async with calling:
-            async for report in calling.progress:
-                talk.screen.progress(report, tool)
+        listed = (
+            {} if talk.client.server_capabilities.tools is UNSET else {t.name: t for t in await talk.client.tools()}
+        )
+        near = [] if tool in listed else get_close_matches(tool, listed, n=1)  # it is called all the same: lists err
+        calling = talk.client.call_with(tool, read_arguments(arguments, listed.get(tool)))
+        try:
+            async with calling:
+                async for report in calling.progress:
+                    talk.screen.progress(report, tool)
+        except ServerRefused as error:
+            for name in near:
+                error.add_note(f"did you mean {name!r}?")
+            raise
         talk.screen.clear()
         talk.output.called(calling.result)
-        return Exit.TOOL_FAILED if calling.result.is_error is True else Exit.FINE
+        if calling.result.is_error is not True:
+            return Exit.FINE
+        for name in near:
+            talk.screen.say(f"callboard: did you mean {name!r}?")
+        return Exit.TOOL_FAILED
 
     return speak(target, options, errand)
-
-
-async def _find(talk: Talk, name: str) -> Tool | None:
-    """The tool, for what its schema says of its arguments. One that is not listed is called all the same."""
-    if talk.client.server_capabilities.tools is UNSET:
-        return None
-    return next((tool for tool in await talk.client.tools() if tool.name == name), None)
 
 
 def read(
@@ -134,7 +140,7 @@ def listen(
 _CODES: Final = """
 Exit codes: 0 fine; 1 the tool says that it failed; 2 wrong arguments; 3 no
 server to speak to; 4 the server refused, or wants a login; 5 no answer in
-time, or the connection was lost; 130 Ctrl-C.
+time, or the connection was lost; 6 the output cannot be written; 130 Ctrl-C.
 """
 
 COMMANDS: Final[Mapping[Callable[..., Any], str]] = {

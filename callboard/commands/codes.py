@@ -19,5 +19,7 @@ class Exit(IntEnum):
     """The server refused, or gave an answer that is none."""
     LOST = 5
     """No answer in time, or the connection was lost: whether anything was done is not known."""
+    CANNOT_WRITE = 6
+    """It was done, and the output could not be written."""
     INTERRUPTED = 130
     """Ctrl-C."""

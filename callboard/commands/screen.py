@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.text import Text
 
 from callboard.codecs.revisions import LoggingMessageNotificationParams, ProgressNotificationParams
+from callboard.commands.streams import forgiving_stderr
 from callboard.commands.terminal import Terminal, clean
 from callboard.hosting.problems import shown
 
@@ -21,7 +22,7 @@ class Screen:
     """What is said beside the result. A *quiet* one only says what went wrong."""
 
     is_quiet: bool = False
-    console: Console = attrs.field(factory=lambda: Console(stderr=True))
+    console: Console = attrs.field(factory=lambda: Console(file=forgiving_stderr()))
     _bar: Progress | None = attrs.field(default=None, init=False)
     _task: TaskID | None = attrs.field(default=None, init=False)
 
@@ -37,7 +38,7 @@ class Screen:
         message = "" if report.message is UNSET else clean(report.message).replace("\n", " ")
         if self.is_quiet:
             return
-        if not self.console.is_terminal:
+        if not self.console.is_terminal or self.console.is_dumb_terminal:  # nothing moves on those
             of = "" if total is None else f"/{total:g}"
             self.say(f"{what}: {report.progress:g}{of} {message}".rstrip())
             return

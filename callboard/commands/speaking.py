@@ -29,6 +29,7 @@ from callboard.commands.codes import Exit
 from callboard.commands.login import Login, auth_of
 from callboard.commands.screen import Screen
 from callboard.commands.showing import Output
+from callboard.commands.streams import CannotWrite, prepare_streams
 from callboard.commands.terminal import Terminal, clean
 from callboard.errors import (
     URL_ELICITATION_REQUIRED,
@@ -87,6 +88,7 @@ Errand: TypeAlias = Callable[[Talk], Awaitable[Exit]]
 
 _CODES: Final[tuple[tuple[type[Exception], Exit], ...]] = (
     (BadArgument, Exit.USAGE),
+    (CannotWrite, Exit.CANNOT_WRITE),
     (CannotConnect, Exit.CANNOT_CONNECT),
     (RequestTimedOut, Exit.LOST),
     (ConnectionLost, Exit.LOST),
@@ -97,6 +99,7 @@ _CODES: Final[tuple[tuple[type[Exception], Exit], ...]] = (
 
 def speak(target: str, options: Options, errand: Errand) -> int:
     """Connect to *target*, run the errand, and return the exit code. What goes wrong is one line on standard error."""
+    prepare_streams()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING), processors=[_plain_line])
     screen = Screen(is_quiet=options.json)
     said = deque[str](maxlen=2 * LINES_KEPT)
@@ -153,8 +156,12 @@ async def _speak(
                 code = await _run(target, options, errand, screen, on_stderr)
             except (CallboardError, BadArgument) as error:
                 failure = error
-            except BrokenPipeError:
-                code = _nobody_reads()
+            except BrokenPipeError:  # whoever read our output has seen enough
+                _write_no_more()
+                code = Exit.FINE
+            except OSError as error:
+                _write_no_more()
+                failure = CannotWrite(f"standard output: {error.strerror or error}")
             nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
@@ -190,10 +197,9 @@ def has_authorization(headers: Mapping[str, str]) -> bool:
     return any(name.lower() == "authorization" for name in headers)
 
 
-def _nobody_reads() -> Exit:
-    """Whoever read our output has seen enough. What is left in buffers goes nowhere, and without a complaint."""
+def _write_no_more() -> None:
+    """What is left in buffers goes nowhere, and without a complaint."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return Exit.FINE
 
 
 @attrs.frozen(eq=False)
@@ -250,6 +256,7 @@ def told(error: Exception) -> str:
     text = str(error) or type(error).__name__
     if isinstance(error, ServerRefused) and error.error_code == URL_ELICITATION_REQUIRED:
         text += "; visit: " + ", ".join(_pages(error.data))
+    text = "; ".join([text, *getattr(error, "__notes__", ())])
     return " ".join(text.split()) if isinstance(error, ServerRefused) else text.rstrip()
 
 

@@ -57,4 +57,7 @@ async def _read_line() -> str:
     if os.name != "posix":
         return await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
     await trio.lowlevel.wait_readable(sys.stdin.fileno())
-    return os.read(sys.stdin.fileno(), READ_SIZE).decode(errors="replace")
+    try:
+        return os.read(sys.stdin.fileno(), READ_SIZE).decode(errors="replace")
+    except OSError:  # the terminal was closed
+        return ""

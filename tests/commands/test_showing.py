@@ -87,6 +87,15 @@ def test_progress_is_shown_as_it_is(text: str, is_terminal: bool) -> None:
     assert text in on(console)
 
 
+def test_progress_at_a_terminal_where_nothing_moves_is_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    console = paper()
+    with Screen(console=console) as screen:
+        for number in (1, 2):
+            screen.progress(ProgressNotificationParams(progress_token=1, progress=number, total=2), "tool")
+    assert on(console) == "tool: 1/2\ntool: 2/2\n"
+
+
 def test_a_line_of_progress_in_a_pipe_and_a_page_to_visit_are_not_broken() -> None:
     console = paper(40, is_terminal=False)
     Screen(console=console).progress(ProgressNotificationParams(progress_token=1, progress=1, message="x " * 40), "t")
