@@ -156,12 +156,6 @@ async def _speak(
                 code = await _run(target, options, errand, screen, on_stderr)
             except (CallboardError, BadArgument) as error:
                 failure = error
-            except BrokenPipeError:  # whoever read our output has seen enough
-                _write_no_more()
-                code = Exit.FINE
-            except OSError as error:
-                _write_no_more()
-                failure = CannotWrite(f"standard output: {error.strerror or error}")
             nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
@@ -187,9 +181,7 @@ async def _run(target: str, options: Options, errand: Errand, screen: Screen, on
         ) as client:
             connecting.deadline = math.inf
             met.append(client)
-            code = await errand(Talk(client, Output(client.revision, options.json), screen))
-            sys.stdout.flush()
-            return code
+            return await _written(errand(Talk(client, Output(client.revision, options.json), screen)))
     raise CannotConnect(f"the server did not answer within {within:g} s")
 
 
@@ -197,9 +189,17 @@ def has_authorization(headers: Mapping[str, str]) -> bool:
     return any(name.lower() == "authorization" for name in headers)
 
 
-def _write_no_more() -> None:
-    """What is left in buffers goes nowhere, and without a complaint."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+async def _written(errand: Awaitable[Exit]) -> Exit:
+    """What the errand comes to, once its output is written. Raises `CannotWrite`."""
+    try:
+        code = await errand
+        sys.stdout.flush()
+    except OSError as error:  # of our output: whatever else can fail has a name of its own
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in buffers is not tried again
+        if isinstance(error, BrokenPipeError):
+            return Exit.FINE  # whoever read it has seen enough
+        raise CannotWrite(f"standard output: {error.strerror or error}") from None
+    return code
 
 
 @attrs.frozen(eq=False)
