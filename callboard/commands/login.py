@@ -127,7 +127,7 @@ def _person(login: Login, screen: Screen, connecting: trio.CancelScope) -> "Gran
         return await _pasted(screen, url)
 
     def tell(url: str) -> None:
-        screen.say(f"callboard: to log in, open {url}")
+        screen.say(f"callboard: log in with the browser that opens; if none does, open {url}")
 
     consents: dict[str, Consent] = {"browser": Browser(tell=tell), "headless": Headless(visit)}
     consent = Unhurried(consents[login.auth], connecting) if login.auth in consents else _Nobody()

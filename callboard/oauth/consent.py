@@ -17,8 +17,8 @@ from callboard.oauth.loopback import Loopback, listen
 CONSENT_TIME: Final = 600.0
 """Seconds that a user has to give leave. Then what he was sent away with is worth nothing any more."""
 
-Open: TypeAlias = Callable[[str], bool]
-"""Shows a URL to the user; whether that worked. Called in a thread."""
+Open: TypeAlias = Callable[[str], object]
+"""Shows a URL to the user, if that works. Called in a thread."""
 
 Visit: TypeAlias = Callable[[str], Awaitable[str]]
 """Given the authorization URL, returns the query of the redirect that came of it, or the whole redirect."""
@@ -39,13 +39,13 @@ class Consent(Protocol):
         """
 
 
-def _show(url: str) -> bool:
+def _show(url: str) -> None:
     """Open the user's browser: never by a shell."""
-    return webbrowser.open(url)
+    webbrowser.open(url)
 
 
 def _tell(url: str) -> None:
-    sys.stderr.write(f"To go on, open this in a browser:\n  {url}\n")
+    sys.stderr.write(f"To go on, give leave in the browser that opens; if none does, open this:\n  {url}\n")
     sys.stderr.flush()
 
 
@@ -61,7 +61,7 @@ class Browser:
     path: str = "/callback"
     open: Open = _show
     tell: Callable[[str], None] = _tell
-    """Called with the URL when no browser can be opened."""
+    """Called with the URL before a browser is opened: where there is none, that may fail and say that it did not."""
 
     async def ask(self, prepare: Prepare, registered: str | None) -> str:
         with await listen(self.host, self._ports(registered)) as listener:
@@ -69,8 +69,8 @@ class Browser:
             authority = f"{host}:{listener.getsockname()[1]}"
             url, state = await prepare(f"http://{authority}{self.path}")
             loopback = Loopback(authority.encode(), self.path.encode(), state)
-            if not await trio.to_thread.run_sync(self.open, url, abandon_on_cancel=True):
-                self.tell(url)
+            self.tell(url)
+            await trio.to_thread.run_sync(self.open, url, abandon_on_cancel=True)
             with trio.move_on_after(CONSENT_TIME):
                 return await loopback.wait_redirect(listener)
         raise NotAuthorized(f"nobody gave leave within {CONSENT_TIME:g} s")

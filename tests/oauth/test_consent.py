@@ -171,7 +171,8 @@ async def test_a_user_who_never_comes_back_is_not_waited_for_for_ever(autojump_c
     assert trio.current_time() - began == 2 * CONSENT_TIME
 
 
-async def test_where_no_browser_can_be_opened_the_user_is_told_where_to_go() -> None:
+@pytest.mark.parametrize("says_it_opened", [True, False])
+async def test_the_user_is_told_where_to_go_whatever_becomes_of_the_browser(says_it_opened: bool) -> None:
     async with open_town() as town:
         told: list[str] = []
         person = Person(lambda back: [back])
@@ -180,7 +181,7 @@ async def test_where_no_browser_can_be_opened_the_user_is_told_where_to_go() -> 
             told.append(url)
             person.urls.append(url)
 
-        browser = Browser(open=lambda _: False, tell=tell)
+        browser = Browser(open=lambda _: says_it_opened, tell=tell)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(person.sit)
             async with connect(town.url, auth=OAuth(grant=AuthorizationCode(consent=browser))) as client:
