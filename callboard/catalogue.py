@@ -32,7 +32,15 @@ from callboard.codecs.revisions import (
     Tool,
 )
 from callboard.codecs.schema_work import Work
-from callboard.errors import HEADER_MISMATCH, INVALID_PARAMS, BadAnswer, HttpRefused, InvalidDefinition, ServerRefused
+from callboard.errors import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    BadAnswer,
+    CallboardError,
+    HttpRefused,
+    InvalidDefinition,
+    ServerRefused,
+)
 from callboard.hosting.schemas import Validator, compile_schema
 from callboard.supervisor import get_logger
 
@@ -107,6 +115,7 @@ class Catalogue:
     """What of the tools that were listed last can be called."""
     _headers: dict[str, HeaderMap] | None = attrs.field(default=None, init=False)
     _outputs: dict[str, _Promise] = attrs.field(factory=dict, init=False)
+    _learning: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     _news: Counter[str] = attrs.field(factory=Counter, init=False)
     """How often each kind was said to be another one: what was asked for before is not kept."""
 
@@ -138,7 +147,11 @@ class Catalogue:
             self._lists.pop("tools", None)
             await self.tools()
             result = await self._call(params, patience, on_progress)
-        if isinstance(result, CallToolResult) and not self._keeps_promise(params.name, result):
+        if not isinstance(result, CallToolResult):
+            return result
+        if self._listed is None and result.structured_content is not UNSET:
+            await self._learn_late()
+        if not self._keeps_promise(params.name, result):
             await self.tools()  # it may promise something else by now
             if not self._keeps_promise(params.name, result):
                 raise BadAnswer(f"{params.name[:128]}: the result does not match the tool's output schema")
@@ -261,6 +274,17 @@ class Catalogue:
             if tool.output_schema is not UNSET:
                 self._learn_output(tool)
         return usable
+
+    async def _learn_late(self) -> None:
+        """Ask what tools promise, after the fact: nobody has wanted to know before. A server may not tell, but once."""
+        async with self._learning:
+            if self._listed is not None:
+                return  # many were called at once
+            try:
+                await self.tools()
+            except CallboardError as error:
+                self._listed = ()
+                log.warning("outputs_not_checked", reason=str(error)[:200])
 
     def _learn_headers(self, tool: Tool) -> bool:
         if not self.caller.link.is_http or self.caller.revision not in MODERN or self._headers is None:

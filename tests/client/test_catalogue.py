@@ -1,6 +1,7 @@
 """Lists and resources: followed page by page, kept as long as the server allows, and held to what tools promise."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, Final
 
 import pytest
@@ -345,6 +346,51 @@ async def changing(schemas: list[Json], result: Json, **cache: Any) -> tuple[Any
             return await client.call("x"), asked
         except BadAnswer:
             return None, asked
+
+
+@pytest.mark.parametrize(("said", "is_taken"), [({"n": 1}, True), ({"n": "one"}, False)])
+async def test_what_a_tool_promises_is_asked_for_if_nobody_has_asked(
+    said: Json, is_taken: bool, autojump_clock: MockClock
+) -> None:
+    heard: list[str] = []
+
+    async def play(puppet: Puppet) -> None:
+        while True:
+            request = await puppet.hear("tools/list", "tools/call")
+            heard.append(request["method"])
+            if request["method"] == "tools/list":
+                await puppet.answer(request, tools=[tool(**COUNT)], **extra(puppet, ttlMs=60_000))
+            else:
+                await puppet.answer(request, content=[], structuredContent=said)
+
+    async with connect(played(play)) as client:
+        for _ in range(2):
+            with nullcontext() if is_taken else pytest.raises(BadAnswer):
+                await client.call("x")
+    assert heard == ["tools/call", "tools/list", "tools/call"]
+
+
+async def test_a_result_is_taken_from_a_server_that_does_not_list_its_tools(autojump_clock: MockClock) -> None:
+    heard: list[str] = []
+
+    async def play(puppet: Puppet) -> None:
+        while True:
+            request = await puppet.hear("tools/list", "tools/call")
+            heard.append(request["method"])
+            if request["method"] == "tools/list":
+                await puppet.refuse(request, -32601, "no such method")
+            else:
+                await puppet.answer(request, content=[], structuredContent={})
+
+    async def call(client: Client) -> None:
+        assert (await client.call("x")).structured_content == {}
+
+    async with connect(played(play)) as client:
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(call, client)
+        await call(client)
+    assert sorted(heard) == [*["tools/call"] * 6, "tools/list"], "it is asked once"
 
 
 async def test_a_result_is_held_to_what_the_tool_promises_by_now(autojump_clock: MockClock) -> None:
