@@ -5,7 +5,6 @@ import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -15,10 +14,6 @@ import pytest
 import trio
 import trio.testing
 import trio_websocket
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from callboard import Context, Server
 from callboard.announcing import as_json, as_text
@@ -29,6 +24,7 @@ from callboard.tokens import Tokens
 from callboard.transports.bind import Bound, Place
 from callboard.transports.settings import Settings
 from callboard.transports.stdio import Pipes
+from tests.certificate import write_certificate
 
 PATIENCE: Final = 20.0
 TOKEN: Final = "0123456789abcdef-of-ada"  # noqa: S105  # it opens nothing
@@ -178,25 +174,8 @@ async def test_http_with_sse_is_there_only_if_asked_for() -> None:
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[str, str]:
     """A certificate for localhost that signs itself, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    cert_path, key_path = tmp_path / "cert.pem", tmp_path / "key.pem"
-    cert_path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    form = serialization.PrivateFormat.PKCS8
-    key_path.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
-    return str(cert_path), str(key_path)
+    certificate, key = write_certificate(tmp_path, "localhost")
+    return str(certificate), str(key)
 
 
 async def test_with_a_certificate_it_is_https(certificate: tuple[str, str]) -> None:

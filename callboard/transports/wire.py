@@ -16,6 +16,11 @@ READ_SIZE: Final = 65_536
 """Bytes that are read at once."""
 
 
+def _why(error: OSError) -> str:
+    """In words, and without the number: people read it."""
+    return error.strerror or str(error)
+
+
 class Wire(Protocol):
     """A byte stream in both directions. One task reads; any may write."""
 
@@ -70,7 +75,7 @@ class SocketWire:
             except (BlockingIOError, InterruptedError):
                 continue
             except OSError as error:
-                raise trio.BrokenResourceError(str(error)) from None
+                raise trio.BrokenResourceError(_why(error)) from None
 
     async def send(self, data: bytes) -> None:
         if (rest := self.begin(data)) is not None:
@@ -97,7 +102,7 @@ class SocketWire:
         except (BlockingIOError, InterruptedError):
             return None
         except OSError as error:
-            raise trio.BrokenResourceError(str(error)) from None
+            raise trio.BrokenResourceError(_why(error)) from None
 
     def write(self, data: bytes) -> bool:
         """Write what can be written now, and hold the rest. False if somebody must `finish` it. Raises as `send`."""
@@ -187,7 +192,7 @@ class SocketWire:
             return 0
         except OSError as error:
             self._is_broken = True
-            raise trio.BrokenResourceError(str(error)) from None
+            raise trio.BrokenResourceError(_why(error)) from None
 
     async def _send_slowly(self, data: bytes, *, is_torn: bool) -> None:
         """Wait in line, then for the peer. Cut off in the middle, nothing that follows could be told from the rest."""

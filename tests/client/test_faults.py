@@ -19,8 +19,9 @@ from callboard.actors.caller import Patience
 from callboard.client import Client, connect
 from callboard.errors import BadAnswer, CallboardError, CannotConnect, ConnectionLost, HttpRefused, RequestTimedOut
 from callboard.serving import Ready, serve
-from callboard.transports.client.pool import Origin, believing, reach
-from tests.oauth.certificate import certified
+from callboard.transports.client.pool import Origin, reach
+from callboard.transports.client.tls import believed
+from tests.certificate import certified
 from tests.process import CALLBOARD, Process, started
 from tests.transports.http.house import House, open_house
 
@@ -390,13 +391,13 @@ async def test_whom_the_system_believes_is_asked_once(tmp_path: Path, monkeypatc
         return asked[-1]
 
     async with secure(tmp_path) as (urls, _):
-        believing.cache_clear()
+        believed.cache_clear()
         monkeypatch.setattr(ssl, "create_default_context", ask)
         for _ in range(2):
             with pytest.raises(CannotConnect, match="TLS: "):
                 async with connect(urls["http"]):
                     pass
-    believing.cache_clear()
+    believed.cache_clear()
     assert len(asked) == 1
 
 

@@ -13,7 +13,7 @@ from callboard.codecs.oauth.addresses import MAX_URL, Reach
 from callboard.errors import FetchFailed, UnsafeUrl
 from callboard.oauth import OAuth
 from callboard.transports.client.fetch import ATTEMPT_TIME, FETCH_TIME, MAX_FETCHED, Fetcher, connect
-from tests.oauth.certificate import certified
+from tests.certificate import certified
 from tests.oauth.house import Asked, House, Said, open_house
 
 FAR = Reach()

@@ -15,8 +15,9 @@ import trio
 from callboard.codecs.http.answers import AnswerHead
 from callboard.codecs.oauth.addresses import Location, Reach, check_address, locate
 from callboard.errors import BadAnswer, ConnectionLost, FetchFailed
-from callboard.transports.client.pool import Channel, believing
-from callboard.transports.wire import SocketWire, SslWire, Wire
+from callboard.transports.client.pool import Channel
+from callboard.transports.client.tls import secured, why_untrusted
+from callboard.transports.wire import SocketWire, Wire
 
 FETCH_TIME: Final = 5.0
 """Seconds for one fetch, from the question to the DNS to the last byte of the answer."""
@@ -102,19 +103,12 @@ class Fetcher:
             connected = await self._connect(there)
             if there.scheme == "http":
                 return SocketWire(connected, FETCH_TIME)
-            context = believing() if self.tls is None else self.tls
-            wire = SslWire(connected, context, FETCH_TIME, server_name=there.host)
-            try:
-                await wire.shake_hands()
-            except BaseException:
-                wire.close()
-                raise
+            return await secured(connected, there.host, self.tls, FETCH_TIME)
         except ssl.SSLError as error:
-            raise FetchFailed(f"{there.host}: TLS: {error.reason or error}") from None
+            raise FetchFailed(f"{there.host}: TLS: {why_untrusted(error)}") from None
         except (OSError, trio.BrokenResourceError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise FetchFailed(f"{there.host}: {reason}") from None
-        return wire
 
     async def _connect(self, there: Location) -> socket.socket:
         addresses = await self.resolve(there.host, there.port)

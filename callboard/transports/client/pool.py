@@ -7,7 +7,6 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import cache
 from typing import Final, Literal, Self, TypeAlias, get_args
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -16,6 +15,7 @@ import trio
 
 from callboard.codecs.http.answers import END, AnswerHead, AnswerParser, End, Event
 from callboard.errors import BadAnswer, CannotConnect, ConnectionLost
+from callboard.transports.client.tls import secured, why_untrusted
 from callboard.transports.wire import SocketWire, SslWire, Wire
 
 CONNECT_TIME: Final = 10.0
@@ -98,12 +98,6 @@ class Origin:
         return f"unix:{self.path}" if self.path is not None else f"{self.scheme}://{self.authority.decode()}"
 
 
-@cache
-def believing() -> ssl.SSLContext:
-    """Whom the system believes, asked once: that takes 30 ms, in which nobody else gets a turn."""
-    return ssl.create_default_context()
-
-
 async def reach(origin: Origin, tls: ssl.SSLContext | None = None) -> SocketWire | SslWire:
     """Connect to *origin*. Raises `CannotConnect` with the reason."""
     with trio.move_on_after(CONNECT_TIME):
@@ -111,22 +105,14 @@ async def reach(origin: Origin, tls: ssl.SSLContext | None = None) -> SocketWire
             connected = await _connected(origin)
             if not origin.is_secure:
                 return SocketWire(connected, WRITE_TIME)
-            context = believing() if tls is None else tls
-            wire = SslWire(connected, context, WRITE_TIME, server_name=origin.host)
-            try:
-                await wire.shake_hands()
-            except BaseException:
-                wire.close()
-                raise
+            return await secured(connected, origin.host, tls, WRITE_TIME)
         except ssl.SSLError as error:
-            raise CannotConnect(f"{origin}: TLS: {_why_untrusted(error)}") from None
+            raise CannotConnect(f"{origin}: TLS: {why_untrusted(error)}") from None
         except (OSError, trio.BrokenResourceError) as error:
             root = _root(error)
             failure = CannotConnect(f"{origin}: {_why(root)}")
             failure.is_refused = isinstance(root, OSError) and root.errno in _NOBODY
             raise failure from None
-        else:
-            return wire
     raise CannotConnect(f"{origin}: no answer within {CONNECT_TIME:g} s")
 
 
@@ -150,11 +136,6 @@ def _why(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno is not None and not isinstance(error, socket.gaierror):
         return os.strerror(error.errno)
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-
-
-def _why_untrusted(error: ssl.SSLError) -> str:
-    said = getattr(error, "verify_message", "")
-    return f"{error.reason or error}{f': {said}' if said else ''}"
 
 
 def _root(error: BaseException) -> BaseException:

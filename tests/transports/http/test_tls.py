@@ -1,17 +1,13 @@
 """The same edge behind TLS: nothing of what it does without is lost."""
 
-import datetime
 import ssl
 from pathlib import Path
 
 import pytest
 import trio
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from callboard.transports.settings import Settings
+from tests.certificate import certified
 from tests.transports.http.house import open_house
 from tests.transports.http.stage import serving, settle
 
@@ -22,28 +18,7 @@ LISTEN = {"notifications": {"toolsListChanged": True}}
 @pytest.fixture
 def contexts(tmp_path: Path) -> Contexts:
     """The server's context and that of a client which trusts it, and nobody else."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    certificate_path, key_path = tmp_path / "certificate.pem", tmp_path / "key.pem"
-    certificate_path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    key_path.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    server.load_cert_chain(certificate_path, key_path)
-    return server, ssl.create_default_context(cafile=certificate_path)
+    return certified(tmp_path, "localhost")
 
 
 async def test_requests_are_answered(contexts: Contexts) -> None:

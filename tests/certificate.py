@@ -1,4 +1,4 @@
-"""A certificate for one name, and two contexts: of a server that has it, and of a client that believes it alone."""
+"""A certificate that signs itself, for one name."""
 
 import datetime
 import ssl
@@ -10,7 +10,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def certified(folder: Path, host: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+def write_certificate(folder: Path, host: str) -> tuple[Path, Path]:
+    """The certificate, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
     now = datetime.datetime.now(datetime.UTC)
@@ -30,6 +31,12 @@ def certified(folder: Path, host: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     key_path.write_bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
+    return certificate_path, key_path
+
+
+def certified(folder: Path, host: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Two contexts: of a server that has a certificate, and of a client that believes it alone."""
+    certificate_path, key_path = write_certificate(folder, host)
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server.load_cert_chain(certificate_path, key_path)
     return server, ssl.create_default_context(cafile=certificate_path)

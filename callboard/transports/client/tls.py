@@ -1,0 +1,30 @@
+"""TLS as a client begins it: whom to believe, and what to say of somebody who is not believed."""
+
+import socket
+import ssl
+from functools import cache
+
+from callboard.transports.wire import SslWire
+
+
+@cache
+def believed() -> ssl.SSLContext:
+    """Whom the system believes, asked once: that takes 30 ms, in which nobody else gets a turn."""
+    return ssl.create_default_context()
+
+
+async def secured(connected: socket.socket, host: str, tls: ssl.SSLContext | None, write_time: float) -> SslWire:
+    """TLS around *connected*, with *host* at the other end. Raises `ssl.SSLError`, `trio.BrokenResourceError`."""
+    wire = SslWire(connected, believed() if tls is None else tls, write_time, server_name=host)
+    try:
+        await wire.shake_hands()
+    except BaseException:
+        wire.close()
+        raise
+    return wire
+
+
+def why_untrusted(error: ssl.SSLError) -> str:
+    """What is wrong with a certificate, or with the rest of a handshake."""
+    said = getattr(error, "verify_message", "")
+    return f"{error.reason or error}{f': {said}' if said else ''}"
