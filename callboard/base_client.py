@@ -84,11 +84,13 @@ class BaseClient:
     _is_manual: ClassVar[bool] = False
     """Whether what the server asks is for whoever called to answer."""
 
-    def __init__(self, caller: Caller, agreed: Agreed, readers: Readers, patience: Patience) -> None:
+    def __init__(
+        self, caller: Caller, agreed: Agreed, readers: Readers, patience: Patience, *, checks_results: bool
+    ) -> None:
         self._caller = caller
         self._agreed = agreed
         self._patience = patience
-        self._catalogue = Catalogue(caller, patience, is_manual=self._is_manual)
+        self._catalogue = Catalogue(caller, patience, is_manual=self._is_manual, checks_results=checks_results)
         self._switchboard = Switchboard(caller, readers.background, self._catalogue.changed)
         self._readers = readers
         self._renewing = trio.Lock()

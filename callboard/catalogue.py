@@ -108,6 +108,8 @@ class Catalogue:
     patience: Patience
     is_manual: bool = False
     """Whether what the server asks is for whoever called to answer."""
+    checks_results: bool = True
+    """Whether results are held to what their tool promises."""
     _lists: dict[str, _Kept] = attrs.field(factory=dict, init=False)
     _contents: dict[str, _Kept] = attrs.field(factory=dict, init=False)
     _listed: Sequence[Tool] | None = attrs.field(default=None, init=False)
@@ -147,7 +149,7 @@ class Catalogue:
             self._lists.pop("tools", None)
             await self.tools()
             result = await self._call(params, patience, on_progress)
-        if not isinstance(result, CallToolResult):
+        if not isinstance(result, CallToolResult) or not self.checks_results:
             return result
         if self._listed is None and result.structured_content is not UNSET:
             await self._learn_late()

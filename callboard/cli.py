@@ -1,5 +1,6 @@
 """The command line: every command, put together. Each has a `--help` that teaches and a `--json` for scripts."""
 
+import os
 import sys
 
 from cyclopts import App, CycloptsError, Group
@@ -12,7 +13,7 @@ from callboard.commands.bench import BENCH_EXAMPLES, bench
 from callboard.commands.check import CHECK_EXAMPLES, check
 from callboard.commands.codes import Exit
 from callboard.commands.compare import COMPARE_EXAMPLES, compare
-from callboard.commands.logout import LOGOUT_EXAMPLES, logout
+from callboard.commands.entrance import LOGIN_EXAMPLES, LOGOUT_EXAMPLES, login, logout
 from callboard.commands.run import RUN_EXAMPLES, run
 from callboard.commands.serve import SERVE_EXAMPLES, serve
 from callboard.commands.speaking import with_command
@@ -41,6 +42,7 @@ _BENCH = App(name="bench", help_format="plaintext", help_epilogue=BENCH_EXAMPLES
 _BENCH.default(bench)
 _BENCH.command(compare, help_epilogue=COMPARE_EXAMPLES)
 app.command(_BENCH)
+app.command(login, help_epilogue=LOGIN_EXAMPLES, group=_CLIENTS)
 app.command(logout, help_epilogue=LOGOUT_EXAMPLES, group=_CLIENTS)
 
 
@@ -60,5 +62,8 @@ def main() -> None:
     except CannotServe as error:
         print(f"callboard: {error}", file=sys.stderr)
         sys.exit(Exit.USAGE)
+    except BrokenPipeError:  # whoever read it has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(Exit.FINE)
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)

@@ -95,6 +95,7 @@ class Common(TypedDict, total=False):
     tls: ssl.SSLContext | None
     auth: Auth | None
     on_stderr: OnStderr | None
+    check_results: bool
 
 
 @overload
@@ -130,6 +131,7 @@ def connect(
     tls: ssl.SSLContext | None = None,
     auth: Auth | None = None,
     on_stderr: OnStderr | None = None,
+    check_results: bool = True,
 ) -> AbstractAsyncContextManager[Client] | AbstractAsyncContextManager[ManualClient]:
     """Connect to an MCP server: a URL, a command (a list), `FILE.py:NAME`, `FILE.json#NAME`, or a `Server`.
 
@@ -137,7 +139,8 @@ def connect(
     `input="manual"` a modern server's questions are handed to whoever called, as `Asked`, and *capabilities* says what
     may be asked; without it, what there are functions for. *revision* insists on one; otherwise it is the newest that
     both speak. *headers* go with every HTTP request, and *tls* says which certificates are believed. *auth* (from
-    `callboard.oauth`) is asked when a server over HTTP wants to know who is there.
+    `callboard.oauth`) is asked when a server over HTTP wants to know who is there. With *check_results* off a tool's
+    results are taken as they come, and its list is not fetched to know what it promises.
 
     Raises `CannotConnect` or `NotAuthorized` with the reason, in one line.
     """
@@ -155,8 +158,8 @@ def connect(
     access = Access(headers=headers or {}, tls=tls, auth=auth, on_stderr=on_stderr)
     wanted = None if revision is None else Revision(revision)
     if input == "manual":
-        return _connected(ManualClient, target, access, said, wanted, patience)
-    return _connected(Client, target, access, said, wanted, patience)
+        return _connected(ManualClient, target, access, said, wanted, patience, checks_results=check_results)
+    return _connected(Client, target, access, said, wanted, patience, checks_results=check_results)
 
 
 @attrs.frozen(kw_only=True)
@@ -172,7 +175,14 @@ class _Said:
 
 @asynccontextmanager
 async def _connected(
-    kind: type[C], target: Target, access: Access, said: _Said, wanted: Revision | None, patience: Patience
+    kind: type[C],
+    target: Target,
+    access: Access,
+    said: _Said,
+    wanted: Revision | None,
+    patience: Patience,
+    *,
+    checks_results: bool,
 ) -> AsyncIterator[C]:
     spec = SupervisorSpec("client", children=(SupervisorSpec("answers"), SupervisorSpec("background")))
     ways = ways_to(target, access)
@@ -187,7 +197,7 @@ async def _connected(
             return caller
 
         caller, agreed = await Meeting(ways, begin, stack).meet(wanted)
-        client = kind(caller, agreed, readers, patience)
+        client = kind(caller, agreed, readers, patience, checks_results=checks_results)
         if caller.link.is_http:
             readers.begin(caller)
         try:

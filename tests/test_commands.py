@@ -383,7 +383,7 @@ def test_help_teaches_with_examples_and_says_what_the_codes_mean(command: str) -
         assert taught in done.stdout
 
 
-@pytest.mark.parametrize("command", ["list", "call", "read", "prompt", "listen", "logout"])
+@pytest.mark.parametrize("command", ["list", "call", "read", "prompt", "listen", "login", "logout"])
 def test_examples_fit_a_terminal_of_80_columns(command: str) -> None:
     wide = piped(command, "--help", COLUMNS="200").stdout.partition("Examples:")[2]
     assert wide

@@ -48,7 +48,14 @@ def test_the_page_of_commands_names_every_command_every_option_of_theirs_and_eve
         assert f"`callboard {command.__name__.rstrip('_')} TARGET" in page
     flags = [field.name.replace("_", "-") for field in attrs.fields(Options)]
     assert [flag for flag in flags if f"`--{flag}" not in page] == []
-    for written in ("logout TARGET", "run TARGET", "serve [CONFIG]", "check CONFIG", "approve CONFIG [SERVER [TOOL]]"):
+    for written in (
+        "login TARGET",
+        "logout TARGET",
+        "run TARGET",
+        "serve [CONFIG]",
+        "check CONFIG",
+        "approve CONFIG [SERVER [TOOL]]",
+    ):
         assert f"`callboard {written}`" in page
     assert [code for code in Exit if f"| {code.value} |" not in page] == []
 

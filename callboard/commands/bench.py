@@ -128,6 +128,7 @@ def read_run(
         headers=headers,
         auth=auth_of(options, screen, trio.CancelScope(), has_header=has_header),
         on_stderr=on_stderr,
+        check_results=False,  # nothing is asked but what was asked for
     )
     return make(
         name=" ".join(there.args) if isinstance(there, Command) and target.startswith("[") else _named(target),

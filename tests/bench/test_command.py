@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from tests.at_terminal import CTRL_C, at_terminal, piped
-from tests.process import CALLBOARD, started
+from tests.process import CALLBOARD, PATIENCE, started
 from tests.served import Addresses, served
 
 APP: Final = str(Path(__file__).parents[1] / "apps" / "steady.py")
@@ -151,3 +152,13 @@ async def test_at_a_terminal_it_is_seen_how_it_goes() -> None:
         await terminal.press(CTRL_C)
         await terminal.wait_shown("closed loop")
         assert await terminal.wait_ended() == 130
+
+
+def test_whoever_reads_may_have_seen_enough() -> None:
+    with subprocess.Popen(
+        [*CALLBOARD, "bench", APP, "--list", "--duration", "0.2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        _, words = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, b"Traceback" in words) == (0, False), words

@@ -370,6 +370,18 @@ async def test_what_a_tool_promises_is_asked_for_if_nobody_has_asked(
     assert heard == ["tools/call", "tools/list", "tools/call"]
 
 
+async def test_results_are_taken_as_they_come_if_that_is_wanted(autojump_clock: MockClock) -> None:
+    async def play(puppet: Puppet) -> None:
+        await puppet.answer(await puppet.hear("tools/list"), tools=[tool(**COUNT)], **extra(puppet))
+        for _ in range(2):
+            await puppet.answer(await puppet.hear("tools/call"), content=[], structuredContent={"n": "one"})
+
+    async with connect(played(play), check_results=False) as client:
+        await client.tools()
+        for _ in range(2):
+            assert (await client.call("x")).structured_content == {"n": "one"}
+
+
 async def test_a_result_is_taken_from_a_server_that_does_not_list_its_tools(autojump_clock: MockClock) -> None:
     heard: list[str] = []
 

@@ -18,6 +18,7 @@ from callboard.oauth.consent import Prepare
 from tests.at_terminal import at_terminal, piped
 from tests.oauth.town import Town, basic, open_town, visit
 from tests.process import CALLBOARD, PATIENCE, started
+from tests.served import served
 from tests.test_commands import APP, needs_terminal
 
 BROWSER: Final = """\
@@ -107,6 +108,22 @@ async def test_a_person_logs_in_by_browser_once_and_the_next_command_needs_nothi
         assert {stat.S_IMODE(path.stat().st_mode) for path in kept} == {0o600}
     check_one_line(await run("call", town.url, "look", "--auth", "none"), 4, "--auth browser")
     assert town.shown[-1] is None
+
+
+async def test_logging_in_is_a_command_of_its_own(town: Town) -> None:
+    done = await run("login", town.url)
+    assert (done.code, done.out) == (0, f"logged in at {town.url}")
+    assert re.fullmatch(SENT, done.words)
+    assert (await run("call", town.url, "look")).out == "seen"
+    again = await run("login", town.url, "--json")
+    assert (again.out, again.words) == (f'{{"url": "{town.url}", "is_kept": true}}', "")
+    assert len(town.giver.visits("/authorize")) == 1
+
+
+async def test_where_nobody_need_log_in_it_is_said_so(town: Town) -> None:
+    with served(APP) as there:
+        done = await run("login", there.http)
+    assert (done.code, done.out, done.words) == (0, f"{there.http} lets us in without a login", "")
 
 
 async def test_logging_out_forgets_the_token(town: Town) -> None:
@@ -253,8 +270,9 @@ def test_flags_that_make_no_sense_are_one_line(flags: list[str], words: str) -> 
     ("target", "code", "words"),
     [(APP, 2, "is no URL"), ("nowhere.json#x", 3, "nowhere.json"), ("[]", 2, "is no URL")],
 )
-def test_logging_out_is_for_urls(target: str, code: int, words: str) -> None:
-    done = piped("logout", target)
+@pytest.mark.parametrize("command", ["login", "logout"])
+def test_logging_in_and_out_is_for_urls(command: str, target: str, code: int, words: str) -> None:
+    done = piped(command, target)
     check_one_line(Done(done.returncode, done.stdout, done.stderr), code, words)
 
 
