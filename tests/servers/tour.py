@@ -92,7 +92,7 @@ async def prompt(visit: Visit) -> str:
 
 
 async def progress(visit: Visit) -> list[Any]:
-    return await visit.stepwise("count", to=3, pause=0.02)
+    return await visit.stepwise("count", to=3, pause=0.1)  # what is said too fast for a busy machine is merged
 
 
 async def ask(visit: Visit) -> str:
