@@ -15,6 +15,7 @@ import psutil
 import pytest
 import trio
 
+from callboard.cli import app
 from callboard.client import connect
 from tests.at_terminal import CTRL_C, at_terminal, piped
 from tests.process import CALLBOARD, started
@@ -383,7 +384,7 @@ def test_help_teaches_with_examples_and_says_what_the_codes_mean(command: str) -
         assert taught in done.stdout
 
 
-@pytest.mark.parametrize("command", ["list", "call", "read", "prompt", "listen", "login", "logout"])
+@pytest.mark.parametrize("command", [name for name in app if not name.startswith("-")])
 def test_examples_fit_a_terminal_of_80_columns(command: str) -> None:
     wide = piped(command, "--help", COLUMNS="200").stdout.partition("Examples:")[2]
     assert wide

@@ -230,11 +230,14 @@ class Caller:
 
         Raises `RequestTimedOut`, `BadAnswer`, and what the link raises.
         """
-        if self.link.is_stale and self.renew is not None and method != "initialize":
-            await self.renew()
-        request_id = next(self._ids)
         began = trio.current_time()
         limit = Limit(began + min(patience.timeout, patience.cap))
+        if self.link.is_stale and self.renew is not None and method != "initialize":
+            with limit.scope() as renewing:
+                await self.renew()
+            if renewing.cancelled_caught:
+                raise RequestTimedOut(after=round(trio.current_time() - began, 2))
+        request_id = next(self._ids)
         call = _Call(patience, limit, began + patience.cap, hearer)
         outgoing = self._outgoing(request_id, method, body, header_map, call, wants_progress=wants_progress)
         self._calls[request_id] = call

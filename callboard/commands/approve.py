@@ -18,13 +18,16 @@ from callboard.pins import PATIENCE, Pins, Waiting
 APPROVE_EXAMPLES: Final = """\
 Examples:
 
-  callboard approve servers.toml --list                what waits, and nothing else
-  callboard approve servers.toml weather forecast      one tool, by its name at its server
-  callboard approve servers.toml weather               all tools of one server
-  callboard approve servers.toml                       all of all servers
+  callboard approve servers.toml --list              only say what waits
+  callboard approve servers.toml weather forecast    one tool of one server
+  callboard approve servers.toml weather             all tools of one server
+  callboard approve servers.toml                     all of all servers
 
-It is about servers with `pin = true`: a tool that is new, or is not what it was, is withheld until then. A broker
-that runs notices within seconds. Exit codes: 0 approved, or nothing waits; 2 there is no such file, server or tool.
+It is about servers with `pin = true`: a tool that is new, or is not what it
+was, is withheld until then. A broker that runs notices within seconds.
+
+Exit codes: 0 approved, or nothing waits; 2 there is no such file, server or
+tool.
 """
 
 _SHOWN: Final = 12

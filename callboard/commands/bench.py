@@ -52,9 +52,10 @@ Examples:
   callboard bench URL --tool echo --args '{"text": "hi"}' --sessions 32
   callboard bench ws://127.0.0.1:8000/mcp --list --concurrency 64
   callboard bench URL --tool echo --rate 2000             a stall cannot hide
-  callboard bench URL --concurrency 64 --processes 4      more than one core makes
+  callboard bench URL --concurrency 64 --processes 4      on several cores
   callboard bench weather.py:server --read weather://oslo/now
-  callboard bench --tool get-env -- npx -y @modelcontextprotocol/server-everything
+  callboard bench --tool get-env -- \\
+    npx -y @modelcontextprotocol/server-everything
   callboard bench URL --rate 500 --fail-if 'p99>20ms' --fail-if 'errors>0'
   callboard bench URL --scenario play.toml --sessions 8   see below
   callboard bench URL --profile churn --concurrency 16    connect, ask, leave
@@ -80,8 +81,9 @@ A scenario has steps, or several [[script]] with steps and a weight each:
     { repeat = 3, steps = [{ read = "notes://today" }] },
   ]
 
-Exit codes: 0 fine; 1 what --fail-if names has happened; 2 wrong arguments; 3 no server to speak to; 4 the server
-refused, or wants a login; 5 no answer in time, or the connection was lost; 130 Ctrl-C, and what was measured is shown.
+Exit codes: 0 fine; 1 what --fail-if names has happened; 2 wrong arguments; 3 no
+server to speak to; 4 the server refused, or wants a login; 5 no answer in time,
+or the connection was lost; 130 Ctrl-C, and what was measured is shown.
 """
 
 

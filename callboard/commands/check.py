@@ -22,7 +22,8 @@ Examples:
   callboard check servers.toml
   callboard check ~/.config/mcp.json --json
 
-Exit codes: 0 it can be served, perhaps with warnings; 2 it cannot: every mistake is told with its line.
+Exit codes: 0 it can be served, perhaps with warnings; 2 it cannot: every
+mistake is told with its line.
 """
 
 _COLUMNS: Final = ("name", "transport", "target", "prefix", "share")

@@ -12,15 +12,15 @@ from callboard.transports.settings import DEFAULTS, Settings
 RUN_EXAMPLES: Final = """\
 Examples:
 
-  callboard run weather.py                         over stdio, as MCP hosts start it
-  callboard run weather.py:server --http 8000      http://127.0.0.1:8000/mcp
-  callboard run weather.py --http 8000 --ws 8000   HTTP and WebSocket on one port
-  callboard run weather.py --http 0 --json         on any free port; the line it prints says which
+  callboard run weather.py                       over stdio, as MCP hosts do
+  callboard run weather.py:server --http 8000    http://127.0.0.1:8000/mcp
+  callboard run weather.py --http 8000 --ws 8000
+  callboard run weather.py --http 0 --json       it prints which port it has
   callboard run weather.py --http unix:/run/weather.sock
-  callboard run weather.py --http 0.0.0.0:443 --tls-cert cert.pem --tls-key key.pem \\
-      --allow-host mcp.example.com --token-file tokens.txt
+  callboard run weather.py --http 0.0.0.0:443 --allow-host mcp.example.com \\
+    --tls-cert cert.pem --tls-key key.pem --token-file tokens.txt
 
-Ctrl-C and SIGTERM let it finish what is in flight; a second one ends it at once.
+Ctrl-C and SIGTERM let it finish what is in flight; a second one ends it.
 """
 
 

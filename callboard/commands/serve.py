@@ -20,14 +20,15 @@ DEFAULT_PORT: Final = "8000"
 SERVE_EXAMPLES: Final = """\
 Examples:
 
-  callboard serve                                  a small company, to try out; http and ws on port 8000
-  callboard serve mcp.json                         the servers of an `mcpServers` file, as your MCP host has it
-  callboard serve servers.toml --http 9000         the same with more to say: docs/reference/configuration.md
-  callboard serve mcp.json --stdio                 as one server of an MCP host
-  callboard serve mcp.json --admin 8001            /livez and /readyz, for whoever looks after it
-  callboard check mcp.json                         what is wrong with a file, without starting anything
+  callboard serve                             a small company, to try out
+  callboard serve mcp.json                    the `mcpServers` of your MCP host
+  callboard serve servers.toml --http 9000    a file of its own, in TOML
+  callboard serve mcp.json --stdio            as one server of an MCP host
+  callboard serve mcp.json --admin 8001       with /livez and /readyz
+  callboard check mcp.json                    what is wrong with a file
 
-A changed file, or SIGHUP, is read anew: servers that did not change keep their connections.
+A changed file, or SIGHUP, is read anew: servers that did not change keep their
+connections.
 """
 
 

@@ -6,10 +6,11 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from callboard.actors.caller import Patience
 from callboard.client import Client, connect
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R4
-from callboard.errors import CannotConnect, ConnectionLost, HttpRefused, SessionGone
+from callboard.errors import CannotConnect, ConnectionLost, HttpRefused, RequestTimedOut, SessionGone
 from callboard.transports.client.http import RETRY, TELL_TIME
 from tests.client.stage import EVERYTHING, INFO
 from tests.client.web import Handler, Reply, legacy, legacy_revisions, nothing_much, web
@@ -116,6 +117,28 @@ async def test_a_session_that_cannot_be_opened_anew_is_said_so_and_tried_again_b
         with pytest.raises((HttpRefused, CannotConnect)):
             await client.call("x")
         is_broken = False
+        await client.call("x")
+        assert here.requests("tools/call")[-1].headers["mcp-session-id"] == "s-2"
+
+
+async def test_to_open_a_session_anew_is_part_of_the_time_that_a_call_has(autojump_clock: MockClock) -> None:
+    handle, forgotten = forgetful(R4)
+    is_hung = False
+
+    async def moody(reply: Reply) -> None:
+        if is_hung and reply.seen.rpc == "initialize":
+            await trio.sleep_forever()
+        await handle(reply)
+
+    async with web(moody) as here, connect(here.ways()) as client:
+        forgotten.append("s-1")
+        with pytest.raises(SessionGone):
+            await client.call("x")
+        is_hung, before = True, trio.current_time()
+        with pytest.raises(RequestTimedOut):
+            await client.call("x", patience=Patience(timeout=2))
+        assert trio.current_time() - before == 2
+        is_hung = False
         await client.call("x")
         assert here.requests("tools/call")[-1].headers["mcp-session-id"] == "s-2"
 
