@@ -51,6 +51,9 @@ T = TypeVar("T")
 MAX_PAGES: Final = 1000
 """Most pages of one list: a server that never comes to an end is not followed for ever."""
 
+MAX_ENTRIES: Final = 100_000
+"""And most entries of one."""
+
 MAX_TTL: Final = 3600.0
 """Longest time that anything is kept, in seconds, whatever the server says."""
 
@@ -252,6 +255,8 @@ class Catalogue:
                     raise
                 raise _BadCursor(refused.error_code, refused.error_message, refused.data) from None
             items += getattr(page, member)
+            if len(items) > MAX_ENTRIES:
+                raise BadAnswer(f"{method}: more than {MAX_ENTRIES} entries")
             until = min(until, _until(page))
             cursor = page.next_cursor
             if cursor is UNSET:

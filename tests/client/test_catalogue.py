@@ -9,7 +9,7 @@ import structlog
 import trio
 from trio.testing import MockClock
 
-from callboard.catalogue import MAX_KEPT, MAX_PAGES, MAX_TTL
+from callboard.catalogue import MAX_ENTRIES, MAX_KEPT, MAX_PAGES, MAX_TTL
 from callboard.client import Client, connect
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5
@@ -74,6 +74,23 @@ async def test_a_list_without_an_end_is_not_followed_for_ever(autojump_clock: Mo
         with pytest.raises(BadAnswer, match="more than 1000 pages"):
             await client.tools()
     assert asked == MAX_PAGES
+
+
+async def test_a_list_of_more_than_anybody_offers_is_not_followed_to_its_end(autojump_clock: MockClock) -> None:
+    pages = 0
+
+    async def play(puppet: Puppet) -> None:
+        nonlocal pages
+        while True:
+            request = await puppet.hear("prompts/list")
+            pages += 1
+            names = [{"name": f"{pages}-{number}"} for number in range(30_000)]
+            await puppet.answer(request, prompts=names, nextCursor=str(pages), **extra(puppet))
+
+    async with connect(played(play)) as client:
+        with pytest.raises(BadAnswer, match=f"more than {MAX_ENTRIES} entries"):
+            await client.prompts()
+    assert pages == MAX_ENTRIES // 30_000 + 1
 
 
 @pytest.mark.requirement("M220")
