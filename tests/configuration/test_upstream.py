@@ -33,7 +33,8 @@ async def test_a_backend_is_shown_a_token_that_its_secret_in_the_environment_get
             await look(client)
         [asked] = town.giver.visits("/token")
         assert basic(asked) == ("me", "hush")
-        assert asked.form == {"grant_type": "client_credentials", "resource": town.url, "scope": "read"}
+        wanted = {"grant_type": "client_credentials", "resource": town.url, "scope": "read"}
+        assert asked.form == {"client_id": "me", **wanted}  # the id, for servers that look there; never the secret
 
 
 async def test_a_key_is_read_from_a_file_beside_it(tmp_path: Path) -> None:
