@@ -10,7 +10,7 @@ import attrs
 
 from callboard.actors.duplex import DuplexLink
 from callboard.actors.link import Link
-from callboard.actors.session import open_session
+from callboard.actors.session_tree import open_session
 from callboard.errors import CannotConnect, CannotServe
 from callboard.loading import load_server
 from callboard.mcp_servers import Remote, is_entry, read_entry

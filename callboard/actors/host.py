@@ -13,6 +13,7 @@ from callboard.actors.parking import HANDED_OVER, PARKED, Parking
 from callboard.actors.questions import Questions
 from callboard.actors.rate import Meters
 from callboard.actors.request import HARD_CAP, Handler, RequestActor
+from callboard.actors.shares import Shares
 from callboard.actors.slot import Slot
 from callboard.actors.subscription import Subscription, granted
 from callboard.actors.terms import Terms
@@ -44,6 +45,15 @@ Instant: TypeAlias = Callable[[Exchange], Model | Forwarded]
 
 MAX_IN_FLIGHT: Final = 64
 """Most requests that one peer may have in flight, subscriptions counted too."""
+
+MAX_IN_FLIGHT_IN_ALL: Final = 16_384
+"""Most requests of all peers that are in flight, subscriptions counted too."""
+
+MAX_SESSIONS: Final = 20_000
+"""Most sessions of all clients together."""
+
+MAX_SESSIONS_EACH: Final = 5_000
+"""Most sessions of one authenticated principal: a platform may serve all its users with one token."""
 
 MAX_FOLLOWED: Final = 4096
 """Most resources and lists that one subscription, or one legacy session, may follow."""
@@ -89,6 +99,10 @@ class Host:
     cap: float = HARD_CAP
     most_in_flight: int = MAX_IN_FLIGHT
     most_followed: int = MAX_FOLLOWED
+    in_flight: Shares = attrs.field(
+        factory=lambda: Shares("requests are in flight", MAX_IN_FLIGHT_IN_ALL, MAX_IN_FLIGHT), init=False
+    )
+    sessions: Shares = attrs.field(factory=lambda: Shares("sessions", MAX_SESSIONS, MAX_SESSIONS_EACH), init=False)
     meters: Mapping[str, Meters] = attrs.field(factory=dict)
     check_extensions: Callable[[Request, Terms], None] = attrs.field(default=lambda _, __: None)
     """Raises what is said to a modern request that belongs to an extension which is not offered."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, Never, TypeVar
+from typing import Final, TypeVar
 
 import attrs
 import trio
@@ -12,9 +12,10 @@ from callboard.actors.errands import Adopted, InFlight
 from callboard.actors.exchange import Exchange
 from callboard.actors.host import Errand, Host
 from callboard.actors.life import Event
-from callboard.actors.outlet import Adopt, Connection, Custody, Gathering, Kind, Outbound, Outlet, Sink
+from callboard.actors.outlet import Adopt, Custody, Gathering, Kind, Outbound, Outlet, Sink
 from callboard.actors.questions import Questions
 from callboard.actors.reader import Reader
+from callboard.actors.shares import LOCAL, account_of
 from callboard.actors.slot import Slot
 from callboard.actors.subscription import change_notification
 from callboard.actors.terms import ANYBODY, Terms, is_meant_modern, is_modern, modern_terms
@@ -52,7 +53,7 @@ from callboard.errors import (
     ResourceNotFound,
     UnsupportedVersion,
 )
-from callboard.supervisor import Actor, ChildSpec, Fact, MailboxSpec, Restart, Supervisor, SupervisorSpec, get_logger
+from callboard.supervisor import Actor, Fact, MailboxSpec, get_logger
 
 M = TypeVar("M", bound=Model)
 
@@ -90,6 +91,8 @@ class Session(Actor[Outbound]):
     sink: Sink
     principal: str = ANYBODY
     on_end: Callable[[], None] = attrs.field(default=lambda: None)
+    peer: str = attrs.field(default=LOCAL, kw_only=True)  # whose account it is if the client is anonymous
+    account: str = attrs.field(init=False)
     terms: Terms | None = attrs.field(default=None, init=False)
     is_ready: bool = attrs.field(default=False, init=False)
     ignored: int = attrs.field(default=0, init=False)
@@ -99,6 +102,9 @@ class Session(Actor[Outbound]):
     _tokens: dict[RequestId, RequestId] = attrs.field(factory=dict, init=False)  # and whose they are
     _questions: Questions = attrs.field(factory=Questions, init=False)
     _hears: set[Change] = attrs.field(factory=set, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.account = account_of(self.principal, self.peer)
 
     async def run(self) -> None:
         try:
@@ -254,7 +260,7 @@ class Session(Actor[Outbound]):
             raise
         info = self.host.server_info(terms.revision)
         closed = partial(self._closed, request.id, route)
-        slot = Slot(request.id, request.method, terms, way, info, closed, is_shared=way is self)
+        slot = Slot(request.id, request.method, terms, way, info, closed, is_shared=way is self, account=self.account)
         if isinstance(way, Batch):
             way.expect(slot)
         try:
@@ -285,8 +291,7 @@ class Session(Actor[Outbound]):
         if request.method in SESSION_METHODS:
             await slot.answer(SESSION_METHODS[request.method](self, exchange))
         elif not await self.host.answers_at_once(exchange):
-            self.host.check_in_flight(len(self._in_flight))
-            self.host.check_rate(request.method, self.principal)
+            self._admit(request.method, slot)
             if route.progress_token is not None:
                 self._tokens[route.progress_token] = request.id
             handler = self._subscribe if request.method == _SUBSCRIBE else None
@@ -307,12 +312,24 @@ class Session(Actor[Outbound]):
         errand = self.host.offer.errand(request, route, slot.terms, exchange) if can_run else None
         if errand is not None:
             try:
-                self.host.check_in_flight(len(self._in_flight))
-                self.host.check_rate(request.method, self.principal)
+                self._admit(request.method, slot)
             except RequestFailed:
                 errand.close()
                 raise
         return errand
+
+    def _admit(self, method: str, slot: Slot) -> None:
+        """Count a request that may take a while, until its slot closes. Raises `Overloaded`."""
+        host, account, closed = self.host, self.account, slot.on_close
+        host.check_in_flight(len(self._in_flight))
+        host.check_rate(method, self.principal)
+        host.in_flight.take(account)
+
+        def over() -> None:
+            host.in_flight.give_back(account)
+            closed()
+
+        slot.on_close = over
 
     async def _run_errand(self, errand: Errand, request: Request, route: Route, slot: Slot) -> None:
         cap, adopt = self.host.cap, slot.outlet.adopt
@@ -475,20 +492,3 @@ SESSION_METHODS: Final[Mapping[str, Callable[[Session, Exchange], Model]]] = {
     "resources/unsubscribe": Session.unsubscribe,
 }
 _OF_THE_SESSION: Final = frozenset({*SESSION_METHODS, _SUBSCRIBE})
-
-
-async def open_session(host: Host, connection: Connection, name: str, principal: str = ANYBODY) -> Supervisor:
-    """Begin to serve one connection. Its supervisor ends when the peer hangs up, or when it is stopped."""
-    session = Session(host, connection, principal)
-    # Stopping begins with not listening any more.
-    reader = ChildSpec(
-        "reader", lambda: Reader(session, connection), restart=Restart.TEMPORARY, significant=True, shutdown=0
-    )
-    return await add_session(host, session, name, reader)
-
-
-async def add_session(host: Host, session: Session, name: str, *readers: ChildSpec[Never]) -> Supervisor:
-    """Put a session into the tree. Without readers, whoever holds it hands it what the peer says."""
-    own = ChildSpec("session", lambda: session, restart=Restart.TEMPORARY, significant=True)
-    spec = SupervisorSpec(name, children=(own, *readers), restart=Restart.TEMPORARY)
-    return await host.root.supervisor_of("sessions").add(spec)

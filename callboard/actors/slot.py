@@ -6,6 +6,7 @@ import attrs
 from msgspec import Raw
 
 from callboard.actors.outlet import Kind, Outbound, Outlet
+from callboard.actors.shares import LOCAL
 from callboard.actors.terms import Terms
 from callboard.actors.wire import answer_frame, error_frame, notification_frame, text_frame
 from callboard.codecs.crossing.results import Forwarded
@@ -24,6 +25,7 @@ class Slot:
     server_info: Raw | None = None
     on_close: Callable[[], None] = attrs.field(default=lambda: None)
     is_shared: bool = False  # others are answered on the same way, so its end is not the end of a stream
+    account: str = LOCAL  # what fairness is counted by
     is_open: bool = attrs.field(default=True, init=False)
 
     async def answer(self, result: Model | Forwarded | str) -> None:

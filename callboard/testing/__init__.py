@@ -16,7 +16,7 @@ from typing import Any
 import trio
 
 from callboard.actors.parking import Parking
-from callboard.actors.session import open_session
+from callboard.actors.session_tree import open_session
 from callboard.actors.terms import ANYBODY
 from callboard.codecs.revisions import LATEST, LEGACY, Revision
 from callboard.server import Server

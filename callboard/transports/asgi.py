@@ -15,6 +15,7 @@ import attrs
 import trio
 
 from callboard.actors.outlet import Adopt
+from callboard.actors.shares import LOCAL, anonymous_at
 from callboard.codecs.http.head import Head, check_framing, check_once
 from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.http.writer import JSON, STREAM
@@ -35,8 +36,9 @@ _LAST: Final[Message] = {"type": "http.response.body", "body": b"", "more_body":
 class AsgiResponse:
     """An answer on its way through a queue to the task that calls `send`."""
 
-    def __init__(self, write_time: float) -> None:
+    def __init__(self, write_time: float, peer: str = LOCAL) -> None:
         self._write_time = write_time
+        self.peer = peer
         self._queue, self._out = trio.open_memory_channel[Message](QUEUED)
         self.is_lost = False
         self.is_over = False
@@ -119,7 +121,7 @@ class AsgiApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise NotImplementedError(f"{scope['type']} is not served here")
-        response = AsgiResponse(self.endpoint.settings.write_time)
+        response = AsgiResponse(self.endpoint.settings.write_time, _peer(scope))
         with self.requests.adopt(f"a-{next(self._names)}", kind="AsgiRequest"):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._serve, scope, receive, response, nursery.cancel_scope)
@@ -162,6 +164,11 @@ class AsgiApp:
                 if not message.get("more_body", False):
                     return b"".join(pieces)
         raise Refusal(408, "the body takes too long", closes=True)
+
+
+def _peer(scope: Scope) -> str:
+    client = scope.get("client")
+    return anonymous_at(client[0] if client else "")
 
 
 def _start(status: int, headers: Iterable[tuple[bytes, bytes]]) -> Message:

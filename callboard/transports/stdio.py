@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from callboard.actors.host import Host
-from callboard.actors.session import open_session
+from callboard.actors.session_tree import open_session
 from callboard.codecs.lines import MAX_FRAME
 from callboard.errors import CannotServe
 from callboard.supervisor import Actor, Supervisor, get_logger

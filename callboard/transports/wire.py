@@ -12,8 +12,19 @@ from typing import Any, Final, Protocol
 
 import trio
 
+from callboard.actors.shares import anonymous_at
+
 READ_SIZE: Final = 65_536
 """Bytes that are read at once."""
+
+
+def peer_of(connected: socket.socket) -> str:
+    """The account of an anonymous client at the other end: its address, without the port."""
+    try:
+        name = connected.getpeername() if connected.family in (socket.AF_INET, socket.AF_INET6) else ()
+    except OSError:  # it is gone already
+        name = ()
+    return anonymous_at(name[0] if name else "")
 
 
 def _why(error: OSError) -> str:

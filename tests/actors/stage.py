@@ -12,7 +12,7 @@ from callboard.actors.exchange import Exchange
 from callboard.actors.host import Errand, Host, Instant, host_spec
 from callboard.actors.parking import Parking
 from callboard.actors.request import Handler
-from callboard.actors.session import open_session
+from callboard.actors.session_tree import open_session
 from callboard.codecs.envelope import Request
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (

@@ -12,7 +12,7 @@ from callboard.actors.duplex import DuplexLink
 from callboard.actors.host import Host
 from callboard.actors.link import Link
 from callboard.actors.parking import Parking
-from callboard.actors.session import open_session
+from callboard.actors.session_tree import open_session
 from callboard.actors.terms import ANYBODY
 from callboard.broker import Broker
 from callboard.codecs.revisions import LATEST, LEGACY, Revision

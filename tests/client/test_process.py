@@ -13,7 +13,7 @@ import trio
 
 from callboard import Server
 from callboard.actors.duplex import DuplexLink
-from callboard.actors.session import open_session
+from callboard.actors.session_tree import open_session
 from callboard.client import Client, connect
 from callboard.errors import CannotConnect, ConnectionLost
 from callboard.targets import Way, Ways

@@ -12,7 +12,7 @@ import trio
 
 from callboard.actors.host import Host
 from callboard.actors.parking import Parking
-from callboard.actors.session import open_session
+from callboard.actors.session_tree import open_session
 from callboard.codecs.revisions import LEGACY, Revision
 from callboard.server import Server
 from callboard.testing import Peer

@@ -13,7 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from callboard.actors.broker.settings import Restarts
 from callboard.actors.duplex import DuplexLink
 from callboard.actors.link import Link
-from callboard.actors.session import open_session
+from callboard.actors.session_tree import open_session
 from callboard.broker import Broker
 from callboard.configuration import BackendSpec
 from callboard.errors import CannotConnect

@@ -17,7 +17,8 @@ from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from callboard import Server
 from callboard.actors.host import Host
-from callboard.actors.session import OUTBOX_BYTES, open_session
+from callboard.actors.session import OUTBOX_BYTES
+from callboard.actors.session_tree import open_session
 from callboard.codecs.lines import LineDecoder
 from callboard.codecs.revisions import MODERN, Revision, meta
 from callboard.supervisor import Address

@@ -15,6 +15,7 @@ import trio
 from callboard.actors.adoption import run_noticing
 from callboard.actors.life import Event
 from callboard.actors.outlet import Custody
+from callboard.actors.shares import LOCAL
 from callboard.codecs.http.parser import Received, RequestParser, Stage
 from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.http.writer import CONTINUE, JSON, STREAM, write_answer
@@ -45,6 +46,7 @@ class HttpConnection(Actor[Never]):
     wire: Wire
     settings: Settings
     lookout: Lookout
+    peer: str = LOCAL
     served: int = attrs.field(default=0, init=False)
     _parser: RequestParser = attrs.field(init=False)
     _response: WireResponse | None = attrs.field(default=None, init=False)
@@ -124,11 +126,11 @@ class HttpConnection(Actor[Never]):
         if received.rest is not None:
             self.expire(math.inf)
             await self._stop_watching()
-            self._upgraded = Upgraded()
+            self._upgraded = Upgraded(self.peer)
             await self.endpoint.upgrade(head, received.rest + self._ahead, self.wire, self._upgraded)
             return
         keeps_alive = head.keeps_alive and not self._is_stopping
-        response = WireResponse(self.wire, keeps_alive=keeps_alive, chunked=head.version == "1.1")
+        response = WireResponse(self.wire, keeps_alive=keeps_alive, chunked=head.version == "1.1", peer=self.peer)
         response.adopt = self._adopt
         self._response = response
         await self.endpoint.serve(head, received.body, response)

@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from callboard.actors.host import Host
+from callboard.actors.shares import LOCAL
 from callboard.actors.terms import ANYBODY, is_meant_modern, is_modern
 from callboard.actors.wire import error_frame
 from callboard.codecs.batch import is_batch
@@ -33,8 +34,10 @@ Authenticate: TypeAlias = Callable[[str], Awaitable[str | None]]
 
 @attrs.define(eq=False)
 class Upgraded:
-    """What the actor of a connection asks of whatever its connection has turned into."""
+    """What the actor of a connection tells, and asks of, the protocol that its connection has turned into."""
 
+    peer: str = LOCAL
+    """The account of its client if it is anonymous."""
     on_stop: Callable[[], None] | None = None
     facts: Callable[[], dict[str, Fact]] = dict
 
@@ -84,6 +87,7 @@ class Endpoint:
     pairs: Pairs = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.host.in_flight.allow(self.settings.max_in_flight, self.settings.max_in_flight_each)
         self.pulse = Pulse(self.settings.comment_every)
         self.modern = Modern(self.host, self.settings, self.pulse)
         self.legacy = Legacy(self.host, self.settings, self.pulse)

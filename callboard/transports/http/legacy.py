@@ -12,7 +12,8 @@ import trio
 
 from callboard.actors.host import Host
 from callboard.actors.outlet import Outbound
-from callboard.actors.session import Session, add_session
+from callboard.actors.session import Session
+from callboard.actors.session_tree import add_session
 from callboard.codecs.envelope import Envelope, Request
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import Refusal
@@ -220,7 +221,7 @@ class Legacy:
             raise Overloaded("too many sessions", for_all=True)
         session_id = secrets.token_urlsafe(24)
         opened = LegacySession(session_id, self.settings, self.pulse, lambda: self._forget(session_id))
-        opened.session = HttpSession(self.host, opened, principal, opened.ended, ways=opened)
+        opened.session = HttpSession(self.host, opened, principal, opened.ended, peer=response.peer, ways=opened)
         self._sessions[session_id] = opened
         try:
             await add_session(self.host, opened.session, f"h-{next(self._names)}")

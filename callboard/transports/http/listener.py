@@ -16,7 +16,7 @@ from callboard.transports.http.endpoint import Endpoint
 from callboard.transports.http.lookout import Lookout
 from callboard.transports.outbox import Outbox
 from callboard.transports.settings import Settings
-from callboard.transports.wire import SocketWire, SslWire, Wire
+from callboard.transports.wire import SocketWire, SslWire, Wire, peer_of
 
 log = get_logger("callboard.transports")
 
@@ -72,7 +72,9 @@ class HttpListener(Actor[Never]):
         if connected.family in (socket.AF_INET, socket.AF_INET6):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         name = f"c-{self.listening.fileno()}-{next(self._names)}"
-        connection = HttpConnection(self.endpoint, self._wire(connected), self.settings, self.lookout)
+        connection = HttpConnection(
+            self.endpoint, self._wire(connected), self.settings, self.lookout, peer_of(connected)
+        )
         connections.spawn(connection, name=name)
 
     def _wire(self, connected: socket.socket) -> Wire:

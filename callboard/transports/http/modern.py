@@ -1,6 +1,5 @@
 """A modern request over HTTP: it stands alone, and so does its answer."""
 
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -10,8 +9,9 @@ from callboard.actors.exchange import Exchange
 from callboard.actors.host import Errand, Host
 from callboard.actors.life import Event
 from callboard.actors.outlet import Adopt, Custody, Outbound
+from callboard.actors.shares import account_of
 from callboard.actors.slot import Slot
-from callboard.actors.terms import ANYBODY, Terms, is_modern, modern_terms
+from callboard.actors.terms import Terms, is_modern, modern_terms
 from callboard.actors.wire import answer_frame, error_frame, text_frame
 from callboard.codecs.envelope import Request, RequestId
 from callboard.codecs.http.head import Head
@@ -27,7 +27,7 @@ from callboard.codecs.mirror import (
 from callboard.codecs.revisions import LATEST, Method, Revision, meta
 from callboard.codecs.routing import Route
 from callboard.codecs.sse import encode_event
-from callboard.errors import InvalidParams, Overloaded, PeerError, RequestFailed, RequestTimedOut
+from callboard.errors import InvalidParams, PeerError, RequestFailed, RequestTimedOut
 from callboard.transports.http.pulse import Pulse
 from callboard.transports.http.response import Response
 from callboard.transports.settings import Settings
@@ -100,33 +100,37 @@ class Modern:
     host: Host
     settings: Settings
     pulse: Pulse
-    _in_flight: int = attrs.field(default=0, init=False)
-    _in_flight_of: Counter[str] = attrs.field(factory=Counter, init=False)
 
     async def serve(self, head: Head, request: Request, route: Route, principal: str, response: Response) -> None:
         """Start a request, or answer it at once."""
         try:
             terms, method = self._check(head, request, route, principal)
-            self._check_in_flight(principal)
             self.host.check_rate(request.method, principal)
+            account = account_of(principal, response.peer)
+            self.host.in_flight.take(account)
         except (PeerError, RequestFailed) as error:
             await answer_unread(response, error, request.id)
             return
         if response.adopt is not None and (errand := self.host.offer.errand(request, route, terms)) is not None:
-            await self._run(errand, request, terms, response.adopt, response)
+            await self._run(errand, request, terms, account, response.adopt, response)
             return
         way = ResponseWay(response, self.pulse)
-        slot = Slot(request.id, request.method, terms, way, self.host.server_info(terms.revision))
+        info, over = self.host.server_info(terms.revision), partial(self.host.in_flight.give_back, account)
+        slot = Slot(request.id, request.method, terms, way, info, over, account=account)
         try:
             await self._begin(request, route, slot, method, response)
         except (PeerError, RequestFailed) as error:
             await slot.fail(error)
+        except BaseException:
+            slot.close()  # the connection ends here, and its share with it
+            raise
 
-    async def _run(self, errand: Errand, request: Request, terms: Terms, adopt: Adopt, response: Response) -> None:
+    async def _run(
+        self, errand: Errand, request: Request, terms: Terms, account: str, adopt: Adopt, response: Response
+    ) -> None:
         """Have an errand run by the connection that brought it."""
         host, revision = self.host, terms.revision
         error: Exception | None
-        self._count(terms.principal)
         try:
             late = partial(self._late, request, revision)
             outcome = await adopt(errand, Custody(host.cap, late, ends_with_client=True, on_wait=_nobody_else))
@@ -139,7 +143,7 @@ class Modern:
             else:
                 frame, error = answer_frame(request.id, revision, request.method, outcome, info)
         finally:
-            self._uncount(terms.principal)
+            host.in_flight.give_back(account)
         await answer(response, frame, error)
 
     def _late(self, request: Request, revision: Revision) -> bytes:
@@ -164,9 +168,6 @@ class Modern:
         exchange = self.host.exchange(request, slot, None, None)
         if await self.host.answers_at_once(exchange):
             return
-        principal = slot.terms.principal
-        self._count(principal)
-        slot.on_close = partial(self._uncount, principal)
         going_on = await self.host.begin(exchange, method, route)
 
         def lost() -> None:
@@ -182,21 +183,3 @@ class Modern:
         """The client closed the stream: that is the cancellation, as long as it waited for the answer."""
         if slot.is_open:
             exchange.cancel(Event.DISCONNECTED)
-
-    def _check_in_flight(self, principal: str) -> None:
-        if self._in_flight >= self.settings.max_in_flight:
-            raise Overloaded("too many requests are in flight", for_all=True)
-        if principal != ANYBODY and self._in_flight_of[principal] >= self.settings.max_in_flight_each:
-            raise Overloaded("too many requests are in flight")
-
-    def _count(self, principal: str) -> None:
-        self._in_flight += 1
-        if principal != ANYBODY:
-            self._in_flight_of[principal] += 1
-
-    def _uncount(self, principal: str) -> None:
-        self._in_flight -= 1
-        if principal != ANYBODY:
-            self._in_flight_of[principal] -= 1
-            if not self._in_flight_of[principal]:
-                del self._in_flight_of[principal]

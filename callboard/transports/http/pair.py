@@ -9,7 +9,8 @@ import attrs
 import trio
 
 from callboard.actors.host import Host
-from callboard.actors.session import Session, add_session
+from callboard.actors.session import Session
+from callboard.actors.session_tree import add_session
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.http.status import RETRY_AFTER
@@ -56,7 +57,7 @@ class Pairs:
             self.pulse.discard(response)
             response.cut()
 
-        session = Session(self.host, PairSink(response), principal, ended)
+        session = Session(self.host, PairSink(response), principal, ended, peer=response.peer)
         supervisor = await add_session(self.host, session, f"e-{next(self._names)}")
         self._sessions[session_id] = session
 

@@ -6,6 +6,7 @@ from typing import Protocol
 import trio
 
 from callboard.actors.outlet import Adopt
+from callboard.actors.shares import LOCAL
 from callboard.codecs.http.writer import LAST_CHUNK, STREAM, write_answer, write_chunk, write_head, write_json
 from callboard.transports.wire import Wire
 
@@ -22,6 +23,9 @@ class Response(Protocol):
 
     extra: tuple[tuple[bytes, bytes], ...]
     """Headers that the answer gets whatever it is."""
+
+    peer: str
+    """The account of its client if it is anonymous."""
 
     adopt: Adopt | None
     """Runs an errand in the connection's own task, and cancels it when the client leaves. None where it cannot."""
@@ -71,10 +75,12 @@ class WireResponse:
         "lingers",
         "on_lost",
         "on_over",
+        "peer",
     )
 
-    def __init__(self, wire: Wire, *, keeps_alive: bool, chunked: bool) -> None:
+    def __init__(self, wire: Wire, *, keeps_alive: bool, chunked: bool, peer: str = LOCAL) -> None:
         self._wire = wire
+        self.peer = peer
         self._chunked = chunked
         self._closes = not keeps_alive
         self.extra: tuple[tuple[bytes, bytes], ...] = ()

@@ -67,6 +67,7 @@ class Conversation:
     settings: Settings
     principal: str
     forget: Callable[[str], None]
+    peer: str
     session: SocketSession = attrs.field(init=False)
     received: int = attrs.field(default=0, init=False)
     kept: Kept = attrs.field(init=False)
@@ -78,7 +79,7 @@ class Conversation:
 
     def __attrs_post_init__(self) -> None:
         self.kept = Kept(self.settings.max_events, self.settings.max_event_bytes)
-        self.session = SocketSession(self.host, self, self.principal, self._ended, conversation=self)
+        self.session = SocketSession(self.host, self, self.principal, self._ended, peer=self.peer, conversation=self)
 
     # What is said.
 

@@ -8,7 +8,7 @@ import attrs
 import trio
 
 from callboard.actors.host import Host
-from callboard.actors.session import add_session
+from callboard.actors.session_tree import add_session
 from callboard.actors.terms import ANYBODY
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import Refusal
@@ -53,7 +53,7 @@ class WebSocketDoor:
             await self._turn_away(handshake, wire)
             return
         else:
-            link = await self._begin(principal, wire)
+            link = await self._begin(principal, upgraded.peer, wire)
         upgraded.on_stop, upgraded.facts = link.leave, link.facts
         self._heart.add(link)
         try:
@@ -79,12 +79,12 @@ class WebSocketDoor:
         conversation.claim(link)
         return link
 
-    async def _begin(self, principal: str, wire: Wire) -> Link:
+    async def _begin(self, principal: str, peer: str, wire: Wire) -> Link:
         """Begin a session. Raises `Refusal` (503) if the server is about to end."""
         if self.host.is_draining:
             raise _ending()
         conversation = Conversation(
-            secrets.token_urlsafe(24), self.host, self.settings, principal, self._conversations_pop
+            secrets.token_urlsafe(24), self.host, self.settings, principal, self._conversations_pop, peer
         )
         link = Link(wire, conversation, self.settings)
         conversation.claim(link)

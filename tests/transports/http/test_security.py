@@ -252,6 +252,26 @@ async def test_one_principal_may_have_so_much_in_flight_and_others_do_not_notice
         assert "never" not in house.started
 
 
+@pytest.mark.finding("security-11")
+async def test_the_sessions_of_one_principal_share_what_it_may_have_in_flight() -> None:
+    house = open_house()
+    settings = Settings(max_in_flight_each=3, write_time=1)
+    async with serving(house.server, settings, authenticate=authenticate) as place:
+        first, second = [await OpenSession.open(place, Revision.V2025_06_18, bearer("alice")) for _ in range(2)]
+        for number, session in enumerate((first, first, second)):
+            await session.begin("work", name=str(number))
+        await house.wait_started("0", "1", "2")
+        refused = await second.call("work", name="never")
+        assert refused.code == -31003
+        bob = await OpenSession.open(place, Revision.V2025_06_18, bearer("bob"))
+        assert (await bob.call("who")).result["content"][0]["text"] == "bob"
+        house.gates["0"].set()
+        await settle()
+        assert (await second.call("who")).result
+        assert "never" not in house.started
+        assert place.host.in_flight.held("alice") == 2
+
+
 async def test_beyond_what_the_process_can_take_everybody_is_told_to_come_back() -> None:
     house = open_house()
     async with serving(house.server, Settings(max_in_flight=2, write_time=1)) as place:

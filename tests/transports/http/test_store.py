@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.outlet import Adopt, Outbound
+from callboard.actors.shares import LOCAL
 from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.sse import Event, EventDecoder
 from callboard.transports.http.pulse import Pulse
@@ -24,6 +25,7 @@ class Paper:
     on_lost: Callable[[], None] = lambda: None
     extra: tuple[tuple[bytes, bytes], ...] = ()
     adopt: Adopt | None = None
+    peer: str = LOCAL
     is_lost: bool = False
     is_over: bool = False
     how: str = ""

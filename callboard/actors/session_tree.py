@@ -1,0 +1,27 @@
+"""How a session gets into the tree: alone, or with the reader of its connection."""
+
+from typing import Never
+
+from callboard.actors.host import Host
+from callboard.actors.outlet import Connection
+from callboard.actors.reader import Reader
+from callboard.actors.session import Session
+from callboard.actors.terms import ANYBODY
+from callboard.supervisor import ChildSpec, Restart, Supervisor, SupervisorSpec
+
+
+async def open_session(host: Host, connection: Connection, name: str, principal: str = ANYBODY) -> Supervisor:
+    """Begin to serve one connection. Its supervisor ends when the peer hangs up, or when it is stopped."""
+    session = Session(host, connection, principal)
+    # Stopping begins with not listening any more.
+    reader = ChildSpec(
+        "reader", lambda: Reader(session, connection), restart=Restart.TEMPORARY, significant=True, shutdown=0
+    )
+    return await add_session(host, session, name, reader)
+
+
+async def add_session(host: Host, session: Session, name: str, *readers: ChildSpec[Never]) -> Supervisor:
+    """Put a session into the tree. Without readers, whoever holds it hands it what the peer says."""
+    own = ChildSpec("session", lambda: session, restart=Restart.TEMPORARY, significant=True)
+    spec = SupervisorSpec(name, children=(own, *readers), restart=Restart.TEMPORARY)
+    return await host.root.supervisor_of("sessions").add(spec)

@@ -1,0 +1,75 @@
+"""Shares of what all clients use together: how much each account holds, and how much is held in all.
+
+An account is what fairness is counted by: the authenticated principal, or the address of an anonymous client. It says
+nothing about identity: clients behind one proxy share an account, and still cannot see each other.
+"""
+
+from typing import Final
+
+import attrs
+
+from callboard.actors.terms import ANYBODY
+from callboard.errors import Overloaded
+
+LOCAL: Final = f"{ANYBODY}@local"
+"""The account of an anonymous client without an address: at a pipe, a Unix socket or in this process."""
+
+
+def account_of(principal: str, peer: str) -> str:
+    """The account of a client: its principal, or *peer* (see `anonymous_at`) if it is anonymous."""
+    return peer if principal == ANYBODY else principal
+
+
+def anonymous_at(host: str) -> str:
+    """The account of an anonymous client at the address *host*."""
+    return f"{ANYBODY}@{host}" if host else LOCAL
+
+
+@attrs.define(eq=False)
+class Shares:
+    """Counts what is held (requests, sessions, bytes) for each account, and refuses what is too much.
+
+    A principal may hold *each*. Many anonymous clients may share one address, so an address may hold more: all but a
+    quarter of *most*, and that quarter stays for the others.
+    """
+
+    what: str
+    most: int
+    each: int
+    total: int = attrs.field(default=0, init=False)
+    _held: dict[str, int] = attrs.field(factory=dict, init=False)
+
+    def allow(self, most: int, each: int) -> None:
+        """Set the bounds. What is held already stays held."""
+        self.most, self.each = most, each
+
+    def take(self, account: str, count: int = 1) -> None:
+        """Hold *count* more for *account*. Raises `Overloaded`, and then nothing more is held."""
+        held = self._held.get(account, 0) + count
+        if self.total + count > self.most:
+            raise Overloaded(f"too many {self.what}", for_all=True)
+        if held > self.each and held > self.bound_of(account):
+            raise Overloaded(f"too many {self.what}")
+        self._held[account] = held
+        self.total += count
+
+    def give_back(self, account: str, count: int = 1) -> None:
+        """Hold *count* less for *account*."""
+        self.total -= count
+        rest = self._held[account] - count
+        if rest:
+            self._held[account] = rest
+        else:
+            del self._held[account]
+
+    def held(self, account: str) -> int:
+        """How much *account* holds."""
+        return self._held.get(account, 0)
+
+    def bound_of(self, account: str) -> int:
+        """How much *account* may hold."""
+        return max(self.each, self.most - self.most // 4) if account.startswith(f"{ANYBODY}@") else self.each
+
+    def __len__(self) -> int:
+        """How many accounts hold something."""
+        return len(self._held)
