@@ -47,6 +47,7 @@ from callboard.context import Context, InputRequired
 from callboard.errors import InvalidParams, MissingCapability, Overloaded, ResourceNotFound
 from callboard.hosting import BadArguments, Unfit, error_result, to_contents, to_messages, to_result
 from callboard.repertoire import Entry, Shelf, ToolEntry
+from callboard.supervisor.ended import drop_frames
 
 if TYPE_CHECKING:
     from callboard.server import Server
@@ -193,7 +194,9 @@ class Performance:
         is_clients = isinstance(error, MissingCapability | InvalidParams) and not isinstance(error, Unfit)
         if is_clients and revision in MODERN:
             raise error
-        return error_result(error)
+        result = error_result(error)
+        drop_frames(error)  # a thread's exception holds the task that waited for it, and is held by it
+        return result
 
     async def _read_resource(self, exchange: Exchange) -> Model:
         uri = exchange.params(ReadResourceRequestParams).uri

@@ -1,21 +1,18 @@
 """What a request makes is gone when it is over: nothing is left for the collector, which would stop everybody."""
 
-import gc
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
 
 from callboard import Context, Server, connect
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R4, R5
 from tests.broker.front import backend, brokered, ways_in
+from tests.garbage import COUNT, left_by
 from tests.transports.http.stage import serving
 
-COUNT = 50
 ERAS = pytest.mark.parametrize("revision", [R4, R5])
 
 
@@ -38,27 +35,6 @@ def company() -> Server:
         return "reported"
 
     return server
-
-
-async def left_by(once: Callable[[], Awaitable[Any]]) -> Counter[str]:
-    """What is left for the collector after each of many times, by its type."""
-    for _ in range(3):
-        await once()
-    await wait_all_tasks_blocked()
-    gc.collect()
-    gc.disable()
-    try:
-        for _ in range(COUNT):
-            await once()
-        await wait_all_tasks_blocked()
-        gc.set_debug(gc.DEBUG_SAVEALL)
-        gc.collect()
-        counted = Counter(type(one).__qualname__ for one in gc.garbage)
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
-        gc.enable()
-    return Counter({name: count for name, count in counted.items() if count >= COUNT // 2})  # not what is left but once
 
 
 def test_what_is_left_is_seen() -> None:

@@ -30,3 +30,5 @@ def run_noticing(errand: Coroutine[Any, Any, T], on_wait: Callable[[], None]) ->
             trap = step(told)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
+        finally:
+            told = None  # it may hold the exception whose traceback holds this frame

@@ -33,6 +33,7 @@ from callboard.codecs.revisions import (
 )
 from callboard.errors import InvalidParams, InvalidRequest, RequestFailed
 from callboard.supervisor import Address, Supervisor
+from callboard.supervisor.ended import drop_frames
 
 if TYPE_CHECKING:
     from callboard.actors.parking import Parking
@@ -272,10 +273,13 @@ class Exchange:
     async def settle(self, outcome: Model | Forwarded | Exception, event: Event) -> None:
         """The handler has come to an end: answer, or keep it for the retry, or say nothing."""
         act = self.life.meet(event)
+        if act is Act.ANSWER:
+            await self.answer(outcome)
+            return
+        if isinstance(outcome, Exception):  # it is not answered now: `error_frame` does not see it
+            drop_frames(outcome)
         if act is Act.KEEP:
             self.outcome = outcome
-        elif act is Act.ANSWER:
-            await self.answer(outcome)
 
     async def answer(self, outcome: Model | Forwarded | Exception) -> None:
         """Send what was reported last, and then the answer."""

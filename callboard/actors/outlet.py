@@ -2,9 +2,10 @@
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Sequence
 from enum import Enum
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import attrs
+import trio
 
 from callboard.errors import PeerError
 from callboard.supervisor import Overflow
@@ -45,6 +46,16 @@ class Sink(Protocol):
 
     def send(self, frame: bytes) -> Coroutine[Any, Any, None]:
         """Waits while the peer cannot take it. Raises `trio.BrokenResourceError` when the peer is gone for good."""
+
+
+class _Closed:
+    """The sink of a session that is over."""
+
+    async def send(self, _: bytes) -> None:
+        raise trio.BrokenResourceError("the session is over")
+
+
+CLOSED: Final[Sink] = _Closed()
 
 
 @runtime_checkable

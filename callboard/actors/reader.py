@@ -54,7 +54,7 @@ class Reader(Actor[Never]):
             while not await self._read():
                 pass
         finally:
-            self.session.carrier = None
+            self.session.carrier = self._deputy = self.carried = None  # the latter two hold this reader
             self.session.hang_up()
 
     def facts(self) -> dict[str, Fact]:

@@ -12,7 +12,7 @@ from callboard.actors.errands import Adopted, InFlight
 from callboard.actors.exchange import Exchange
 from callboard.actors.host import Errand, Host
 from callboard.actors.life import Event
-from callboard.actors.outlet import Adopt, Custody, Gathering, Kind, Outbound, Outlet, Sink
+from callboard.actors.outlet import CLOSED, Adopt, Custody, Gathering, Kind, Outbound, Outlet, Sink
 from callboard.actors.questions import Questions
 from callboard.actors.reader import Reader
 from callboard.actors.shares import LOCAL, account_of
@@ -117,8 +117,13 @@ class Session(Actor[Outbound]):
         except trio.BrokenResourceError:
             pass  # the peer is gone, and the reader hears it too
         finally:
-            self.hang_up()
-            self.on_end()
+            self.end()
+
+    def end(self) -> None:
+        """End for good, and let go of the way out, which may hold the session: they would wait for the collector."""
+        self.hang_up()
+        self.on_end()
+        self.on_end, self.sink = lambda: None, CLOSED
 
     def _gathered(self, frame: bytes) -> list[bytes]:
         """All that waits, up to a bound: one write wakes the peer once."""

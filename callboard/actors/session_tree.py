@@ -14,14 +14,14 @@ async def open_session(host: Host, connection: Connection, name: str, principal:
     """Begin to serve one connection. Its supervisor ends when the peer hangs up, or when it is stopped."""
     session = Session(host, connection, principal)
     # Stopping begins with not listening any more.
-    reader = ChildSpec(
-        "reader", lambda: Reader(session, connection), restart=Restart.TEMPORARY, significant=True, shutdown=0
-    )
+    make = [Reader(session, connection)].pop
+    reader = ChildSpec("reader", make, restart=Restart.TEMPORARY, significant=True, shutdown=0)
     return await add_session(host, session, name, reader)
 
 
 async def add_session(host: Host, session: Session, name: str, *readers: ChildSpec[Never]) -> Supervisor:
     """Put a session into the tree. Without readers, whoever holds it hands it what the peer says."""
-    own = ChildSpec("session", lambda: session, restart=Restart.TEMPORARY, significant=True)
+    # Handed out once: a spec that kept the session would be kept by it, too, by way of its supervisor.
+    own = ChildSpec("session", [session].pop, restart=Restart.TEMPORARY, significant=True)
     spec = SupervisorSpec(name, children=(own, *readers), restart=Restart.TEMPORARY)
     return await host.root.supervisor_of("sessions").add(spec)

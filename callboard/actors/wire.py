@@ -12,7 +12,7 @@ from callboard.codecs.revisions import ERROR_CODES, LATEST, Model, Revision, met
 from callboard.codecs.revisions.older import for_older
 from callboard.errors import INTERNAL_ERROR, INVALID_PARAMS, BackendRefused, PeerError, RequestFailed
 from callboard.supervisor import get_logger
-from callboard.supervisor.ended import where
+from callboard.supervisor.ended import drop_frames, where
 
 log = get_logger("callboard.actors")
 
@@ -110,6 +110,10 @@ def error_frame(request_id: RequestId | None, revision: Revision, error: Excepti
     """Write an error: ours as they are, anything else as an internal error without a word about it.
 
     No traceback, no path, no secret: what a stranger's exception says was not written for the peer, nor for a log.
+
+    Every error that is answered passes through here, and leaves without its traceback. The callers keep the error until
+    its answer is written; with the traceback it would hold their frames, and those hold the error: the whole request
+    would then stay until the garbage collector runs.
     """
     code, message, data = INTERNAL_ERROR, "Internal error", None
     if isinstance(error, PeerError | RequestFailed):
@@ -117,6 +121,7 @@ def error_frame(request_id: RequestId | None, revision: Revision, error: Excepti
         data = getattr(error, "data", None)
     else:
         log.error("request_failed", failure=type(error).__name__, where=where(error))
+    drop_frames(error)
     if isinstance(error, BackendRefused):
         code = error.error_code
     row = ERROR_CODES.get(code)

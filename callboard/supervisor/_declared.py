@@ -27,14 +27,17 @@ class Declared:
 
     __slots__ = ("_due", "_exits", "_lot", "_significant_ended", "_supervisor", "_window", "specs")
 
-    def __init__(self, supervisor: Supervisor) -> None:
-        self._supervisor = supervisor
+    def __init__(self) -> None:
         self.specs: dict[str, ChildSpec[Any]] = {}
         self._due: dict[str, float] = {}
         self._exits: list[tuple[Node, Ended]] = []  # at most one for each declared child
-        self._window = RestartWindow(supervisor.spec.intensity)
         self._significant_ended = False
         self._lot = ParkingLot()
+
+    def begin(self, supervisor: Supervisor) -> None:
+        """*supervisor* starts, or starts anew. Until `clear` the two hold each other, and not longer."""
+        self._supervisor = supervisor
+        self._window = RestartWindow(supervisor.spec.intensity)
 
     async def wait_notice(self) -> None:
         """Wait until something may have changed."""
@@ -102,8 +105,8 @@ class Declared:
         self.specs.clear()
         self._due.clear()
         self._exits.clear()
-        self._window = RestartWindow(self._supervisor.spec.intensity)
         self._significant_ended = False
+        del self._supervisor
 
     def _done(self) -> bool:
         return self._significant_ended or self._supervisor.stopping

@@ -52,7 +52,7 @@ class Supervisor(Actor[Never]):
         self.dead_letters = dead_letters
         self._nested = {s.name: Supervisor(s, dead_letters) for s in spec.children if isinstance(s, SupervisorSpec)}
         self._children: dict[str, Node | Adopted] = {}
-        self._declared = Declared(self)
+        self._declared = Declared()
         self._nursery: trio.Nursery | None = None  # None when it takes no children
 
     # What others ask of it.
@@ -157,6 +157,7 @@ class Supervisor(Actor[Never]):
 
     async def run(self) -> None:
         failure: ActorError | None = None
+        self._declared.begin(self)
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery

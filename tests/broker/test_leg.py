@@ -13,7 +13,7 @@ from callboard.codecs.revisions import Implementation
 def leg() -> Leg:
     nothing: Any = cast("Any", None)
     info = Implementation(name="broker", version="1")
-    return Leg("back", SHARED, nothing, info, nothing, lambda _, __: None, lambda _: None)
+    return Leg("back", SHARED, nothing, info, nothing, lambda *_: None, lambda _: None)
 
 
 async def test_all_who_wait_for_a_user_to_have_been_somewhere_hear_of_it(autojump_clock: MockClock) -> None:

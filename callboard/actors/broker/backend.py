@@ -287,7 +287,7 @@ class Backend(Actor[Never]):
             self.reach,
             self.info,
             self.group.supervisor_of("answers"),
-            on_change=lambda method, params: self.changed(leg, method, params),
+            on_change=self.changed,
             on_end=self._ended,
             roots=self.settings.roots,
         )

@@ -11,7 +11,7 @@ import trio
 from msgspec import UNSET, Raw
 
 from callboard.actors.broker.relaying import Known, Relaying
-from callboard.actors.caller import NOBODY, Caller, Hearer, OnChange, Patience
+from callboard.actors.caller import NOBODY, Caller, Hearer, Patience
 from callboard.actors.eras import Agreed
 from callboard.actors.exchange import LEVELS, Exchange
 from callboard.actors.link import Link
@@ -90,7 +90,7 @@ class Leg(Actor[Never]):
     reach: Reach
     info: Implementation
     answers: Supervisor
-    on_change: OnChange
+    on_change: Callable[["Leg", str, Mapping[str, Raw]], None]
     on_end: Callable[["Leg"], None]
     roots: tuple[str, ...] = ()
     uses: dict[Use, None] = attrs.field(factory=dict, init=False)
@@ -107,6 +107,7 @@ class Leg(Actor[Never]):
     _elicited: dict[str, None] = attrs.field(factory=dict, init=False)
     _was_elicited: trio.Event = attrs.field(factory=trio.Event, init=False)
     _asked: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _last_said: str = attrs.field(default="", init=False)  # why the link was lost, when that is gone
     _said: Meters = attrs.field(factory=lambda: Meters(SAID), init=False)
 
     async def run(self) -> None:
@@ -165,7 +166,7 @@ class Leg(Actor[Never]):
         """Why it cannot be used."""
         if self.failure is not None:
             return getattr(self.failure, "brief", None) or str(self.failure)
-        said = "" if self._caller is None else self._caller.link.lost
+        said = self._last_said if self._caller is None else self._caller.link.lost
         return said or "the connection is not open"
 
     @property
@@ -339,7 +340,7 @@ class Leg(Actor[Never]):
             self._stands(params)
             return
         if method != "notifications/elicitation/complete":
-            self.on_change(method, params)
+            self.on_change(self, method, params)
             return
         found = msgspec.json.decode(params.get("elicitationId", b"null"))
         if isinstance(found, str):
@@ -396,6 +397,15 @@ class Leg(Actor[Never]):
         self._over.set()
         self.opened.set()
         self.on_end(self)
+        self._part()
+
+    def _part(self) -> None:
+        """Let go of what holds this in turn, so that nothing of it has to wait for the garbage collector."""
+        caller, self._caller = self._caller, None
+        if caller is not None:
+            self._last_said = caller.link.lost
+            if isinstance(caller.answering, Relaying):
+                caller.answering.caller = None
 
 
 def _lost(error: CallboardError) -> ConnectionLost:

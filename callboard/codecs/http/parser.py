@@ -101,6 +101,10 @@ class RequestParser:
         self._trailer_size = 0
         self._body: bytes | bytearray = b""
 
+    def close(self) -> None:
+        """Nothing more is read. llhttp's parser holds this one by its callbacks, and would never let it go."""
+        del self._parser
+
     def feed(self, data: bytes) -> Iterable[Received]:
         """Return the requests that *data* completes, in order. Raises `Refusal`, at the latest after the last of them:
         what was whole is answered, wherever the bytes were cut."""

@@ -272,7 +272,8 @@ class HttpConnection(Actor[Never]):
             self._response.lose()
         elif self._reading is not Stage.IDLE and self.why_cut == WHY_DEADLINE:
             self.wire.send_nowait(write_answer(408, (), b"", closes=True))
-        self._custody = None
+        self._custody = self._response = None
+        self._parser.close()
         self.wire.close()
 
 

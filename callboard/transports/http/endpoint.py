@@ -140,8 +140,8 @@ class Endpoint:
 
     async def refuse(self, refusal: Refusal, response: Response) -> None:
         """Answer what HTTP alone says no to, with the reason for whoever reads it."""
-        body = b"" if refusal.is_bodiless else error_frame(None, LATEST, refusal)
-        await response.answer(refusal.status, (*JSON, *refusal.headers), body)
+        frame = error_frame(None, LATEST, refusal)
+        await response.answer(refusal.status, (*JSON, *refusal.headers), b"" if refusal.is_bodiless else frame)
 
     async def upgrade(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
         """Serve a connection that turns into another protocol. Raises `Refusal`."""

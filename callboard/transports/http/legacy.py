@@ -47,8 +47,11 @@ class HttpSession(Session):
         except (trio.BrokenResourceError, trio.EndOfChannel):
             pass  # nobody listens, or will
         finally:
-            self.hang_up()
-            self.on_end()
+            self.end()
+
+    def end(self) -> None:
+        super().end()
+        del self.ways
 
     def on_stop(self) -> None:
         self.ways.stop_waiting()
@@ -161,6 +164,7 @@ class LegacySession:
         self.forget()
         for stream in self.streams.values():
             stream.cut()
+        self.store.clear()
 
     @property
     def _is_polled(self) -> bool:

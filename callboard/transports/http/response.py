@@ -163,7 +163,9 @@ class WireResponse:
         if self._closes and not self.lingers:
             self._wire.close()
         on_over = self.on_over
-        self.on_lost = self.on_over = _nobody_minds  # whoever minded may hold this answer, too
+        # A request that is parked keeps its answer, and the answer must not keep the connection and what minded it.
+        self.on_lost = self.on_over = _nobody_minds
+        self.adopt = None
         on_over()
 
     async def _write(self, data: bytes) -> None:

@@ -19,6 +19,10 @@ POLLED: Final = frozenset({Revision.V2025_11_25})
 """The revisions whose clients may be sent away in the middle of a stream: it begins with an id to come back by."""
 
 
+def _nothing() -> None:
+    """What a stream tells where there is no session that would want to know."""
+
+
 @attrs.define(eq=False)
 class EventStore:
     """The latest events of one session, of all its streams together."""
@@ -38,6 +42,11 @@ class EventStore:
             whose, gone, data = self._events.popleft()
             self._bytes -= len(data)
             whose.forgotten = gone
+
+    def clear(self) -> None:
+        """The session is over."""
+        self._events = None
+        self._bytes = 0
 
     def after(self, stream: "LegacyStream", number: int) -> list[tuple[int, bytes]]:
         """The events of *stream* that followed *number*. Raises `Refusal` if some of them are not here any more."""
@@ -60,8 +69,8 @@ class LegacyStream:
     retry: float
     is_polled: bool = False
     headers: tuple[tuple[bytes, bytes], ...] = ()
-    on_plain_end: Callable[[], None] = attrs.field(default=lambda: None)  # it was no stream to come back to
-    on_left: Callable[[], None] = attrs.field(default=lambda: None)  # nobody reads it now
+    on_plain_end: Callable[[], None] = _nothing  # it was no stream to come back to
+    on_left: Callable[[], None] = _nothing  # nobody reads it now
     forgotten: int = attrs.field(default=0, init=False)  # the latest event that is no longer kept
     is_over: bool = attrs.field(default=False, init=False)
     _is_stream: bool = attrs.field(default=False, init=False)
@@ -124,6 +133,7 @@ class LegacyStream:
                 self.pulse.discard(response)
                 response.cut()
         self.response = self._coming = None
+        self.on_plain_end = self.on_left = _nothing  # both hold the session, which holds its streams
 
     # Coming and going.
 

@@ -40,6 +40,10 @@ class SocketSession(Session):
         conversation = self.conversation
         return ResultMetaObject(extra={SESSION_KEY: {"id": conversation.id, "grace": conversation.settings.grace}})
 
+    def end(self) -> None:
+        super().end()
+        del self.conversation
+
     def on_stop(self) -> None:
         self.conversation.stop_waiting()
 

@@ -240,6 +240,11 @@ class House:
         for socket in self._sockets:
             socket.close()
 
+    def forget(self) -> None:
+        """Keep nothing of the connections so far, which have ended."""
+        self._sockets.clear()
+        self._addresses.clear()
+
     def sessions(self) -> list[Snapshot]:
         """The sessions in the tree."""
         tree = self.host.root.supervisor_of("sessions").tree()
