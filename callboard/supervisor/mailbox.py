@@ -46,6 +46,8 @@ class _Entry:
     key: Hashable = None
     weight: int = 0
     news: bool = False
+    may_drop: bool = False
+    is_dropped: bool = False
 
 
 _NO_KEY: Final = object()
@@ -56,6 +58,8 @@ class Mailbox(Generic[M]):
 
     __slots__ = (
         "_closed",
+        "_droppable",
+        "_dropped",
         "_keyed",
         "_news",
         "_owner",
@@ -75,6 +79,8 @@ class Mailbox(Generic[M]):
         self._queue: deque[Any] | None = None  # 600 bytes: an idle actor has none
         self._senders: dict[Task, M] | None = None
         self._keyed: dict[Hashable, _Entry] | None = None
+        self._droppable: deque[_Entry] | None = None  # those of the queue that may make room, oldest first
+        self._dropped = 0  # entries that are still in the queue, and never at its head
         self._reader: Task | None = None
         self._weight = 0
         self._news = 0
@@ -210,14 +216,17 @@ class Mailbox(Generic[M]):
     def drain(self) -> list[M]:
         """Take everything that is left, without counting it as taken by the reader."""
         left = list(self.messages())
-        self._queue = self._keyed = None
-        self._weight = self._news = 0
+        self._queue = self._keyed = self._droppable = None
+        self._weight = self._news = self._dropped = 0
         return left
 
     def messages(self) -> Iterator[Any]:
         """Everything accepted and not yet taken, oldest first."""
         for entry in self._queue or ():
-            yield entry.message if type(entry) is _Entry else entry
+            if type(entry) is not _Entry:
+                yield entry
+            elif not entry.is_dropped:
+                yield entry.message
 
     def waiting(self) -> Iterator[M]:
         """What senders in line hold."""
@@ -225,7 +234,12 @@ class Mailbox(Generic[M]):
 
     @property
     def depth(self) -> int:
-        return len(self._queue) if self._queue else 0
+        return len(self._queue) - self._dropped if self._queue else 0
+
+    @property
+    def coalesced(self) -> int:
+        """How many messages wait that a later one of the same key would replace."""
+        return len(self._keyed) if self._keyed else 0
 
     def statistics(self) -> MailboxStatistics:
         """A snapshot; `depth` counts news, which stands beside the bound."""
@@ -277,7 +291,7 @@ class Mailbox(Generic[M]):
                 return False
             self._owner.lose(message, Lost.DROPPED)
             return True
-        self._place(message, key, weight)
+        self._place(message, key, weight, may_drop=policy is Overflow.DROP_OLDEST)
         return True
 
     def _stands_in_line(self, key: Hashable) -> bool:
@@ -290,15 +304,19 @@ class Mailbox(Generic[M]):
             spec.most_weight is None or self._weight + weight <= spec.most_weight
         )
 
-    def _place(self, message: M, key: Hashable, weight: int) -> None:
-        if key is _NO_KEY and not weight:
+    def _place(self, message: M, key: Hashable, weight: int, *, may_drop: bool) -> None:
+        if key is _NO_KEY and not weight and not may_drop:
             self._append(message)
             return
-        entry = _Entry(message, key, weight)
+        entry = _Entry(message, key, weight, may_drop=may_drop)
         if key is not _NO_KEY:
             if self._keyed is None:
                 self._keyed = {}
             self._keyed[key] = entry
+        if may_drop:
+            if self._droppable is None:
+                self._droppable = deque()
+            self._droppable.append(entry)
         self._weight += weight
         self._append(entry)
 
@@ -322,18 +340,27 @@ class Mailbox(Generic[M]):
         return True
 
     def _give_up_oldest(self) -> bool:
-        """Drop the oldest message whose own policy allows it."""
-        queue = self._queue or deque()
-        for index, entry in enumerate(queue):
-            news = type(entry) is _Entry and entry.news
-            message = entry.message if type(entry) is _Entry else entry
-            if not news and self.spec.overflow_of(message) is Overflow.DROP_OLDEST:
-                del queue[index]
-                if type(entry) is _Entry:
-                    self._weight -= entry.weight
-                self._owner.lose(message, Lost.DROPPED)
-                return True
-        return False
+        """Drop the oldest message whose own policy allows it. A full mailbox is asked for each message: no search."""
+        if not self._droppable:
+            return False
+        entry = self._droppable.popleft()
+        entry.is_dropped = True
+        self._dropped += 1
+        self._weight -= entry.weight
+        message, entry.message = entry.message, None
+        self._skip_dropped()
+        self._owner.lose(message, Lost.DROPPED)
+        return True
+
+    def _skip_dropped(self) -> None:
+        """Keep a living entry at the head of the queue, and most of the queue alive."""
+        queue = self._queue
+        while queue and type(queue[0]) is _Entry and queue[0].is_dropped:
+            queue.popleft()
+            self._dropped -= 1
+        if queue and self._dropped > len(queue) // 2:
+            self._queue = deque(entry for entry in queue if not (type(entry) is _Entry and entry.is_dropped))
+            self._dropped = 0
 
     def _take(self) -> M:
         entry = self._queue.popleft()  # type: ignore[union-attr]  # callers have looked
@@ -343,7 +370,11 @@ class Mailbox(Generic[M]):
             self._news -= entry.news
             if entry.key is not _NO_KEY and self._keyed:
                 self._keyed.pop(entry.key, None)
+            if entry.may_drop:
+                self._droppable.popleft()  # type: ignore[union-attr]  # both queues have one order
             entry = entry.message
+        if self._dropped:
+            self._skip_dropped()
         if self._senders:
             self._admit_waiting()
         return entry  # type: ignore[no-any-return]  # what was put in, unwrapped

@@ -412,3 +412,79 @@ def test_one_key_stays_one_message_when_others_make_room_for_its_weight() -> Non
         mailbox.put_nowait(item)
     assert taken(mailbox) == [("k", 6)]
     assert owner.lost == [(("d", 6), Lost.DROPPED), (("k", 3), Lost.COALESCED)]
+
+
+@pytest.mark.finding("faults-C2")
+def test_a_full_mailbox_asks_no_message_again_whether_it_may_go() -> None:
+    asked: list[Item] = []
+
+    def overflow(item: Item) -> Overflow:
+        asked.append(item)
+        return Overflow.COALESCE if item[0] == "change" else Overflow.DROP_OLDEST
+
+    mailbox = box(size=1024, overflow=overflow, key=lambda item: item)
+    for n in range(1024):
+        mailbox.put_nowait(("change", n))
+    asked.clear()
+    for n in range(100):
+        with pytest.raises(trio.WouldBlock):
+            mailbox.put_nowait(("change", 2000 + n))
+    assert len(asked) == 100
+
+
+@pytest.mark.finding("faults-C2")
+def test_a_report_behind_a_thousand_answers_makes_room_without_a_search() -> None:
+    losses = Losses()
+    mailbox = box(losses, size=1001, overflow=lambda item: _KINDS[item[0]])
+    for n in range(1000):
+        mailbox.put_nowait(("answer", n))
+    for n in range(5000):
+        mailbox.put_nowait(("report", n))
+    assert [message for message, _ in losses.lost] == [("report", n) for n in range(4999)]
+    assert mailbox.depth == 1001
+    assert len(list(mailbox.messages())) == 1001
+    assert len(mailbox._queue or ()) <= 2 * 1001 + 1  # what was dropped does not pile up
+    assert taken(mailbox) == [*(("answer", n) for n in range(1000)), ("report", 4999)]
+    assert mailbox.depth == 0
+
+
+_KINDS = {"answer": Overflow.WAIT, "report": Overflow.DROP_OLDEST}
+
+
+@given(st.lists(st.sampled_from(["answer", "report", "take"]), max_size=60), st.integers(1, 6))
+def test_dropping_is_what_a_search_for_the_oldest_would_do(script: list[str], size: int) -> None:
+    losses = Losses()
+    mailbox = box(losses, size=size, overflow=lambda item: _KINDS[item[0]], weigh=lambda _: 1, most_weight=1000)
+    model: list[Item] = []
+    lost: list[Item] = []
+    for n, act in enumerate(script):
+        if act == "take":
+            assert taken_one(mailbox) == (model.pop(0) if model else None)
+            continue
+        item = (act, n)
+        fits = len(model) < size
+        oldest = next((one for one in model if one[0] == "report"), None)
+        if not fits and oldest is not None:
+            model.remove(oldest)
+            lost.append(oldest)
+            fits = True
+        if fits:
+            model.append(item)
+            mailbox.put_nowait(item)
+        elif act == "report":
+            lost.append(item)
+            mailbox.put_nowait(item)
+        else:
+            with pytest.raises(trio.WouldBlock):
+                mailbox.put_nowait(item)
+        assert list(mailbox.messages()) == model
+        assert mailbox.statistics().weight == len(model)
+    assert [message for message, _ in losses.lost] == lost
+    assert taken(mailbox) == model
+
+
+def taken_one(mailbox: Mailbox[Any]) -> Any:
+    try:
+        return mailbox.receive_nowait()
+    except trio.WouldBlock:
+        return None
