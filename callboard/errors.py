@@ -134,6 +134,10 @@ class RequestFailed(CallboardError):
     code: ClassVar[int] = INTERNAL_ERROR
 
 
+class HandlerFailed(RequestFailed):
+    """A handler of the server's raised an exception that was not meant for the client. The log has its text."""
+
+
 class RequestTimedOut(RequestFailed):
     """Nobody answered in time."""
 

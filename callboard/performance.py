@@ -42,11 +42,21 @@ from callboard.codecs.revisions import (
     Revision,
     ServerCapabilities,
 )
-from callboard.codecs.routing import Route
+from callboard.codecs.routing import Route, read_route
 from callboard.context import Context, InputRequired
-from callboard.errors import InvalidParams, MissingCapability, Overloaded, ResourceNotFound
-from callboard.hosting import BadArguments, Unfit, error_result, to_contents, to_messages, to_result
-from callboard.repertoire import Entry, Shelf, ToolEntry
+from callboard.errors import HandlerFailed, InvalidParams, MissingCapability, Overloaded, ResourceNotFound
+from callboard.faults import exited, log_failure
+from callboard.hosting import (
+    BadArguments,
+    Unfit,
+    error_result,
+    failure_text,
+    is_unexpected,
+    to_contents,
+    to_messages,
+    to_result,
+)
+from callboard.repertoire import Entry, Function, Shelf, ToolEntry
 from callboard.supervisor.ended import drop_frames
 
 if TYPE_CHECKING:
@@ -102,7 +112,11 @@ class Performance:
             "prompts/get": self._get_prompt,
             "completion/complete": self._complete,
         }
-        self.handlers: Mapping[str, Handler] = {name: self._wrapped(inner) for name, inner in handlers.items()}
+        self.handlers: Mapping[str, Handler] = {
+            # A call has a result of its own for a tool that fails: without middlewares nothing else can.
+            name: inner if name == "tools/call" and not server.middlewares else self._guarded(inner)
+            for name, inner in handlers.items()
+        }
 
     def capabilities(self, revision: Revision) -> ServerCapabilities:
         """All that the hosting API can do: lists may fill up while the server runs."""
@@ -118,19 +132,21 @@ class Performance:
         entry = self._repertoire.tools.entries.get(route.name or "")
         if entry is None or not entry.is_errand or not request.params.keys() <= _CALL:
             return None
-        return self._run_errand(entry, request.params.get("arguments"))
+        return self._run_errand(entry, request, request.params.get("arguments"))
 
-    async def _run_errand(self, entry: ToolEntry, given: Raw | None) -> Model | str:
+    async def _run_errand(self, entry: ToolEntry, request: Request, given: Raw | None) -> Model | str:
         try:
             arguments = entry.signature.read(_arguments(given))
             value = await entry.function(**arguments)
             if type(value) is str and entry.signature.output is None:
                 return value
             return to_result(value, entry.signature)
-        except SystemExit:
-            return error_result(RuntimeError("the function called exit"))
         except Exception as error:
-            return self._failed(LATEST, sole(error))
+            if _is_for_client(LATEST, sole(error)):
+                raise sole(error) from None
+            return self._failed(request, entry, sole(error))
+        except (SystemExit, BaseExceptionGroup) as error:
+            return self._failed(request, entry, exited(error))
 
     # What is answered at once.
 
@@ -175,7 +191,9 @@ class Performance:
             value = await self._perform(entry, arguments, exchange)
             return value if isinstance(value, InputRequiredResult) else to_result(value, entry.signature)
         except Exception as error:
-            return self._failed(exchange.terms.revision, sole(error))
+            if _is_for_client(exchange.terms.revision, sole(error)):
+                raise sole(error) from None
+            return self._failed(exchange.request, entry, sole(error))
 
     def _called(self, exchange: Exchange) -> tuple[str, Mapping[str, Any] | None]:
         """Which tool, and with what. A call that says nothing else needs no model of its params to be read."""
@@ -185,18 +203,42 @@ class Performance:
         params = exchange.params(CallToolRequestParams)
         return params.name, None if params.arguments is UNSET else params.arguments
 
-    def _failed(self, revision: Revision, error: Exception) -> CallToolResult:
-        """A tool that fails has a result that says so, and the model can act on it. A modern client that lacks a
-        capability, or brought an answer to another question, is told in the specification's own way; and no model can
-        do anything about a server that has too much to do."""
-        if isinstance(error, Overloaded):
-            raise error
-        is_clients = isinstance(error, MissingCapability | InvalidParams) and not isinstance(error, Unfit)
-        if is_clients and revision in MODERN:
-            raise error
-        result = error_result(error)
+    def _failed(self, request: Request, entry: ToolEntry, error: Exception) -> CallToolResult:
+        """A tool that fails has a result that says so, and the model can act on it."""
+        if is_unexpected(error):
+            log_failure(error, request, entry.shown.name, entry.function)
+        result = error_result(error, show_errors=self._server.show_errors)
         drop_frames(error)  # a thread's exception holds the task that waited for it, and is held by it
         return result
+
+    def _guarded(self, handler: _Handler) -> _Handler:
+        """A handler with its middlewares around it. What they raise, and did not mean for the client, is logged, and
+        `HandlerFailed` raised in its place."""
+        wrapped = self._wrapped(handler)
+
+        async def guarded(exchange: Exchange) -> Model:
+            try:
+                return await wrapped(exchange)
+            except Exception as error:
+                if not is_unexpected(error):
+                    raise
+                log_failure(sole(error), exchange.request, *self._asked_for(exchange.request))
+                raise HandlerFailed(failure_text(error, show_errors=self._server.show_errors)) from None
+
+        return guarded
+
+    def _asked_for(self, request: Request) -> tuple[str, Function | None]:
+        """What a request names, and the function behind it, as far as they can be told."""
+        route, shelves = read_route(request), self._repertoire
+        if request.method == "resources/read":
+            found = shelves.find_resource(route.uri or "")
+            return route.uri or "", None if found is None else found[0].function
+        if request.method == "completion/complete":
+            params = {} if request.params is UNSET else request.params
+            return bytes(params.get("ref", b"")).decode(), None
+        shelf: Mapping[str, Entry] = (shelves.tools if request.method == "tools/call" else shelves.prompts).entries
+        entry = shelf.get(route.name or "")
+        return route.name or "", None if entry is None else entry.function
 
     async def _read_resource(self, exchange: Exchange) -> Model:
         uri = exchange.params(ReadResourceRequestParams).uri
@@ -265,6 +307,16 @@ class Performance:
             answers = await exchange.ask(questions, at_once=True)
             exchange.answers = {question.key or "": answer for question, answer in zip(questions, answers, strict=True)}
             exchange.carried = carried
+
+
+def _is_for_client(revision: Revision, error: Exception) -> bool:
+    """Whether a tool's failure is an error and no result. A modern client that lacks a capability, or brought an answer
+    to another question, is told in the specification's own way; and no model can do anything about a server that has
+    too much to do."""
+    if isinstance(error, Overloaded):
+        return True
+    is_clients = isinstance(error, MissingCapability | InvalidParams) and not isinstance(error, Unfit)
+    return is_clients and revision in MODERN
 
 
 def _name(given: Raw) -> str:

@@ -23,6 +23,7 @@ from callboard.codecs.seal import KeyRing, Seal
 from callboard.codecs.uri_template import UriTemplate
 from callboard.context import Context
 from callboard.errors import InvalidParams
+from callboard.faults import exited
 from callboard.hosting import Signature
 
 PAGE: Final = 100
@@ -53,8 +54,10 @@ class Entry:
             if self.signature.is_async:
                 return await run()
             return await trio.to_thread.run_sync(run, limiter=limiter, abandon_on_cancel=True)
-        except SystemExit:
-            raise RuntimeError("the function called exit") from None
+        except Exception:
+            raise
+        except (SystemExit, BaseExceptionGroup) as error:
+            raise exited(error) from None
 
 
 @attrs.frozen(eq=False, kw_only=True)

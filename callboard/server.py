@@ -70,8 +70,13 @@ class Server(Served):
         rates: Mapping[str, Rate] = DEFAULT_RATES,
         ttl: float = 0,
         cache_scope: CacheScope = "private",
+        show_errors: bool = False,
     ) -> None:
-        """*ttl* and *cache_scope*: how many seconds a client may keep a list, and whether for all its users."""
+        """*ttl* and *cache_scope*: how many seconds a client may keep a list, and whether for all its users.
+
+        When a handler raises, the log gets the exception, its text and its place. The client gets the text of a
+        `ToolError`, and of any other exception only the type; with *show_errors* the text of all of them.
+        """
         self.info = Implementation(
             name=name,
             version=version,
@@ -85,6 +90,7 @@ class Server(Served):
         self.repertoire = Repertoire()
         self.middlewares: list[Middleware] = []
         self.lists_kept = Kept.of(ttl, cache_scope)
+        self.show_errors = show_errors
         self._rates = dict(rates)
         self._lifespan = lifespan
         self._hosts: set[Host] = set()

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import trio
-from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from callboard import Context, Rate, Server
@@ -116,47 +115,6 @@ async def test_two_connections_share_one_server() -> None:
         first = await one.begin("tools/call", name="count")
         second = await two.begin("tools/call", name="count")
         assert text(await one.finish(first)) == text(await two.finish(second)) == "2"
-
-
-async def test_a_function_that_exits_ends_its_own_call_and_nothing_else() -> None:
-    server = Server("s")
-
-    @server.tool
-    def leave() -> str:
-        raise SystemExit(3)
-
-    @server.tool
-    async def leave_too() -> str:
-        raise SystemExit(3)
-
-    async with connect(server) as client:
-        for tool in ("leave", "leave_too"):
-            result = await client.call(tool)
-            assert (result["isError"], text(result)) == (True, "RuntimeError: the function called exit")
-
-
-async def test_what_an_unexpected_exception_says_is_neither_sent_nor_logged() -> None:
-    server = Server("s")
-
-    class Unspeakable(Exception):
-        def __str__(self) -> str:
-            raise ValueError("no words")
-
-    @server.resource("r://secret")
-    async def secret() -> str:
-        raise ValueError("canary")
-
-    @server.resource("r://unspeakable")
-    async def unspeakable() -> str:
-        raise Unspeakable
-
-    async with connect(server) as client:
-        for uri in ("r://secret", "r://unspeakable"):
-            with capture_logs() as logged, pytest.raises(Refusal, match="-32603: Internal error"):
-                await client.request("resources/read", uri=uri)
-            (line,) = [line for line in logged if line["event"] == "request_failed"]
-            assert "canary" not in str(line)
-            assert "test_server.py" in line["where"]
 
 
 async def test_a_tool_that_too_many_wait_in_is_refused_as_overload_and_not_by_its_result() -> None:

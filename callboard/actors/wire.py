@@ -12,7 +12,7 @@ from callboard.codecs.revisions import ERROR_CODES, LATEST, Model, Revision, met
 from callboard.codecs.revisions.older import for_older
 from callboard.errors import INTERNAL_ERROR, INVALID_PARAMS, BackendRefused, PeerError, RequestFailed
 from callboard.supervisor import get_logger
-from callboard.supervisor.ended import drop_frames, where
+from callboard.supervisor.ended import drop_frames, failure_text, where
 
 log = get_logger("callboard.actors")
 
@@ -23,6 +23,9 @@ MAX_ANSWER: Final = 8 * 1024 * 1024
 
 MAX_MESSAGE: Final = 1024
 """Longest error message, in characters. It may quote the peer's own words, and is no place for a payload."""
+
+MAX_ID: Final = 128
+"""Longest request id in the log, in characters. It is the peer's own text."""
 
 
 def result_frame(
@@ -106,10 +109,14 @@ def notification_frame(revision: Revision, method: str, params: Model) -> bytes:
     return write_members({"jsonrpc": "2.0", "method": method, **({"params": body} if body else {})})
 
 
+def _short(request_id: RequestId | None) -> RequestId | None:
+    return request_id[:MAX_ID] if isinstance(request_id, str) else request_id
+
+
 def error_frame(request_id: RequestId | None, revision: Revision, error: Exception) -> bytes:
     """Write an error: ours as they are, anything else as an internal error without a word about it.
 
-    No traceback, no path, no secret: what a stranger's exception says was not written for the peer, nor for a log.
+    No traceback, no path, no secret: what such an exception says was not written for the peer. It stands in the log.
 
     Every error that is answered passes through here, and leaves without its traceback. The callers keep the error until
     its answer is written; with the traceback it would hold their frames, and those hold the error: the whole request
@@ -120,7 +127,7 @@ def error_frame(request_id: RequestId | None, revision: Revision, error: Excepti
         code, message = error.code, str(error)[:MAX_MESSAGE]
         data = getattr(error, "data", None)
     else:
-        log.error("request_failed", failure=type(error).__name__, where=where(error))
+        log.error("request_failed", request=_short(request_id), failure=failure_text(error), where=where(error))
     drop_frames(error)
     if isinstance(error, BackendRefused):
         code = error.error_code

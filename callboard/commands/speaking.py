@@ -113,8 +113,10 @@ def speak(target: str, options: Options, errand: Errand) -> int:
 def _plain_line(_: object, __: str, event: structlog.typing.EventDict) -> str:
     """What is logged, as a person reads it. Names and reasons in it are a server's: they command no terminal."""
     what = str(event.pop("event")).replace("_", " ")
+    traceback = event.pop("exception", None)  # a server in this process failed, and its author is here
     facts = ", ".join(f"{name}: {fact}" for name, fact in event.items())
-    return clean(" ".join(f"callboard: {what} ({facts})".split()))
+    line = clean(" ".join(f"callboard: {what} ({facts})".split()))
+    return line if traceback is None else f"{line}\n{clean(str(traceback))}"
 
 
 def code_of(error: Exception) -> Exit:

@@ -9,7 +9,7 @@ from msgspec import Meta
 from callboard.hosting.content import assistant, to_contents, to_messages, to_result, user
 from callboard.hosting.docstrings import Docstring
 from callboard.hosting.errors import BadArguments, BadForm, BadResult, ToolError, Unfit
-from callboard.hosting.failures import error_result, failure_text
+from callboard.hosting.failures import error_result, failure_text, is_unexpected
 from callboard.hosting.forms import form_for, form_of, read_form
 from callboard.hosting.markers import Doc, Email, Header, Titles, Uri
 from callboard.hosting.media import Audio, Blob, Image
@@ -46,6 +46,7 @@ __all__ = [
     "failure_text",
     "form_for",
     "form_of",
+    "is_unexpected",
     "read_form",
     "to_contents",
     "to_messages",

@@ -123,7 +123,7 @@ def _encoded(value: Any) -> tuple[str, Any]:
         text = msgspec.json.encode(value, enc_hook=to_json)
         return text.decode(), msgspec.json.decode(text)
     except (TypeError, ValueError, OverflowError, RecursionError) as reason:
-        raise BadResult(f"a {type(value).__qualname__} has no form in JSON: {reason}") from reason
+        raise BadResult(f"a result of type {type(value).__name__} has no form in JSON", found=str(reason)) from reason
 
 
 def _bare(text: str, data: Any) -> str:
@@ -139,7 +139,7 @@ def _block(value: Any) -> Any:
     if isinstance(value, Blob):
         return value.block()
     if isinstance(value, bytes | bytearray):
-        raise BadResult("bytes without a type: return Blob(data, mime_type), Image(data) or Audio(data)")
+        raise BadResult("the result is bytes without a type: return Blob(data, mime_type), Image(data) or Audio(data)")
     if isinstance(value, TextResourceContents | BlobResourceContents):
         return EmbeddedResource(resource=value)
     text, data = _encoded(value)
@@ -152,7 +152,7 @@ def _message(value: Any) -> PromptMessage:
     if isinstance(value, Mapping) and value.keys() == {"role", "content"}:
         role: Role = value["role"]
         if role not in ("user", "assistant"):
-            raise BadResult(f"a message of {role!r}: its role must be user or assistant")
+            raise BadResult("the role of a message must be user or assistant", found=repr(role))
         return PromptMessage(role=role, content=_block(value["content"]))
     return user(value)
 

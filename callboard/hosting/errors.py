@@ -24,11 +24,17 @@ class BadForm(Unfit):
 
 
 class BadResult(CallboardError):
-    """A handler returned what it may not. The fault is the server's own: the peer is told that, and no more."""
+    """A handler returned what it may not. The fault is the server's own: the log gets all of it, the peer `brief`.
 
-    def __init__(self, what: str, problems: Sequence[Problem] = ()) -> None:
-        super().__init__("\n".join([what, *(f"- {problem}" for problem in problems)]))
+    *what* goes to the peer: it names types and what to do, and never a value. The log also gets *found* and the
+    *problems*, which quote values.
+    """
+
+    def __init__(self, what: str, problems: Sequence[Problem] = (), *, found: str = "") -> None:
+        told = f"{what}: {found}" if found else what
+        super().__init__("\n".join([told, *(f"- {problem}" for problem in problems)]))
         self.problems = tuple(problems)
+        self.brief = what
 
 
 class ToolError(CallboardError):
