@@ -99,6 +99,11 @@ class Exchange:
             self._rounds = Rounds()
         return self._rounds
 
+    @property
+    def waits_for_client(self) -> bool:
+        """Whether the client was asked something, and has not answered yet."""
+        return self.life.state is State.PARKED or bool(self._asking)
+
     def params(self, model: type[P]) -> P:
         """The typed params of the latest front request; its modern `_meta` is in the terms. Raises `InvalidParams`."""
         members = {} if self.request.params is UNSET else self.request.params

@@ -13,7 +13,7 @@ from callboard.actors.parking import HANDED_OVER, PARKED, Parking
 from callboard.actors.questions import Questions
 from callboard.actors.rate import Meters
 from callboard.actors.request import HARD_CAP, Handler, RequestActor
-from callboard.actors.shares import Shares
+from callboard.actors.shares import LOCAL, Shares
 from callboard.actors.slot import Slot
 from callboard.actors.subscription import Subscription, granted
 from callboard.actors.terms import Terms
@@ -78,10 +78,15 @@ class Offer(Protocol):
     def capabilities(self, revision: Revision) -> ServerCapabilities: ...
 
     def errand(
-        self, request: Request, route: Route, terms: Terms, exchange: Callable[[], Exchange] | None = None
+        self,
+        request: Request,
+        route: Route,
+        terms: Terms,
+        exchange: Callable[[], Exchange] | None = None,
+        account: str = LOCAL,
     ) -> Errand | None:
         """A request that nobody can speak to while it runs, as one coroutine; None if somebody can. With an *exchange*
-        it may log and report; without, it has nothing to say before its outcome."""
+        it may log and report; without, it has nothing to say before its outcome. *account* is its client's."""
 
     def header_map(self, method: str, route: Route) -> HeaderMap:
         """Which arguments of a request are mirrored into HTTP headers."""

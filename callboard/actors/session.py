@@ -314,7 +314,7 @@ class Session(Actor[Outbound]):
         def exchange() -> Exchange:
             return self.host.exchange(request, slot, self.supervisor, self._questions)
 
-        errand = self.host.offer.errand(request, route, slot.terms, exchange) if can_run else None
+        errand = self.host.offer.errand(request, route, slot.terms, exchange, slot.account) if can_run else None
         if errand is not None:
             try:
                 self._admit(request.method, slot)

@@ -18,6 +18,7 @@ from callboard.actors.broker.settings import BackendSettings
 from callboard.actors.caller import Patience
 from callboard.actors.eras import Agreed
 from callboard.actors.exchange import Exchange
+from callboard.actors.shares import Shares
 from callboard.actors.terms import ANYBODY, Terms
 from callboard.codecs.crossing.signature import NOTHING, signature_of
 from callboard.codecs.revisions import LATEST, METHODS, MODERN, Implementation
@@ -62,7 +63,7 @@ class Backend(Actor[Never]):
     agreed: Agreed | None = attrs.field(default=None, init=False)
     why: str = attrs.field(default="", init=False)
     """Why it is not up."""
-    in_flight: int = attrs.field(default=0, init=False)
+    in_flight: Shares = attrs.field(init=False)
     _exit_code: int | None = attrs.field(default=None, init=False)
     _scout: Leg | None = attrs.field(default=None, init=False)
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -70,6 +71,8 @@ class Backend(Actor[Never]):
     def __attrs_post_init__(self) -> None:
         settings = self.settings
         self.circuit = Circuit(settings.restarts)
+        most = settings.max_in_flight
+        self.in_flight = Shares(f"requests are in flight to {self.name}", most, most - most // 4)
         self.legs = Legs(
             self.group.supervisor_of("legs"),
             self._leg,
@@ -97,7 +100,7 @@ class Backend(Actor[Never]):
         shown: dict[str, Fact] = {
             "state": self.circuit.state.value,
             "connections": len(self.legs),
-            "in_flight": self.in_flight,
+            "in_flight": self.in_flight.total,
             "restarted": self.circuit.restarted,
         }
         if self.agreed is not None:
@@ -115,16 +118,6 @@ class Backend(Actor[Never]):
     @property
     def patience(self) -> Patience:
         return Patience(timeout=self.settings.timeout, cap=self.settings.cap)
-
-    def admit(self) -> None:
-        """One more request, until it is over. Raises `Overloaded` if that is one too many."""
-        if self.in_flight >= self.settings.max_in_flight:
-            raise Overloaded(f"too many requests are in flight to {self.name}", for_all=True)
-        self.in_flight += 1
-
-    def over(self) -> None:
-        """One less."""
-        self.in_flight -= 1
 
     async def wait_up(self) -> Leg:
         """The shared connection. Raises `BackendGone` if there is none, and none is to be expected soon."""
@@ -156,7 +149,8 @@ class Backend(Actor[Never]):
         use.may_ask = bool(key.signature) and LATEST in METHODS[method].may_ask
         alone = use.may_ask and not scout.is_http and key.who is not _session(exchange)
         try:
-            leg = await self.legs.take(key, use, alone=alone)
+            account = terms.principal if exchange is None else exchange.slot.account
+            leg = await self.legs.take(key, use, account, alone=alone)
         except Overloaded:
             raise
         except CallboardError as error:
@@ -271,7 +265,7 @@ class Backend(Actor[Never]):
 
     async def _check_health(self, leg: Leg) -> None:
         if leg.is_http:
-            leg.fail(await self.health.watch(leg, self.settings.timeout, lambda: self.in_flight > 0))
+            leg.fail(await self.health.watch(leg, self.settings.timeout, lambda: self.in_flight.total > 0))
 
     # What it hears.
 

@@ -14,6 +14,7 @@ from callboard.actors.broker.tasks import Tasks
 from callboard.actors.exchange import Exchange
 from callboard.actors.host import Errand, Instant
 from callboard.actors.request import Handler
+from callboard.actors.shares import LOCAL
 from callboard.actors.terms import Terms
 from callboard.actors.topics import ListName
 from callboard.codecs.crossing.definitions import KINDS, TOOLS, Kind
@@ -90,23 +91,30 @@ class Company:
         return self._headers(route.name or "")
 
     def errand(
-        self, request: Request, route: Route, terms: Terms, exchange: Callable[[], Exchange] | None = None
+        self,
+        request: Request,
+        route: Route,
+        terms: Terms,
+        exchange: Callable[[], Exchange] | None = None,
+        account: str = LOCAL,
     ) -> Errand | None:
         """A request about which nobody can be asked."""
         if request.method not in _FORWARDED or route.request_state is not None or signature_of(terms.capabilities):
             return None
         if terms.log_level is None and route.progress_token is None:
-            return self._run_errand(request, route, terms, None)
+            return self._run_quiet_errand(request, route, terms, account)
         return None if exchange is None else self._run_errand(request, route, terms, exchange())
 
-    async def _run_errand(
-        self, request: Request, route: Route, terms: Terms, exchange: Exchange | None
-    ) -> Model | Forwarded:
+    async def _run_quiet_errand(self, request: Request, route: Route, terms: Terms, account: str) -> Model | Forwarded:
+        forwarding = self._forwarding(request, terms, route, None)
+        forwarding.account = account
+        return await forwarding.run()
+
+    async def _run_errand(self, request: Request, route: Route, terms: Terms, exchange: Exchange) -> Model | Forwarded:
         try:
             return await self._forwarding(request, terms, route, exchange).run()
         finally:
-            if exchange is not None:
-                await self._fall_silent(exchange)
+            await self._fall_silent(exchange)
 
     async def _fall_silent(self, exchange: Exchange) -> None:
         try:

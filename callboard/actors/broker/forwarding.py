@@ -12,6 +12,7 @@ from callboard.actors.broker.leg import Leg, Use
 from callboard.actors.broker.rounds import MAX_ROUNDS, Asking, InputRefused
 from callboard.actors.caller import Patience
 from callboard.actors.exchange import Exchange
+from callboard.actors.shares import LOCAL
 from callboard.actors.terms import Terms
 from callboard.codecs.crossing.errors import front_error
 from callboard.codecs.crossing.params import back_params, carried_meta
@@ -32,6 +33,7 @@ from callboard.errors import (
     ConnectionLost,
     HttpRefused,
     NotAuthorized,
+    Overloaded,
     RequestTimedOut,
     SessionGone,
     TooManyRounds,
@@ -63,29 +65,34 @@ class Forwarding:
     said: Members
     to: Destination
     exchange: Exchange | None = None
+    account: str = LOCAL
+    """Whose share it is counted to. That of an *exchange* is its client's."""
 
     async def run(self) -> Model | Forwarded:
         """Ask the backend, and return its answer as the client gets it.
 
         Raises `BackendRefused`, `BackendGone`, `BackendTimedOut`, `Overloaded`, and what a client is told of itself.
         """
-        backend = self.to.backend
-        backend.admit()
+        in_flight = self.to.backend.in_flight
+        account = self.account if self.exchange is None else self.exchange.slot.account
+        in_flight.take(account)
         try:
             return await self._once(may_repeat=self.to.may_repeat)
         except _Again:
             return await self._once(may_repeat=False)
         finally:
-            backend.over()
+            in_flight.give_back(account)
 
     async def _once(self, *, may_repeat: bool) -> Model | Forwarded:
-        backend, use = self.to.backend, Use(self.exchange)
+        backend, use = self.to.backend, Use(self.exchange, self.terms.principal)
         leg = await self.take(use)
         try:
             return await self.visit(leg, use).run()
         except RequestTimedOut as error:
             raise BackendTimedOut(after=error.after, backend=backend.name) from None
         except (ConnectionLost, CannotConnect) as error:
+            if leg.is_taken_away:
+                raise Overloaded("the client did not answer, and others needed the connection") from None
             backend.doubt(leg, error)
             if may_repeat:
                 raise _Again from None

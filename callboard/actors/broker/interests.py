@@ -258,7 +258,7 @@ class Interests:
             leg = await self.backend.wait_up()
             leg.begin(mine.use)
         else:
-            leg = await self.backend.legs.take(Key(mine.who), mine.use, alone=False)
+            leg = await self.backend.legs.take(Key(mine.who), mine.use, str(mine.who), alone=False)
         try:
             await self._wait_left(leg, mine.uri)
             mine.leg = leg  # also if this is given up: then the backend must be told

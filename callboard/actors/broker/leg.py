@@ -17,7 +17,7 @@ from callboard.actors.exchange import LEVELS, Exchange
 from callboard.actors.link import Link
 from callboard.actors.progress import Report
 from callboard.actors.rate import Meters, Rate
-from callboard.actors.terms import Terms
+from callboard.actors.terms import ANYBODY, Terms
 from callboard.codecs.crossing.signature import NOTHING, Signature, declared_by, signature_of
 from callboard.codecs.envelope import Error, Request, Result
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
@@ -73,6 +73,7 @@ class Use:
     """One exchange on a connection. Without one it is the broker's own business."""
 
     exchange: Exchange | None = None
+    principal: str = ANYBODY
     may_ask: bool = False
     """Whether the backend may ask the client while this is under way."""
     task: str | None = None
@@ -96,7 +97,11 @@ class Leg(Actor[Never]):
     uses: dict[Use, None] = attrs.field(factory=dict, init=False)
     tasks: dict[str, Known] = attrs.field(factory=dict, init=False)
     """Tasks that began here and are a client's, by what the backend calls them."""
+    account: str = attrs.field(default="", init=False)
+    """The account that it was opened for; none of the shared one."""
     used: float = attrs.field(default=0.0, init=False)
+    is_taken_away: bool = attrs.field(default=False, init=False)
+    """Whether others needed it more than requests that waited for their clients."""
     failure: Exception | None = attrs.field(default=None, init=False)
     opened: trio.Event = attrs.field(factory=trio.Event, init=False)
     is_over: bool = attrs.field(default=False, init=False)
@@ -207,8 +212,14 @@ class Leg(Actor[Never]):
         if self.is_over:
             raise ConnectionLost(self.lost)
 
+    @property
+    def waits_for_clients(self) -> bool:
+        """Whether everything that is under way here waits for the answer of a client."""
+        return bool(self.uses) and all(use.exchange is not None and use.exchange.waits_for_client for use in self.uses)
+
     def begin(self, use: Use) -> None:
         self.uses[use] = None
+        self.used = trio.current_time()
         if use.may_ask:
             self._asked.set()
             self._asked = trio.Event()
@@ -221,6 +232,11 @@ class Leg(Actor[Never]):
         """End it: nobody needs it, or it is of no use any more."""
         self.is_over = True
         self._over.set()
+
+    def take_away(self) -> None:
+        """End it, for others who need it more than its clients, who do not answer."""
+        self.is_taken_away = True
+        self.retire()
 
     def fail(self, error: CallboardError) -> None:
         """End it, for this reason."""

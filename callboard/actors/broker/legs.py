@@ -1,5 +1,6 @@
 """The connections to one backend: who gets which, when another is opened, and when one is ended."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Final
@@ -10,18 +11,28 @@ import trio
 from callboard.actors.broker.leg import SHARED, Key, Leg, Use
 from callboard.actors.questions import Questions
 from callboard.errors import Overloaded
-from callboard.supervisor import Supervisor
+from callboard.supervisor import Supervisor, get_logger
+
+log = get_logger("callboard.broker")
 
 SWEEP: Final = 5.0
 """Seconds between two looks at who uses which connection."""
 
-MAX_WAIT: Final = 30.0
-"""Seconds that a request waits for a connection to become free."""
+MAX_WAIT: Final = 5.0
+"""Seconds that a request waits while other requests run on all connections. It does not wait for people: a connection
+whose requests wait for an answer of their clients is taken away from them."""
+
+FEW: Final = 3
+"""So few connections that none is spared for requests that cannot ask: there would be none left for those that can."""
 
 
 @attrs.define(eq=False)
 class Legs:
-    """Connections by whose they are. At most *most*; whoever finds none free waits, and an idle one makes room."""
+    """Connections by whose they are, *most* in all.
+
+    No account may hold all of them: a quarter stays for the others, and one is only for requests that cannot ask. If
+    all are taken, an idle one is ended, or else the one whose requests wait longest for answers of their clients.
+    """
 
     supervisor: Supervisor
     make: Callable[[Key], Leg]
@@ -39,22 +50,23 @@ class Legs:
     def __iter__(self) -> Iterator[Leg]:
         return (leg for legs in list(self._legs.values()) for leg in list(legs))
 
-    def open(self, key: Key) -> Leg:
-        """Begin another connection."""
+    def open(self, key: Key, account: str = "") -> Leg:
+        """Begin another connection, which *account* holds."""
         leg = self.make(key)
+        leg.account = account
         self._legs.setdefault(key, []).append(leg)
         self.supervisor.spawn(leg, name=f"leg-{next(self._names)}")
         return leg
 
-    async def take(self, key: Key, use: Use, *, alone: bool) -> Leg:
-        """A connection for *use*, which has begun on it. *alone*: with no other that may ask, so that a question can
-        only be this one's.
+    async def take(self, key: Key, use: Use, account: str, *, alone: bool) -> Leg:
+        """A connection for *use*, which has begun on it; if it is a new one, *account* holds it. *alone*: with no other
+        that may ask, so that a question can only be this one's.
 
         Raises what keeps a connection from opening, and `Overloaded` if none becomes free.
         """
         leg = self._free(key, alone=alone)
         if leg is None:
-            leg = await self._another(key, alone=alone)
+            leg = await self._another(key, account, alone=alone)
         leg.begin(use)
         if not leg.opened.is_set():
             is_open = False
@@ -95,26 +107,61 @@ class Legs:
                 return leg
         return None
 
-    async def _another(self, key: Key, *, alone: bool) -> Leg:
+    async def _another(self, key: Key, account: str, *, alone: bool) -> Leg:
         with trio.move_on_after(MAX_WAIT):
             while True:
-                if len(self) < self.most or self._make_room():
-                    return self.open(key)
+                if self._has_room(key, account):
+                    return self.open(key, account)
+                if not self._may_become_free(account):
+                    break
                 await self._freed.wait()
                 if (leg := self._free(key, alone=alone)) is not None:
                     return leg
-        raise Overloaded("all connections to the server are in use", for_all=True)
+        is_own = self._held(account) >= self._each
+        raise Overloaded("all connections to the server are in use", for_all=not is_own)
 
-    def _make_room(self) -> bool:
-        """End the connection that has been idle for longest, but for the shared one. False if all are in use."""
-        idle = [leg for leg in self if not leg.uses and leg.key != SHARED and leg.opened.is_set()]
-        idle = [leg for leg in idle if not leg.is_over and not self.keep(leg)]
-        if not idle:
+    @property
+    def _each(self) -> int:
+        """How many connections one account may hold: all but a quarter. The shared one is nobody's."""
+        ours = self.most - 1
+        return max(1, ours - max(1, ours // 4))
+
+    def _held(self, account: str) -> int:
+        return sum(leg.account == account for leg in self)
+
+    def _has_room(self, key: Key, account: str) -> bool:
+        """Whether *account* may open another connection, if necessary in the place of an old one."""
+        if self._held(account) >= self._each:
+            return self._make_room([leg for leg in self if leg.account == account])
+        spared = 1 if key.signature and self.most > FEW else 0
+        return len(self) < self.most - spared or self._make_room(self._others(account))
+
+    def _others(self, account: str) -> list[Leg]:
+        """The connections that may be ended for *account*: those of accounts that hold more than it does."""
+        held = Counter(leg.account for leg in self)
+        return [leg for leg in self if not leg.uses or held[leg.account] > held[account]]
+
+    def _make_room(self, legs: list[Leg]) -> bool:
+        """End one of *legs*: the one that has been idle for longest, or whose requests have waited longest for their
+        clients. False if there is none of either kind."""
+        legs = [leg for leg in legs if leg.key != SHARED and leg.opened.is_set() and not leg.is_over]
+        legs = [leg for leg in legs if not self.keep(leg)]
+        oldest = min((leg for leg in legs if not leg.uses), key=lambda leg: leg.used, default=None)
+        if oldest is None:
+            oldest = min((leg for leg in legs if leg.waits_for_clients), key=lambda leg: leg.used, default=None)
+        if oldest is None:
             return False
-        oldest = min(idle, key=lambda leg: leg.used)
+        if oldest.uses:
+            log.info("connection_taken_away", backend=oldest.backend, account=oldest.account, calls=len(oldest.uses))
         self.forget(oldest)
-        oldest.retire()
+        oldest.take_away()
         return True
+
+    def _may_become_free(self, account: str) -> bool:
+        """Whether waiting may help: some request runs on a connection that could then be had."""
+        is_own = self._held(account) >= self._each
+        legs = [leg for leg in self if leg.account == account or not is_own]
+        return any(leg.key != SHARED and not self.keep(leg) and not leg.waits_for_clients for leg in legs)
 
     def _free_all(self) -> None:
         self._freed.set()

@@ -111,8 +111,10 @@ class Modern:
         except (PeerError, RequestFailed) as error:
             await answer_unread(response, error, request.id)
             return
-        if response.adopt is not None and (errand := self.host.offer.errand(request, route, terms)) is not None:
-            await self._run(errand, request, terms, account, response.adopt, response)
+        adopt = response.adopt
+        errand = None if adopt is None else self.host.offer.errand(request, route, terms, None, account)
+        if adopt is not None and errand is not None:
+            await self._run(errand, request, terms, account, adopt, response)
             return
         way = ResponseWay(response, self.pulse)
         info, over = self.host.server_info(terms.revision), partial(self.host.in_flight.give_back, account)
