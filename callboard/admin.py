@@ -1,33 +1,47 @@
-"""The admin listener: whether a broker lives, and whether it is ready, for whoever looks after it.
+"""The admin listener: whether a server lives, and whether it is ready, for the orchestrator that looks after it.
 
-On a port of its own, off unless asked for, and without any detail: it is not asked who reads it.
+On a port of its own, off unless asked for, and without any detail: it does not ask for a token. It is served by the
+native door, so health depends on no other HTTP library than the endpoint does.
 """
 
 import socket
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Never
+from typing import Final
 
 import attrs
 
 from callboard.actors.host import Host
 from callboard.codecs.http.access import Access
+from callboard.codecs.http.head import Head
+from callboard.codecs.http.parser import HeadMemory
 from callboard.codecs.http.refusal import Refusal
 from callboard.hosted import Hosted
-from callboard.supervisor import Actor, ChildSpec, SupervisorSpec
+from callboard.supervisor import Intensity, SupervisorSpec
+from callboard.transports.http.crowd import Crowd
+from callboard.transports.http.endpoint import Upgraded
+from callboard.transports.http.listener import Edge, listeners
+from callboard.transports.http.response import Response
+from callboard.transports.settings import Settings
+from callboard.transports.wire import Wire
 
-if TYPE_CHECKING:
-    from quart_trio import QuartTrio
+LIMITS: Final = Settings(
+    max_frame=1024,
+    max_header=8192,
+    max_headers=64,
+    max_connections=256,
+    first_byte_time=5.0,
+    keep_alive=15.0,
+    write_time=1.0,
+)
+"""What is asked here is small and soon answered; these connections are the only ones that may use the reserve of
+descriptors."""
 
-GRACE: Final = 1.0
-"""Seconds that an answer under way has when the listener ends."""
+ENDLESS: Final = Intensity(1_000_000, per=1.0)
+"""Restarts that the admin edge may have: any number. It must never end the server that it tells of."""
 
-MAX_HEAD: Final = 8192
-"""Largest head of a request, in bytes."""
-
-MAX_BODY: Final = 1024
-"""Largest body of a request, in bytes. Nothing that is asked here needs any."""
-
-_PLAIN: Final = {"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-store"}
+_PLAIN: Final = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"))
+_METHODS: Final = ("GET", "HEAD")
+_ANY: Final = 1 << 30
 
 
 @attrs.frozen(eq=False)
@@ -41,65 +55,36 @@ class Health:
         return not self.host.is_draining and self.server.is_ready()
 
 
-def admin_app(health: Health, access: Access) -> "QuartTrio":
-    """The application. Whoever calls it by a name that is not its own is refused: a page could have sent it."""
-    from quart import request
-    from quart_trio import QuartTrio  # it takes half a second to load, and few ask for it
-
-    app = QuartTrio("callboard.admin", static_folder=None)
-    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
-
-    @app.before_request
-    async def check() -> tuple[str, int, dict[str, str]] | None:
-        host, origin = request.headers.get("Host"), request.headers.get("Origin")
-        try:
-            access.check(None if host is None else host.encode(), None if origin is None else origin.encode())
-        except Refusal as refusal:
-            return "refused\n", refusal.status, _PLAIN
-        return None
-
-    @app.get("/livez")
-    async def livez() -> tuple[str, int, dict[str, str]]:
-        return "ok\n", 200, _PLAIN
-
-    @app.get("/readyz")
-    async def readyz() -> tuple[str, int, dict[str, str]]:
-        return ("ok\n", 200, _PLAIN) if health.is_ready() else ("not ready\n", 503, _PLAIN)
-
-    return app
-
-
 @attrs.define(eq=False)
-class AdminListener(Actor[Never]):
-    """Runs hypercorn on sockets that listen already, until it is stopped."""
-
-    mailbox = None
+class HealthHandler:
+    """Answers `/livez` and `/readyz`, under the names that the listener goes by and to no page of a browser."""
 
     health: Health
     access: Access
-    sockets: Sequence[socket.socket]
+    heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
 
-    async def run(self) -> None:
-        from hypercorn.config import Config, Sockets
-        from hypercorn.trio.run import worker_serve
-        from hypercorn.utils import wrap_app
+    def admit(self, head: Head) -> None:
+        self.access.check(head.get(b"host"), head.get(b"origin"))
+        if head.path not in (b"/livez", b"/readyz"):
+            raise Refusal(404, "not found", closes=True)
+        if head.method not in _METHODS:
+            raise Refusal(405, "use GET", headers=((b"allow", ", ".join(_METHODS).encode()),), closes=True)
 
-        config = Config()
-        config.accesslog = config.errorlog = None
-        config.include_server_header = False
-        config.graceful_timeout = GRACE
-        config.shutdown_timeout = GRACE
-        config.h11_max_incomplete_size = MAX_HEAD
-        app: Any = admin_app(self.health, self.access)
-        await worker_serve(
-            wrap_app(app, MAX_BODY, "asgi"),
-            config,
-            sockets=Sockets([], list(self.sockets), []),
-            shutdown_trigger=self.wait_stopping,
-        )
+    async def serve(self, head: Head, body: bytes, response: Response) -> None:
+        is_fine = head.path == b"/livez" or self.health.is_ready()
+        text = b"" if head.method == "HEAD" else b"ok\n" if is_fine else b"not ready\n"
+        await response.answer(200 if is_fine else 503, _PLAIN, text)
+
+    async def refuse(self, refusal: Refusal, response: Response) -> None:
+        body = b"" if refusal.is_bodiless else b"refused\n"
+        await response.answer(refusal.status, (*_PLAIN, *refusal.headers), body)
+
+    async def upgrade(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
+        raise Refusal(501, "no WebSocket is served here", closes=True)
 
 
 def admin_edge(health: Health, access: Access, sockets: Sequence[socket.socket]) -> SupervisorSpec:
     """The tree of the admin listener. It is there before the doors open, and after they were closed."""
-    listener = ChildSpec("hypercorn", lambda: AdminListener(health, access, sockets), shutdown=GRACE + 0.5)
-    return SupervisorSpec("admin", children=(listener,))
+    crowd = Crowd(LIMITS.max_connections, ceiling=_ANY)
+    edge = Edge(HealthHandler(health, access), LIMITS, crowd=crowd)
+    return SupervisorSpec("admin", children=listeners(edge, sockets), intensity=ENDLESS)

@@ -1,10 +1,10 @@
 """How a server is run: any set of transports at once, in one process, until it is asked to end."""
 
 import gc
-import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypedDict, Unpack
 
 import attrs
@@ -20,13 +20,13 @@ from callboard.errors import CannotServe
 from callboard.hosted import Behind, Hosted
 from callboard.signals import heed_signals
 from callboard.supervisor import Supervisor, SupervisorSpec
-from callboard.transports.asgi import asgi_edge
 from callboard.transports.bind import Bound, Place, listen
 from callboard.transports.http.connection import HttpConnection
 from callboard.transports.http.endpoint import Authenticate, Endpoint
 from callboard.transports.http.listener import HttpListener, http_edge
 from callboard.transports.settings import DEFAULTS, Settings
 from callboard.transports.stdio import Pipes, Stdio, claim_stdio
+from callboard.transports.tls import Certificate
 from callboard.transports.websocket.door import WebSocketDoor
 
 COLLECT_AFTER: Final = 50_000
@@ -64,7 +64,7 @@ class Options(TypedDict, total=False):
     ws: str | int | None
     """Where to serve WebSocket; it may be the same place."""
     door: Door
-    """Who serves HTTP: callboard itself, or hypercorn (`asgi`), which has HTTP/2."""
+    """`native`: HTTP/1.1. `asgi`: HTTP/2 as well, which hypercorn reads."""
     tls_cert: str | None
     tls_key: str | None
     allow_hosts: Sequence[str]
@@ -123,10 +123,6 @@ class _Plan:
         """Where to listen: one place if both share it."""
         return list(dict.fromkeys(place for place in (self.http, self.ws) if place is not None))
 
-    @property
-    def certificate(self) -> tuple[str, str] | None:
-        return None if self.tls_cert is None or self.tls_key is None else (self.tls_cert, self.tls_key)
-
     def pipes(self) -> AbstractContextManager[Pipes]:
         """Those that were claimed already, or a claim of them."""
         return nullcontext(self.stdio) if isinstance(self.stdio, Pipes) else claim_stdio()
@@ -135,16 +131,11 @@ class _Plan:
     def schemes(self) -> tuple[str, str]:
         return ("http", "ws") if self.tls_cert is None else ("https", "wss")
 
-    def tls(self) -> ssl.SSLContext | None:
-        if self.tls_cert is None:
+    def tls(self) -> Certificate | None:
+        if self.tls_cert is None or self.tls_key is None:
             return None
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        try:
-            context.load_cert_chain(self.tls_cert, self.tls_key)
-        except (OSError, ssl.SSLError) as error:
-            raise CannotServe(f"TLS: {self.tls_cert}, {self.tls_key}: {error.strerror or error}") from None
-        context.set_alpn_protocols(["http/1.1"])
-        return context
+        spoken = ("h2", "http/1.1") if self.door == "asgi" else ("http/1.1",)
+        return Certificate(Path(self.tls_cert), Path(self.tls_key), spoken)
 
     def access(self, place: Place, *, is_admin: bool = False) -> Access:
         """Who may come in at *place*. No page may look at the admin listener, and it has no TLS."""
@@ -226,7 +217,7 @@ async def _run(server: Hosted, options: Options) -> None:
         await serve(server, until=asked.wait, **options)
 
 
-def _edge(plan: _Plan, host: Host, place: Place, bound: Bound, tls: ssl.SSLContext | None) -> SupervisorSpec:
+def _edge(plan: _Plan, host: Host, place: Place, bound: Bound, tls: Certificate | None) -> SupervisorSpec:
     """The tree behind one address."""
     settings, authenticate = plan.settings, plan.authenticate
     is_http, is_ws = place == plan.http, place == plan.ws
@@ -239,9 +230,8 @@ def _edge(plan: _Plan, host: Host, place: Place, bound: Bound, tls: ssl.SSLConte
         legacy_sse=is_http and plan.legacy_sse,
         on_upgrade=WebSocketDoor(host, settings, authenticate).serve if is_ws else None,
     )
-    if is_http and plan.door == "asgi":
-        return asgi_edge("http", endpoint, bound.sockets, plan.certificate)
-    return http_edge("http" if is_http else "ws", endpoint, bound.sockets, tls)
+    with_http2 = is_http and plan.door == "asgi"
+    return http_edge("http" if is_http else "ws", endpoint, bound.sockets, tls, with_http2=with_http2)
 
 
 def _listening(plan: _Plan, bound: Mapping[Place, Bound], admin: Bound | None) -> Iterator[Listening]:
@@ -274,10 +264,7 @@ def _warnings(plan: _Plan, bound: Mapping[Place, Bound], admin: Bound | None = N
 
 
 async def _close_doors(edges: Sequence[Supervisor]) -> None:
-    """Accept nobody any more, and let go of the addresses: whoever comes next may take them over.
-
-    hypercorn closes its own when it ends; until then it refuses, as all do.
-    """
+    """Accept nobody any more, and let go of the addresses: whoever comes next may take them over."""
     for edge in edges:
         for address, actor in edge.actors():
             if isinstance(actor, HttpListener):

@@ -119,8 +119,12 @@ class Actor(Generic[M]):
     # What the supervisor calls.
 
     def bind(self, node: Node) -> None:
-        """Give the actor its place in the tree. Raises ValueError if it has another one."""
-        if getattr(self, "_node", node) is not node:
+        """Give the actor its place in the tree. Raises ValueError if it has another one, and lives there.
+
+        A factory may return the same object for every incarnation, if others hold it: then `run` must begin cleanly.
+        """
+        before = getattr(self, "_node", node)
+        if before is not node and before.ended is None:
             raise ValueError(f"this {type(self).__name__} is already in a tree, as {self.path}")
         self._node: Node = node
 

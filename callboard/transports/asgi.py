@@ -1,26 +1,25 @@
-"""The ASGI door: the same endpoint as an application, for hypercorn's Trio worker and whatever it can be mounted in.
+"""The endpoint as an ASGI application: for HTTP/2, which hypercorn reads, and for servers that it is mounted in.
 
 Here somebody else owns the connection, and `send` may wait for a stalled client without any bound. So whoever has
 something to say puts it into a small queue, and only the request's own task, for which nobody waits, calls `send`.
 """
 
-import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from itertools import count
-from typing import Any, Final, Never, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 import trio
 
 from callboard.actors.outlet import Adopt
 from callboard.actors.shares import LOCAL, anonymous_at
-from callboard.codecs.http.head import Head, check_framing, check_once
+from callboard.codecs.http.head import Head, check_coding, check_framing, check_length, check_once
 from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.http.writer import JSON, STREAM
-from callboard.supervisor import Actor, ChildSpec, Supervisor, SupervisorSpec
+from callboard.supervisor import Supervisor
 from callboard.transports.http.endpoint import Endpoint
+from callboard.transports.settings import Settings
 
 Scope: TypeAlias = Mapping[str, Any]
 Message: TypeAlias = Mapping[str, Any]
@@ -29,6 +28,8 @@ Send: TypeAlias = Callable[[Any], Awaitable[None]]
 
 QUEUED: Final = 16
 """Messages of one answer that wait for its client."""
+
+VERSIONS: Final = ("1.0", "1.1", "2")
 
 _LAST: Final[Message] = {"type": "http.response.body", "body": b"", "more_body": False}
 
@@ -93,9 +94,13 @@ class AsgiResponse:
             self.on_lost()
 
     async def pump(self, send: Send) -> None:
-        """Send what there is to send, until the end."""
+        """Send what there is to send, until the end. A client that does not take it in time is given up."""
         async for message in self._out:
-            await send(message)
+            with trio.move_on_after(self._write_time) as patience:
+                await send(message)
+            if patience.cancelled_caught:
+                self.lose()
+                return
 
     async def _put(self, message: Message) -> None:
         if self.is_over:
@@ -116,13 +121,16 @@ class AsgiApp:
 
     endpoint: Endpoint
     requests: Supervisor
-    _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+    names: "count[int]" = attrs.field(factory=lambda: count(1))
+    peer: str | None = None
+    """The account of its anonymous clients, if it is known. Otherwise the server in front says where they are."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise NotImplementedError(f"{scope['type']} is not served here")
-        response = AsgiResponse(self.endpoint.settings.write_time, _peer(scope))
-        with self.requests.adopt(f"a-{next(self._names)}", kind="AsgiRequest"):
+        peer = _peer(scope) if self.peer is None else self.peer
+        response = AsgiResponse(self.endpoint.settings.write_time, peer)
+        with self.requests.adopt(f"a-{next(self.names)}", kind="AsgiRequest"):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._serve, scope, receive, response, nursery.cancel_scope)
                 await response.pump(send)
@@ -130,10 +138,12 @@ class AsgiApp:
 
     async def _serve(self, scope: Scope, receive: Receive, response: AsgiResponse, whole: trio.CancelScope) -> None:
         try:
-            head = _head(scope)
+            head = _head(scope, self.endpoint.settings)
             self.endpoint.admit(head)
             body = await self._body(receive)
         except Refusal as refusal:
+            if scope["http_version"] != "2":  # where the next request would begin, two readers could see differently
+                response.extra = ((b"connection", b"close"),)
             await self.endpoint.refuse(refusal, response)
             return
         if body is None:
@@ -175,65 +185,25 @@ def _start(status: int, headers: Iterable[tuple[bytes, bytes]]) -> Message:
     return {"type": "http.response.start", "status": status, "headers": list(headers)}
 
 
-def _head(scope: Scope) -> Head:
-    """Raises `Refusal` for what two readers could read differently."""
-    headers = [(name.lower(), value.strip(b" \t")) for name, value in scope["headers"]]
-    if scope["http_version"] == "2":  # where the host is called another name
+def _head(scope: Scope, limits: Settings) -> Head:
+    """Raises `Refusal` for what two readers could read differently, and for what is too large."""
+    version, headers = scope["http_version"], [(name.lower(), value.strip(b" \t")) for name, value in scope["headers"]]
+    if version not in VERSIONS:
+        raise Refusal(505, "HTTP/1.1 and HTTP/2 are spoken here", closes=True)
+    if version == "2":  # where the host is called another name
         known = {name for name, _ in headers}
         headers = [(b"host" if name == b":authority" and b"host" not in known else name, v) for name, v in headers]
-    check_once(headers)
-    check_framing(headers)
     target = scope.get("raw_path") or scope["path"].encode()
     if scope["query_string"]:
         target += b"?" + scope["query_string"]
-    return Head(scope["method"], target, headers, scope["http_version"])
-
-
-@attrs.define(eq=False)
-class Hypercorn(Actor[Never]):
-    """Runs hypercorn on sockets that listen already, until it is stopped."""
-
-    mailbox = None
-
-    endpoint: Endpoint
-    sockets: Sequence[socket.socket]
-    certificate: tuple[str, str] | None = None
-
-    async def run(self) -> None:
-        from hypercorn.config import Config, Sockets  # heavy, and only this door needs it
-        from hypercorn.trio.run import worker_serve
-        from hypercorn.utils import wrap_app
-
-        limits = self.endpoint.settings
-        config = Config()
-        config.accesslog = config.errorlog = None
-        config.include_server_header = config.include_date_header = False
-        config.graceful_timeout = limits.write_time
-        config.keep_alive_timeout = int(limits.keep_alive)
-        config.h11_max_incomplete_size = limits.max_header
-        if self.certificate is not None:
-            config.certfile, config.keyfile = self.certificate
-        ours = list(self.sockets)
-        sockets = Sockets(ours, [], []) if self.certificate is not None else Sockets([], ours, [])
-        app: Any = AsgiApp(self.endpoint, self.supervisor.supervisor_of("requests"))
-        await worker_serve(
-            wrap_app(app, limits.max_frame, "asgi"),
-            config,
-            sockets=sockets,
-            shutdown_trigger=partial(self.wait_stopping),
-        )
-
-
-def asgi_edge(
-    name: str, endpoint: Endpoint, sockets: Sequence[socket.socket], certificate: tuple[str, str] | None = None
-) -> SupervisorSpec:
-    """The tree of one edge behind the ASGI door. *certificate* is the paths of a certificate and its key."""
-    drain = endpoint.settings.write_time
-    return SupervisorSpec(
-        name,
-        children=(
-            ChildSpec("pulse", lambda: endpoint.pulse, shutdown=0),
-            SupervisorSpec("requests", drain=drain),
-            ChildSpec("hypercorn", lambda: Hypercorn(endpoint, sockets, certificate), shutdown=drain + 1),
-        ),
-    )
+    size = len(target) + sum([len(name) + len(value) + len(": \r\n") for name, value in headers])
+    if size > limits.max_header:
+        raise Refusal(431, f"a head of more than {limits.max_header} bytes", closes=True)
+    if len(headers) > limits.max_headers:
+        raise Refusal(431, f"more than {limits.max_headers} headers", closes=True)
+    check_once(headers)
+    check_framing(headers)
+    head = Head(scope["method"], target, headers, version)
+    check_coding(head)
+    check_length(head)
+    return head

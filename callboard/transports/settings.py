@@ -25,7 +25,9 @@ class Settings:
     max_frame: int = _setting(MAX_FRAME, "Largest message that is taken in: 413, or 1009 on a WebSocket.")
     max_header: int = _setting(32 * 1024, "Largest head of an HTTP request, its first line included: 431.")
     max_headers: int = _setting(100, "Most header lines of an HTTP request: 431.")
-    max_connections: int = _setting(20_000, "Most connections of one listener; the next is closed at once.")
+    max_connections: int = _setting(
+        20_000, "Most connections of one listener, and 3/4 of them from one address; the next is closed at once."
+    )
     max_in_flight: int = _setting(16_384, "Most requests in flight in all, streams counted too: 503.")
     max_in_flight_each: int = _setting(64, "Most of them for one authenticated principal, in all its sessions: 429.")
     max_sessions: int = _setting(20_000, "Most legacy sessions in all: 503.")
@@ -34,6 +36,7 @@ class Settings:
     max_parked_each: int = _setting(MAX_PARKED_EACH, "Most of them for one authenticated principal: 429.")
     max_events: int = _setting(1024, "Most events that are kept for a client that comes back, for each session.")
     max_event_bytes: int = _setting(1024 * 1024, "Most bytes of them, but for the latest one.")
+    first_byte_time: float = _setting(10.0, "For the first byte on a new connection, a TLS handshake included.")
     header_time: float = _setting(5.0, "For the head of a request, from its first byte: 408.")
     body_idle: float = _setting(10.0, "Between two pieces of a body: 408.")
     body_time: float = _setting(30.0, "For a whole body: 408.")

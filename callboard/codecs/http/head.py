@@ -78,7 +78,7 @@ def check_once(headers: HeaderList) -> None:
             raise Refusal(400, f"{name.decode()} is spelled with _ for -", closes=True)
         if name in _ONCE:
             if name in seen:
-                raise Refusal(400, f"{name.decode()} stands twice")
+                raise Refusal(400, f"{name.decode()} stands twice", closes=True)
             seen.add(name)
 
 
@@ -98,6 +98,13 @@ def check_coding(head: Head) -> None:
         raise Refusal(400, "transfer-encoding is for HTTP/1.1", closes=True)
     if coding.lower() != b"chunked":
         raise Refusal(501, "no transfer-encoding but chunked is known here", closes=True)
+
+
+def check_length(head: Head) -> None:
+    """Raises `Refusal` (400) for a length that is not just digits: a list of them, or one with a sign."""
+    length = head.get(b"content-length")
+    if length is not None and not (length.isdigit() and len(length) < 19):
+        raise Refusal(400, "content-length is no length", closes=True)
 
 
 def covers(accepted: Sequence[bytes], media_type: bytes) -> bool:

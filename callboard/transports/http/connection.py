@@ -5,7 +5,7 @@ next request: so it hears at once when the client leaves, and no task has to wak
 """
 
 import math
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, Never, TypeVar
 
@@ -21,7 +21,8 @@ from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.http.writer import CONTINUE, JSON, STREAM, write_answer
 from callboard.errors import SupervisorClosed
 from callboard.supervisor import WHY_DEADLINE, Actor, Address, Fact
-from callboard.transports.http.endpoint import Endpoint, Upgraded
+from callboard.transports.http.endpoint import Upgraded
+from callboard.transports.http.handler import RequestHandler
 from callboard.transports.http.lookout import SOON, Lookout
 from callboard.transports.http.response import WireResponse
 from callboard.transports.settings import Settings
@@ -42,11 +43,12 @@ class HttpConnection(Actor[Never]):
 
     mailbox = None
 
-    endpoint: Endpoint
+    endpoint: RequestHandler
     wire: Wire
     settings: Settings
     lookout: Lookout
     peer: str = LOCAL
+    on_end: Callable[[], None] = attrs.field(default=lambda: None, kw_only=True)
     served: int = attrs.field(default=0, init=False)
     _parser: RequestParser = attrs.field(init=False)
     _response: WireResponse | None = attrs.field(default=None, init=False)
@@ -74,7 +76,8 @@ class HttpConnection(Actor[Never]):
 
     async def run(self) -> None:
         try:
-            self._allow_idling()
+            if not self._ahead:
+                self._wait_until(trio.current_time() + min(self.settings.first_byte_time, self.settings.keep_alive))
             while data := await self._receive():
                 if self._reading is Stage.IDLE and not self._is_answering:
                     self._allow_idling()  # a deadline that is close must not fall into what is served now
@@ -88,6 +91,10 @@ class HttpConnection(Actor[Never]):
             pass  # the peer is gone, or the answer was the last one
         finally:
             self._hang_up()
+
+    def begin_with(self, data: bytes) -> None:
+        """Let *data*, which was read already, be the first that the client has said."""
+        self._ahead = data
 
     def facts(self) -> dict[str, Fact]:
         if self._upgraded is not None:
@@ -275,6 +282,7 @@ class HttpConnection(Actor[Never]):
         self._custody = self._response = None
         self._parser.close()
         self.wire.close()
+        self.on_end()
 
 
 @attrs.define(eq=False)

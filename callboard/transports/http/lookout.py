@@ -41,7 +41,8 @@ class Lookout(Actor[Never]):
 
     async def run(self) -> None:
         while True:
-            await self._wanted.wait()
+            if not self._latest:  # else an earlier incarnation has left some
+                await self._wanted.wait()
             self._wanted = trio.Event()
             before: list[tuple[Minding, int]] = []
             while before or self._latest:

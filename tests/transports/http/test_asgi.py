@@ -12,8 +12,9 @@ import trio
 
 from callboard import Context, Server
 from callboard.codecs.http.access import Access
-from callboard.transports.asgi import AsgiResponse, asgi_edge
+from callboard.transports.asgi import AsgiResponse
 from callboard.transports.http.endpoint import Endpoint
+from callboard.transports.http.listener import http_edge
 from callboard.transports.settings import Settings
 from tests.transports.http.stage import PATIENCE, QUICK, Place, request, settle
 
@@ -50,7 +51,7 @@ async def behind_hypercorn(server: Server, settings: Settings = QUICK) -> AsyncI
         port = listening.getsockname()[1]
         async with server.host() as host, AsyncExitStack() as clients:
             endpoint = Endpoint(host, Access.of("127.0.0.1", port), settings, legacy_sse=True)
-            edge = await host.root.add(asgi_edge("http", endpoint, [listening.dup()]))
+            edge = await host.root.add(http_edge("http", endpoint, [listening], with_http2=True))
             yield Place(host, endpoint, edge, port, None, clients)
             await clients.aclose()
             await edge.address.stop()

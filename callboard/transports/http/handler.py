@@ -1,0 +1,28 @@
+"""What a connection of the native door needs from the application behind it."""
+
+from typing import Protocol
+
+from callboard.codecs.http.head import Head
+from callboard.codecs.http.parser import HeadMemory
+from callboard.codecs.http.refusal import Refusal
+from callboard.transports.http.endpoint import Upgraded
+from callboard.transports.http.response import Response
+from callboard.transports.wire import Wire
+
+
+class RequestHandler(Protocol):
+    """Answers requests. The MCP endpoint is one, the health checks of the admin listener are another."""
+
+    heads: HeadMemory
+
+    def admit(self, head: Head) -> None:
+        """Raises `Refusal` for a request that needs no body to be refused."""
+
+    async def serve(self, head: Head, body: bytes, response: Response) -> None:
+        """Answer a request, or start the actor that will."""
+
+    async def refuse(self, refusal: Refusal, response: Response) -> None:
+        """Answer a request that could not be read, or was not admitted."""
+
+    async def upgrade(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
+        """Serve a connection that turns into another protocol. Raises `Refusal`."""
