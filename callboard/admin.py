@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 
 from callboard.actors.host import Host
+from callboard.actors.terms import ANYBODY
 from callboard.codecs.http.access import Access
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.parser import HeadMemory
@@ -70,7 +71,10 @@ class HealthHandler:
         if head.method not in _METHODS:
             raise Refusal(405, "use GET", headers=((b"allow", ", ".join(_METHODS).encode()),), closes=True)
 
-    async def serve(self, head: Head, body: bytes, response: Response) -> None:
+    async def expect_body(self, head: Head, peer: str) -> tuple[str, None]:
+        return ANYBODY, None  # a body is no use here, and at most a kilobyte
+
+    async def serve(self, head: Head, body: bytes, response: Response, principal: str | None = None) -> None:
         is_fine = head.path == b"/livez" or self.health.is_ready()
         text = b"" if head.method == "HEAD" else b"ok\n" if is_fine else b"not ready\n"
         await response.answer(200 if is_fine else 503, _PLAIN, text)

@@ -55,6 +55,9 @@ MAX_SESSIONS: Final = 20_000
 MAX_SESSIONS_EACH: Final = 5_000
 """Most sessions of one authenticated principal: a platform may serve all its users with one token."""
 
+MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+"""Most bytes of messages that are being read, and of large ones that are being dealt with, of all clients together."""
+
 MAX_FOLLOWED: Final = 4096
 """Most resources and lists that one subscription, or one legacy session, may follow."""
 
@@ -108,6 +111,9 @@ class Host:
         factory=lambda: Shares("requests are in flight", MAX_IN_FLIGHT_IN_ALL, MAX_IN_FLIGHT), init=False
     )
     sessions: Shares = attrs.field(factory=lambda: Shares("sessions", MAX_SESSIONS, MAX_SESSIONS_EACH), init=False)
+    bodies: Shares = attrs.field(
+        factory=lambda: Shares("bytes are being sent", MAX_BODY_BYTES, MAX_BODY_BYTES // 2), init=False
+    )
     meters: Mapping[str, Meters] = attrs.field(factory=dict)
     check_extensions: Callable[[Request, Terms], None] = attrs.field(default=lambda _, __: None)
     """Raises what is said to a modern request that belongs to an extension which is not offered."""

@@ -16,8 +16,11 @@ from callboard.actors.outlet import Adopt
 from callboard.actors.shares import LOCAL, anonymous_at
 from callboard.codecs.http.head import Head, check_coding, check_framing, check_length, check_once
 from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.status import refusal_of
 from callboard.codecs.http.writer import JSON, STREAM
+from callboard.errors import Overloaded
 from callboard.supervisor import Supervisor
+from callboard.transports.held import Held
 from callboard.transports.http.endpoint import Endpoint
 from callboard.transports.settings import Settings
 
@@ -45,6 +48,7 @@ class AsgiResponse:
         self.is_over = False
         self._is_begun = False
         self.extra: tuple[tuple[bytes, bytes], ...] = ()
+        self.held: Held | None = None
         self.on_lost: Callable[[], None] = lambda: None
         self.adopt: Adopt | None = None
 
@@ -113,6 +117,8 @@ class AsgiResponse:
     def _finish(self) -> None:
         self.is_over = True
         self._queue.close()
+        if self.held is not None:
+            self.held.release()
 
 
 @attrs.define(eq=False)
@@ -130,17 +136,22 @@ class AsgiApp:
             raise NotImplementedError(f"{scope['type']} is not served here")
         peer = _peer(scope) if self.peer is None else self.peer
         response = AsgiResponse(self.endpoint.settings.write_time, peer)
-        with self.requests.adopt(f"a-{next(self.names)}", kind="AsgiRequest"):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._serve, scope, receive, response, nursery.cancel_scope)
-                await response.pump(send)
-                nursery.cancel_scope.cancel()
+        try:
+            with self.requests.adopt(f"a-{next(self.names)}", kind="AsgiRequest"):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._serve, scope, receive, response, nursery.cancel_scope)
+                    await response.pump(send)
+                    nursery.cancel_scope.cancel()
+        finally:
+            if response.held is not None:
+                response.held.release()
 
     async def _serve(self, scope: Scope, receive: Receive, response: AsgiResponse, whole: trio.CancelScope) -> None:
         try:
             head = _head(scope, self.endpoint.settings)
             self.endpoint.admit(head)
-            body = await self._body(receive)
+            principal, response.held = await self.endpoint.expect_body(head, response.peer)
+            body = await self._body(receive, response.held)
         except Refusal as refusal:
             if scope["http_version"] != "2":  # where the next request would begin, two readers could see differently
                 response.extra = ((b"connection", b"close"),)
@@ -149,13 +160,13 @@ class AsgiApp:
         if body is None:
             whole.cancel()
             return
-        await self.endpoint.serve(head, body, response)
+        await self.endpoint.serve(head, body, response, principal)
         while (await receive())["type"] != "http.disconnect":
             pass
         response.lose()
 
-    async def _body(self, receive: Receive) -> bytes | None:
-        """The whole body; None if the client left. Raises `Refusal` (408, 413)."""
+    async def _body(self, receive: Receive, held: Held) -> bytes | None:
+        """The whole body; None if the client left. Raises `Refusal` (408, 413, 429, 503)."""
         limits = self.endpoint.settings
         pieces: list[bytes] = []
         size = 0
@@ -171,6 +182,10 @@ class AsgiApp:
                 size += len(pieces[-1])
                 if size > limits.max_frame:
                     raise Refusal(413, f"a body of more than {limits.max_frame} bytes", closes=True)
+                try:
+                    held.grow(size)
+                except Overloaded as error:
+                    raise refusal_of(error) from None
                 if not message.get("more_body", False):
                     return b"".join(pieces)
         raise Refusal(408, "the body takes too long", closes=True)

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import attrs
 
+from callboard.actors.host import MAX_BODY_BYTES
 from callboard.actors.parking import MAX_PARKED, MAX_PARKED_EACH
 from callboard.codecs.lines import MAX_FRAME
 
@@ -23,6 +24,11 @@ class Settings:
     """The limits of the edges. Sizes in bytes, times in seconds."""
 
     max_frame: int = _setting(MAX_FRAME, "Largest message that is taken in: 413, or 1009 on a WebSocket.")
+    max_body_bytes: int = _setting(
+        MAX_BODY_BYTES,
+        "Most bytes of messages that are being read, and of large ones until they are answered, in all: 503, or 1013 on"
+        " a WebSocket. Half of it for one authenticated principal: 429.",
+    )
     max_header: int = _setting(32 * 1024, "Largest head of an HTTP request, its first line included: 431.")
     max_headers: int = _setting(100, "Most header lines of an HTTP request: 431.")
     max_connections: int = _setting(

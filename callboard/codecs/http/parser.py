@@ -105,6 +105,16 @@ class RequestParser:
         """Nothing more is read. llhttp's parser holds this one by its callbacks, and would never let it go."""
         del self._parser
 
+    @property
+    def head(self) -> Head | None:
+        """The head of the request whose body is being read."""
+        return self._head
+
+    @property
+    def held(self) -> int:
+        """Bytes of that body so far."""
+        return len(self._body)
+
     def feed(self, data: bytes) -> Iterable[Received]:
         """Return the requests that *data* completes, in order. Raises `Refusal`, at the latest after the last of them:
         what was whole is answered, wherever the bytes were cut."""

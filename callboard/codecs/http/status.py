@@ -2,10 +2,12 @@
 
 from typing import Final
 
+from callboard.codecs.http.refusal import Refusal
 from callboard.errors import (
     HEADER_MISMATCH,
     METHOD_NOT_FOUND,
     MISSING_CLIENT_CAPABILITY,
+    OVERLOADED,
     BackendRefused,
     Draining,
     FrameTooLarge,
@@ -44,6 +46,17 @@ def status_of(error: Exception | None) -> int:
 def status_of_legacy(error: Exception | None) -> int:
     """The status of an answer in a legacy session, where errors are answers: only what a proxy must know is said."""
     return status_of(error) if isinstance(error, (Overloaded, Draining)) else 200
+
+
+class NoRoom(Refusal):
+    """The request came when too much was going on."""
+
+    code = OVERLOADED
+
+
+def refusal_of(error: Overloaded) -> Refusal:
+    """The refusal of a request whose body there is no room for. The rest of the body is not read."""
+    return NoRoom(status_of(error), str(error), headers=RETRY_AFTER, closes=True)
 
 
 def status_of_unread(error: PeerError | RequestFailed) -> int:

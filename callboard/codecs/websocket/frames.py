@@ -89,6 +89,11 @@ class MessageReader:
         """Whether a message has begun, and not ended."""
         return self._begun is not None
 
+    @property
+    def held(self) -> int:
+        """Bytes of that message so far."""
+        return 0 if self._begun is None else len(self._begun)
+
     def feed(self, data: bytes) -> Iterator[Received]:
         """What *data* completes, in order. After a `Close` there is nothing more. Raises `Violation`."""
         self._protocol.receive_bytes(data)

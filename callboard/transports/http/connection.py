@@ -18,9 +18,11 @@ from callboard.actors.outlet import Custody
 from callboard.actors.shares import LOCAL
 from callboard.codecs.http.parser import Received, RequestParser, Stage
 from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.status import refusal_of
 from callboard.codecs.http.writer import CONTINUE, JSON, STREAM, write_answer
-from callboard.errors import SupervisorClosed
+from callboard.errors import Overloaded, SupervisorClosed
 from callboard.supervisor import WHY_DEADLINE, Actor, Address, Fact
+from callboard.transports.held import Held
 from callboard.transports.http.endpoint import Upgraded
 from callboard.transports.http.handler import RequestHandler
 from callboard.transports.http.lookout import SOON, Lookout
@@ -55,6 +57,8 @@ class HttpConnection(Actor[Never]):
     _until: float = attrs.field(default=math.inf, init=False)
     _began: float = attrs.field(default=0.0, init=False)
     _since: float = attrs.field(default=0.0, init=False)  # when an errand began to wait
+    _principal: str | None = attrs.field(default=None, init=False)  # of the request whose body is being read
+    _incoming: Held | None = attrs.field(default=None, init=False)  # what is held of that body
     _reading: Stage = attrs.field(default=Stage.IDLE, init=False)
     _is_stopping: bool = attrs.field(default=False, init=False)
     _watch: Address[Never] | None = attrs.field(default=None, init=False)
@@ -84,6 +88,7 @@ class HttpConnection(Actor[Never]):
                 for received in self._parser.feed(data):
                     await self._serve(received)
                 if self._parser.stage is not Stage.IDLE or self._reading is not Stage.IDLE:
+                    await self._mind_the_body()
                     await self._mind_the_time()
         except Refusal as refusal:
             await self._refuse(refusal)
@@ -140,7 +145,12 @@ class HttpConnection(Actor[Never]):
         response = WireResponse(self.wire, keeps_alive=keeps_alive, chunked=head.version == "1.1", peer=self.peer)
         response.adopt = self._adopt
         self._response = response
-        await self.endpoint.serve(head, received.body, response)
+        principal = None
+        if self._principal is not None:
+            self._hold(len(received.body))
+            response.held, self._incoming = self._incoming, None
+            principal, self._principal = self._principal, None
+        await self.endpoint.serve(head, received.body, response, principal)
         if not response.is_over:
             response.on_over = self._answered
             self._wait_until(math.inf)
@@ -238,6 +248,25 @@ class HttpConnection(Actor[Never]):
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             await self.wire.linger()
 
+    async def _mind_the_body(self) -> None:
+        """A body that did not come with its head: ask for the token first, and count what is held of it.
+
+        Raises `Refusal`: 401, and 429 or 503 if too much is held already.
+        """
+        head = self._parser.head
+        if head is None:
+            return
+        if self._principal is None:
+            self._principal, self._incoming = await self.endpoint.expect_body(head, self.peer)
+        self._hold(self._parser.held)
+
+    def _hold(self, size: int) -> None:
+        if self._incoming is not None:
+            try:
+                self._incoming.grow(size)
+            except Overloaded as error:
+                raise refusal_of(error) from None
+
     # How long it waits for what.
 
     async def _mind_the_time(self) -> None:
@@ -279,6 +308,8 @@ class HttpConnection(Actor[Never]):
             self._response.lose()
         elif self._reading is not Stage.IDLE and self.why_cut == WHY_DEADLINE:
             self.wire.send_nowait(write_answer(408, (), b"", closes=True))
+        if self._incoming is not None:
+            self._incoming.release()
         self._custody = self._response = None
         self._parser.close()
         self.wire.close()

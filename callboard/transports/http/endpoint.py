@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from callboard.actors.host import Host
-from callboard.actors.shares import LOCAL
+from callboard.actors.shares import LOCAL, account_of
 from callboard.actors.terms import ANYBODY, is_meant_modern, is_modern
 from callboard.actors.wire import error_frame
 from callboard.codecs.batch import is_batch
@@ -20,6 +20,7 @@ from callboard.codecs.revisions import LATEST, LEGACY, MODERN
 from callboard.codecs.routing import Route, read_route
 from callboard.errors import InvalidRequest, PeerError, RequestFailed
 from callboard.supervisor import Fact
+from callboard.transports.held import Held
 from callboard.transports.http.legacy import Legacy
 from callboard.transports.http.modern import Modern, answer_unread
 from callboard.transports.http.pair import MESSAGES_PATH, SSE_PATH, Pairs
@@ -87,7 +88,9 @@ class Endpoint:
     pairs: Pairs = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.host.in_flight.allow(self.settings.max_in_flight, self.settings.max_in_flight_each)
+        settings, host = self.settings, self.host
+        host.in_flight.allow(settings.max_in_flight, settings.max_in_flight_each)
+        host.bodies.allow(settings.max_body_bytes, settings.max_body_bytes // 2)
         self.pulse = Pulse(self.settings.comment_every)
         self.modern = Modern(self.host, self.settings, self.pulse)
         self.legacy = Legacy(self.host, self.settings, self.pulse)
@@ -116,15 +119,24 @@ class Endpoint:
         if head.path == PATH and not (covers(accepted, _JSON) and covers(accepted, _EVENTS)):
             raise Refusal(406, "accept both application/json and text/event-stream", closes=True)
 
+    async def expect_body(self, head: Head, peer: str) -> tuple[str, Held]:
+        """The principal of a request whose body does not come with its head, and where the body's bytes are counted.
+
+        Raises `Refusal` (401): the body of a stranger is not read.
+        """
+        principal = ANYBODY if self.authenticate is None else await self._principal(head, self.authenticate)
+        return principal, Held(self.host.bodies, account_of(principal, peer))
+
     # With the body.
 
-    async def serve(self, head: Head, body: bytes, response: Response) -> None:
-        """Answer a request, or start what will. Never raises what a peer could cause."""
+    async def serve(self, head: Head, body: bytes, response: Response, principal: str | None = None) -> None:
+        """Answer a request, or start what will. Never raises what a peer could cause. *principal* if it is known."""
         origin = head.get(b"origin")
         if origin is not None and origin.isascii():
             response.extra = ((b"access-control-allow-origin", origin), *_CROSS_ORIGIN)
         try:
-            principal = ANYBODY if self.authenticate is None else await self._principal(head, self.authenticate)
+            if principal is None:
+                principal = ANYBODY if self.authenticate is None else await self._principal(head, self.authenticate)
             if head.path != PATH:
                 await self._pair(head, body, principal, response)
             elif head.method == "POST":
@@ -157,7 +169,7 @@ class Endpoint:
         token = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else b""
         principal = await authenticate(token.decode("latin-1")) if token else None
         if principal is None:
-            raise Refusal(401, "a bearer token is needed", headers=CHALLENGE)
+            raise Refusal(401, "a bearer token is needed", headers=CHALLENGE, closes=True)
         return principal
 
     # These only choose who answers. They are not coroutines themselves: each would cost every request of theirs.

@@ -5,6 +5,7 @@ from typing import Protocol
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.parser import HeadMemory
 from callboard.codecs.http.refusal import Refusal
+from callboard.transports.held import Held
 from callboard.transports.http.endpoint import Upgraded
 from callboard.transports.http.response import Response
 from callboard.transports.wire import Wire
@@ -18,8 +19,12 @@ class RequestHandler(Protocol):
     def admit(self, head: Head) -> None:
         """Raises `Refusal` for a request that needs no body to be refused."""
 
-    async def serve(self, head: Head, body: bytes, response: Response) -> None:
-        """Answer a request, or start the actor that will."""
+    async def expect_body(self, head: Head, peer: str) -> tuple[str, Held | None]:
+        """The principal of a request whose body does not come with its head, and where the body's bytes are counted.
+        Raises `Refusal`."""
+
+    async def serve(self, head: Head, body: bytes, response: Response, principal: str | None = None) -> None:
+        """Answer a request, or start the actor that will. *principal* if it is known already."""
 
     async def refuse(self, refusal: Refusal, response: Response) -> None:
         """Answer a request that could not be read, or was not admitted."""

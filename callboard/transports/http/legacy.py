@@ -140,6 +140,7 @@ class LegacySession:
         stream.headers = headers
         stream.on_plain_end = partial(self._drop, number)
         response.on_lost = stream.detach
+        stream.held, response.held = response.held, None  # the request goes on when its client has left
         self.streams[number] = stream
         if isinstance(message, Request):
             await self.session.take(message, stream, route)

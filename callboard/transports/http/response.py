@@ -8,6 +8,7 @@ import trio
 from callboard.actors.outlet import Adopt
 from callboard.actors.shares import LOCAL
 from callboard.codecs.http.writer import LAST_CHUNK, STREAM, write_answer, write_chunk, write_head, write_json
+from callboard.transports.held import Held
 from callboard.transports.wire import Wire
 
 
@@ -26,6 +27,9 @@ class Response(Protocol):
 
     peer: str
     """The account of its client if it is anonymous."""
+
+    held: Held | None
+    """What is held of a large request, until it is answered."""
 
     adopt: Adopt | None
     """Runs an errand in the connection's own task, and cancels it when the client leaves. None where it cannot."""
@@ -70,6 +74,7 @@ class WireResponse:
         "_wire",
         "adopt",
         "extra",
+        "held",
         "is_lost",
         "is_over",
         "lingers",
@@ -84,6 +89,7 @@ class WireResponse:
         self._chunked = chunked
         self._closes = not keeps_alive
         self.extra: tuple[tuple[bytes, bytes], ...] = ()
+        self.held: Held | None = None
         self.is_lost = False
         self.is_over = False
         self._is_stream = False
@@ -162,6 +168,8 @@ class WireResponse:
         self.is_over = True
         if self._closes and not self.lingers:
             self._wire.close()
+        if self.held is not None:
+            self.held.release()
         on_over = self.on_over
         # A request that is parked keeps its answer, and the answer must not keep the connection and what minded it.
         self.on_lost = self.on_over = _nobody_minds

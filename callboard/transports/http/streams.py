@@ -12,6 +12,7 @@ from callboard.codecs.http.status import RETRY_AFTER, status_of_legacy
 from callboard.codecs.http.writer import JSON, STREAM
 from callboard.codecs.revisions import Revision
 from callboard.codecs.sse import encode_event, encode_retry
+from callboard.transports.held import Held
 from callboard.transports.http.pulse import Pulse
 from callboard.transports.http.response import Response
 
@@ -71,6 +72,7 @@ class LegacyStream:
     headers: tuple[tuple[bytes, bytes], ...] = ()
     on_plain_end: Callable[[], None] = _nothing  # it was no stream to come back to
     on_left: Callable[[], None] = _nothing  # nobody reads it now
+    held: Held | None = attrs.field(default=None, init=False)  # what is held of a large request
     forgotten: int = attrs.field(default=0, init=False)  # the latest event that is no longer kept
     is_over: bool = attrs.field(default=False, init=False)
     _is_stream: bool = attrs.field(default=False, init=False)
@@ -84,7 +86,7 @@ class LegacyStream:
     async def send(self, message: Outbound) -> None:
         response = self.response
         if message.ends:
-            self.is_over = True
+            self._finish()
             if not self._is_stream:
                 self.on_plain_end()
                 if response is not None:
@@ -112,7 +114,7 @@ class LegacyStream:
 
     async def give_up(self) -> None:
         """Cancelled: a stream without an event, and its end."""
-        self.is_over = True
+        self._finish()
         if self.response is not None and not self._is_stream:
             self._is_stream = True
             await self.response.begin((*STREAM, *self.headers))
@@ -127,13 +129,18 @@ class LegacyStream:
 
     def cut(self) -> None:
         """The session is over."""
-        self.is_over = True
+        self._finish()
         for response in (self.response, self._coming):
             if response is not None:
                 self.pulse.discard(response)
                 response.cut()
         self.response = self._coming = None
         self.on_plain_end = self.on_left = _nothing  # both hold the session, which holds its streams
+
+    def _finish(self) -> None:
+        self.is_over = True
+        if self.held is not None:
+            self.held.release()
 
     # Coming and going.
 

@@ -23,7 +23,9 @@ from callboard.codecs.websocket.frames import (
     write_ping,
     write_pong,
 )
+from callboard.errors import Overloaded
 from callboard.supervisor import Fact
+from callboard.transports.held import Held
 from callboard.transports.settings import Settings
 from callboard.transports.websocket.conversation import Conversation
 from callboard.transports.wire import Wire
@@ -49,6 +51,7 @@ class Link:
     conversation: Conversation
     settings: Settings
     _reader: MessageReader = attrs.field(init=False)
+    _held: Held = attrs.field(init=False)
     _listening: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _farewell: Close | None = attrs.field(default=None, init=False)
     _is_busy: bool = attrs.field(default=True, init=False)  # in the middle of something that must not be cut short
@@ -59,6 +62,7 @@ class Link:
 
     def __attrs_post_init__(self) -> None:
         self._reader = MessageReader(self.settings.max_frame)
+        self._held = Held(self.conversation.host.bodies, self.conversation.session.account)
 
     async def run(self, opening: bytes, received: int, rest: bytes) -> None:
         """Be the socket of the conversation until one of the three ends.
@@ -82,6 +86,7 @@ class Link:
             if not is_whole:
                 self._cut()
             self.wire.close()
+            self._held.release()
             self.conversation.drop(self)
 
     def _cut(self) -> None:
@@ -97,9 +102,11 @@ class Link:
         while True:
             try:
                 await self._take(data)
+                self._watch_the_message()
             except Violation as violation:
                 self.begin_close(violation.close)
-            self._watch_the_time()
+            except Overloaded as error:
+                self.begin_close(Close(Code.OVERLOADED, str(error)))
             if self._is_over:
                 return
             self._is_busy = False
@@ -135,11 +142,15 @@ class Link:
                 if code in CLEAN:
                     self.conversation.end()
 
-    def _watch_the_time(self) -> None:
+    def _watch_the_message(self) -> None:
+        """A message that has begun must end in time, and what is held of it counts. Raises `Overloaded`."""
         if not self._reader.is_amid:
             self._began = None
-        elif self._began is None:
+            self._held.release()
+            return
+        if self._began is None:
             self._began = trio.current_time()
+        self._held.grow(self._reader.held)
 
     # Whether it is still there.
 

@@ -13,6 +13,7 @@ from callboard.actors.outlet import Adopt, Outbound
 from callboard.actors.shares import LOCAL
 from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.sse import Event, EventDecoder
+from callboard.transports.held import Held
 from callboard.transports.http.pulse import Pulse
 from callboard.transports.http.streams import EventStore, LegacyStream
 
@@ -26,6 +27,7 @@ class Paper:
     extra: tuple[tuple[bytes, bytes], ...] = ()
     adopt: Adopt | None = None
     peer: str = LOCAL
+    held: Held | None = None
     is_lost: bool = False
     is_over: bool = False
     how: str = ""

@@ -100,6 +100,7 @@ def test_every_name_of_ours_is_there_and_well_formed() -> None:
 def test_the_numbers_are_those_of_the_settings() -> None:
     for name, shown in (
         ("max_frame", f"{DEFAULTS.max_frame >> 20} MiB"),
+        ("max_body_bytes", f"{DEFAULTS.max_body_bytes >> 20} MiB"),
         ("body_time", f"{DEFAULTS.body_time:g} s"),
         ("write_time", f"{DEFAULTS.write_time:g} s"),
         ("ping_every", f"{DEFAULTS.ping_every:g} s"),

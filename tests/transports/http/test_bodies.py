@@ -1,0 +1,186 @@
+"""Bodies that are being read: strangers are asked for a token first, and all bodies together are bounded in bytes."""
+
+from typing import Final
+
+import pytest
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from callboard.codecs.revisions import Revision
+from callboard.transports.settings import Settings
+from tests.transports.http.house import open_house
+from tests.transports.http.sessions import OpenSession
+from tests.transports.http.stage import Client, Place, request, serving, settle
+from tests.transports.http.test_asgi import behind_hypercorn
+from tests.transports.http.test_security import authenticate, bearer
+from tests.transports.websocket.stage import house, masked, socket_of
+
+pytestmark = pytest.mark.finding("security-9")
+
+KIB: Final = 1024
+SMALL: Final = Settings(max_body_bytes=400 * KIB, write_time=1)
+"""Room for four bodies of a hundred KiB, of which one address may have three, and one principal two."""
+
+
+def begun(client: Client, *lines: str, size: int = 4_000_000, sent: int = 0) -> bytes:
+    """A POST of which only *sent* bytes of the body come for now."""
+    post = request(
+        "POST",
+        "/mcp",
+        *lines,
+        host=client.host.decode(),
+        content_type="application/json",
+        accept="application/json, text/event-stream",
+        content_length=str(size),
+    )
+    return post + b" " * sent
+
+
+@pytest.mark.parametrize("token", [(), ("Authorization: Bearer nobody's",)])
+@pytest.mark.parametrize("sent", [0, 1000])
+async def test_a_stranger_is_refused_before_its_body_is_read(token: tuple[str, ...], sent: int) -> None:
+    async with serving(open_house().server, authenticate=authenticate) as place:
+        client = await place.connect()
+        await client.send(begun(client, *token, sent=sent))
+        answer = await client.answer()
+        assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
+        assert answer.headers["connection"] == "close"
+        assert await client.ended() == b""
+        assert place.host.bodies.total == 0
+
+
+async def test_a_stranger_is_not_told_to_go_on() -> None:
+    async with serving(open_house().server, authenticate=authenticate) as place:
+        client = await place.connect()
+        await client.send(begun(client, "Expect: 100-continue"))
+        assert (await client.answer()).status == 401
+
+
+async def test_a_chunked_body_of_a_stranger_is_not_read_either() -> None:
+    async with serving(open_house().server, authenticate=authenticate) as place:
+        client = await place.connect()
+        data = client.post(b"", "transfer-encoding: chunked", content_length=None)
+        await client.send(data + b"10\r\n" + b" " * 16 + b"\r\n")
+        assert (await client.answer()).status == 401
+
+
+async def test_a_known_client_is_asked_once_for_a_body_that_comes_in_pieces() -> None:
+    asked: list[str] = []
+
+    async def count(token: str) -> str | None:
+        asked.append(token)
+        return await authenticate(token)
+
+    async with serving(open_house().server, authenticate=count) as place:
+        client = await place.connect()
+        whole = client.modern("tools/call", bearer("alice"), name="who", arguments={})
+        for piece in (whole[:-40], whole[-40:-20], whole[-20:]):
+            await client.send(piece)
+            await settle()
+        assert (await client.answer()).result["content"][0]["text"] == "alice"
+        assert asked == ["alice's token"]
+        assert (await place.ask(client.modern("tools/call", name="who", arguments={}))).status == 401
+
+
+async def test_the_hypercorn_door_asks_first_too() -> None:
+    async with behind_hypercorn(open_house().server) as place:
+        place.endpoint.authenticate = authenticate
+        client = await place.connect()
+        await client.send(begun(client, sent=1000))
+        assert (await client.head()).status == 401
+        assert place.host.bodies.total == 0
+
+
+# How much is held.
+
+
+async def hold(place: Place, *lines: str, size: int = 100 * KIB) -> Client:
+    client = await place.connect()
+    await client.send(begun(client, *lines, size=size + 1, sent=size))
+    return client
+
+
+async def test_one_address_leaves_room_for_others_and_gets_its_own_back() -> None:
+    async with serving(open_house().server, SMALL) as place:
+        holding = [await hold(place) for _ in range(3)]
+        await settle()
+        held = place.host.bodies.total
+        assert held == 300 * KIB
+        one_more = await hold(place, size=1)
+        answer = await one_more.answer()
+        assert (answer.status, answer.code, answer.headers["retry-after"]) == (429, -31003, "1")
+        assert answer.headers["connection"] == "close"
+        client = await place.connect()
+        assert (await client.call("echo", text="a small one")).status == 200  # it comes whole, and is never held
+        for other in holding:
+            await other.aclose()
+        await settle()
+        assert place.host.bodies.total == 0
+        await hold(place)
+
+
+async def test_beyond_what_all_may_hold_everybody_is_told_to_come_back() -> None:
+    async with serving(open_house().server, SMALL, authenticate=authenticate) as place:
+        for name in ("alice", "alice", "bob", "bob"):
+            await hold(place, bearer(name))
+        await settle()
+        assert (await (await hold(place, bearer("alice"), size=1)).answer()).status == 503
+
+
+async def test_one_principal_leaves_room_for_the_next() -> None:
+    async with serving(open_house().server, SMALL, authenticate=authenticate) as place:
+        for _ in range(2):
+            await hold(place, bearer("alice"))
+        await settle()
+        assert (await (await hold(place, bearer("alice"), size=1)).answer()).status == 429
+        bob = await place.connect()
+        whole = bob.modern("tools/call", bearer("bob"), name="echo", arguments={"text": "x" * 100 * KIB})
+        await bob.send(whole)
+        assert (await bob.answer()).status == 200
+        await settle()
+        assert place.host.bodies.held("bob") == 0
+
+
+@pytest.mark.parametrize("tool", ["errand", "work"])
+async def test_a_large_request_counts_until_it_is_answered(tool: str) -> None:
+    there = open_house()
+    async with serving(there.server, SMALL) as place:
+        client = await place.connect()
+        await client.send(client.modern("tools/call", name=tool, arguments={"name": "x" * 100 * KIB}))
+        await there.wait_started("x" * 100 * KIB)
+        assert place.host.bodies.total > 100 * KIB
+        there.gates["x" * 100 * KIB].set()
+        assert (await client.answer()).status == 200
+        await settle()
+        assert place.host.bodies.total == 0
+
+
+async def test_a_large_request_of_a_session_counts_when_its_client_has_left() -> None:
+    there = open_house()
+    name = "x" * 100 * KIB
+    async with serving(there.server, SMALL) as place:
+        session = await OpenSession.open(place, Revision.V2025_06_18)
+        client = await session.begin("work", name=name)
+        await there.wait_started(name)
+        await client.aclose()
+        await settle()
+        assert place.host.bodies.total > 100 * KIB
+        there.gates[name].set()
+        await settle()
+        assert place.host.bodies.total == 0
+
+
+async def test_a_message_on_a_websocket_counts_while_it_is_read(autojump_clock: MockClock) -> None:
+    async with house(open_house().server, SMALL) as here:
+        sockets = [socket_of(await here.peer(Revision.V2025_06_18)) for _ in range(4)]
+        piece = masked(1, b" " * 100 * KIB, fin=False)
+        for socket in sockets:
+            await socket.write(piece)
+        gone = await sockets[3].wait_gone()
+        assert (gone.code, gone.reason) == (1013, "too many bytes are being sent")
+        assert here.host.bodies.total == 300 * KIB
+        await sockets[0].write(masked(0, b'{"jsonrpc": "2.0", "id": 7, "method": "ping"}'))
+        assert (await sockets[0].hear())["id"] == 7
+        sockets[1].close()
+        sockets[2].close()
+        await wait_all_tasks_blocked()
+        assert here.host.bodies.total == 0
