@@ -50,7 +50,12 @@ def exited(error: SystemExit | BaseExceptionGroup[BaseException]) -> RuntimeErro
     if isinstance(error, BaseExceptionGroup):
         exits, rest = error.split(SystemExit)
         if rest is not None and not isinstance(rest, Exception):
-            raise rest
+            try:
+                # What else the handler raised when it was cut is nobody's any more: in the task of a connection it
+                # would end all that goes on there.
+                raise rest.split(Exception)[1] or rest
+            finally:
+                del error, exits, rest, exit_  # this frame is in their traceback, and must not hold them in turn
         exit_ = exits or error
     while isinstance(exit_, BaseExceptionGroup):
         exit_ = exit_.exceptions[0]

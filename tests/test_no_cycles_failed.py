@@ -70,6 +70,15 @@ def company() -> Server:
         return ""
 
     @server.tool
+    async def raises_when_cut() -> str:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            try:
+                await trio.sleep(math.inf)
+            finally:
+                raise ValueError("no")
+
+    @server.tool
     def in_thread() -> str:
         raise ValueError("no")
 
@@ -99,6 +108,7 @@ FAILING: Final[dict[str, tuple[str, Json]]] = {
     "result that cannot be written": call("half_a_character"),
     "timeout": call("long"),
     "timeout with context": call("long_with_context"),
+    "timeout of a tool that raises then": call("raises_when_cut"),
     "forged state": call("ask", requestState="AAAA"),
     "unknown resource": ("resources/read", {"uri": "x://y"}),
     "resource raises": ("resources/read", {"uri": "broken://one"}),
@@ -159,16 +169,17 @@ async def test_failing_through_a_broker(case: str, revision: Revision, autojump_
 
 
 @asynccontextmanager
-async def impatient() -> AsyncIterator[Place]:
+async def impatient(case: str) -> AsyncIterator[Place]:
     async with serving(company()) as place:
-        place.host.cap = 0.002
+        if case.startswith("timeout"):
+            place.host.cap = 0.002
         yield place
 
 
 @EVERY
 async def test_failing_over_http(case: str) -> None:
     method, params = FAILING[case]
-    async with impatient() as place:
+    async with impatient(case) as place:
 
         async def once() -> None:
             client = await place.connect()
@@ -183,7 +194,7 @@ async def test_failing_over_http(case: str) -> None:
 async def test_failing_in_a_session_over_http(case: str) -> None:
     able(case, R4)
     method, params = FAILING[case]
-    async with impatient() as place:
+    async with impatient(case) as place:
         session = await OpenSession.open(place, R4)
 
         async def once() -> None:
