@@ -1,7 +1,8 @@
 """A link over one connection that carries everything in both directions: pipes, sockets, memory."""
 
 import re
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 import attrs
 import trio
@@ -21,6 +22,9 @@ log = get_logger("callboard.actors")
 
 FAREWELL: Final = 1.0
 """Seconds in which a server is told that a request is no longer wanted; then it is not told."""
+
+MAX_FAREWELLS: Final = 64
+"""Most such messages that wait for a server to read them. A server that does not read is not told of more."""
 
 SAID: Final = Rate(10)
 """How often it is logged that a message cannot be read. Each is counted."""
@@ -87,8 +91,12 @@ class DuplexLink:
     is_http: bool = attrs.field(default=False, init=False)
     is_stale: bool = attrs.field(default=False, init=False)
     ignored: int = attrs.field(default=0, init=False)
+    heard: int = attrs.field(default=0, init=False)
+    """Frames that have come: a server that sends any is not hung."""
     lost: str = attrs.field(default="", init=False)
     """Why nothing can be asked any more, once that is so."""
+    _farewells: int = attrs.field(default=0, init=False)
+    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     _waiting: dict[RequestId, _Waiting] = attrs.field(factory=dict, init=False)
     _times: Timekeeper = attrs.field(factory=Timekeeper, init=False)
     _said: Meters = attrs.field(factory=lambda: Meters(SAID), init=False)
@@ -113,7 +121,7 @@ class DuplexLink:
             self._times.forget(limit)
             self._waiting.pop(outgoing.id, None)
             if not mine.is_over and outgoing.method not in _NEVER_CANCELLED:
-                await self._take_back(outgoing)
+                self._take_back(outgoing)
         if mine.failure:
             raise BadAnswer(mine.failure)
         if mine.answer is None:
@@ -132,14 +140,27 @@ class DuplexLink:
             raise ConnectionLost(await self.why_broken(str(error))) from None
         return not mine.writing.cancelled_caught
 
-    async def _take_back(self, outgoing: Outgoing) -> None:
+    def _take_back(self, outgoing: Outgoing) -> None:
+        """Tell the server that a request is no longer wanted. The client does not wait for that: its time is over."""
+        if self._nursery is None or self.lost or self._farewells >= MAX_FAREWELLS:
+            return
         params = CancelledNotificationParams(request_id=outgoing.id, reason="no longer needed")
-        frame = notification_frame(outgoing.revision, "notifications/cancelled", params)
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + FAREWELL):
-            try:
-                await self.connection.send(frame)
-            except (trio.BrokenResourceError, CallboardError):
-                return  # nobody is left to tell
+        try:
+            rest = self._begin(notification_frame(outgoing.revision, "notifications/cancelled", params))
+        except trio.BrokenResourceError:
+            return  # nobody is left to tell
+        if rest is not None:
+            self._farewells += 1
+            self._nursery.start_soon(self._finish_farewell, rest)
+
+    async def _finish_farewell(self, rest: Coroutine[Any, Any, None]) -> None:
+        try:
+            with trio.move_on_after(FAREWELL):
+                await rest
+        except (trio.BrokenResourceError, trio.ClosedResourceError, CallboardError):
+            return  # nobody is left to tell
+        finally:
+            self._farewells -= 1
 
     async def tell(self, frame: bytes) -> None:
         if self.lost:
@@ -163,8 +184,12 @@ class DuplexLink:
         """Read to the end of what the server has to say."""
         try:
             async with trio.open_nursery() as nursery:
+                self._nursery = nursery
                 nursery.start_soon(self._times.run)
-                await self._read(hear)
+                try:
+                    await self._read(hear)
+                finally:
+                    self._nursery = None
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             if len(group.exceptions) > 1:
@@ -174,6 +199,7 @@ class DuplexLink:
     async def _read(self, hear: Hear) -> None:
         try:
             async for frame in self.connection:
+                self.heard += 1
                 if isinstance(frame, FrameTooLarge):
                     self.lose(f"the server says more than can be taken in: {frame}")
                     return  # whose answer that is cannot be told, and how long it goes on neither

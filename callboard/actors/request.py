@@ -39,7 +39,11 @@ class RequestActor(Actor[Never]):
             except Exception as error:  # the handler's own: answered, whatever it is
                 outcome, event = sole(error), Event.FAILURE
             exchange.give_time(math.inf, self.expire)  # an answer is not torn by the deadline of the work
-            await exchange.settle(outcome, event)
+            try:
+                await exchange.settle(outcome, event)
+            except Exception as error:  # a fault of ours: the client is answered, and the supervisor hears of it
+                await exchange.slot.fail(error)
+                raise
         finally:
             exchange.forget_time()
             if self._node.why_cut == WHY_DEADLINE and exchange.life.state is State.WAITING:

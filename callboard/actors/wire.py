@@ -88,8 +88,8 @@ def answer_frame(
     error: Exception
     try:
         frame = result_frame(request_id, revision, method, result, server_info)
-    except (TypeError, ValueError) as unfit:
-        error = unfit
+    except Exception as unfit:  # whatever a handler or a backend made: its client is answered all the same
+        error = ValueError(str(unfit)) if isinstance(unfit, PeerError) else unfit  # not the client's fault
     else:
         if len(frame) <= MAX_ANSWER:
             return frame, None

@@ -1,7 +1,7 @@
 """Two ends of a connection in one process: for tests, and for servers that live beside their client."""
 
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Final
 
 import attrs
 import trio
@@ -20,6 +20,16 @@ class MemoryConnection:
     async def send(self, frame: bytes) -> None:
         """Raises `trio.BrokenResourceError` when the other end is closed."""
         await self._outgoing.send(frame)
+
+    def begin(self, frame: bytes) -> Coroutine[Any, Any, None] | None:
+        """As `send`; if there is no room now, what is returned must be awaited."""
+        try:
+            self._outgoing.send_nowait(frame)
+        except trio.WouldBlock:
+            return self.send(frame)
+        except trio.ClosedResourceError:
+            raise trio.BrokenResourceError("closed here") from None
+        return None
 
     async def receive(self) -> bytes:
         """Raises `trio.EndOfChannel` when the other end is closed and all was read."""

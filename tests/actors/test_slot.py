@@ -1,10 +1,14 @@
 """An answer goes out whatever becomes of it on the way."""
 
 import pytest
+import trio
 from trio.testing import MockClock
 
 from callboard.actors.exchange import Exchange
-from callboard.codecs.revisions import CallToolResult, Revision, TextContent
+from callboard.actors.request import Handler
+from callboard.codecs.crossing.results import Forwarded
+from callboard.codecs.members import raw
+from callboard.codecs.revisions import LATEST, CallToolResult, Revision, TextContent
 from callboard.testing.peer import Refusal
 from tests.actors.stage import said, stage, text
 
@@ -18,11 +22,15 @@ async def misdirect(exchange: Exchange) -> CallToolResult:
     return text("hello")
 
 
+async def break_off(exchange: Exchange) -> Forwarded:
+    return Forwarded({"content": raw([]), "_meta": raw([1])})  # which no revision has
+
+
 async def speak(exchange: Exchange) -> CallToolResult:
     return text("hello")
 
 
-TOOLS = {"leak": leak, "misdirect": misdirect, "speak": speak}
+TOOLS: dict[str, Handler] = {"leak": leak, "misdirect": misdirect, "speak": speak, "break_off": break_off}
 
 
 @pytest.mark.parametrize("tool", ["leak", "misdirect"])
@@ -35,3 +43,11 @@ async def test_a_result_that_cannot_be_said_is_an_internal_error(
         with pytest.raises(Refusal, match="-32603: Internal error"):
             await peer.call(tool)
         assert said(await peer.call("speak")) == "hello"
+
+
+@pytest.mark.finding("security-21")
+async def test_a_result_that_cannot_be_written_is_an_internal_error(autojump_clock: MockClock) -> None:
+    async with stage(TOOLS) as here:
+        peer = await here.peer(LATEST)
+        with trio.fail_after(1), pytest.raises(Refusal, match="-32603: Internal error"):
+            await peer.call("break_off")

@@ -113,6 +113,8 @@ class Back:
     looks_like_http: bool = False
     """Whether it is, once it is up, as if nothing but answers told that it is there."""
     is_down: bool = attrs.field(default=False, init=False)
+    is_deaf: bool = attrs.field(default=False, init=False)
+    """Whether it reads nothing more."""
     lines: list[Line] = attrs.field(factory=list, init=False)
     _waiting: list[tuple[Line, Json]] = attrs.field(factory=list, init=False)
     _news: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -165,6 +167,8 @@ class Back:
     async def _serve(self, line: Line) -> None:
         try:
             while True:
+                while self.is_deaf:  # noqa: ASYNC110 -- a test changes it at any time
+                    await trio.sleep(1)
                 message: Json = msgspec.json.decode(await line.connection.receive())
                 line.heard.append(message)
                 await self._take(line, message)

@@ -9,7 +9,7 @@ import trio
 from msgspec import Raw
 
 from callboard.actors.broker.circuit import Circuit, State
-from callboard.actors.broker.health import Health
+from callboard.actors.broker.health import SILENT, Check, Health
 from callboard.actors.broker.interests import Interests
 from callboard.actors.broker.leg import EVERYBODY, SHARED, Key, Leg, Reach, Use, leaf_of
 from callboard.actors.broker.legs import Legs
@@ -64,6 +64,7 @@ class Backend(Actor[Never]):
     why: str = attrs.field(default="", init=False)
     """Why it is not up."""
     in_flight: Shares = attrs.field(init=False)
+    _checks: int = attrs.field(default=0, init=False)
     _exit_code: int | None = attrs.field(default=None, init=False)
     _scout: Leg | None = attrs.field(default=None, init=False)
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -113,7 +114,7 @@ class Backend(Actor[Never]):
 
     @property
     def is_up(self) -> bool:
-        return self.circuit.state is State.UP
+        return self._scout_that_is_up() is not None
 
     @property
     def patience(self) -> Patience:
@@ -124,7 +125,7 @@ class Backend(Actor[Never]):
         if (scout := self._scout_that_is_up()) is not None:
             return scout
         with trio.move_on_after(START_WAIT):
-            while self.circuit.may_wait or (self.is_up and self._scout_that_is_up() is None):
+            while self.circuit.may_wait or (self.circuit.state is State.UP and not self.is_up):
                 await self._changed.wait()
         if (scout := self._scout_that_is_up()) is None:
             raise self.gone()
@@ -132,7 +133,8 @@ class Backend(Actor[Never]):
 
     def _scout_that_is_up(self) -> Leg | None:
         scout = self._scout
-        return scout if scout is not None and self.is_up and not scout.is_lost else None
+        is_open = self.circuit.state is State.UP and scout is not None and not scout.is_lost
+        return scout if is_open else None
 
     async def wait_settled(self) -> None:
         """Wait until it is up, or has failed once."""
@@ -191,6 +193,15 @@ class Backend(Actor[Never]):
             leg.retire()
         elif leg.is_http:
             self.health.doubt()
+
+    def late(self, leg: Leg) -> None:
+        """A request was not answered in time. After some in a row the server is asked whether it is there; one on HTTP
+        is watched in any case."""
+        leg.timeouts += 1
+        if leg.timeouts >= SILENT and not leg.is_http and not leg.is_checked and not leg.is_over:
+            leg.is_checked = True
+            self._checks += 1
+            self.group.supervisor_of("answers").spawn(Check(leg), name=f"check-{self._checks}")
 
     def refresh(self) -> None:
         """Read all lists anew, soon."""

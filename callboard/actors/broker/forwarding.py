@@ -89,6 +89,7 @@ class Forwarding:
         try:
             return await self.visit(leg, use).run()
         except RequestTimedOut as error:
+            backend.late(leg)
             raise BackendTimedOut(after=error.after, backend=backend.name) from None
         except (ConnectionLost, CannotConnect) as error:
             if leg.is_taken_away:
@@ -117,9 +118,8 @@ class Forwarding:
     def _lost(self, leg: Leg, error: ConnectionLost | CannotConnect) -> BackendGone:
         name = self.to.backend.name
         reason = "session lost" if isinstance(error, SessionGone) else "server lost"
-        return BackendGone(
-            f"{name}: {error.brief or error}"[:500], backend=name, reason=reason, exit_code=leg.exit_code
-        )
+        why = leg.lost if leg.failure is not None else error.brief or str(error)
+        return BackendGone(f"{name}: {why}"[:500], backend=name, reason=reason, exit_code=leg.exit_code)
 
     def _refused(self, leg: Leg, error: HttpRefused) -> Exception:
         backend = self.to.backend

@@ -6,7 +6,7 @@ connection on which nothing was said yet: there are servers that serve nobody el
 """
 
 from collections.abc import Callable
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Never, Protocol, runtime_checkable
 
 import attrs
 import trio
@@ -14,7 +14,14 @@ import trio
 from callboard.actors.broker.leg import Leg
 from callboard.actors.caller import Patience
 from callboard.codecs.revisions import MODERN
-from callboard.errors import CallboardError, RequestTimedOut
+from callboard.errors import CallboardError, ConnectionLost, RequestTimedOut
+from callboard.supervisor import Actor, get_logger
+
+log = get_logger("callboard.broker")
+
+SILENT: Final = 3
+"""Requests in a row that a server on a pipe or a socket leaves without an answer before it is asked whether it is
+there. One request may simply take long."""
 
 HEALTH: Final = 10.0
 """Seconds between two looks at a backend on which nothing else would tell that it is gone, and for its answer."""
@@ -71,6 +78,31 @@ class Health:
             await trio.sleep(PAUSE)
         await trio.sleep(PAUSE)
         self.doubt()
+
+
+@attrs.define(eq=False)
+class Check(Actor[Never]):
+    """Asks a server that has let requests time out whether it is there. One that sends nothing at all is hung: its
+    connection is ended, and with it the process."""
+
+    mailbox = None
+
+    leg: Leg
+
+    async def run(self) -> None:
+        leg = self.leg
+        before, timeouts = leg.heard, leg.timeouts
+        try:
+            await _ask(leg)
+            leg.timeouts = 0
+        except RequestTimedOut:
+            if leg.heard == before:
+                log.warning("backend_hung", backend=leg.backend, timeouts=timeouts)
+                leg.fail(ConnectionLost(f"the server is hung: {timeouts} requests and a ping were not answered"))
+        except CallboardError:
+            return  # the connection broke, which is noticed where it is read
+        finally:
+            leg.is_checked = False
 
 
 async def _ask(leg: Leg) -> None:

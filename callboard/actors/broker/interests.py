@@ -395,4 +395,5 @@ def _grants(params: Mapping[str, Raw], uri: str) -> bool:
         granted = msgspec.json.decode(params["notifications"])
     except (KeyError, msgspec.DecodeError):
         return False
-    return isinstance(granted, dict) and uri in (granted.get("resourceSubscriptions") or ())
+    named = granted.get("resourceSubscriptions") if isinstance(granted, dict) else None
+    return isinstance(named, list) and uri in named

@@ -97,6 +97,10 @@ class Leg(Actor[Never]):
     uses: dict[Use, None] = attrs.field(factory=dict, init=False)
     tasks: dict[str, Known] = attrs.field(factory=dict, init=False)
     """Tasks that began here and are a client's, by what the backend calls them."""
+    timeouts: int = attrs.field(default=0, init=False)
+    """Requests in a row that were not answered in time."""
+    is_checked: bool = attrs.field(default=False, init=False)
+    """Whether the server is being asked if it is there."""
     account: str = attrs.field(default="", init=False)
     """The account that it was opened for; none of the shared one."""
     used: float = attrs.field(default=0.0, init=False)
@@ -180,6 +184,11 @@ class Leg(Actor[Never]):
         return 0 if self._caller is None else self._caller.ignored + self._caller.link.ignored
 
     @property
+    def heard(self) -> int:
+        """Messages of any kind that have come from the server; of an HTTP server they are not counted."""
+        return 0 if self._caller is None else getattr(self._caller.link, "heard", 0)
+
+    @property
     def is_lost(self) -> bool:
         """Whether it is of no use any more, even if it has not ended yet."""
         return self.is_over or (self._caller is not None and bool(self._caller.link.lost))
@@ -259,9 +268,11 @@ class Leg(Actor[Never]):
         exchange = use.exchange
         hearer = NOBODY if exchange is None else self._hearer(exchange)
         wants = exchange is not None and exchange.terms.progress_token is not None
-        return await caller.send(
+        answer = await caller.send(
             method, body, patience=patience, hearer=hearer, header_map=header_map, wants_progress=wants
         )
+        self.timeouts = 0
+        return answer
 
     def said(self, terms: Terms, front: Members) -> dict[str, Raw]:
         """What a request says of the client in `_meta`: nothing to a legacy backend, which knows by the connection."""
@@ -315,14 +326,27 @@ class Leg(Actor[Never]):
         return Hearer(on_progress=progressed, on_log=exchange.log_nowait, on_question=asked if is_asked else None)
 
     def _logged(self, params: LoggingMessageNotificationParams) -> None:
-        """A log message that came on no request's way: it belongs to the one request that wants any, or to nobody."""
+        """A log message that came on no request's way. It may speak of any request that is under way here, so it is
+        passed on only if all of them are of one client; to the latest that wants log messages."""
         listening = [
             use.exchange for use in self.uses if use.exchange is not None and use.exchange.terms.log_level is not None
         ]
-        if len(listening) == 1 or (listening and _is_one_session(listening)):
+        if listening and self._is_of_one_client():
             listening[-1].log_nowait(params)
         elif self._said.allow(None, trio.current_time()):
             log.info("backend_says", backend=self.backend, level=params.level)
+
+    def _is_of_one_client(self) -> bool:
+        """Whether all that is under way is one request, or of one session, or of one authenticated principal."""
+        if len(self.uses) == 1:
+            return True
+        first = next(iter(self.uses))
+        session = None if first.exchange is None else first.exchange.questions
+        if session is not None and all(
+            use.exchange is not None and use.exchange.questions is session for use in self.uses
+        ):
+            return True
+        return first.principal != ANYBODY and all(use.principal == first.principal for use in self.uses)
 
     def whose(self, task: str | None = None) -> Exchange | None:
         """The exchange that an unattributed question belongs to: that of the *task* it names; the only one that may

@@ -15,7 +15,7 @@ from callboard.actors.broker.relaying import ask_client
 from callboard.actors.exchange import Exchange
 from callboard.actors.questions import Question, check_declared
 from callboard.actors.terms import Terms
-from callboard.codecs.crossing.results import Forwarded
+from callboard.codecs.crossing.results import Crossing, Forwarded, front_meta
 from callboard.codecs.crossing.signature import signature_of
 from callboard.codecs.envelope import Error
 from callboard.codecs.members import Members, raw
@@ -46,6 +46,7 @@ SHORT_WAIT: Final = 20.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 """Seconds before a request is sent again that a backend only wants repeated."""
 
+_read_state = msgspec.json.Decoder(str).decode
 _read_carried = msgspec.json.Decoder(tuple[str, str]).decode
 
 
@@ -87,14 +88,24 @@ class Asking:
         body["requestState"] = state
 
     def hand_over(self, result: Members) -> Forwarded:
-        """Pass the backend's questions on as they are. Raises `MissingCapability` for one that may not be asked."""
+        """Pass the backend's questions on as they are. Raises `MissingCapability` for one that may not be asked, and
+        `BackendRefused` for what is not written as questions are."""
         self._check_declared(self._read(result))
         members: dict[str, Any] = dict(result)
+        crossing = Crossing(self.terms.revision, self.leg.revision, self.backend.name)
+        members["_meta"] = front_meta(crossing, result.get("_meta"))
         if "requestState" in result and self.exchange is not None:
-            state = msgspec.json.decode(result["requestState"])
-            payload = msgspec.json.encode((self.backend.name, state))
+            payload = msgspec.json.encode((self.backend.name, self._state(result)))
             members["requestState"] = raw(self.exchange.parking.wrap(self.exchange, payload))
         return Forwarded(members)
+
+    def _state(self, result: Members) -> str:
+        try:
+            return _read_state(result["requestState"])
+        except msgspec.MsgspecError:
+            raise BackendRefused(
+                INTERNAL_ERROR, f"{self.backend.name}: result.requestState: expected a string"
+            ) from None
 
     def _check_declared(self, wanted: Mapping[str, InputRequest]) -> None:
         for request in wanted.values():
@@ -102,6 +113,8 @@ class Asking:
 
     def _read(self, result: Members) -> Mapping[str, InputRequest]:
         if "inputRequests" not in result:
+            if "requestState" not in result:
+                raise BackendRefused(INTERNAL_ERROR, f"{self.backend.name}: input_required without a question")
             return {}
         try:
             found: Mapping[str, InputRequest]
@@ -126,7 +139,7 @@ class Asking:
         body.pop("inputResponses", None)
         body.pop("requestState", None)
         if "requestState" in result:
-            body["requestState"] = result["requestState"]
+            body["requestState"] = self._state(result)
         if not wanted or all(self._was_visited(request) for request in wanted.values()):
             await trio.sleep(self._pause)  # nothing to ask: it only wants to be asked again, later
             self._pause = min(2 * self._pause, LONGEST_PAUSE)

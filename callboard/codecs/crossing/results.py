@@ -48,7 +48,6 @@ MAX_TTL_MS: Final = 3_600_000
 """Longest time for which a client is told that it may keep an answer: an hour."""
 
 _MODERN_MEMBERS: Final = ("resultType", "ttlMs", "cacheScope")
-_MODERN_META: Final = (meta.SERVER_INFO, meta.SUBSCRIPTION_ID)
 _PLAIN: Final = frozenset({R1, R2})  # they know neither links nor structured content, and the first no sound
 _BRACE: Final = ord("{")
 _OLD_BLOCKS: Final = (b'"audio"', b'"resource_link"')
@@ -114,7 +113,7 @@ def front_result(crossing: Crossing, method: str, result: Members, *, keeps: boo
         _put_on(members, crossing, method, keeps=keeps)
     if crossing.front in LEGACY and not _is_object(members.get("structuredContent")):
         return _in_older_words(crossing, method, result)
-    members["_meta"] = _front_meta(crossing, members.get("_meta"))
+    members["_meta"] = front_meta(crossing, members.get("_meta"))
     return Forwarded(members)
 
 
@@ -145,16 +144,18 @@ def _bounded(ttl: Raw) -> Raw:
     return ttl if 0 <= found <= MAX_TTL_MS else raw(0 if found < 0 else MAX_TTL_MS)
 
 
-def _front_meta(crossing: Crossing, said: Raw | None) -> Raw:
+def front_meta(crossing: Crossing, said: Raw | None) -> Raw:
+    """A backend's `_meta` as the client gets it: labelled, and an object in any case. Who serves the client is not the
+    backend's to say."""
     if said is None:
         return _labelled(crossing.backend)
     try:
         members = read_members(said)
     except PeerError:
         return _labelled(crossing.backend)  # not an object: nothing of it can be kept
+    members.pop(meta.SERVER_INFO, None)
     if crossing.front in LEGACY:
-        for key in _MODERN_META:
-            members.pop(key, None)
+        members.pop(meta.SUBSCRIPTION_ID, None)
     return raw({**members, **crossing.label})
 
 
@@ -175,7 +176,7 @@ def _is_object(said: Raw | None) -> bool:
 
 def _in_older_words(crossing: Crossing, method: str, result: Members) -> Model:
     """As a model, which is written in the words that the older revision has."""
-    result = {**result, "_meta": _front_meta(crossing, result.get("_meta"))}
+    result = {**result, "_meta": front_meta(crossing, result.get("_meta"))}
     try:
         read = read_result(crossing.back, method, {key: msgspec.json.decode(value) for key, value in result.items()})
     except PeerError as error:
