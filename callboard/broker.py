@@ -1,5 +1,6 @@
 """The broker: many servers behind one endpoint, for clients of every revision."""
 
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -13,6 +14,7 @@ from callboard import __version__
 from callboard.actors.broker.audience import Listeners
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.catalogue import Approve, Catalogue
+from callboard.actors.broker.circuit import State
 from callboard.actors.broker.company import Company
 from callboard.actors.broker.leg import Begin, Reach
 from callboard.actors.broker.settings import BackendSettings
@@ -43,6 +45,13 @@ MARGIN: Final = 5.0
 
 FEW_WORDS: Final = 160
 """Characters of the reason why a backend is not up, where all of them are counted up."""
+
+WAIT_TOLD: Final = 1.0
+"""Seconds of waiting for backends at the start after which the log says for which ones."""
+
+_TROUBLE: Final = re.compile(
+    r"error|fatal|exception|missing|cannot|could not|fail|not found|denied|invalid", re.IGNORECASE
+)
 
 
 class Broker(Served):
@@ -214,8 +223,16 @@ class Broker(Served):
 
     async def _wait_settled(self) -> None:
         with trio.move_on_after(self._pre_warm):
-            for backend in list(self.backends.values()):
-                await backend.wait_settled()
+            with trio.move_on_after(WAIT_TOLD) as soon:
+                await self._wait_each_settled()
+            if soon.cancelled_caught:
+                waited = [name for name, one in self.backends.items() if one.circuit.state is State.STARTING]
+                log.info("waiting_for_servers", servers=", ".join(waited), at_most=self._pre_warm)
+                await self._wait_each_settled()
+
+    async def _wait_each_settled(self) -> None:
+        for backend in list(self.backends.values()):
+            await backend.wait_settled()
 
     def _running(self) -> Company:
         if self._company is None:
@@ -227,8 +244,17 @@ class Broker(Served):
 
 
 def _standing(backend: Backend) -> Standing:
-    why = "" if backend.is_up else " ".join(backend.why.split())[:FEW_WORDS]
+    why = ""
+    if not backend.is_up:
+        words = (backend.why, _telling(backend.said))
+        why = ": ".join(" ".join(text.split())[:FEW_WORDS] for text in words if text.strip())
     return Standing(name=backend.name, state=backend.circuit.state.value, is_up=backend.is_up, why=why)
+
+
+def _telling(said: Sequence[str]) -> str:
+    """The line of a server's last words that says what went wrong: the last that looks like it, or the last one."""
+    lines = [line for line in said if line.strip()]
+    return next((line for line in reversed(lines) if _TROUBLE.search(line)), lines[-1] if lines else "")
 
 
 def _path(name: str) -> str:

@@ -237,6 +237,8 @@ class ConnectionLost(RequestFailed):
     """The way to the server broke before it answered. Whether it did what it was asked to do is not known."""
 
     code = BACKEND_GONE
+    is_unread: bool = False
+    """Whether the server ended without having read what was said to it."""
 
 
 class SessionGone(ConnectionLost):

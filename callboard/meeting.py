@@ -30,7 +30,7 @@ _OTHER_WAY: Final = frozenset({400, 404, 405})
 
 @attrs.frozen
 class Found:
-    """How a server was reached, and whether it was in the legacy era."""
+    """How a server was reached, or is to be tried next, and whether in the legacy era."""
 
     way: str
     is_legacy: bool
@@ -82,11 +82,15 @@ class Meeting:
             way = next((way for way in self.ways.ways if found is not None and way.name == found.way), None)
             if found is not None and way is not None and wanted is None:
                 try:
-                    return await self._try(way, None, is_legacy=found.is_legacy)
+                    return await self._meet(way, None, is_legacy=found.is_legacy or way.is_legacy)
                 except NotAuthorized:
                     raise
-                except (RequestFailed, CannotConnect):
+                except (RequestFailed, CannotConnect) as error:
                     self.memory.forget(self.ways.key)  # it is not what it was
+                    if way.name == "stdio" and isinstance(error, ConnectionLost):
+                        # Its process has ended. It is started once for each attempt; the next one tries the other era.
+                        self.memory.keep(self.ways.key, Found(way.name, not found.is_legacy))
+                        raise
             return await self._try_all(wanted)
         except NotAuthorized:
             raise  # there is one, and it does not want us
@@ -117,18 +121,23 @@ class Meeting:
         try:
             return await self._meet(way, wanted, is_legacy=is_legacy)
         except ConnectionLost as lost:
-            if is_legacy or wanted is not None or way.name != "stdio":
-                raise
+            if is_legacy or wanted is not None or way.name != "stdio" or lost.is_unread:
+                raise  # a server that never read the method did not die of it
             first = lost
         try:  # some old ones die of a method that they do not know: they get the handshake that they do
             return await self._meet(way, None, is_legacy=True)
         except CallboardError:
+            self.memory.keep(self.ways.key, Found(way.name, is_legacy=False))
             raise first from None
 
     async def _meet(self, way: Way, wanted: Revision | None, *, is_legacy: bool) -> tuple[Caller, Agreed]:
         async with AsyncExitStack() as mine:
             caller = self.begin(await mine.enter_async_context(way.open()))
-            agreed = await agree(caller, max(LEGACY) if is_legacy else wanted)
+            try:
+                agreed = await agree(caller, max(LEGACY) if is_legacy else wanted)
+            except ConnectionLost as lost:
+                lost.is_unread = getattr(caller.link, "is_unread", False)
+                raise
             self.stack.push_async_exit(mine.pop_all())
         self.memory.keep(self.ways.key, Found(way.name, agreed.revision in LEGACY))
         return caller, agreed

@@ -1,6 +1,7 @@
 """How a server is run: any set of transports at once, in one process, until it is asked to end."""
 
 import gc
+import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
 from functools import partial
@@ -213,8 +214,29 @@ def _collecting_seldom() -> Iterator[None]:
 
 
 async def _run(server: Hosted, options: Options) -> None:
-    with trio.CancelScope() as whole, heed_signals(whole.cancel) as asked:
+    """Serve until a signal comes. One that comes before the server is ready ends it at once: there is nothing to drain.
+
+    Raises `KeyboardInterrupt` if that was Ctrl-C.
+    """
+    announces, is_ready, early = options.get("on_ready"), False, 0
+
+    def on_ready(ready: Ready) -> None:
+        nonlocal is_ready
+        is_ready = True
+        if announces is not None:
+            announces(ready)
+
+    def on_first(number: int) -> None:
+        nonlocal early
+        if not is_ready:
+            early = number
+            whole.cancel()
+
+    options["on_ready"] = on_ready
+    with trio.CancelScope() as whole, heed_signals(whole.cancel, on_first=on_first) as asked:
         await serve(server, until=asked.wait, **options)
+    if early == signal.SIGINT:
+        raise KeyboardInterrupt
 
 
 def _edge(plan: _Plan, host: Host, place: Place, bound: Bound, tls: Certificate | None) -> SupervisorSpec:

@@ -26,11 +26,14 @@ class _Heed:
     token: trio.lowlevel.TrioToken
     asked: trio.Event
     insist: Callable[[], None]
+    on_first: Callable[[int], None] | None = None
     heard: int = 0
 
-    def __call__(self, _: int, __: FrameType | None) -> None:
+    def __call__(self, number: int, _: FrameType | None) -> None:
         self.heard += 1
         if self.heard == 1:
+            if self.on_first is not None:
+                self.token.run_sync_soon(self.on_first, number)
             self.token.run_sync_soon(self.asked.set, idempotent=True)
             return
         if hasattr(signal, "setitimer"):
@@ -40,14 +43,17 @@ class _Heed:
 
 
 @contextmanager
-def heed_signals(insist: Callable[[], None], *, ends_with_terminal: bool = False) -> Iterator[trio.Event]:
-    """The event that the first signal sets; the second calls *insist*. Only the main thread can hear them.
+def heed_signals(
+    insist: Callable[[], None], *, ends_with_terminal: bool = False, on_first: Callable[[int], None] | None = None
+) -> Iterator[trio.Event]:
+    """The event that the first signal sets, after *on_first* was called with its number; the second calls *insist*.
+    Only the main thread can hear them.
 
     SIGHUP is one of them for whoever *ends_with_terminal*, and does not ignore it, as nohup has it.
     """
     asked = trio.Event()
     names = (*_NAMES, _HANGUP) if ends_with_terminal and not _ignores_hangups() else _NAMES
-    with _handled(names, _Heed(trio.lowlevel.current_trio_token(), asked, insist)):
+    with _handled(names, _Heed(trio.lowlevel.current_trio_token(), asked, insist, on_first)):
         yield asked
 
 

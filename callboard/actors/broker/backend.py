@@ -63,6 +63,8 @@ class Backend(Actor[Never]):
     agreed: Agreed | None = attrs.field(default=None, init=False)
     why: str = attrs.field(default="", init=False)
     """Why it is not up."""
+    said: tuple[str, ...] = attrs.field(default=(), init=False)
+    """What it wrote last to standard error before it was lost. For the operator, never for a client."""
     in_flight: Shares = attrs.field(init=False)
     _checks: int = attrs.field(default=0, init=False)
     _exit_code: int | None = attrs.field(default=None, init=False)
@@ -245,8 +247,8 @@ class Backend(Actor[Never]):
         finally:
             leg.retire()
             self._scout = None
-        self._exit_code = leg.exit_code
-        log.warning("backend_lost", backend=self.name, why=self.why, said=leg.last_words())
+        self._exit_code, self.said = leg.exit_code, tuple(leg.last_words())
+        log.warning("backend_lost", backend=self.name, why=self.why, said=list(self.said))
 
     def _lose(self, error: CallboardError) -> None:
         self.why = (error.brief or str(error))[:500]  # what a gateway says may hold what we said to it

@@ -111,6 +111,7 @@ class Leg(Actor[Never]):
     is_over: bool = attrs.field(default=False, init=False)
     _over: trio.Event = attrs.field(factory=trio.Event, init=False)
     _caller: Caller | None = attrs.field(default=None, init=False)
+    _link: Link | None = attrs.field(default=None, init=False)  # the latest that was tried
     _agreed: Agreed | None = attrs.field(default=None, init=False)
     _level: LoggingLevel | None = attrs.field(default=None, init=False)
     _elicited: dict[str, None] = attrs.field(factory=dict, init=False)
@@ -205,13 +206,12 @@ class Leg(Actor[Never]):
     @property
     def exit_code(self) -> int | None:
         """How its process ended, if it had one and that has ended."""
-        link = None if self._caller is None else self._caller.link
-        return getattr(getattr(link, "process", None), "returncode", None)
+        return getattr(getattr(self._link, "process", None), "returncode", None)
 
     def last_words(self) -> list[str]:
-        """What its process said last on standard error. For the log and the tree, never for a client."""
-        link = None if self._caller is None else self._caller.link
-        return list(getattr(link, "tail", ()))[-8:]
+        """What its process said last on standard error, also if it never opened. For the log and the operator, never
+        for a client."""
+        return list(getattr(self._link, "tail", ()))[-8:]
 
     async def wait_open(self) -> None:
         """Raises what kept it from opening."""
@@ -406,6 +406,7 @@ class Leg(Actor[Never]):
         return answering
 
     def _begin(self, link: Link, nursery: trio.Nursery) -> Caller:
+        self._link = link
         relaying = Relaying({}, self.answers, self.backend, self.whose, self.wait_asker, self.roots, self.tasks)
         caller = Caller(link, relaying, self.info, declared_by(self.key.signature), on_log=self._logged)
         caller.on_change = self._told

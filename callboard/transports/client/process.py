@@ -7,6 +7,7 @@ the first. POSIX only where it speaks of groups; elsewhere the process itself is
 import os
 import signal
 import subprocess
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -23,6 +24,10 @@ from callboard.errors import CannotConnect
 from callboard.supervisor import get_logger
 from callboard.transports.lines import LineConnection
 from callboard.transports.pipe import line_end, line_start
+
+if sys.platform == "linux":
+    import fcntl
+    import termios
 
 log = get_logger("callboard.client")
 
@@ -88,6 +93,8 @@ class ProcessLink(DuplexLink):
     process: trio.Process = attrs.field(kw_only=True)
     tail: deque[str] = attrs.field(factory=lambda: deque(maxlen=TAIL), init=False)
     """What it said last on stderr. For logs and people, never for a peer."""
+    is_unread: bool = attrs.field(default=False, init=False)
+    """Whether it has ended, and has not read all that was said to it."""
 
     async def listen(self, hear: Hear) -> None:
         try:
@@ -103,8 +110,13 @@ class ProcessLink(DuplexLink):
     async def why_broken(self, error: str) -> str:
         with trio.move_on_after(LAST_WORDS):
             await self.process.wait()
+        self.is_unread = True
         self.lose(self._how())
         return self.lost
+
+    def lose(self, why: str) -> None:
+        self.is_unread = self.is_unread or _holds_bytes(self.process.stdin)
+        super().lose(why)
 
     async def _wait_exited(self, whole: trio.CancelScope) -> None:
         await self.process.wait()
@@ -168,6 +180,14 @@ async def running(command: Command, on_stderr: OnStderr | None = None) -> AsyncI
         if len(group.exceptions) > 1:
             raise
         raise group.exceptions[0] from group.exceptions[0].__cause__  # the nursery is ours, and not the caller's
+
+
+def _holds_bytes(stdin: trio.abc.SendStream | None) -> bool:
+    """Whether something in the pipe has not been read. Only Linux can tell at this end of it; elsewhere: no."""
+    if sys.platform != "linux" or not isinstance(stdin, trio.lowlevel.FdStream) or stdin.fileno() < 0:
+        return False
+    unread = fcntl.ioctl(stdin.fileno(), termios.FIONREAD, bytes(4))
+    return int.from_bytes(unread, sys.byteorder) > 0
 
 
 async def _read_stderr(stderr: trio.abc.ReceiveStream, tail: deque[str], name: str, on_stderr: OnStderr | None) -> None:

@@ -1,0 +1,126 @@
+"""Servers that fail or hang at their start: what the operator is told, how often they are started, and Ctrl-C."""
+
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from subprocess import PIPE, Popen
+
+import pytest
+import trio
+from structlog.testing import capture_logs
+from trio.testing import MockClock
+
+from callboard import connect
+from callboard.actors.broker.settings import BackendSettings, Restarts
+from callboard.actors.parking import Parking
+from callboard.announcing import as_json, as_text
+from callboard.broker import Broker
+from callboard.errors import CallboardError
+from callboard.serving import Ready, _run
+from callboard.supervisor import Backoff, Intensity
+from callboard.transports.client.process import Command
+from tests.broker.back import Back
+from tests.broker.front import backend
+
+ONCE = BackendSettings(restarts=Restarts(intensity=Intensity(1, per=1000.0), backoff=Backoff(first=0.01, most=0.01)))
+FATAL = "FATAL: missing API_KEY environment variable"
+DIES = f"echo '{FATAL}' >&2; echo 'Node.js v20.1' >&2; exit 1"
+READS_AND_DIES = "read line; exit 1"
+
+
+def script(text: str, starts: Path) -> Command:
+    """A server that is a shell's script, and notes each start in a file."""
+    return Command.of(["/bin/sh", "-c", f"echo . >>'{starts}'; {text}"])
+
+
+@pytest.mark.finding("newcomer-H2")
+async def test_a_server_that_fails_at_its_start_says_why(tmp_path: Path) -> None:
+    broker = Broker([backend(script(DIES, tmp_path / "starts"), settings=ONCE)])
+    with trio.fail_after(20), capture_logs() as logs:
+        async with broker.host(parking=Parking("broker")):
+            ready = Ready(broker, (), behind=broker.behind())
+    [lost, *_] = [line for line in logs if line["event"] == "backend_lost"]
+    assert FATAL in lost["said"]
+    [not_up] = [line for line in as_text(ready).splitlines() if "not up" in line]
+    assert not_up.endswith(FATAL)
+    assert json.loads(as_json(ready))["servers"][0]["why"].endswith(f"exited with 1: {FATAL}")
+
+
+@pytest.mark.finding("newcomer-H2")
+async def test_what_a_server_wrote_before_it_failed_is_not_told_to_clients(tmp_path: Path) -> None:
+    broker = Broker([backend(script(DIES, tmp_path / "starts"), settings=ONCE)])
+    with trio.fail_after(20):
+        async with broker.host(parking=Parking("broker")):
+            assert "FATAL" not in str(broker.backends["back"].gone())
+
+
+@pytest.mark.finding("newcomer-H3", "faults-low-handshake")
+@pytest.mark.parametrize(("text", "extra"), [(DIES, 0), (READS_AND_DIES, 1)], ids=["at once", "in the handshake"])
+async def test_a_server_that_ends_in_the_handshake_is_started_once_for_each_attempt(
+    text: str, extra: int, tmp_path: Path
+) -> None:
+    starts = tmp_path / "starts"
+    settings = BackendSettings(
+        restarts=Restarts(intensity=Intensity(4, per=1000.0), backoff=Backoff(first=0.01, most=0.01))
+    )
+    broker = Broker([backend(script(text, starts), settings=settings)])
+    with trio.fail_after(20), capture_logs() as logs:
+        async with broker.host(parking=Parking("broker")):
+            while not any(line["event"] == "backend_down" for line in logs):  # noqa: ASYNC110
+                await trio.sleep(0.01)
+    attempts = [line for line in logs if line["event"] == "backend_lost"]
+    # A server that has read the newest revision's first request may have died of it: it gets the old handshake, once.
+    assert (len(attempts), len(starts.read_text().split())) == (5, 5 + extra)
+
+
+@pytest.mark.finding("newcomer-H3")
+async def test_a_client_starts_a_server_that_ends_by_itself_once(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    with trio.fail_after(20), pytest.raises(CallboardError, match="exited with 1"):
+        async with connect(script(DIES, starts)):
+            pass
+    assert len(starts.read_text().split()) == 1
+
+
+@pytest.mark.finding("newcomer-H4")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_before_it_is_ready_ends_it_at_once_and_unannounced(
+    number: signal.Signals, autojump_clock: MockClock
+) -> None:
+    back = Back(holds={"server/discover", "initialize"})
+    announced: list[Ready] = []
+    is_interrupted = False
+    with capture_logs() as logs:
+        async with trio.open_nursery() as nursery:
+
+            async def interrupt() -> None:
+                await trio.sleep(3)
+                signal.raise_signal(number)
+
+            nursery.start_soon(interrupt)
+            try:
+                await _run(Broker([backend(back.ways)]), {"http": 0, "on_ready": announced.append})
+            except KeyboardInterrupt:
+                is_interrupted = True
+    assert trio.current_time() < 4
+    assert is_interrupted is (number is signal.SIGINT)
+    assert announced == []
+    assert [line["servers"] for line in logs if line["event"] == "waiting_for_servers"] == ["back"]
+
+
+@pytest.mark.finding("newcomer-H4")
+def test_ctrl_c_while_a_server_hangs_at_its_start_ends_within_a_second_with_130(tmp_path: Path) -> None:
+    started, file = tmp_path / "started", tmp_path / "mcp.json"
+    hung = {"command": "/bin/sh", "args": ["-c", f"trap '' TERM; echo . >'{started}'; while :; do sleep 1; done"]}
+    file.write_text(json.dumps({"mcpServers": {"hung": hung}}))
+    with Popen([sys.executable, "-m", "callboard", "serve", str(file), "--http", "0"], stdout=PIPE, stderr=PIPE) as run:
+        while not started.exists():
+            assert run.poll() is None
+            time.sleep(0.02)
+        began = time.monotonic()
+        run.send_signal(signal.SIGINT)
+        told, _ = run.communicate(timeout=20)
+    assert (run.returncode, told) == (130, b"")
+    assert time.monotonic() - began < 3  # a second, on a machine that does nothing else
