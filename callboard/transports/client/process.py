@@ -11,7 +11,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, Self, TypeAlias
+from typing import Final, Self, TypeAlias, TypeVarTuple, Unpack
 
 import attrs
 import trio
@@ -22,6 +22,7 @@ from callboard.actors.rate import Meters, Rate
 from callboard.codecs.lines import without_empty
 from callboard.errors import CannotConnect
 from callboard.supervisor import get_logger
+from callboard.transports.client.orphans import GUARD, MARK, end_marked, new_mark
 from callboard.transports.lines import LineConnection
 from callboard.transports.pipe import line_end, line_start
 
@@ -64,6 +65,7 @@ INHERITED: Final = (
 )
 """What of our own environment a server gets unasked: enough to run, and nothing that could be a secret."""
 
+Args = TypeVarTuple("Args")
 OnStderr: TypeAlias = Callable[[str], None]
 
 _HAS_GROUPS: Final = os.name == "posix"
@@ -138,7 +140,8 @@ async def running(command: Command, on_stderr: OnStderr | None = None) -> AsyncI
 
     Raises `CannotConnect` if it cannot be started.
     """
-    env = {name: os.environ[name] for name in INHERITED if name in os.environ} | dict(command.env)
+    mark = new_mark()
+    env = {name: os.environ[name] for name in INHERITED if name in os.environ} | dict(command.env) | {MARK: mark}
     try:
         process = await trio.lowlevel.open_process(
             list(command.args),
@@ -170,9 +173,11 @@ async def running(command: Command, on_stderr: OnStderr | None = None) -> AsyncI
         async with trio.open_nursery() as nursery:
             nursery.start_soon(hear, process.stderr)
             try:
+                if _HAS_GROUPS:
+                    await _in_thread(GUARD.watch, process.pid)
                 yield link
             finally:
-                await _stop(process)  # it is heard meanwhile: it may say why, and would wait for ever if nobody read it
+                await _stop(process, mark)  # heard meanwhile: it may say why, and waits for ever if nobody reads it
                 with trio.move_on_after(LAST_WORDS):  # whoever left its group may hold the pipe open
                     await heard.wait()
             nursery.cancel_scope.cancel()
@@ -220,7 +225,7 @@ def _text(line: bytes) -> str:
     return line[:MAX_LINE].decode("utf-8", "replace").rstrip()
 
 
-async def _stop(process: trio.Process) -> None:
+async def _stop(process: trio.Process, mark: str) -> None:
     """End its input, then ask it, then make it: with its whole group. Never leaves a child behind, and has not much
     patience with one if it is cancelled: whoever is in such a hurry may be gone in a moment."""
     try:
@@ -235,6 +240,19 @@ async def _stop(process: trio.Process) -> None:
             await process.wait()
             if process.stdout is not None:
                 await process.stdout.aclose()
+            if _HAS_GROUPS:
+                await _in_thread(_sweep, process.pid, mark)
+
+
+async def _in_thread(act: Callable[[Unpack[Args]], None], *args: Unpack[Args]) -> None:
+    """With a limiter of its own: all threads may be busy with handlers, for as long as those like."""
+    await trio.to_thread.run_sync(act, *args, limiter=trio.CapacityLimiter(1))
+
+
+def _sweep(pid: int, mark: str) -> None:
+    """See to what the server has left behind. In a thread."""
+    end_marked(mark)
+    GUARD.forget(pid)
 
 
 async def _ask_to_end(process: trio.Process) -> None:
