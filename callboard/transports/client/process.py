@@ -244,7 +244,7 @@ async def _stop(process: trio.Process, mark: str) -> None:
                 await _in_thread(_sweep, process.pid, mark)
 
 
-async def _in_thread(act: Callable[[Unpack[Args]], None], *args: Unpack[Args]) -> None:
+async def _in_thread(act: Callable[[Unpack[Args]], None], *args: *Args) -> None:
     """With a limiter of its own: all threads may be busy with handlers, for as long as those like."""
     await trio.to_thread.run_sync(act, *args, limiter=trio.CapacityLimiter(1))
 
