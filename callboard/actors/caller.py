@@ -105,6 +105,8 @@ class Hearer:
     on_log: OnLog | None = None
     on_question: OnQuestion | None = None
     """Takes a request of a legacy server's, and sees to it that it is answered: on the link, with `tell`."""
+    why_cancelled: Callable[[], str] | None = None
+    """Asked for the reason when the request is no longer wanted."""
 
 
 NOBODY: Final = Hearer()
@@ -345,6 +347,7 @@ class Caller:
             limit=call.limit,
             headers=headers,
             hold=call.held,
+            why=call.hearer.why_cancelled,
         )
 
     def _body(self, method: str, params: Model) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class DuplexLink:
         """Tell the server that a request is no longer wanted. The client does not wait for that: its time is over."""
         if self._nursery is None or self.lost or self._farewells >= MAX_FAREWELLS:
             return
-        params = CancelledNotificationParams(request_id=outgoing.id, reason="no longer needed")
+        params = CancelledNotificationParams(request_id=outgoing.id, reason=outgoing.reason)
         try:
             rest = self._begin(notification_frame(outgoing.revision, "notifications/cancelled", params))
         except trio.BrokenResourceError:

@@ -17,8 +17,8 @@ class InFlight(Protocol):
     @property
     def terms(self) -> Terms: ...
 
-    def cancel(self, event: Event) -> bool:
-        """Somebody no longer wants it. True if that ended it: then nothing more is sent."""
+    def cancel(self, event: Event, reason: str = "") -> bool:
+        """Somebody no longer wants it, for this *reason*. True if that ended it: then nothing more is sent."""
 
     async def give_up(self) -> None:
         """After that: tell its way that there will be no answer."""
@@ -35,9 +35,10 @@ class Adopted:
     def terms(self) -> Terms:
         return self.slot.terms
 
-    def cancel(self, _: Event) -> bool:
+    def cancel(self, _: Event, reason: str = "") -> bool:
         if not self.slot.is_open:
             return False
+        self.slot.reason = reason
         self.slot.close()
         self.end()
         return True

@@ -104,6 +104,10 @@ class Exchange:
         """Whether the client was asked something, and has not answered yet."""
         return self.life.state is State.PARKED or bool(self._asking)
 
+    def why_cancelled(self) -> str:
+        """Why the client no longer wants it, in its own words; empty if it gave no reason."""
+        return self.slot.reason
+
     def params(self, model: type[P]) -> P:
         """The typed params of the latest front request; its modern `_meta` is in the terms. Raises `InvalidParams`."""
         members = {} if self.request.params is UNSET else self.request.params
@@ -317,6 +321,8 @@ class Exchange:
 
     def _take_back(self) -> None:
         """Let nobody go on asking a legacy client: it may be another task that does, for whoever the handler asked."""
+        if self._asking and self.questions is not None:
+            self.questions.take_back(self.slot)
         for scope in self._asking:
             scope.cancel()
 
@@ -324,10 +330,11 @@ class Exchange:
         """It was cancelled: tell the way that there will be no answer."""
         await self.slot.outlet.give_up()
 
-    def cancel(self, event: Event) -> bool:
-        """Somebody no longer wants it. True if that ended it: then nothing more is sent."""
+    def cancel(self, event: Event, reason: str = "") -> bool:
+        """Somebody no longer wants it, for this *reason*. True if that ended it: then nothing more is sent."""
         if self.life.meet(event) is not Act.STAY_SILENT:
             return False
+        self.slot.reason = reason
         self.slot.close()
         self.kill(event.value)
         self._take_back()

@@ -45,6 +45,13 @@ class Outgoing:
     headers: Sequence[tuple[bytes, bytes]] = ()
     """What HTTP repeats of it (2026-07-28)."""
     hold: Hold = nullcontext
+    why: Callable[[], str] | None = None
+    """Why the request is no longer wanted, if it is not and there is a reason."""
+
+    @property
+    def reason(self) -> str:
+        """What the server is told when the request is no longer wanted."""
+        return (self.why() if self.why is not None else "") or "no longer needed"
 
 
 class Link(Protocol):

@@ -1,5 +1,6 @@
 """Questions to a client: what a handler may ask, what the client must have declared, and the legacy way to ask it."""
 
+from collections.abc import Callable
 from itertools import count
 from typing import Any, Final
 
@@ -81,6 +82,8 @@ class _Open:
     answer: Result | Error | None = None
     patience: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     is_sent: bool = False
+    slot: Slot | None = None
+    """Of the request that it belongs to."""
 
 
 @attrs.define(eq=False)
@@ -90,11 +93,24 @@ class Questions:
     ready: trio.Event = attrs.field(factory=trio.Event, init=False)
     is_over: bool = attrs.field(default=False, init=False)
     """Whether the session has ended: nobody can be asked any more."""
+    home: Slot | None = attrs.field(default=None, init=False)
+    """The session's own way, for questions that belong to none of its requests."""
+    on_roots_changed: set[Callable[[], None]] = attrs.field(factory=set, init=False)
+    """Called when the client says that its roots have changed."""
     _open: dict[RequestId, _Open] = attrs.field(factory=dict, init=False)
     _ids: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def end(self) -> None:
+        """The session has ended."""
+        self.is_over, self.home = True, None
+        self.on_roots_changed.clear()
+
+    def tell_roots_changed(self) -> None:
+        for tell in list(self.on_roots_changed):
+            tell()
 
     async def ask(self, question: Question, slot: Slot) -> Model:
         """Ask on the way of *slot* and wait for the answer.
@@ -103,7 +119,7 @@ class Questions:
         up to what the request has that asks. Whoever stops waiting takes the question back.
         """
         request_id, revision = next(self._ids), slot.terms.revision
-        mine = self._open[request_id] = _Open()
+        mine = self._open[request_id] = _Open(slot=slot)
         self.extend(request_id)
         try:
             with mine.patience:
@@ -113,15 +129,26 @@ class Questions:
                 await mine.answered.wait()
         finally:
             del self._open[request_id]
-            if mine.answer is None and mine.is_sent:
-                params = CancelledNotificationParams(request_id=request_id, reason="no longer needed")
-                slot.outlet.send_nowait(Outbound(notification_frame(revision, "notifications/cancelled", params)))
+            self._take_back(request_id, mine)
         match mine.answer:
             case Result(result=result):
                 return read_result(revision, question.method, write_members(result))
             case Error(code=code, message=message):
                 raise PeerRefused(code, message)
         raise RequestTimedOut(after=ANSWER_TIME)
+
+    def take_back(self, slot: Slot) -> None:
+        """The request of *slot* is over: tell the client, as long as its way is open, that it need not answer."""
+        for request_id, mine in self._open.items():
+            if mine.slot is slot:
+                self._take_back(request_id, mine)
+
+    def _take_back(self, request_id: RequestId, mine: _Open) -> None:
+        if mine.answer is None and mine.is_sent and mine.slot is not None:
+            mine.is_sent = False
+            params = CancelledNotificationParams(request_id=request_id, reason="no longer needed")
+            frame = notification_frame(mine.slot.terms.revision, "notifications/cancelled", params)
+            mine.slot.outlet.send_nowait(Outbound(frame))
 
     def extend(self, token: RequestId) -> bool:
         """The client works on it. False if nobody waits for that (any more)."""

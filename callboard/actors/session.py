@@ -147,7 +147,7 @@ class Session(Actor[Outbound]):
 
     def hang_up(self) -> None:
         """Nobody is there any more: whatever the peer had asked for is over."""
-        self._questions.is_over = True
+        self._questions.end()
         self._topics.leave(self.hear, self._hears)
         followed = [one.uri for one in self._hears if isinstance(one, ResourceUpdated)]
         self.host.audience.unfollow(followed, self.principal)
@@ -369,6 +369,8 @@ class Session(Actor[Outbound]):
             await self._cancelled(notification)
         elif notification.method == "notifications/progress":
             self._progressed(notification)
+        elif notification.method == "notifications/roots/list_changed":
+            self._questions.tell_roots_changed()
         else:
             self.ignored += 1
 
@@ -377,11 +379,11 @@ class Session(Actor[Outbound]):
         if params is None:
             return
         exchange = None if params.request_id is UNSET else self._in_flight.get(params.request_id)
-        if exchange is None or not exchange.cancel(Event.PEER_CANCELLED):
+        reason = "" if params.reason is UNSET else params.reason[:MAX_REASON]
+        if exchange is None or not exchange.cancel(Event.PEER_CANCELLED, reason):
             self.ignored += 1  # finished already, or never there: a race, not a fault
             return
-        if params.reason is not UNSET:  # without one there is nothing to tell, and a storm of them is not news either
-            reason = params.reason[:MAX_REASON]
+        if reason:  # without one there is nothing to tell, and a storm of them is not news either
             log.info("request_cancelled", session=self.address.path, request=params.request_id, reason=reason)
         await exchange.give_up()
 
@@ -424,6 +426,7 @@ class Session(Actor[Outbound]):
             log_level="info",
         )
         slot = Slot(request.id, request.method, self.terms, way)
+        self._questions.home = Slot(request.id, request.method, self.terms, self)
         instructions = self.host.offer.instructions
         await slot.answer(
             InitializeResult(
@@ -485,14 +488,11 @@ class Session(Actor[Outbound]):
     def _topics(self) -> Topics:
         return self.host.audience.topics(self.principal)
 
-    def ping(self, _: Exchange) -> Model:
-        return Empty()
-
 
 _SUBSCRIBE: Final = "resources/subscribe"
 
 SESSION_METHODS: Final[Mapping[str, Callable[[Session, Exchange], Model]]] = {
-    "ping": Session.ping,
+    "ping": lambda *_: Empty(),
     "logging/setLevel": Session.set_level,
     "resources/unsubscribe": Session.unsubscribe,
 }

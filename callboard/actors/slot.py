@@ -27,6 +27,7 @@ class Slot:
     is_shared: bool = False  # others are answered on the same way, so its end is not the end of a stream
     account: str = LOCAL  # what fairness is counted by
     is_open: bool = attrs.field(default=True, init=False)
+    reason: str = attrs.field(default="", init=False)  # why the client cancelled the request, in its own words
 
     async def answer(self, result: Model | Forwarded | str) -> None:
         """Send the result and close. One that the revision cannot say is a fault of ours, and answered as such.

@@ -144,12 +144,12 @@ async def test_roots_asked_after_the_handshake_belong_to_the_request_that_brough
         await client.finish(begun)
 
 
-async def test_roots_are_held_for_a_moment_and_then_those_of_the_configuration(autojump_clock: MockClock) -> None:
+async def test_a_backend_without_a_client_gets_the_roots_of_the_configuration(autojump_clock: MockClock) -> None:
     back = Back(R4)
     async with brokered(backend(back.ways, roots=("file:///srv",))):
         question = await back.lines[0].ask("roots/list")
         assert (await back.lines[0].answered(question))["result"] == {"roots": [{"uri": "file:///srv"}]}
-        assert trio.current_time() == 3
+        assert trio.current_time() == 0
 
 
 async def test_a_request_that_comes_in_that_moment_gets_the_question(autojump_clock: MockClock) -> None:
@@ -173,9 +173,9 @@ async def test_a_request_that_comes_in_that_moment_gets_the_question(autojump_cl
 @pytest.mark.parametrize(
     ("method", "more", "code"),
     [
-        ("roots/list", {}, -32603),
-        ("sampling/createMessage", {"messages": [], "maxTokens": 1}, -32603),
-        ("elicitation/create", form(), -32603),
+        ("roots/list", {}, -32601),
+        ("sampling/createMessage", {"messages": [], "maxTokens": 1}, -32601),
+        ("elicitation/create", form(), -32601),
         ("no/such", {}, -32601),
     ],
 )

@@ -8,7 +8,7 @@ import attrs
 import trio
 
 from callboard.actors.broker.backend import Backend
-from callboard.actors.broker.leg import EVERYBODY
+from callboard.actors.broker.uses import EVERYBODY
 from callboard.actors.terms import ANYBODY
 from callboard.actors.topics import ListChanged, ListName, ResourceUpdated, Topics
 from callboard.errors import CallboardError

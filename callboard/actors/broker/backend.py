@@ -11,10 +11,11 @@ from msgspec import Raw
 from callboard.actors.broker.circuit import Circuit, State
 from callboard.actors.broker.health import SILENT, Check, Health
 from callboard.actors.broker.interests import Interests
-from callboard.actors.broker.leg import EVERYBODY, SHARED, Key, Leg, Reach, Use, leaf_of
+from callboard.actors.broker.leg import Leg, Reach, leaf_of
 from callboard.actors.broker.legs import Legs
 from callboard.actors.broker.listings import Listings, OnListing
 from callboard.actors.broker.settings import BackendSettings
+from callboard.actors.broker.uses import EVERYBODY, SHARED, Key, Use
 from callboard.actors.caller import Patience
 from callboard.actors.eras import Agreed
 from callboard.actors.exchange import Exchange

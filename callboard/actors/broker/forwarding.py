@@ -8,8 +8,9 @@ import attrs
 from msgspec import UNSET, Raw
 
 from callboard.actors.broker.backend import Backend
-from callboard.actors.broker.leg import Leg, Use
+from callboard.actors.broker.leg import Leg
 from callboard.actors.broker.rounds import MAX_ROUNDS, Asking, InputRefused
+from callboard.actors.broker.uses import Use
 from callboard.actors.caller import Patience
 from callboard.actors.exchange import Exchange
 from callboard.actors.shares import LOCAL

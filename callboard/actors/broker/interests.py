@@ -9,7 +9,8 @@ import msgspec
 import trio
 from msgspec import Raw
 
-from callboard.actors.broker.leg import EVERYBODY, Key, Leg, Use
+from callboard.actors.broker.leg import Leg
+from callboard.actors.broker.uses import EVERYBODY, Key, Use
 from callboard.actors.caller import Hearer, Patience
 from callboard.codecs.envelope import Error
 from callboard.codecs.revisions import MODERN, declares

@@ -1,8 +1,9 @@
 """One connection to a backend: opened, used by many, and ended when nobody needs it or when it breaks."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property, lru_cache
+from itertools import count
 from typing import Any, Final, Never, TypeAlias
 
 import attrs
@@ -11,14 +12,16 @@ import trio
 from msgspec import UNSET, Raw
 
 from callboard.actors.broker.relaying import Known, Relaying
+from callboard.actors.broker.uses import Key, Use, are_of_one_client, is_one_session
 from callboard.actors.caller import NOBODY, Caller, Hearer, Patience
 from callboard.actors.eras import Agreed
 from callboard.actors.exchange import LEVELS, Exchange
 from callboard.actors.link import Link
 from callboard.actors.progress import Report
+from callboard.actors.questions import Questions
 from callboard.actors.rate import Meters, Rate
-from callboard.actors.terms import ANYBODY, Terms
-from callboard.codecs.crossing.signature import NOTHING, Signature, declared_by, signature_of
+from callboard.actors.terms import Terms
+from callboard.codecs.crossing.signature import Signature, declared_by, signature_of
 from callboard.codecs.envelope import Error, Request, Result
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import Members, raw
@@ -36,7 +39,7 @@ from callboard.codecs.revisions import (
     write,
 )
 from callboard.errors import CallboardError, ConnectionLost
-from callboard.supervisor import Actor, Fact, Supervisor, get_logger
+from callboard.supervisor import Actor, Address, Fact, Supervisor, get_logger
 
 log = get_logger("callboard.broker")
 
@@ -44,40 +47,13 @@ Begin: TypeAlias = Callable[[Link], Caller]
 Reach: TypeAlias = Callable[[Begin], AbstractAsyncContextManager[tuple[Caller, Agreed]]]
 """How a backend is reached: the front door knows. Called with what makes a caller out of a link."""
 
-EVERYBODY: Final = ""
-"""Who shares a connection that belongs to nobody in particular."""
-
-
 SAID: Final = Rate(10)
 """How many log messages that belong to no request are noted in the broker's own log."""
 
+_NAMES: Final = count(1)
+
 MAX_ELICITED: Final = 1024
 """Visits to URLs that one connection remembers: the latest."""
-
-
-@attrs.frozen
-class Key:
-    """Whose a connection to a legacy backend is, and what its clients can be asked."""
-
-    who: Hashable = EVERYBODY
-    signature: Signature = NOTHING
-    whose: Hashable = attrs.field(default=attrs.Factory(lambda self: self.who, takes_self=True))
-    """The principal, where *who* is one of his sessions; or everybody."""
-
-
-SHARED: Final = Key()
-
-
-@attrs.define(eq=False)
-class Use:
-    """One exchange on a connection. Without one it is the broker's own business."""
-
-    exchange: Exchange | None = None
-    principal: str = ANYBODY
-    may_ask: bool = False
-    """Whether the backend may ask the client while this is under way."""
-    task: str | None = None
-    """The task that this is about, as the backend calls it."""
 
 
 @attrs.define(eq=False)
@@ -119,6 +95,7 @@ class Leg(Actor[Never]):
     _asked: trio.Event = attrs.field(factory=trio.Event, init=False)
     _last_said: str = attrs.field(default="", init=False)  # why the link was lost, when that is gone
     _said: Meters = attrs.field(factory=lambda: Meters(SAID), init=False)
+    _telling: Address[Never] | None = attrs.field(default=None, init=False)
 
     async def run(self) -> None:
         try:
@@ -129,6 +106,8 @@ class Leg(Actor[Never]):
                         self.retire()
                     await self._listen(caller, agreed, nursery)
                     self.opened.set()
+                    if self._session is not None and agreed.revision in LEGACY:
+                        self._session.on_roots_changed.add(self._roots_changed)
                     await self._over.wait()
                     with trio.CancelScope(shield=True):  # bounded by the link
                         await caller.link.aclose()
@@ -225,6 +204,10 @@ class Leg(Actor[Never]):
     def waits_for_clients(self) -> bool:
         """Whether everything that is under way here waits for the answer of a client."""
         return bool(self.uses) and all(use.exchange is not None and use.exchange.waits_for_client for use in self.uses)
+
+    def note(self, event: str, **facts: object) -> None:
+        """Log an event of this connection, but not too often."""
+        self._relaying.note(event, **facts)
 
     def begin(self, use: Use) -> None:
         self.uses[use] = None
@@ -323,7 +306,12 @@ class Leg(Actor[Never]):
             self._relaying.relay(request, exchange, self.caller.link)
 
         is_asked = self.is_http and self.revision in LEGACY
-        return Hearer(on_progress=progressed, on_log=exchange.log_nowait, on_question=asked if is_asked else None)
+        return Hearer(
+            on_progress=progressed,
+            on_log=exchange.log_nowait,
+            on_question=asked if is_asked else None,
+            why_cancelled=exchange.why_cancelled,
+        )
 
     def _logged(self, params: LoggingMessageNotificationParams) -> None:
         """A log message that came on no request's way. It may speak of any request that is under way here, so it is
@@ -331,22 +319,10 @@ class Leg(Actor[Never]):
         listening = [
             use.exchange for use in self.uses if use.exchange is not None and use.exchange.terms.log_level is not None
         ]
-        if listening and self._is_of_one_client():
+        if listening and are_of_one_client(self.uses):
             listening[-1].log_nowait(params)
         elif self._said.allow(None, trio.current_time()):
             log.info("backend_says", backend=self.backend, level=params.level)
-
-    def _is_of_one_client(self) -> bool:
-        """Whether all that is under way is one request, or of one session, or of one authenticated principal."""
-        if len(self.uses) == 1:
-            return True
-        first = next(iter(self.uses))
-        session = None if first.exchange is None else first.exchange.questions
-        if session is not None and all(
-            use.exchange is not None and use.exchange.questions is session for use in self.uses
-        ):
-            return True
-        return first.principal != ANYBODY and all(use.principal == first.principal for use in self.uses)
 
     def whose(self, task: str | None = None) -> Exchange | None:
         """The exchange that an unattributed question belongs to: that of the *task* it names; the only one that may
@@ -355,7 +331,7 @@ class Leg(Actor[Never]):
             if task is not None and use.task == task and use.exchange is not None:
                 return use.exchange
         asking = [use.exchange for use in self.uses if use.may_ask and use.exchange is not None]
-        if len(asking) == 1 or (asking and _is_one_session(asking)):
+        if len(asking) == 1 or (asking and is_one_session(asking)):
             return asking[-1]
         return None
 
@@ -407,7 +383,10 @@ class Leg(Actor[Never]):
 
     def _begin(self, link: Link, nursery: trio.Nursery) -> Caller:
         self._link = link
-        relaying = Relaying({}, self.answers, self.backend, self.whose, self.wait_asker, self.roots, self.tasks)
+        relaying = Relaying(
+            {}, self.answers, self.backend, self.key.signature, self.whose, self.wait_asker, self.roots, self.tasks
+        )
+        relaying.session = self._session
         caller = Caller(link, relaying, self.info, declared_by(self.key.signature), on_log=self._logged)
         caller.on_change = self._told
         relaying.caller = caller
@@ -431,8 +410,24 @@ class Leg(Actor[Never]):
         if is_broken and caller is self._caller:  # else it was tried, and there may be another way
             self.retire()
 
+    @property
+    def _session(self) -> Questions | None:
+        """The session of a legacy client that this connection belongs to, if it belongs to one."""
+        return self.key.who if isinstance(self.key.who, Questions) else None
+
+    def _roots_changed(self) -> None:
+        """The client says so: the backend is told, unless it is being told already."""
+        if self._telling is None and not self.is_lost and "roots.list_changed" in self.key.signature:
+            self._telling = self.answers.spawn(Telling(self), name=f"roots-{next(_NAMES)}")
+
+    def told_roots(self) -> None:
+        """The backend has been told that the roots changed."""
+        self._telling = None
+
     def _end(self) -> None:
         self.is_over = True
+        if self._session is not None:
+            self._session.on_roots_changed.discard(self._roots_changed)
         if self.failure is None and self._agreed is None:
             self.failure = ConnectionLost("the connection was not opened")
         self._over.set()
@@ -449,6 +444,23 @@ class Leg(Actor[Never]):
                 caller.answering.caller = None
 
 
+@attrs.define(eq=False)
+class Telling(Actor[Never]):
+    """Tells a legacy backend that its client's roots have changed."""
+
+    mailbox = None
+
+    leg: Leg
+
+    async def run(self) -> None:
+        try:
+            await self.leg.caller.notify("notifications/roots/list_changed")
+        except CallboardError:
+            return  # the connection is lost, and with it what the backend knew of roots
+        finally:
+            self.leg.told_roots()
+
+
 def _lost(error: CallboardError) -> ConnectionLost:
     lost = ConnectionLost(str(error))
     lost.brief = error.brief
@@ -459,11 +471,6 @@ def leaf_of(group: BaseExceptionGroup[CallboardError]) -> CallboardError:
     """What went wrong first, of all that did."""
     first = group.exceptions[0]
     return leaf_of(first) if isinstance(first, BaseExceptionGroup) else first
-
-
-def _is_one_session(exchanges: list[Exchange]) -> bool:
-    first = exchanges[0].questions
-    return first is not None and all(exchange.questions is first for exchange in exchanges)
 
 
 @lru_cache(maxsize=16)

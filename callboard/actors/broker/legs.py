@@ -8,7 +8,8 @@ from typing import Final
 import attrs
 import trio
 
-from callboard.actors.broker.leg import SHARED, Key, Leg, Use
+from callboard.actors.broker.leg import Leg
+from callboard.actors.broker.uses import SHARED, Key, Use
 from callboard.actors.questions import Questions
 from callboard.errors import Overloaded
 from callboard.supervisor import Supervisor, get_logger

@@ -8,7 +8,8 @@ import msgspec
 import trio
 from msgspec import UNSET, Raw
 
-from callboard.actors.broker.leg import EVERYBODY, Leg
+from callboard.actors.broker.leg import Leg
+from callboard.actors.broker.uses import EVERYBODY
 from callboard.actors.caller import Patience
 from callboard.codecs.crossing.definitions import KINDS, Kind
 from callboard.codecs.envelope import Error

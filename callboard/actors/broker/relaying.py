@@ -1,19 +1,24 @@
 """Questions of a legacy backend, asked of the client whose request they belong to, and its answers back."""
 
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import attrs
+import trio
 from msgspec import UNSET
 
 from callboard.actors.answering import MAX_QUESTIONS, MAX_REFUSALS, Answerer, Answering
 from callboard.actors.caller import Caller
 from callboard.actors.exchange import Exchange
 from callboard.actors.link import Link
-from callboard.actors.questions import Question
+from callboard.actors.questions import Question, Questions, check_declared
+from callboard.actors.rate import Meters, Rate
+from callboard.actors.slot import Slot
 from callboard.codecs.crossing.questions import NotExpressible, back_answer, front_question
+from callboard.codecs.crossing.signature import NOTHING, Signature
 from callboard.codecs.crossing.tasks import about_task, task_named
 from callboard.codecs.envelope import Request
 from callboard.codecs.members import Members, write_members
@@ -48,6 +53,15 @@ HOLD: Final = 3.0
 """Seconds for which a question about roots waits for a request that it may belong to: many servers ask right after the
 handshake, which their first request brought about."""
 
+HOME_TIME: Final = 30.0
+"""Seconds that the client of a session has for a question that belongs to none of its requests."""
+
+NOTED: Final = Rate(1, per=10.0)
+"""How often the log has one kind of event of a connection. A backend may ask in a loop."""
+
+Note: TypeAlias = Callable[..., None]
+"""Logs an event with its facts, but not too often."""
+
 NO_REQUEST: Final = "no client request in progress"
 _NAMES: Final = count(1)  # many connections of a backend put their questions under one supervisor
 _REFUSED: Final = -1  # what a user's "no" is called
@@ -69,11 +83,25 @@ class Relaying(Answering):
     """The questions of one connection. On a duplex one, whose they are is found out by who is there."""
 
     backend: str = ""
+    signature: Signature = NOTHING
+    """What the client said that it can be asked: nothing else is passed on."""
     whose: Callable[[str | None], Exchange | None] = attrs.field(default=lambda _: None)
     wait_asker: Callable[[float], Awaitable[Exchange | None]] | None = None
     roots: tuple[str, ...] = ()
     tasks: Mapping[str, Known] = attrs.field(factory=dict)
+    session: Questions | None = attrs.field(default=None, init=False)
+    """The session of a legacy client that the connection belongs to, if it belongs to one."""
     caller: Caller | None = attrs.field(default=None, init=False)
+    _noted: Meters = attrs.field(factory=lambda: Meters(NOTED), init=False)
+    _left_out: Counter[str] = attrs.field(factory=Counter, init=False)
+
+    def note(self, event: str, **facts: object) -> None:
+        """Log an event of this connection: once in a while, with the number of those that were left out."""
+        if self._noted.allow(event, trio.current_time()):
+            left_out = self._left_out.pop(event, 0)
+            log.info(event, backend=self.backend, **facts, **({"left_out": left_out} if left_out else {}))
+        else:
+            self._left_out[event] += 1
 
     def can_answer(self, _: str) -> bool:
         return True  # somebody in front can: just that is declared
@@ -92,7 +120,7 @@ class Relaying(Answering):
         if request.id in self._begun:
             return  # an answer to it would end the first one
         if len(self._begun) >= MAX_QUESTIONS + MAX_REFUSALS:
-            log.warning("question_dropped", backend=self.backend, method=request.method[:128])
+            self.note("question_dropped", method=request.method[:128])
             return
         is_refused = len(self._begun) >= MAX_QUESTIONS
         asker = Asker(self, request, revision, link, on_idle, is_refused, exchange=exchange, relaying=self)
@@ -116,25 +144,57 @@ class Asker(Answerer):
         given = {} if request.params is UNSET else request.params
         params = read_params(revision, request.method, write_members(given))
         task = task_named(given)
-        exchange = self.exchange or await self._whose(request.method, task)
+        question = Question(request.method, params)
+        if question.needs not in self.relaying.signature:
+            return self._undeclared(question)
+        exchange = self.exchange or self.relaying.whose(task)
+        if question.method == "roots/list":
+            return back_answer(revision, await self._roots(question, exchange))
         if exchange is None:
             return self._unattached(request.method)
         known = None if task is None else self.relaying.tasks.get(task)
-        answer = await ask_client(
-            exchange, request.method, params, self.relaying.backend, task=None if known is None else known.id
-        )
+        answer = await self._ask(exchange, question, None if known is None else known.id)
         return about_task(back_answer(revision, answer), task)
 
-    async def _whose(self, method: str, task: str | None) -> Exchange | None:
-        found = self.relaying.whose(task)
-        if found is None and method == "roots/list" and self.relaying.wait_asker is not None:
-            return await self.relaying.wait_asker(HOLD)
-        return found
+    async def _ask(self, exchange: Exchange, question: Question, task: str | None = None) -> Model:
+        return await ask_client(exchange, question.method, question.params, self.relaying.note, task=task)
+
+    async def _roots(self, question: Question, exchange: Exchange | None) -> Model:
+        """Roots are not a request's but the client's. A connection that belongs to one session can ask that, also when
+        the request is over that opened the connection."""
+        session = self.relaying.session
+        if session is None and exchange is None:
+            exchange = await self._wait_asker()
+        if exchange is not None:
+            try:
+                return await self._ask(exchange, question)
+            except BackendRefused:
+                if session is None or session.home is None or not exchange.life.is_over:
+                    raise
+        if session is None or session.home is None:
+            return self._unattached(question.method)
+        return await ask_session(session, session.home, question)
+
+    async def _wait_asker(self) -> Exchange | None:
+        wait = self.relaying.wait_asker
+        return None if wait is None else await wait(HOLD)
+
+    def _undeclared(self, question: Question) -> Model:
+        """The client never said that it can answer this, and the backend knows."""
+        if question.method == "roots/list" and self.relaying.roots:
+            return self._configured_roots()
+        reason = f"the client does not declare {question.needs}"
+        self.relaying.note("question_refused", method=question.method, reason=reason)
+        is_mode = isinstance(question.params, ElicitRequestURLParams)
+        raise BackendRefused(INVALID_PARAMS if is_mode else METHOD_NOT_FOUND, reason)
+
+    def _configured_roots(self) -> ListRootsResult:
+        return ListRootsResult(roots=[Root(uri=uri) for uri in self.relaying.roots])
 
     def _unattached(self, method: str) -> Model:
         if method == "roots/list" and self.relaying.roots:
-            return ListRootsResult(roots=[Root(uri=uri) for uri in self.relaying.roots])
-        log.info("question_refused", backend=self.relaying.backend, method=method, reason=NO_REQUEST)
+            return self._configured_roots()
+        self.relaying.note("question_refused", method=method, reason=NO_REQUEST)
         raise BackendRefused(INTERNAL_ERROR, NO_REQUEST, {"origin": "broker", "reason": NO_REQUEST})
 
 
@@ -142,7 +202,7 @@ async def ask_client(
     exchange: Exchange,
     method: str,
     params: Model,
-    backend: str,
+    note: Note,
     elicitation_id: str | None = None,
     task: str | None = None,
 ) -> Model:
@@ -155,7 +215,7 @@ async def ask_client(
         asked = front_question(exchange.terms.revision, params, elicitation_id or secrets.token_urlsafe(12))
         [answer] = await exchange.ask([Question(method, asked, task=task)])
     except NotExpressible:
-        log.info("question_not_expressible", backend=backend, method=method, revision=exchange.terms.revision.value)
+        note("question_not_expressible", method=method, revision=exchange.terms.revision.value)
         return refusal(method)
     except MissingCapability as error:
         is_mode = method == "elicitation/create" and isinstance(params, ElicitRequestURLParams)
@@ -167,6 +227,21 @@ async def ask_client(
     except RequestFailed:  # nobody waits any more, or too much is waited for already
         return refusal(method)
     return answer
+
+
+async def ask_session(session: Questions, home: Slot, question: Question) -> Model:
+    """Ask the client of a session outside of any request, on the session's own way. Raises `BackendRefused`."""
+    try:
+        check_declared(question, home.terms)
+        with trio.move_on_after(HOME_TIME):  # a client may never open the stream on which it could be asked
+            return await session.ask(question, home)
+    except MissingCapability as error:
+        raise BackendRefused(METHOD_NOT_FOUND, str(error)) from None
+    except PeerRefused as error:
+        raise BackendRefused(error.peer_code, "the client refused") from None
+    except (InvalidParams, RequestFailed) as error:
+        raise BackendRefused(INTERNAL_ERROR, str(error)) from None
+    return refusal(question.method)
 
 
 def refusal(method: str) -> Model:

@@ -33,9 +33,6 @@ from callboard.codecs.revisions.elicitation import URLElicitationRequiredData
 from callboard.codecs.revisions.inputs import InputRequest, InputRequests
 from callboard.codecs.revisions.revision import R4
 from callboard.errors import INTERNAL_ERROR, BackendRefused, InvalidState, MissingCapability, PeerError
-from callboard.supervisor import get_logger
-
-log = get_logger("callboard.broker")
 
 MAX_ROUNDS: Final = 16
 """Rounds that one request may take at its backend."""
@@ -134,7 +131,7 @@ class Asking:
         try:
             self._check_declared(wanted)
         except MissingCapability as error:
-            log.warning("question_undeclared", backend=self.backend.name, reason=str(error))
+            self.leg.note("question_undeclared", reason=str(error))
             raise BackendRefused(INTERNAL_ERROR, f"{self.backend.name}: {error}", {"origin": "broker"}) from None
         body.pop("inputResponses", None)
         body.pop("requestState", None)
@@ -169,7 +166,7 @@ class Asking:
             return ElicitResult(action="accept")
         ours = secrets.token_urlsafe(12)
         try:
-            answer = await ask_client(self.exchange, request.method, params, self.backend.name, elicitation_id=ours)
+            answer = await ask_client(self.exchange, request.method, params, self.leg.note, elicitation_id=ours)
         except BackendRefused as refused:
             if request.method == "elicitation/create":
                 return ElicitResult(action="cancel")

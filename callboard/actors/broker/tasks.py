@@ -18,8 +18,9 @@ from msgspec import UNSET
 
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.forwarding import LONG, Destination, Forwarding, Visit
-from callboard.actors.broker.leg import Leg, Use
+from callboard.actors.broker.leg import Leg
 from callboard.actors.broker.rounds import Asking
+from callboard.actors.broker.uses import Use
 from callboard.actors.caller import Patience
 from callboard.actors.exchange import Exchange
 from callboard.actors.outlet import Kind, Outbound

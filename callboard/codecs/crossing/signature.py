@@ -20,6 +20,7 @@ NOTHING: Final[Signature] = frozenset()
 
 _PATHS: Final = (
     "roots",
+    "roots.list_changed",
     "sampling",
     "sampling.tools",
     "sampling.context",
@@ -29,7 +30,7 @@ _PATHS: Final = (
 
 
 def signature_of(capabilities: ClientCapabilities) -> Signature:
-    """What of *capabilities* crosses. Tasks and extensions do not; nor does a word that roots have changed."""
+    """What of *capabilities* crosses. Tasks and extensions do not."""
     if capabilities.roots is UNSET and capabilities.sampling is UNSET and capabilities.elicitation is UNSET:
         return NOTHING
     return frozenset(path for path in _PATHS if declares(capabilities, path))
@@ -38,6 +39,7 @@ def signature_of(capabilities: ClientCapabilities) -> Signature:
 @lru_cache(maxsize=64)
 def declared_by(signature: Signature) -> ClientCapabilities:
     """What is declared to a backend for it: just that. A backend's revision writes what of it there is in it."""
+    roots = RootsCapability(list_changed=True if "roots.list_changed" in signature else UNSET)
     sampling = SamplingCapability(
         tools={} if "sampling.tools" in signature else UNSET,
         context={} if "sampling.context" in signature else UNSET,
@@ -48,7 +50,7 @@ def declared_by(signature: Signature) -> ClientCapabilities:
     )
     asks = not signature.isdisjoint({"elicitation.form", "elicitation.url"})
     return ClientCapabilities(
-        roots=RootsCapability() if "roots" in signature else UNSET,
+        roots=roots if "roots" in signature else UNSET,
         sampling=sampling if "sampling" in signature else UNSET,
         elicitation=elicitation if asks else UNSET,
     )

@@ -285,7 +285,7 @@ class HttpLink:
         return (*STREAMED, (b"last-event-id", last.encode())) if last else STREAMED
 
     async def _take_back(self, outgoing: Outgoing) -> None:
-        params = CancelledNotificationParams(request_id=outgoing.id, reason="no longer needed")
+        params = CancelledNotificationParams(request_id=outgoing.id, reason=outgoing.reason)
         frame = notification_frame(outgoing.revision, "notifications/cancelled", params)
         with trio.CancelScope(shield=True, deadline=trio.current_time() + FAREWELL):
             try:

@@ -173,3 +173,16 @@ async def test_a_cancellation_that_comes_too_late_is_nothing(revision: Revision)
             params = {"requestId": request_id}
             assert (await session.say({"method": "notifications/cancelled", "params": params})).status == 202
         assert (await session.call("echo", text="x")).result
+
+
+@pytest.mark.parametrize("revision", HTTP_REVISIONS[1:], ids=str)  # those that know forms
+@pytest.mark.finding("protocol-1.12c")
+async def test_a_client_that_cancels_while_it_is_asked_is_told_that_the_question_is_void(revision: Revision) -> None:
+    async with serving(open_house().server) as place:
+        session = await OpenSession.open(place, revision)
+        stream = await session.streamed("ask", id="x")
+        asked = await stream.message()
+        await session.say({"method": "notifications/cancelled", "params": {"requestId": "x"}})
+        with trio.fail_after(5):
+            [told] = await stream.rest()
+        assert (told["method"], told["params"]["requestId"]) == ("notifications/cancelled", asked["id"])
