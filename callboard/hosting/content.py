@@ -33,6 +33,7 @@ from callboard.codecs.revisions import (
     TextContent,
     TextResourceContents,
 )
+from callboard.hosting.defaults import fill_defaults
 from callboard.hosting.errors import BadResult
 from callboard.hosting.media import Blob
 from callboard.hosting.output import RESULT, Output
@@ -111,6 +112,8 @@ _PARTS: Final = (bytes, bytearray, Blob, EmbeddedResource, ResourceContents)
 
 
 def _promised(value: Any, output: Output) -> CallToolResult:
+    if output.lacks_defaults:
+        fill_defaults(value)
     text, data = _encoded(value)
     structured = {RESULT: data} if output.is_wrapped else data
     output.check(structured)

@@ -21,6 +21,7 @@ from callboard.codecs.revisions import (
     read,
 )
 from callboard.errors import InvalidDefinition, PeerError
+from callboard.hosting.defaults import fill_defaults
 from callboard.hosting.errors import BadForm
 from callboard.hosting.fields import ALLOWED, field_schema
 from callboard.hosting.problems import Problem, find_problems, problem_of
@@ -146,6 +147,7 @@ def _make(kind: type, shape: type, unanswered: Collection[str], values: dict[str
     for name in unanswered:
         given.setdefault(name, None)
     made: Any = msgspec.convert(given, shape, str_keys=True, dec_hook=from_json)
+    fill_defaults(made)
     return made if kind is shape else kind(**msgspec.structs.asdict(made))
 
 

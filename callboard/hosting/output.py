@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 import attrs
 
 from callboard.codecs.revisions import Model
+from callboard.hosting.defaults import may_lack_defaults
 from callboard.hosting.errors import BadResult
 from callboard.hosting.media import Blob
 from callboard.hosting.problems import find_problems
@@ -31,6 +32,8 @@ class Output:
     schema: Schema
     is_wrapped: bool
     """Whether a value stands under `result`."""
+    lacks_defaults: bool
+    """Whether a value may hold data classes that lack their defaults."""
     _validator: Validator = attrs.field(repr=False)
 
     @classmethod
@@ -44,19 +47,20 @@ class Output:
         [schema], defs = schemas_of([annotation], mode="serialization")
         root = with_object_root(schema, defs)
         if root is not None:
-            return cls(root, False, compile_schema(root))
+            return cls(root, False, may_lack_defaults(annotation), compile_schema(root))
         wrapped = {
             "type": "object",
             "properties": {RESULT: schema},
             "required": [RESULT],
             "additionalProperties": False,
         }
-        return cls.explicit(with_defs(wrapped, defs), is_wrapped=True)
+        whole = with_defs(wrapped, defs)
+        return cls(whole, True, may_lack_defaults(annotation), compile_schema(whole))
 
     @classmethod
-    def explicit(cls, schema: Mapping[str, Any], *, is_wrapped: bool = False) -> "Output":
+    def explicit(cls, schema: Mapping[str, Any]) -> "Output":
         """Take a schema as its author wrote it. Raises `InvalidDefinition`."""
-        return cls(dict(schema), is_wrapped, compile_schema(schema))
+        return cls(dict(schema), False, True, compile_schema(schema))
 
     def check(self, structured: Any) -> None:
         """Raises `BadResult` if a result breaks the promise."""

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 import msgspec
 
+from callboard.hosting.defaults import fill_defaults, may_lack_defaults
 from callboard.hosting.docstrings import Docstring
 from callboard.hosting.markers import understood
 from callboard.hosting.schemas import Schema, compile_schema, from_json, schemas_of, to_json, with_defs
@@ -75,7 +76,8 @@ def whole(shape: Shape, input_schema: Mapping[str, Any]) -> tuple[tuple[Paramete
     [parameter] = shape.listed
     kind = dict[str, Any] if parameter.annotation is UNSTATED else understood(parameter.annotation)
     make = functools.partial(msgspec.convert, type=kind, str_keys=True, dec_hook=from_json)
-    return _published(input_schema), dict(input_schema), lambda values: {parameter.name: make(values)}
+    convert = _filled(shape, lambda values: {parameter.name: make(values)})
+    return _published(input_schema), dict(input_schema), convert
 
 
 def _published(input_schema: Mapping[str, Any]) -> tuple[Parameter, ...]:
@@ -135,6 +137,20 @@ def _default(value: Any, schema: Schema) -> Schema:
     return {"default": told} if compile_schema(schema).is_valid(told) else {}
 
 
+def _filled(shape: Shape, convert: Convert) -> Convert:
+    """Fill in the defaults of data classes, if there are any among the parameters."""
+    annotations = [one.annotation for one in shape.published if one.annotation is not UNSTATED]
+    if not any(may_lack_defaults(annotation) for annotation in annotations):
+        return convert
+
+    def make(values: Any) -> dict[str, Any]:
+        made = convert(values)
+        fill_defaults(made)
+        return made
+
+    return make
+
+
 def _converter(shape: Shape) -> Convert:
     """One class per handler, its fields the parameters: msgspec fills it in one pass."""
     fields = [_field(parameter) for parameter in shape.listed]
@@ -145,7 +161,7 @@ def _converter(shape: Shape) -> Convert:
         return as_dict(convert(values, target, str_keys=True, dec_hook=from_json))
 
     if shape.others is None:
-        return make
+        return _filled(shape, make)
     names = frozenset(parameter.name for parameter in shape.listed)
     annotation = Any if shape.others.annotation is UNSTATED else understood(shape.others.annotation)
 
@@ -153,7 +169,7 @@ def _converter(shape: Shape) -> Convert:
         others = {name: value for name, value in values.items() if name not in names}
         return make(values) | convert(others, dict[str, annotation], str_keys=True, dec_hook=from_json)  # type: ignore[valid-type]
 
-    return make_with_others
+    return _filled(shape, make_with_others)
 
 
 def _field(parameter: inspect.Parameter) -> Any:
