@@ -56,8 +56,6 @@ FRAMES: list[tuple[str, bytes, int]] = [
     ("depth > 64", call('{"arguments":{"a":%s,"a":"\\\\"}}' % ("[" * 100 + "]" * 100)), -32700),
     ("depth > 64", ping("1")[:-1] + b',"x":' + b"[" * 64 + b"]" * 64 + b"}", -32700),
     ("int > 4300 digits", call(f'{{"n":{"9" * 4301}}}'), -32700),
-    ("int beyond 2^53", ping("9007199254740992"), -32602),
-    ("int beyond 2^53", ping("-9007199254740992"), -32602),
     *(
         ("NaN, Infinity, 1e400", call(f'{{"arguments":{{"n":{number}}}}}'), -32700)
         for number in ("NaN", "Infinity", "-Infinity", "1e400", "-1E+400", "0.1e999", "1" + "0" * 400 + ".0")
@@ -98,7 +96,6 @@ FRAMES: list[tuple[str, bytes, int]] = [
         for frame, code in (
             (call("[1]"), -32600),
             (call('"x"'), -32600),
-            (call("null"), -32600),
             (call('{"_meta":[]}'), -32602),
             (call('{"_meta":"x"}'), -32602),
             (call('{"name":["x"]}'), -32602),

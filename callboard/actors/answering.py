@@ -129,4 +129,4 @@ class Answerer(Actor[Never]):
             raise Overloaded(f"more than {MAX_QUESTIONS} questions at once")
         answer = self.answering.find(request.method)
         params = {} if request.params is UNSET else request.params
-        return await answer(read_params(self.revision, request.method, write_members(params), bears_null=True))
+        return await answer(read_params(self.revision, request.method, write_members(params)))

@@ -422,7 +422,7 @@ class Caller:
     def _told(self, message: Notification, model: type[P]) -> P | None:
         try:
             params = write_members({} if message.params is UNSET else message.params)
-            return read(self.revision, model, params, bears_null=True)
+            return read(self.revision, model, params)
         except PeerError:
             self.ignored += 1
             return None

@@ -15,15 +15,13 @@ from msgspec import UNSET, Raw, UnsetType
 
 from callboard.codecs import json_scan
 from callboard.codecs.members import Members, check_count, compact_size, read_members, write_members
-from callboard.errors import InvalidParams, InvalidRequest, ParseError, PeerError
+from callboard.codecs.revisions.nulls import NULL, without_nulls
+from callboard.errors import InvalidRequest, ParseError, PeerError
 
 RequestId: TypeAlias = int | str
-"""As the peer wrote it. `1` and `"1"` are two ids; `true`, `1.0` and `null` are none."""
+"""As the peer wrote it, however large. `1` and `"1"` are two ids; `true`, `1.0` and `null` are none."""
 
 _MAX_ECHO: Final = 128  # characters of a peer's own text in what we answer
-
-MAX_SAFE_INTEGER: Final = 2**53 - 1
-"""Largest integer that every JSON parser reads exactly. An id beyond it would come back as another."""
 
 
 @attrs.frozen
@@ -81,7 +79,19 @@ class _Wire(msgspec.Struct, omit_defaults=True):
     error: _ErrorObject | UnsetType = UNSET
 
 
+class _WithNulls(msgspec.Struct):
+    """As `_Wire`, of a peer that writes null for a member which it does not have."""
+
+    jsonrpc: Literal["2.0"]
+    id: int | str | UnsetType | None = UNSET
+    method: str | UnsetType | None = UNSET
+    params: dict[str, Raw] | UnsetType | None = UNSET
+    result: dict[str, Raw] | UnsetType | None = UNSET
+    error: _ErrorObject | UnsetType | None = UNSET
+
+
 _read = msgspec.json.Decoder(_Wire).decode
+_read_with_nulls = msgspec.json.Decoder(_WithNulls).decode
 _read_id = msgspec.json.Decoder[int | str](int | str).decode
 _SCALARS: Final = frozenset(("jsonrpc", "id", "method"))
 _OBJECTS: Final = frozenset(("params", "result", "error"))
@@ -97,8 +107,10 @@ _RESULT: Final = len(b'{"jsonrpc":"2.0","id":,"result":}')
 def decode(frame: bytes) -> Envelope:
     """Read one message, refusing everything that two careful parsers could read differently.
 
-    Raises `ParseError` (not the JSON we allow), `InvalidRequest` (JSON, but no JSON-RPC message) or `InvalidParams` (an
-    id that would not survive the way back), each with the id of the request where that could be read.
+    A null that stands for an absent member is left out.
+
+    Raises `ParseError` (not the JSON we allow) or `InvalidRequest` (JSON, but no JSON-RPC message), each with the id of
+    the request where that could be read.
     """
     json_scan.check_frame(frame)
     wire = _parse(frame)
@@ -108,6 +120,12 @@ def decode(frame: bytes) -> Envelope:
     except PeerError as error:
         error.request_id = _answerable(wire.id)
         raise
+    # From the end, where the params are: the fastest way to see that there is none.
+    if wire.method is not UNSET and wire.params is not UNSET and frame.rfind(NULL) >= 0:
+        params = without_nulls(wire.method, wire.params)
+        return (
+            Notification(wire.method, params) if wire.id is UNSET else Request(_checked(wire.id), wire.method, params)
+        )
     return envelope
 
 
@@ -134,9 +152,30 @@ def _parse(frame: bytes) -> _Wire:
     try:
         return _read(frame)
     except msgspec.ValidationError as error:
-        raise _misshapen(error, frame) from None
+        wire = _with_nulls(frame)
+        if wire is None:
+            raise _misshapen(error, frame) from None
+        return wire
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ParseError(f"not JSON: {error}") from None
+
+
+def _with_nulls(frame: bytes) -> _Wire | None:
+    """The message, if nothing is wrong with it but nulls for absent members. The id of a request is never null."""
+    if frame.rfind(NULL) < 0:
+        return None
+    try:
+        found = _read_with_nulls(frame)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return _Wire(
+        found.jsonrpc,
+        found.id,
+        UNSET if found.method is None else found.method,
+        UNSET if found.params is None else found.params,
+        UNSET if found.result is None else found.result,
+        UNSET if found.error is None else found.error,
+    )
 
 
 def _misshapen(error: msgspec.ValidationError, frame: bytes) -> PeerError:
@@ -181,8 +220,6 @@ def _sort(wire: _Wire) -> Envelope:
 def _checked(request_id: object) -> RequestId:
     if not isinstance(request_id, (int, str)):
         raise InvalidRequest('"id" must be a string or an integer')
-    if isinstance(request_id, int) and abs(request_id) > MAX_SAFE_INTEGER:
-        raise InvalidParams('"id" is beyond 2^53 - 1')
     return request_id
 
 
@@ -226,6 +263,7 @@ def _check_members(wire: _Wire, frame: bytes) -> None:
         wire.id = UNSET  # it may be what stands twice, and either could belong to another request
         raise
     for name in _OBJECTS & members.keys():
-        read_members(members[name])
+        if bytes(members[name]) != NULL:
+            read_members(members[name])
     if members.keys() - _SCALARS:
         json_scan.check_value(frame)

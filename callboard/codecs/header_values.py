@@ -9,11 +9,13 @@ import binascii
 import re
 from typing import Any, Final
 
-from callboard.codecs.envelope import MAX_SAFE_INTEGER
 from callboard.errors import HeaderMismatch, InvalidParams
 
 MAX_VALUE: Final = 8 * 1024
 """Longest header value written, in bytes. Most HTTP servers refuse a longer line, with less to say about it."""
+
+MAX_SAFE_INTEGER: Final = 2**53 - 1
+"""Largest integer that is mirrored: the largest that every JSON parser reads exactly."""
 
 OUTER_SPACE: Final = b" \t"
 """What HTTP allows around a header value without meaning it."""

@@ -13,7 +13,7 @@ import attrs
 import msgspec
 from msgspec import UNSET
 
-from callboard.codecs.envelope import MAX_SAFE_INTEGER, Notification, Request, RequestId
+from callboard.codecs.envelope import Notification, Request, RequestId
 from callboard.codecs.members import Members, read_members
 from callboard.codecs.revisions.meta import PROGRESS_TOKEN, PROTOCOL_VERSION
 from callboard.errors import InvalidParams, InvalidRequest, PeerError
@@ -87,17 +87,10 @@ def _read_meta(said: bytes) -> tuple[Members, RequestId | None, str | None]:
     if not said.startswith(b"{"):
         raise InvalidParams('"_meta" must be an object')
     meta = read_members(said)
-    return meta, _progress_token(meta), _member(meta, PROTOCOL_VERSION, _STRING)
+    return meta, _member(meta, PROGRESS_TOKEN, _TOKEN), _member(meta, PROTOCOL_VERSION, _STRING)
 
 
 _remembered: Final = lru_cache(maxsize=256)(_read_meta)
-
-
-def _progress_token(meta: Members) -> RequestId | None:
-    token = _member(meta, PROGRESS_TOKEN, _TOKEN)
-    if isinstance(token, int) and abs(token) > MAX_SAFE_INTEGER:
-        raise InvalidParams(f'"{PROGRESS_TOKEN}" is beyond 2^53 - 1')
-    return token
 
 
 def _member(members: Members, key: str, reader: msgspec.json.Decoder[_T]) -> _T | None:

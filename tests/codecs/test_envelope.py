@@ -10,8 +10,8 @@ from hypothesis import given
 from msgspec import UNSET
 
 from callboard.codecs.envelope import Envelope, Error, Notification, Request, Result, decode, encode
-from callboard.codecs.members import raw
-from callboard.errors import InvalidParams, InvalidRequest, ParseError, PeerError
+from callboard.codecs.members import raw, write_members
+from callboard.errors import InvalidRequest, ParseError, PeerError
 from tests.codecs.strategies import messages, spell, spellings
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"n":1.50,"s":"\\u0041"}}}'
@@ -103,7 +103,11 @@ def test_an_error_with_a_null_id_is_an_error_without_one() -> None:
         (b'{"jsonrpc":"2.0","id":5,"method":"x","result":{}}', InvalidRequest, 5),
         (b'{"jsonrpc":"2.0","id":5,"error":{"code":"1","message":"m"}}', InvalidRequest, 5),
         (b'{"jsonrpc":"2.0","id":5,"error":{"code":1}}', InvalidRequest, 5),
-        (b'{"jsonrpc":"2.0","id":9007199254740993,"method":"x"}', InvalidParams, None),
+        (b'{"jsonrpc":"2.0","id":5,"method":null}', InvalidRequest, 5),
+        (b'{"jsonrpc":"2.0","id":5,"result":null}', InvalidRequest, 5),
+        (b'{"jsonrpc":"2.0","id":null,"method":"x","params":null}', InvalidRequest, None),
+        (b'{"jsonrpc":"2.0","id":5,"method":"x","params":null,"params":{}}', InvalidRequest, None),
+        (b'{"jsonrpc":"2.0","id":9007199254740993,"method":7}', InvalidRequest, 9007199254740993),
         (b'{"jsonrpc":"2.0","id":5,"method":"x","params":{"a":1e400}}', ParseError, 5),
         (b'{"jsonrpc":"2.0","id":5,"method":"x"', ParseError, None),
     ],
@@ -162,3 +166,88 @@ def test_envelopes_are_values() -> None:
     assert one != Request("1", "ping")
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         one.method = "pong"  # type: ignore[misc]  # this is what is tested
+
+
+@pytest.mark.finding("protocol-1.11")
+@pytest.mark.parametrize("request_id", [2**53 - 1, 2**53, 2**53 + 1, -(2**63), 2**64, 10**40, -(10**40)])
+def test_an_id_comes_back_as_it_was_however_large(request_id: int) -> None:
+    frame = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}' % request_id
+    message = decode(frame)
+    assert message == Request(request_id, "ping")
+    assert encode(message) == frame
+
+
+@pytest.mark.finding("protocol-1.11")
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":null}', Request(1, "tools/list")),
+        (b'{"jsonrpc": "2.0", "params": null, "method": "custom", "id": 1}', Request(1, "custom")),
+        (
+            b'{"jsonrpc":"2.0","method":"notifications/initialized","params":null}',
+            Notification("notifications/initialized"),
+        ),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","result":null,"error":null}', Request(1, "ping")),
+        (b'{"jsonrpc":"2.0","id":1,"result":{},"error":null}', Result(1, {})),
+        (b'{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":1,"message":"m"}}', Error(1, 1, "m")),
+    ],
+)
+def test_null_for_an_absent_member_of_a_message_is_taken_for_absent(written: bytes, meant: object) -> None:
+    assert decode(written) == meant
+
+
+CAPABLE = b'"io.modelcontextprotocol/clientCapabilities":{"roots":null}'
+
+
+@pytest.mark.finding("protocol-1.11")
+@pytest.mark.parametrize(
+    ("method", "written", "meant"),
+    [
+        ("tools/list", b'{"cursor":null}', b"{}"),
+        ("tools/list", b'{"_meta":null}', b"{}"),
+        ("tools/call", b'{"name":"a","arguments":null}', b'{"name":"a"}'),
+        (
+            "tools/call",
+            b'{"name":"a","arguments":null,"task":null,"inputResponses":null,"requestState":null}',
+            b'{"name":"a"}',
+        ),
+        ("tools/call", b'{"name":"a","arguments":{"x":null}}', b'{"name":"a","arguments":{"x":null}}'),
+        ("tools/call", b'{"name":null}', b'{"name":null}'),
+        ("tools/call", b'{"name":"a","unknown":null}', b'{"name":"a","unknown":null}'),
+        ("tools/call", b'{"name":"null"}', b'{"name":"null"}'),
+        (
+            "tools/call",
+            b'{"name":"a","_meta":{"progressToken":null,"a.b/c":null}}',
+            b'{"name":"a","_meta":{"a.b/c":null}}',
+        ),
+        (
+            "tools/list",
+            b'{"_meta":{"io.modelcontextprotocol/clientInfo":null,%b}}' % CAPABLE,
+            b'{"_meta":{%b}}' % CAPABLE,
+        ),
+        (
+            "tools/call",
+            b'{"name":"a","inputResponses":{"k":{"action":"accept","content":null}}}',
+            b'{"name":"a","inputResponses":{"k":{"action":"accept"}}}',
+        ),
+        (
+            "completion/complete",
+            b'{"ref":{"type":"ref/prompt","name":"p","title":null},"context":{"arguments":null}}',
+            b'{"ref":{"type":"ref/prompt","name":"p"},"context":{}}',
+        ),
+        ("completion/complete", b'{"context":null,"ref":[null]}', b'{"ref":[null]}'),
+        ("notifications/message", b'{"level":"info","logger":null,"data":null}', b'{"level":"info","data":null}'),
+        (
+            "notifications/progress",
+            b'{"progressToken":1,"progress":1,"total":null}',
+            b'{"progressToken":1,"progress":1}',
+        ),
+        ("notifications/tasks/status", b'{"taskId":"t","ttl":null,"statusMessage":null}', b'{"taskId":"t","ttl":null}'),
+        ("custom/thing", b'{"cursor":null}', b'{"cursor":null}'),
+    ],
+)
+def test_null_for_an_absent_member_of_params_is_left_out(method: str, written: bytes, meant: bytes) -> None:
+    message = decode(b'{"jsonrpc":"2.0","id":1,"method":"%b","params":%b}' % (method.encode(), written))
+    assert isinstance(message, Request)
+    assert message.params is not UNSET
+    assert write_members(message.params) == meant

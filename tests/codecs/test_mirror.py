@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from callboard.codecs.envelope import MAX_SAFE_INTEGER
 from callboard.codecs.header_map import MAX_MIRRORED, NO_HEADERS, HeaderMap
+from callboard.codecs.header_values import MAX_SAFE_INTEGER
 from callboard.codecs.json_schema import MAX_SCHEMA_DEPTH
 from callboard.codecs.members import Members, read_members
 from callboard.codecs.mirror import (

@@ -38,7 +38,9 @@ def test_a_message_without_params_goes_nowhere_in_particular(message: Request | 
     assert read_route(message) == Route()
 
 
-@pytest.mark.parametrize(("text", "token"), [("1", 1), ('"1"', "1"), ('""', "")])
+@pytest.mark.parametrize(
+    ("text", "token"), [("1", 1), ('"1"', "1"), ('""', ""), ("9007199254740993", 2**53 + 1), (str(10**30), 10**30)]
+)
 def test_progress_tokens_keep_their_json_type(text: str, token: object) -> None:
     read = read_route(request(f'{{"_meta":{{"progressToken":{text}}}}}')).progress_token
     assert read == token
@@ -52,10 +54,8 @@ def test_progress_tokens_keep_their_json_type(text: str, token: object) -> None:
         ('{"uri":null}', InvalidParams),
         ('{"requestState":{}}', InvalidParams),
         ('{"_meta":[]}', InvalidParams),
-        ('{"_meta":null}', InvalidParams),
         ('{"_meta":{"progressToken":true}}', InvalidParams),
         ('{"_meta":{"progressToken":1.0}}', InvalidParams),
-        ('{"_meta":{"progressToken":9007199254740993}}', InvalidParams),
         ('{"_meta":{"io.modelcontextprotocol/protocolVersion":1}}', InvalidParams),
         ('{"_meta":{"progressToken":1,"progressToken":2}}', InvalidRequest),
     ],
@@ -95,7 +95,7 @@ def test_a_second_token_at_the_end_is_refused_like_any_other(first: str) -> None
         read_route(request(f'{{"_meta":{{"progressToken":{first},{VERSION},"progressToken":2}}}}'))
 
 
-@pytest.mark.parametrize("token", ["01", "1e2", "1.0", "99999999999999999"])
+@pytest.mark.parametrize("token", ["01", "1e2", "1.0"])
 def test_an_odd_token_at_the_end_is_refused_as_it_is_elsewhere(token: str) -> None:
     with pytest.raises(PeerError):
         read_route(request(f'{{"_meta":{{{VERSION},"progressToken":{token}}}}}'))

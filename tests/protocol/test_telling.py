@@ -59,7 +59,7 @@ async def test_a_modern_request_hears_only_the_log_it_asked_for(autojump_clock: 
 async def test_an_unknown_level_is_refused(autojump_clock: MockClock) -> None:
     async with open_house(server) as house:
         peer = await house.peer(R5)
-        for level in ("loud", "", 7, None):
+        for level in ("loud", "", 7):
             with pytest.raises(Refusal, match="-32602"):
                 await peer.request("tools/call", name="tell", meta={LOG_LEVEL: level})
 

@@ -177,8 +177,11 @@ def annotated_reader(form: Any, converter: Converter) -> Reader:
     return read
 
 
-def model_reader(revision: Revision, model: type[Model], converter: Converter, *, bears_null: bool = False) -> Reader:
-    """Walk the members that are there: what the revision knows is typed, everything else goes to `extra`."""
+def model_reader(revision: Revision, model: type[Model], converter: Converter) -> Reader:
+    """Walk the members that are there: what the revision knows is typed, everything else goes to `extra`.
+
+    Many peers write null for a member that they do not have, as no revision allows: it is read as absent.
+    """
     if revision not in model.known:
         return _refuser(f"{model.__name__} does not exist in {revision}")
     fields = members(model, revision)
@@ -201,7 +204,7 @@ def model_reader(revision: Revision, model: type[Model], converter: Converter, *
             try:
                 typed[found[0]] = found[1](item, None)
             except Misfit as misfit:
-                if bears_null and item is None and key not in required:
+                if item is None and key not in required:
                     continue
                 misfit.steps.append(key)
                 raise

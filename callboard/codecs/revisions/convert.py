@@ -19,28 +19,26 @@ Predicate: TypeAlias = Callable[[Any], bool]
 
 
 @cache
-def converter_for(revision: Revision, *, bears_null: bool = False) -> Converter:
+def converter_for(revision: Revision) -> Converter:
     """The converter of one revision. Its hooks are built when a class is first seen, so importing costs nothing."""
     converter = Converter(detailed_validation=False)
     for kind, reader in _read.SCALARS.items():
         converter.register_structure_hook(kind, reader)
-    for accepts, build_reader in _readers(revision, bears_null=bears_null):
+    for accepts, build_reader in _readers(revision):
         converter.register_structure_hook_factory(accepts, build_reader)
     for accepts, build_writer in _writers(revision):
         converter.register_unstructure_hook_factory(accepts, build_writer)
     return converter
 
 
-def _readers(
-    revision: Revision, *, bears_null: bool
-) -> Iterator[tuple[Predicate, Callable[[Any, Converter], _read.Reader]]]:
+def _readers(revision: Revision) -> Iterator[tuple[Predicate, Callable[[Any, Converter], _read.Reader]]]:
     yield _read.is_any, lambda _form, _converter: _read.read_anything
     yield _read.is_literal, _read.literal_reader
     yield _read.is_sequence, _read.sequence_reader
     yield _read.is_mapping, _read.mapping_reader
     yield _read.is_annotated, _read.annotated_reader
     yield _read.is_union, partial(union_reader, revision)
-    yield _read.is_model, partial(_read.model_reader, revision, bears_null=bears_null)
+    yield _read.is_model, partial(_read.model_reader, revision)
 
 
 def _writers(revision: Revision) -> Iterator[tuple[Predicate, Callable[[Any, Converter], _write.Writer]]]:
@@ -50,22 +48,20 @@ def _writers(revision: Revision) -> Iterator[tuple[Predicate, Callable[[Any, Con
     yield _read.is_model, partial(_write.model_writer, revision)
 
 
-def read(revision: Revision, model: type[T], value: object, *, at: str = "params", bears_null: bool = False) -> T:
+def read(revision: Revision, model: type[T], value: object, *, at: str = "params") -> T:
     """Read decoded JSON, or raw bytes of it, as a *model* of *revision*.
-
-    Whoever *bears_null* reads a null, where it means nothing and nothing is required, as nothing.
 
     Raises `InvalidParams` naming the path, which begins with *at*, and what was expected there.
     """
-    result: T = read_form(revision, model, value, at=at, bears_null=bears_null)
+    result: T = read_form(revision, model, value, at=at)
     return result
 
 
-def read_form(revision: Revision, form: Any, value: object, *, at: str = "params", bears_null: bool = False) -> Any:
+def read_form(revision: Revision, form: Any, value: object, *, at: str = "params") -> Any:
     """As `read`, for any type that stands in a model: a union, an array, a map."""
     value = decoded(value, at=at)
     try:
-        return _reader(revision, form, bears_null)(value, form)
+        return _reader(revision, form)(value, form)
     except Misfit as misfit:
         raise InvalidParams(misfit.at(at)) from None
 
@@ -96,8 +92,8 @@ def write_form(revision: Revision, form: Any, value: object) -> Any:
 
 
 @cache
-def _reader(revision: Revision, form: Any, bears_null: bool) -> _read.Reader:
-    return converter_for(revision, bears_null=bears_null).get_structure_hook(form)
+def _reader(revision: Revision, form: Any) -> _read.Reader:
+    return converter_for(revision).get_structure_hook(form)
 
 
 @cache

@@ -16,13 +16,13 @@ COMPLETE: Final = "complete"
 INPUT_REQUIRED: Final = "input_required"
 
 
-def read_params(revision: Revision, method: str, value: object = UNSET, *, bears_null: bool = False) -> Model:
-    """The typed params of a request or notification; absent params are empty ones. For *bears_null* see `read`.
+def read_params(revision: Revision, method: str, value: object = UNSET) -> Model:
+    """The typed params of a request or notification; absent params are empty ones.
 
     Raises `InvalidParams` for what does not fit, and `MethodNotFound` for a method that *revision* does not have.
     """
     row = method_of(revision, method)
-    params: Model = read_form(revision, row.params, {} if value is UNSET else value, bears_null=bears_null)
+    params: Model = read_form(revision, row.params, {} if value is UNSET else value)
     return params
 
 
@@ -42,13 +42,13 @@ def read_result(revision: Revision, method: str, value: object) -> Model:
     """The typed result of a request: one branch of its union, and no other is tried.
 
     A modern result is chosen by `resultType`: absent means complete, unknown is refused. In 2025-11-25 the answer
-    may be a task. Many write null for a member that they do not have, as no revision allows: it is read as absent.
+    may be a task.
 
     Raises `InvalidParams` for what does not fit.
     """
     row = method_of(revision, method)
     body = decoded(value, at="result")
-    result = read(revision, _branch(revision, row, body), body, at="result", bears_null=True)
+    result = read(revision, _branch(revision, row, body), body, at="result")
     if _asks_nothing(result):
         raise InvalidParams("result: inputRequests or requestState is required")
     return result

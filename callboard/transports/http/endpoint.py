@@ -10,7 +10,7 @@ from callboard.actors.shares import LOCAL, account_of
 from callboard.actors.terms import ANYBODY, is_meant_modern, is_modern
 from callboard.actors.wire import error_frame
 from callboard.codecs.batch import is_batch
-from callboard.codecs.envelope import Envelope, Error, Notification, Request, Result, decode
+from callboard.codecs.envelope import Envelope, Error, Notification, Request, RequestId, Result, decode
 from callboard.codecs.http.access import Access
 from callboard.codecs.http.head import Head, covers, media_type_of
 from callboard.codecs.http.parser import HeadMemory
@@ -146,13 +146,14 @@ class Endpoint:
         except Refusal as refusal:
             await self.refuse(refusal, response)
         except PeerError as error:
-            await answer_unread(response, error, error.request_id)
+            known = error.request_id is not None
+            await answer_unread(response, error, error.request_id if known else _asked(head, body))
         except RequestFailed as error:  # before anything was begun, too
-            await answer_unread(response, error, None)
+            await answer_unread(response, error, _asked(head, body))
 
     async def refuse(self, refusal: Refusal, response: Response) -> None:
         """Answer what HTTP alone says no to, with the reason for whoever reads it."""
-        frame = error_frame(None, LATEST, refusal)
+        frame = error_frame(refusal.request_id, LATEST, refusal)
         await response.answer(refusal.status, (*JSON, *refusal.headers), b"" if refusal.is_bodiless else frame)
 
     async def upgrade(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
@@ -186,7 +187,12 @@ class Endpoint:
             return self._modern(head, message, route, principal, response)
         if isinstance(message, Request) and message.method == "initialize":
             return self.legacy.initialize(message, principal, response)
-        return self.legacy.find(head, principal).post(message, response, route=route)
+        try:
+            session = self.legacy.find(head, principal)
+        except Refusal as refusal:
+            refusal.request_id = message.id if isinstance(message, Request) else None
+            raise
+        return session.post(message, response, route=route)
 
     def _is_modern(self, head: Head, message: Envelope, route: Route) -> bool:
         """What a request says of itself counts most; then the header; a session is for what says neither."""
@@ -231,6 +237,17 @@ class Endpoint:
         if not covers(head.all(b"accept"), _EVENTS):
             raise Refusal(406, "accept text/event-stream")
         await session.get(head.get(b"last-event-id"), response)
+
+
+def _asked(head: Head, body: bytes) -> RequestId | None:
+    """The id of a request that was refused by those who do not know it: its sender waits for that."""
+    if head.method != "POST" or head.path != PATH:
+        return None
+    try:
+        message = decode(body)
+    except PeerError:  # it says so itself, with the id if there is one
+        return None
+    return message.id if isinstance(message, Request) else None
 
 
 def _allow(path: bytes) -> tuple[bytes, bytes]:

@@ -38,12 +38,13 @@ OTHERS: Final[tuple[Any, ...]] = (
 """What a value is replaced by; no float without a fraction, because an id must not be one and another integer may."""
 
 
-def accepts(revision: Revision, schema: Any, value: Any) -> bool:
+def accepts(revision: Revision, schema: Any, value: Any, *, nulls: bool = False) -> bool:
+    """Whether a schema accepts a value; with *nulls* also null for a member that may be absent."""
     match schema:
         case bool():
             return schema
         case {"$ref": str(ref)}:
-            return accepts(revision, forgiving(revision)[ref.rsplit("/", 1)[1]], value)
+            return accepts(revision, forgiving(revision)[ref.rsplit("/", 1)[1]], value, nulls=nulls)
         case {"const": const}:
             return type(value) is type(const) and bool(value == const)
         case {"enum": list(values)}:
@@ -52,25 +53,32 @@ def accepts(revision: Revision, schema: Any, value: Any) -> bool:
     fitting = [KINDS[kind] for kind in ([kinds] if isinstance(kinds, str) else kinds)]
     if fitting and not any(type(value) in types for types in fitting):
         return False
-    if not all(accepts(revision, part, value) for part in schema.get("allOf", ())):
+    if not all(accepts(revision, part, value, nulls=nulls) for part in schema.get("allOf", ())):
         return False
-    if "anyOf" in schema and not any(accepts(revision, part, value) for part in schema["anyOf"]):
+    if "anyOf" in schema and not any(accepts(revision, part, value, nulls=nulls) for part in schema["anyOf"]):
         return False
-    return all(_parts_fit(revision, schema, value))
+    return all(_parts_fit(revision, schema, value, nulls))
 
 
-def _parts_fit(revision: Revision, schema: dict[str, Any], value: Any) -> Iterator[bool]:
+def _parts_fit(revision: Revision, schema: dict[str, Any], value: Any, nulls: bool) -> Iterator[bool]:
     if isinstance(value, dict):
         yield value.keys() >= set(schema.get("required", ()))
         yield value.keys().isdisjoint(schema.get("x-never", ()))
         others = schema.get("additionalProperties", {})
         for name, item in value.items():
+            if (
+                nulls
+                and item is None
+                and name in schema.get("properties", {})
+                and name not in schema.get("required", ())
+            ):
+                continue
             inner = schema.get("properties", {}).get(name, others)
-            yield accepts(revision, inner, item)
+            yield accepts(revision, inner, item, nulls=nulls)
     elif isinstance(value, list):
         yield len(value) <= schema.get("maxItems", len(value))
         for item in value:
-            yield accepts(revision, schema.get("items", {}), item)
+            yield accepts(revision, schema.get("items", {}), item, nulls=nulls)
     elif type(value) in KINDS["number"]:
         yield schema.get("minimum", value) <= value <= schema.get("maximum", value)
 

@@ -313,13 +313,15 @@ async def test_a_session_that_works_for_somebody_is_used(tool: str) -> None:
         assert (await session.call("echo", text="x")).result
 
 
+@pytest.mark.finding("faults-low-id-of-503")
 async def test_one_session_too_many_is_told_to_come_back() -> None:
     async with serving(open_house().server, Settings(max_sessions=2, write_time=1)) as place:
         first, _ = [await OpenSession.open(place, LAST) for _ in range(2)]
         client = await place.connect()
-        await client.send(client.post(initialize(LAST)))
+        await client.send(client.post(initialize(LAST, id="mine")))
         answer = await client.answer()
         assert (answer.status, answer.code) == (503, -31003)
+        assert answer.json["id"] == "mine"
         assert "retry-after" in answer.headers
         assert (await first.delete()).status == 204
         await OpenSession.open(place, LAST)
