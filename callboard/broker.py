@@ -200,6 +200,7 @@ class Broker(Served):
             on_listing=self._listed,
             on_state=self._changed,
             on_updated=lambda uri, followed, who: self._listeners.updated(backend, uri, followed, who),
+            wait_change=self._listeners.fan_out.wait_source,
         )
         if (before := self.backends.get(spec.name)) is not None:
             self._listeners.replace(before, backend)

@@ -76,6 +76,7 @@ OnProgress: TypeAlias = Callable[[Report], None]
 OnChange: TypeAlias = Callable[[str, Mapping[str, Raw]], None]
 OnLost: TypeAlias = Callable[[Exception], None]
 Renew: TypeAlias = Callable[[], Awaitable[None]]
+WaitChange: TypeAlias = Callable[[], Awaitable[None]]
 OnLog: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
 OnQuestion: TypeAlias = Callable[[Request], None]
 
@@ -164,6 +165,8 @@ class Caller:
     revision: Revision = LATEST
     renew: Renew | None = None
     """Opens a new session when the server has ended the old one."""
+    wait_change: WaitChange | None = None
+    """Waits, but not for long, while those who hear of changes are behind."""
     on_lost: OnLost | None = None
     """Hears why nothing can come unasked any more."""
     ignored: int = attrs.field(default=0, init=False)
@@ -292,6 +295,8 @@ class Caller:
             case method:
                 params = {} if message.params is UNSET else message.params
                 self._told_of_change(method, params, hearer.on_told or self.on_change)
+                if self.wait_change is not None:
+                    await self.wait_change()
 
     def _asked(self, request: Request, of: _Call | None) -> None:
         if self.revision in MODERN:

@@ -122,6 +122,9 @@ class Host:
     _methods: dict[tuple[Revision, str], tuple[ServerCapabilities, Method]] = attrs.field(factory=dict, init=False)
     _infos: dict[Revision, Raw | None] = attrs.field(factory=dict, init=False)
 
+    def __attrs_post_init__(self) -> None:
+        self.audience.fan_out.supervisor = self.root
+
     def server_info(self, revision: Revision) -> Raw | None:
         """Who answers, as the revision writes it into a result; None where a result does not say."""
         if revision not in self._infos:

@@ -10,17 +10,17 @@ import trio
 from callboard.actors.batch import BATCHED, Batch
 from callboard.actors.errands import Adopted, InFlight
 from callboard.actors.exchange import Exchange
+from callboard.actors.hearing import Hearing
 from callboard.actors.host import Errand, Host
 from callboard.actors.life import Event
-from callboard.actors.outlet import CLOSED, Adopt, Custody, Gathering, Kind, Outbound, Outlet, Sink
+from callboard.actors.outlet import CLOSED, Adopt, Custody, Gathering, Outbound, Outlet, Sink
 from callboard.actors.questions import Questions
 from callboard.actors.reader import Reader
 from callboard.actors.shares import LOCAL, account_of
 from callboard.actors.slot import Slot
-from callboard.actors.subscription import change_notification
 from callboard.actors.terms import ANYBODY, Terms, is_meant_modern, is_modern, modern_terms
-from callboard.actors.topics import LISTS, Change, ListChanged, ResourceUpdated, Topics
-from callboard.actors.wire import MAX_ANSWER, error_frame, notification_frame
+from callboard.actors.topics import LISTS, ListChanged
+from callboard.actors.wire import MAX_ANSWER, error_frame
 from callboard.codecs.batch import is_batch, split_batch
 from callboard.codecs.envelope import Envelope, Notification, Request, RequestId, decode
 from callboard.codecs.members import write_members
@@ -50,10 +50,9 @@ from callboard.errors import (
     PeerError,
     RequestFailed,
     RequestTimedOut,
-    ResourceNotFound,
     UnsupportedVersion,
 )
-from callboard.supervisor import Actor, Fact, MailboxSpec, get_logger
+from callboard.supervisor import Actor, Fact, Lost, MailboxSpec, get_logger
 
 M = TypeVar("M", bound=Model)
 
@@ -101,19 +100,15 @@ class Session(Actor[Outbound]):
     _in_flight: dict[RequestId, InFlight] = attrs.field(factory=dict, init=False)
     _tokens: dict[RequestId, RequestId] = attrs.field(factory=dict, init=False)  # and whose they are
     _questions: Questions = attrs.field(factory=Questions, init=False)
-    _hears: set[Change] = attrs.field(factory=set, init=False)
+    _hearing: Hearing | None = attrs.field(default=None, init=False)  # refers to the session, so not after its end
 
     def __attrs_post_init__(self) -> None:
         self.account = account_of(self.principal, self.peer)
 
     async def run(self) -> None:
         try:
-            if isinstance(self.sink, Gathering):
-                async for message in self.inbox:
-                    await self.sink.send_together(self._gathered(message.frame))
-            else:
-                async for message in self.inbox:
-                    await self.sink.send(message.frame)
+            async for message in self.inbox:
+                await self._write(message.frame)
         except trio.BrokenResourceError:
             pass  # the peer is gone, and the reader hears it too
         finally:
@@ -124,6 +119,26 @@ class Session(Actor[Outbound]):
         self.hang_up()
         self.on_end()
         self.on_end, self.sink = lambda: None, CLOSED
+
+    async def _write(self, frame: bytes) -> None:
+        """Write a frame, and with it what waits behind it where the sink takes several at once."""
+        if isinstance(self.sink, Gathering):
+            await self.sink.send_together(self._gathered(frame))
+        else:
+            await self.sink.send(frame)
+        hearing = self._hearing
+        if hearing is not None and hearing.is_behind and not self.inbox.coalesced:
+            hearing.catch_up()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the peer has left, and nothing more may begin."""
+        return self._questions.is_over
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether a client is there to read what is written."""
+        return True
 
     def _gathered(self, frame: bytes) -> list[bytes]:
         """All that waits, up to a bound: one write wakes the peer once."""
@@ -148,10 +163,9 @@ class Session(Actor[Outbound]):
     def hang_up(self) -> None:
         """Nobody is there any more: whatever the peer had asked for is over."""
         self._questions.end()
-        self._topics.leave(self.hear, self._hears)
-        followed = [one.uri for one in self._hears if isinstance(one, ResourceUpdated)]
-        self.host.audience.unfollow(followed, self.principal)
-        self._hears.clear()
+        hearing, self._hearing = self._hearing, None
+        if hearing is not None:
+            hearing.end()
         for exchange in list(self._in_flight.values()):
             exchange.cancel(Event.SESSION_ENDED)
 
@@ -167,7 +181,13 @@ class Session(Actor[Outbound]):
         try:
             self.address.tell_nowait(message)
         except trio.WouldBlock:
-            self.ignored += 1
+            self.lose(message)
+
+    def lose(self, message: object) -> None:
+        """Count what does not fit into the mailbox, and is given up."""
+        self.ignored += 1
+        letters = self.supervisor.dead_letters
+        letters.add(self.address.path, message, Lost.OVERFLOWED, at=trio.current_time())
 
     @property
     def adopt(self) -> Adopt | None:
@@ -178,12 +198,6 @@ class Session(Actor[Outbound]):
 
     async def close_stream(self, retry: float) -> None:
         await trio.lowlevel.checkpoint()  # the connection belongs to all requests on it
-
-    def hear(self, change: Change) -> None:
-        """Tell a legacy client of a change that its session asked for."""
-        if self.terms is not None and self.is_ready:
-            frame = notification_frame(self.terms.revision, *change_notification(change))
-            self.send_nowait(Outbound(frame, Kind.CHANGE, change))
 
     # The way in.
 
@@ -449,11 +463,8 @@ class Session(Actor[Outbound]):
         self.is_ready = True
         self._questions.ready.set()
         declared = self.host.offer.capabilities(self.terms.revision)
-        self._listen_to({ListChanged(name) for name in LISTS if declares(declared, f"{name}.list_changed")})
-
-    def _listen_to(self, changes: set[Change]) -> None:
-        self._hears |= changes
-        self._topics.join(self.hear, changes)
+        self._hearing = self._hearing or Hearing(self)
+        self._hearing.join(ListChanged(name) for name in LISTS if declares(declared, f"{name}.list_changed"))
 
     def set_level(self, exchange: Exchange) -> Model:
         """`logging/setLevel`: for the whole session."""
@@ -464,29 +475,18 @@ class Session(Actor[Outbound]):
     async def _subscribe(self, exchange: Exchange) -> Model:
         """`resources/subscribe`: this session hears of one resource. Raises `ResourceNotFound` if it cannot."""
         uri = exchange.params(ResourceRequestParams).uri
-        change = ResourceUpdated(uri)
-        self.host.check_followed(len(self._hears) + (change not in self._hears))
-        if change not in self._hears:
-            if not await self.host.audience.follow([uri], self.principal):
-                raise ResourceNotFound(uri)
-            if change in self._hears or self._questions.is_over:
-                self.host.audience.unfollow([uri], self.principal)  # asked for twice at once, or by nobody any more
-            else:
-                self._listen_to({change})
+        if self._hearing is None and not self.is_over:
+            self._hearing = Hearing(self)
+        if self._hearing is not None:
+            await self._hearing.follow(uri)
         return Empty()
 
     def unsubscribe(self, exchange: Exchange) -> Model:
         """`resources/unsubscribe`, also of what was never subscribed to."""
-        change = ResourceUpdated(exchange.params(ResourceRequestParams).uri)
-        if change in self._hears:
-            self._hears.discard(change)
-            self._topics.leave(self.hear, [change])
-            self.host.audience.unfollow([change.uri], self.principal)
+        uri = exchange.params(ResourceRequestParams).uri
+        if self._hearing is not None:
+            self._hearing.unfollow(uri)
         return Empty()
-
-    @property
-    def _topics(self) -> Topics:
-        return self.host.audience.topics(self.principal)
 
 
 _SUBSCRIBE: Final = "resources/subscribe"

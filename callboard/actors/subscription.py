@@ -8,9 +8,10 @@ import trio
 from msgspec import UNSET
 
 from callboard.actors.exchange import Exchange
+from callboard.actors.fan_out import BEHIND, Pace
 from callboard.actors.life import Event
 from callboard.actors.outlet import Kind, Outbound, Outlet
-from callboard.actors.topics import Audience, Change, ListChanged, wanted
+from callboard.actors.topics import Audience, Change, ListChanged, News, ResourceUpdated, wanted
 from callboard.actors.wire import error_frame, notification_frame
 from callboard.codecs.revisions import (
     CancelledNotificationParams,
@@ -50,6 +51,7 @@ class Subscription(Actor[Change]):
     exchange: Exchange
     audience: Audience
     granted: SubscriptionFilter
+    _pace: Pace | None = attrs.field(default=None, init=False)
 
     async def run(self) -> None:
         slot, principal, hear = self.exchange.slot, self.exchange.terms.principal, self.hear
@@ -63,7 +65,10 @@ class Subscription(Actor[Change]):
             await slot.notify("notifications/subscriptions/acknowledged", acknowledged, Kind.ANSWER)
             async for change in self.inbox:
                 await slot.notify(*change_notification(change, meta), Kind.CHANGE, change)
+                await self._tell_rest(meta)
         finally:
+            if self._pace is not None:
+                self._pace.catch_up()
             topics.leave(hear, changes)
             self.audience.unfollow(uris, principal)
         closing = SubscriptionsListenResultMetaObject(subscription_id=slot.request_id)
@@ -80,16 +85,39 @@ class Subscription(Actor[Change]):
         self.granted = attrs.evolve(self.granted, resource_subscriptions=tuple(uris) or UNSET)
         return uris
 
-    def hear(self, change: Change) -> None:
+    async def _tell_rest(self, meta: NotificationMetaObject) -> None:
+        """Tell of all that waits before others get a turn: a source may bring as many as there is room for in one."""
+        slot, inbox = self.exchange.slot, self.inbox
+        for _ in range(inbox.depth):
+            try:
+                change = inbox.receive_nowait()
+            except (trio.WouldBlock, trio.EndOfChannel):
+                break
+            await slot.notify(*change_notification(change, meta), Kind.CHANGE, change)
+        if self._pace is not None and not inbox.depth:
+            self._pace.catch_up()
+
+    def hear(self, news: News) -> None:
         """Take a change in. A client that lets a thousand different ones pile up is cut off: it must read anew."""
-        try:
-            self.address.tell_nowait(change)
-        except trio.WouldBlock:
-            letters = self.exchange.supervisor.dead_letters
-            letters.add(self.address.path, change, Lost.OVERFLOWED, at=trio.current_time())
-            if self.exchange.slot.is_open:
-                self._cut_off()
-            self.address.kill(WHY_OVERFLOW)
+        if isinstance(news, ListChanged | ResourceUpdated):
+            try:
+                self.address.tell_nowait(news)
+            except trio.WouldBlock:
+                self._overflow(news)
+            else:
+                if self.inbox.coalesced >= BEHIND:
+                    if self._pace is None:
+                        self._pace = Pace(self.audience.fan_out)
+                    self._pace.fall_behind()
+        else:
+            self._overflow(news)
+
+    def _overflow(self, news: News) -> None:
+        letters = self.exchange.supervisor.dead_letters
+        letters.add(self.address.path, news, Lost.OVERFLOWED, at=trio.current_time())
+        if self.exchange.slot.is_open:
+            self._cut_off()
+        self.address.kill(WHY_OVERFLOW)
 
     def _cut_off(self) -> None:
         """Say so: a stream that only fell silent would look like one on which nothing happens."""

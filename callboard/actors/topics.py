@@ -1,15 +1,20 @@
 """Who wants to hear of which change."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 
 import attrs
 from msgspec import UNSET
 
+from callboard.actors.fan_out import SLICE, FanOut
 from callboard.codecs.revisions import SubscriptionFilter
 
 ListName: TypeAlias = Literal["tools", "prompts", "resources"]
 LISTS: Final[tuple[ListName, ...]] = ("tools", "prompts", "resources")
+
+MAX_STEPS: Final = 32
+"""Folders of a changed resource whose followers are told of it, the innermost first."""
 
 
 @attrs.frozen
@@ -26,20 +31,36 @@ class ResourceUpdated:
     uri: str
 
 
+@attrs.frozen
+class MoreChanged:
+    """Resources have other contents now, and which ones is no longer known."""
+
+
+MORE: Final = MoreChanged()
+
 Change: TypeAlias = ListChanged | ResourceUpdated
-Hear: TypeAlias = Callable[[Change], None]
-"""How a subscriber is told. Never waits: whoever cannot keep up coalesces."""
+News: TypeAlias = Change | MoreChanged
+Hear: TypeAlias = Callable[[News], None]
+"""How a subscriber is told. Never waits."""
 
 
 @attrs.define(eq=False)
 class Topics:
     """Fan-out: each change goes to those who asked for it."""
 
+    fan_out: FanOut = attrs.field(factory=FanOut)
     _hearers: dict[Change, dict[Hear, None]] = attrs.field(factory=dict, init=False)
+    _lengths: Counter[int] = attrs.field(factory=Counter, init=False)
+    """How many resources are followed whose URI is so long: only these prefixes of a URI are looked up."""
 
     def join(self, hear: Hear, changes: Iterable[Change]) -> None:
         for change in changes:
-            self._hearers.setdefault(change, {})[hear] = None
+            hearers = self._hearers.get(change)
+            if hearers is None:
+                hearers = self._hearers[change] = {}
+                if isinstance(change, ResourceUpdated):
+                    self._lengths[len(change.uri)] += 1
+            hearers[hear] = None
 
     def leave(self, hear: Hear, changes: Iterable[Change]) -> None:
         """Harmless for who has not joined."""
@@ -49,16 +70,56 @@ class Topics:
                 hearers.pop(hear, None)
                 if not hearers:
                     del self._hearers[change]
+                    if isinstance(change, ResourceUpdated):
+                        self._unfollow(len(change.uri))
 
-    def publish(self, change: Change, *, also: Iterable[Change] = ()) -> int:
+    def _unfollow(self, length: int) -> None:
+        self._lengths[length] -= 1
+        if not self._lengths[length]:
+            del self._lengths[length]
+
+    def publish(self, change: Change, *, also: Sequence[Change] = ()) -> int:
         """Tell everybody who wants to hear of *change*, of what it is a part of, or of what it is *also* known as.
-        Returns how many that are."""
-        told: dict[Hear, None] = {}
-        for topic in (*_widening(change), *also):
-            told |= self._hearers.get(topic, {})
-        for hear in told:
-            hear(change)
+        Returns how many that are. Many are told later, and so are all while some are behind."""
+        told = self._told(change, also)
+        fan_out = self.fan_out
+        if not told or (len(told) <= SLICE and fan_out.is_idle):
+            is_put = False
+        else:
+            is_put = fan_out.put(self, change, lambda: self._told(change, also), (MORE, self._followers))
+        if not is_put:
+            for hear in told:
+                hear(change)
         return len(told)
+
+    def _told(self, change: Change, also: Sequence[Change]) -> dict[Hear, None]:
+        told: dict[Hear, None] = {}
+        for topic in (change, *self._wider(change), *also):
+            told |= self._hearers.get(topic, {})
+        return told
+
+    def _wider(self, change: Change) -> Iterator[Change]:
+        """What a change belongs to: a file that changed is news to those who watch its folder, with or without its
+        slash."""
+        if isinstance(change, ListChanged) or not self._lengths:
+            return
+        uri = change.uri
+        root, cut = uri.find("://") + 2, len(uri)
+        for _ in range(MAX_STEPS):
+            cut = uri.rfind("/", 0, cut)
+            if cut <= root:
+                return
+            for end in (cut, cut + 1):
+                if end in self._lengths:
+                    yield ResourceUpdated(uri[:end])
+
+    def _followers(self) -> dict[Hear, None]:
+        """Everybody who follows a resource."""
+        followers: dict[Hear, None] = {}
+        for change, hearers in self._hearers.items():
+            if isinstance(change, ResourceUpdated):
+                followers |= hearers
+        return followers
 
     def __len__(self) -> int:
         return len(self._hearers)
@@ -66,6 +127,10 @@ class Topics:
 
 class Audience(Protocol):
     """Who may follow what: asked before somebody does, and told when he no longer does."""
+
+    @property
+    def fan_out(self) -> FanOut:
+        """How they are told."""
 
     def topics(self, principal: str) -> Topics:
         """Where *principal*'s sessions and subscriptions listen."""
@@ -83,6 +148,10 @@ class Everybody:
 
     all: Topics
 
+    @property
+    def fan_out(self) -> FanOut:
+        return self.all.fan_out
+
     def topics(self, _: str) -> Topics:
         return self.all
 
@@ -99,15 +168,3 @@ def wanted(chosen: SubscriptionFilter) -> list[Change]:
     lists: list[Change] = [ListChanged(name) for name, flag in zip(LISTS, flags, strict=True) if flag is True]
     uris = () if chosen.resource_subscriptions is UNSET else chosen.resource_subscriptions
     return lists + [ResourceUpdated(uri) for uri in uris]
-
-
-def _widening(change: Change) -> list[Change]:
-    """A change, and the wider ones it belongs to: a file that changed is news to whoever watches its folder."""
-    if isinstance(change, ListChanged):
-        return [change]
-    steps: list[Change] = [change]
-    uri = change.uri
-    while (cut := uri.rfind("/")) > uri.find("://") + 2:
-        uri = uri[:cut]
-        steps += [ResourceUpdated(uri), ResourceUpdated(uri + "/")]
-    return steps

@@ -9,6 +9,7 @@ import trio
 
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.uses import EVERYBODY
+from callboard.actors.fan_out import FanOut
 from callboard.actors.terms import ANYBODY
 from callboard.actors.topics import ListChanged, ListName, ResourceUpdated, Topics
 from callboard.errors import CallboardError
@@ -28,12 +29,16 @@ class Listeners:
     """Topics by principal: what one principal's connection hears is for nobody else."""
 
     find: Find
+    fan_out: FanOut = attrs.field(factory=FanOut, init=False)
     _topics: dict[str, Topics] = attrs.field(factory=dict, init=False)
     _followed: dict[tuple[str, str], list[Held]] = attrs.field(factory=dict, init=False)
     _hearers: dict[Held, Counter[tuple[str, str]]] = attrs.field(factory=dict, init=False)
 
     def topics(self, principal: str) -> Topics:
-        return self._topics.setdefault(principal, Topics())
+        found = self._topics.get(principal)
+        if found is None:
+            found = self._topics[principal] = Topics(self.fan_out)
+        return found
 
     async def follow(self, uris: Sequence[str], principal: str) -> Sequence[str]:
         """Follow at the backends what can be followed there, all at once."""

@@ -16,7 +16,7 @@ from callboard.actors.broker.legs import Legs
 from callboard.actors.broker.listings import Listings, OnListing
 from callboard.actors.broker.settings import BackendSettings
 from callboard.actors.broker.uses import EVERYBODY, SHARED, Key, Use
-from callboard.actors.caller import Patience
+from callboard.actors.caller import Patience, WaitChange
 from callboard.actors.eras import Agreed
 from callboard.actors.exchange import Exchange
 from callboard.actors.shares import Shares
@@ -56,6 +56,7 @@ class Backend(Actor[Never]):
     on_listing: OnListing
     on_state: OnState
     on_updated: OnUpdated
+    wait_change: WaitChange | None = None
     circuit: Circuit = attrs.field(init=False)
     legs: Legs = attrs.field(init=False)
     interests: Interests = attrs.field(init=False)
@@ -298,6 +299,7 @@ class Backend(Actor[Never]):
             on_change=self.changed,
             on_end=self._ended,
             roots=self.settings.roots,
+            wait_change=self.wait_change,
         )
         leg.used = trio.current_time() if trio.lowlevel.in_trio_run() else -math.inf
         return leg

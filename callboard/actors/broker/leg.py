@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw
 
 from callboard.actors.broker.relaying import Known, Relaying
 from callboard.actors.broker.uses import Key, Use, are_of_one_client, is_one_session
-from callboard.actors.caller import NOBODY, Caller, Hearer, Patience
+from callboard.actors.caller import NOBODY, Caller, Hearer, Patience, WaitChange
 from callboard.actors.eras import Agreed
 from callboard.actors.exchange import LEVELS, Exchange
 from callboard.actors.link import Link
@@ -70,6 +70,7 @@ class Leg(Actor[Never]):
     on_change: Callable[["Leg", str, Mapping[str, Raw]], None]
     on_end: Callable[["Leg"], None]
     roots: tuple[str, ...] = ()
+    wait_change: WaitChange | None = None
     uses: dict[Use, None] = attrs.field(factory=dict, init=False)
     tasks: dict[str, Known] = attrs.field(factory=dict, init=False)
     """Tasks that began here and are a client's, by what the backend calls them."""
@@ -388,7 +389,7 @@ class Leg(Actor[Never]):
         )
         relaying.session = self._session
         caller = Caller(link, relaying, self.info, declared_by(self.key.signature), on_log=self._logged)
-        caller.on_change = self._told
+        caller.on_change, caller.wait_change = self._told, self.wait_change
         relaying.caller = caller
         if not link.is_http:
             nursery.start_soon(self._read, caller)

@@ -2,7 +2,7 @@
 
 import math
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import count
 from typing import Final, TypeVar
@@ -11,7 +11,6 @@ import attrs
 import trio
 
 from callboard.actors.host import Host
-from callboard.actors.outlet import Outbound
 from callboard.actors.session import Session
 from callboard.actors.session_tree import add_session
 from callboard.codecs.envelope import Envelope, Request
@@ -43,7 +42,7 @@ class HttpSession(Session):
         try:
             while True:
                 message = await self.ways.wait_used(self.inbox.receive)
-                await self.sink.send(message.frame)
+                await self._write(message.frame)
         except (trio.BrokenResourceError, trio.EndOfChannel):
             pass  # nobody listens, or will
         finally:
@@ -59,6 +58,10 @@ class HttpSession(Session):
     @property
     def is_busy(self) -> bool:
         return bool(self._in_flight)
+
+    @property
+    def is_attached(self) -> bool:
+        return self.ways.streams[_STANDALONE].response is not None
 
 
 @attrs.define(eq=False)
@@ -83,13 +86,16 @@ class LegacySession:
         self.touch()
 
     async def send(self, frame: bytes) -> None:
+        await self.send_together([frame])
+
+    async def send_together(self, frames: Sequence[bytes]) -> None:
         standalone = self.streams[_STANDALONE]
         while standalone.response is None:
             if self._is_ending:
                 raise trio.BrokenResourceError("nobody will come for this any more")
             self._attached = trio.Event()
             await self.wait_used(self._attached.wait)
-        await standalone.send(Outbound(frame))
+        await standalone.send_together(frames)
 
     def stop_waiting(self) -> None:
         """The session is asked to end: what nobody listens to now, nobody will."""

@@ -1,6 +1,7 @@
 """HTTP+SSE (2024-11-05): one stream for all that the server says, and a second address for all that the client says."""
 
 import secrets
+from collections.abc import Sequence
 from itertools import count
 from typing import Final
 from urllib.parse import parse_qs
@@ -31,7 +32,10 @@ class PairSink:
     response: Response
 
     async def send(self, frame: bytes) -> None:
-        await self.response.write(encode_event(frame, event="message"))
+        await self.send_together([frame])
+
+    async def send_together(self, frames: Sequence[bytes]) -> None:
+        await self.response.write(b"".join([encode_event(frame, event="message") for frame in frames]))
         if self.response.is_lost:
             raise trio.BrokenResourceError("the stream is closed")
 

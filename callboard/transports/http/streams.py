@@ -1,7 +1,7 @@
 """Streams of a legacy session that a client may leave and come back to: what it missed is kept, within bounds."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
@@ -96,6 +96,11 @@ class LegacyStream:
         await self._write(self._keep(message.frame))
         if message.ends:
             await self._end()
+
+    async def send_together(self, frames: Sequence[bytes]) -> None:
+        """Send what ends nothing, in one piece."""
+        await self._begin(self.retry)
+        await self._write(b"".join([self._keep(frame) for frame in frames]))
 
     async def _answer(self, response: Response, message: Outbound) -> None:
         status = status_of_legacy(message.error)

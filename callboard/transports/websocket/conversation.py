@@ -6,7 +6,7 @@ gets the rest. So nothing is lost, and nothing comes twice.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -55,6 +55,10 @@ class SocketSession(Session):
         """How many requests of the client's are not answered yet."""
         return len(self._in_flight)
 
+    @property
+    def is_attached(self) -> bool:
+        return self.conversation.is_flowing
+
     def disconnect(self) -> None:
         """The socket is gone, and the session is not. What stands alone ends with its stream, as on HTTP."""
         for exchange in list(self._in_flight.values()):
@@ -89,15 +93,25 @@ class Conversation:
 
     async def send(self, frame: bytes) -> None:
         """Say it on the socket that there is, or wait for the next one. Raises BrokenResourceError if none can come."""
+        await self.send_together([frame])
+
+    async def send_together(self, frames: Sequence[bytes]) -> None:
+        """As `send`, in one piece."""
         link = await self._wait_flowing()
-        if self.kept.sent or self._is_greeting(frame):
-            self.kept.add(frame)
+        for frame in frames:
+            if self.kept.sent or self._is_greeting(frame):
+                self.kept.add(frame)
         try:
-            await link.wire.send(write_text(frame))
+            await link.wire.send(b"".join([write_text(frame) for frame in frames]))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             link.wire.close()
             self.drop(link)
         self._end_if_idle()
+
+    @property
+    def is_flowing(self) -> bool:
+        """Whether there is a socket for what is said."""
+        return self._flows
 
     def _is_greeting(self, frame: bytes) -> bool:
         """Whether it is the result of `initialize`: nothing before that can name the session."""

@@ -6,6 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from callboard.actors import fan_out
 from callboard.actors.lame_duck import drain
 from callboard.transports.http.pulse import BREATH, COMMENT, Pulse
 from callboard.transports.settings import Settings
@@ -101,8 +102,11 @@ async def test_without_a_drain_a_stream_is_cut_in_time() -> None:
         await client.ended()
 
 
-async def test_a_listener_that_cannot_be_told_everything_is_told_that_it_must_read_anew() -> None:
+async def test_a_listener_that_cannot_be_told_everything_is_told_that_it_must_read_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """More different changes at once than are kept for anybody: the stream ends, and does not just fall silent."""
+    monkeypatch.setattr(fan_out, "HELD", 100)
     house = open_house()
     async with serving(house.server) as place:
         uris = [f"note://{number}" for number in range(1500)]

@@ -1,0 +1,134 @@
+"""What a legacy session hears of: the lists and resources that it follows, and what became too much for it."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from callboard.actors.fan_out import BEHIND, Pace
+from callboard.actors.outlet import Kind, Outbound
+from callboard.actors.subscription import change_notification
+from callboard.actors.topics import Change, ListChanged, ListName, News, ResourceUpdated, Topics
+from callboard.actors.wire import notification_frame
+from callboard.errors import ResourceNotFound
+from callboard.supervisor import get_logger
+
+if TYPE_CHECKING:
+    from callboard.actors.session import Session
+
+MAX_WAITING: Final = 512
+"""Changes that wait for a client which reads. Beyond that it hears only that more has changed."""
+
+MAX_WAITING_ABSENT: Final = 16
+"""Changes that wait for a client which has no stream open: there may be many such, each for half an hour."""
+
+log = get_logger("callboard.actors")
+
+
+@attrs.define(eq=False)
+class Hearing:
+    """The changes that one session wants to hear of, and the lists that it must be told have changed."""
+
+    session: "Session"
+    changes: set[Change] = attrs.field(factory=set, init=False)
+    _missed: frozenset[ListName] = attrs.field(default=frozenset(), init=False)
+    _pace: Pace | None = attrs.field(default=None, init=False)
+
+    @property
+    def topics(self) -> Topics:
+        return self.session.host.audience.topics(self.session.principal)
+
+    def join(self, changes: Iterable[Change]) -> None:
+        added = set(changes)
+        self.changes |= added
+        self.topics.join(self.hear, added)
+
+    async def follow(self, uri: str) -> None:
+        """Hear of one resource. Raises `Overloaded` for one too many, `ResourceNotFound` if it cannot be followed."""
+        session, change = self.session, ResourceUpdated(uri)
+        audience = session.host.audience
+        if change in self.changes:
+            return
+        session.host.check_followed(len(self.changes) + 1)
+        if not await audience.follow([uri], session.principal):
+            raise ResourceNotFound(uri)
+        if change in self.changes or session.is_over:
+            audience.unfollow([uri], session.principal)  # asked for twice at once, or by a client that has left
+        else:
+            self.join([change])
+
+    def unfollow(self, uri: str) -> None:
+        """Hear of it no more. Harmless if it was never followed."""
+        change = ResourceUpdated(uri)
+        if change in self.changes:
+            self.changes.discard(change)
+            self.topics.leave(self.hear, [change])
+            self.session.host.audience.unfollow([uri], self.session.principal)
+
+    def end(self) -> None:
+        """Hear of nothing any more."""
+        if self._pace is not None:
+            self._pace.catch_up()
+        if self.changes:
+            self.topics.leave(self.hear, self.changes)
+            followed = [one.uri for one in self.changes if isinstance(one, ResourceUpdated)]
+            self.changes.clear()
+            self.session.host.audience.unfollow(followed, self.session.principal)
+
+    # What is heard.
+
+    def hear(self, news: News) -> None:
+        """Tell the client of a change, if there is room for it; else that the resources are others, once there is."""
+        session = self.session
+        if session.terms is None or not session.is_ready:
+            return
+        waiting = session.inbox.coalesced
+        if not isinstance(news, ListChanged | ResourceUpdated):
+            self._miss(news, "resources")
+        elif isinstance(news, ListChanged):
+            if not self._tell(news):
+                self._miss(news, news.name)
+        elif "resources" in self._missed or waiting >= self._most or not self._tell(news):
+            self._miss(news, "resources")
+        elif waiting >= BEHIND and session.is_attached:
+            if self._pace is None:
+                self._pace = Pace(self.topics.fan_out)
+            self._pace.fall_behind()
+
+    @property
+    def _most(self) -> int:
+        return MAX_WAITING if self.session.is_attached else MAX_WAITING_ABSENT
+
+    def _tell(self, change: Change) -> bool:
+        session = self.session
+        if session.terms is None:
+            return False
+        frame = notification_frame(session.terms.revision, *change_notification(change))
+        try:
+            session.address.tell_nowait(Outbound(frame, Kind.CHANGE, change))
+        except trio.WouldBlock:
+            return False
+        return True
+
+    def _miss(self, news: News, name: ListName) -> None:
+        session = self.session
+        session.lose(news)
+        if name not in self._missed:
+            self._missed |= {name}
+            log.info("subscriber_behind", session=session.address.path, waiting=session.inbox.coalesced)
+            if not session.inbox.coalesced:  # nothing is written that could make room
+                self.catch_up()
+
+    def catch_up(self) -> None:
+        """Called when the client has taken what waited: tell it once of what it missed meanwhile."""
+        if self._pace is not None:
+            self._pace.catch_up()
+        for name in self._missed:
+            if self._tell(ListChanged(name)):
+                self._missed -= {name}
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the client is to be told of something when it has taken what waits."""
+        return bool(self._missed) or self._pace is not None
