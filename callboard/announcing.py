@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import callboard
 from callboard.hosted import Behind
+from callboard.supervisor.printable import clean
 
 if TYPE_CHECKING:
     from callboard.serving import Ready
@@ -21,7 +22,7 @@ _COMMAND: Final = "callboard"
 
 def announce(ready: "Ready") -> None:
     """Say where the server is, and how to connect."""
-    _say(ready, as_text(ready))
+    _say(ready, clean(as_text(ready)))  # why a server is not up, it may have said itself
 
 
 def announce_json(ready: "Ready") -> None:

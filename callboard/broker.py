@@ -277,4 +277,4 @@ def _reach(spec: BackendSpec) -> Reach:
 
 
 def _says(backend: str, line: str) -> None:
-    log.info("backend_says", backend=backend, text=line)
+    log.debug("backend_says", backend=backend, text=line)

@@ -16,6 +16,7 @@ import trio.testing
 from hypothesis import HealthCheck, settings
 
 from callboard.supervisor import live_trees
+from callboard.supervisor.logs import LINES
 
 # No deadline per example: the machine is shared, and a slow example is not a wrong one.
 settings.register_profile("callboard", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -46,6 +47,7 @@ def _leftovers() -> dict[str, set[str]]:
 def nothing_is_left_over() -> Iterator[None]:
     """Fail a test that leaves an actor, task, descriptor, thread or child process behind."""
     before = _leftovers()
+    LINES.forget()  # the same line in another test is not a repetition
     yield
     after = _leftovers()
     if any(after[kind] - before[kind] for kind in after):

@@ -29,6 +29,9 @@ MAX_FAREWELLS: Final = 64
 SAID: Final = Rate(10)
 """How often it is logged that a message cannot be read. Each is counted."""
 
+BANNER: Final = 200
+"""Bytes of what is no message that are logged."""
+
 _NEVER_CANCELLED: Final = frozenset({"initialize"})
 
 # Where an answer says whose it is, if it is written as answers are.
@@ -87,6 +90,8 @@ class DuplexLink:
     """Sends on a connection; `listen` reads it, and wakes whoever waits for what arrives."""
 
     connection: Connection
+    peer: str = ""
+    """What the log calls the server."""
     keeps_time: bool = attrs.field(default=True, init=False)
     is_http: bool = attrs.field(default=False, init=False)
     is_stale: bool = attrs.field(default=False, init=False)
@@ -239,7 +244,8 @@ class DuplexLink:
         except PeerError as error:
             self.ignored += 1
             if self._said.allow(None, trio.current_time()):  # a server may write nothing else
-                log.warning("unreadable_message", failure=str(error)[:200], ignored=self.ignored)
+                text = _banner(frame)
+                log.warning("unreadable_message", peer=self.peer, failure=str(error), text=text, ignored=self.ignored)
             waiting = self._waiting.get(_whose(frame, error))
             if waiting is not None and not waiting.is_over:
                 waiting.failure = str(error)
@@ -252,6 +258,14 @@ class DuplexLink:
             return
         waiting.answer = answer
         waiting.end()
+
+
+def _banner(frame: bytes | PeerError) -> str | None:
+    """The beginning of what is no message at all, such as a banner on standard output. A message that is only not
+    quite right may hold what nobody else should read."""
+    if isinstance(frame, PeerError) or frame.lstrip()[:1] in (b"{", b"["):
+        return None
+    return frame[:BANNER].decode(errors="replace")
 
 
 def _whose(frame: bytes | PeerError, error: PeerError) -> RequestId:

@@ -10,10 +10,10 @@ import attrs
 from cyclopts import Parameter
 
 from callboard.commands.codes import Exit
-from callboard.commands.terminal import clean
 from callboard.commands.where import FLAG, Json
 from callboard.errors import CannotServe
 from callboard.pins import PATIENCE, Pins, Waiting
+from callboard.supervisor.printable import clean
 
 APPROVE_EXAMPLES: Final = """\
 Examples:

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from callboard.commands.codes import Exit
 from callboard.commands.screen import Screen
-from callboard.commands.terminal import clean
 from callboard.configuration import BackendSpec, BadConfiguration, Configuration, Mistake, read_configuration
+from callboard.supervisor.printable import clean
 
 CHECK_EXAMPLES: Final = """\
 Examples:

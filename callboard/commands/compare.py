@@ -21,8 +21,8 @@ from callboard.commands.codes import Exit
 from callboard.commands.measuring import notes, one_line
 from callboard.commands.screen import Screen
 from callboard.commands.speaking import complain
-from callboard.commands.terminal import clean
 from callboard.commands.where import Json
+from callboard.supervisor.printable import clean
 
 COMPARE_EXAMPLES: Final = """\
 Examples:

@@ -14,7 +14,7 @@ from callboard.bench.figures import FIGURES, time, written
 from callboard.bench.result import Result
 from callboard.bench.tally import PERCENTILES, Tally
 from callboard.commands.screen import Screen
-from callboard.commands.terminal import clean
+from callboard.supervisor.printable import clean
 
 MAX_KINDS: Final = 8
 """Kinds of errors that are told apart on a screen."""

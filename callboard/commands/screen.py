@@ -13,8 +13,9 @@ from rich.text import Text
 
 from callboard.codecs.revisions import LoggingMessageNotificationParams, ProgressNotificationParams
 from callboard.commands.streams import forgiving_stderr
-from callboard.commands.terminal import Terminal, clean
+from callboard.commands.terminal import Terminal
 from callboard.hosting.problems import shown
+from callboard.supervisor.printable import clean
 
 
 @attrs.define(eq=False)

@@ -37,8 +37,8 @@ from callboard.codecs.revisions import (
     write,
     write_result,
 )
-from callboard.commands.terminal import clean
 from callboard.listening import Change
+from callboard.supervisor.printable import clean
 
 
 @attrs.frozen

@@ -30,7 +30,7 @@ from callboard.commands.login import Login, auth_of
 from callboard.commands.screen import Screen
 from callboard.commands.showing import Output
 from callboard.commands.streams import CannotWrite, prepare_streams
-from callboard.commands.terminal import Terminal, clean
+from callboard.commands.terminal import Terminal
 from callboard.errors import (
     URL_ELICITATION_REQUIRED,
     CallboardError,
@@ -41,6 +41,7 @@ from callboard.errors import (
 )
 from callboard.mcp_servers import Remote, is_entry, read_entry
 from callboard.signals import heed_signals
+from callboard.supervisor.printable import clean
 from callboard.targets import Target
 
 MOST_LINES: Final = 10

@@ -12,15 +12,10 @@ import trio
 from rich.console import Console
 from rich.text import Text
 
+from callboard.supervisor.printable import clean
+
 READ_SIZE: Final = 4096
 """Longest line that a terminal hands over at once."""
-
-_KEPT: Final = "\n\t"
-
-
-def clean(text: str) -> str:
-    """*text* without what would command a terminal instead of being shown: it is a server's."""
-    return "".join(char if char.isprintable() or char in _KEPT else "\ufffd" for char in text)
 
 
 class Person(Protocol):

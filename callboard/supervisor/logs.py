@@ -1,29 +1,29 @@
 """Log lines that never end up on standard output, which belongs to the stdio protocol.
 
 An application that configures structlog with a logger factory of its own gets callboard's lines there. structlog's
-own default prints to standard output; callboard's lines then go to standard error instead.
+own default prints to standard output; callboard's lines then go to standard error instead, from level info on, or from
+the level that the environment names in CALLBOARD_LOG_LEVEL.
 """
 
-import sys
+import atexit
+import os
 from contextlib import suppress
 from typing import Any, Final
 
 import structlog
 
+from callboard.supervisor.lines import Lines
+from callboard.supervisor.standard_error import STANDARD_ERROR
 
-class _StandardError:
-    """Where lines go if nobody says otherwise. Its terminal may be closed: who reads nothing misses nothing."""
+LEVELS: Final = ("debug", "info", "warning", "error")
 
-    def write(self, text: str) -> None:
-        with suppress(OSError):
-            sys.stderr.write(text)
+LEVEL_VARIABLE: Final = "CALLBOARD_LOG_LEVEL"
+"""The environment variable that names the lowest level which is written, where the application does not decide."""
 
-    def flush(self) -> None:
-        with suppress(OSError):
-            sys.stderr.flush()
+LINES: Final = Lines()
+"""What all loggers write passes through here."""
 
-
-_STANDARD_ERROR: Final[Any] = _StandardError()
+_FILE: Final[Any] = STANDARD_ERROR
 
 
 class _Sink:
@@ -41,14 +41,43 @@ class _Sink:
         factory = structlog.get_config()["logger_factory"]
         # structlog's factories keep the file they were given here; given none, they mean standard output.
         if getattr(factory, "_file", self) is None:
-            binary = isinstance(factory, structlog.BytesLoggerFactory)
-            factory = type(factory)(sys.stderr.buffer if binary else _STANDARD_ERROR)
+            factory = type(factory)(_FILE)
         return factory(self._name)
 
 
-def get_logger(name: str) -> Any:
-    """A logger as `structlog.get_logger` gives it. Nothing is decided before the first line."""
-    return structlog.wrap_logger(_Sink(name))
+class Logger:
+    """Logs one event with its facts. Nothing is decided before the first line."""
+
+    __slots__ = ("_logger",)
+
+    def __init__(self, name: str) -> None:
+        self._logger = structlog.wrap_logger(_Sink(name))
+
+    def debug(self, event: str, /, **facts: object) -> None:
+        self._log("debug", event, facts)
+
+    def info(self, event: str, /, **facts: object) -> None:
+        self._log("info", event, facts)
+
+    def warning(self, event: str, /, **facts: object) -> None:
+        self._log("warning", event, facts)
+
+    def error(self, event: str, /, **facts: object) -> None:
+        self._log("error", event, facts)
+
+    def _log(self, level: str, event: str, facts: dict[str, object]) -> None:
+        if structlog.is_configured() or _is_wanted(level):
+            LINES.write(getattr(self._logger, level), event, facts)
+
+
+def _is_wanted(level: str) -> bool:
+    lowest = os.environ.get(LEVEL_VARIABLE, "info").lower()
+    return LEVELS.index(level) >= (LEVELS.index(lowest) if lowest in LEVELS else LEVELS.index("info"))
+
+
+def get_logger(name: str) -> Logger:
+    """The logger of one part of callboard."""
+    return Logger(name)
 
 
 log = get_logger("callboard.supervisor")
@@ -58,3 +87,10 @@ def report(event: str, **facts: object) -> None:
     """Log what went wrong. A line that cannot be written (standard error is closed) must not cost the tree."""
     with suppress(Exception):
         log.error(event, **facts)
+
+
+@atexit.register
+def _end() -> None:
+    with suppress(Exception):
+        LINES.flush()
+    STANDARD_ERROR.drain()

@@ -10,7 +10,7 @@ import trio
 
 from callboard.codecs.revisions import LATEST, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult, read
 from callboard.commands.asking import MOST_TRIES, Asker
-from callboard.commands.terminal import clean
+from callboard.supervisor.printable import clean
 
 
 @attrs.define(eq=False)

@@ -250,19 +250,21 @@ class Backend(Actor[Never]):
             leg.retire()
             self._scout = None
         self._exit_code, self.said = leg.exit_code, tuple(leg.last_words())
-        log.warning("backend_lost", backend=self.name, why=self.why, said=list(self.said))
+        if self.circuit.is_news:
+            attempt = self.circuit.attempts + 1
+            log.warning("backend_lost", backend=self.name, attempt=attempt, why=self.why, said=list(self.said))
 
     def _lose(self, error: CallboardError) -> None:
         self.why = (error.brief or str(error))[:500]  # what a gateway says may hold what we said to it
 
     async def _rest(self) -> None:
         """Wait before the next attempt."""
-        delay = self.circuit.lost(trio.current_time())
+        is_news, delay = self.circuit.is_news, self.circuit.lost(trio.current_time())
         self._enter(self.circuit.state)
         for leg in self.legs:
             if not leg.uses:  # another process of it may live, and work for somebody
                 leg.retire()
-        if self.circuit.state is State.DOWN:
+        if self.circuit.state is State.DOWN and is_news:
             log.warning("backend_down", backend=self.name, again_in=round(delay, 1))
         await trio.sleep(delay)
         self.circuit.tried(trio.current_time())

@@ -42,6 +42,13 @@ class Circuit:
         """Whether it may be up in a moment, so that a request had better wait than fail."""
         return self.state in (State.STARTING, State.RESTARTING)
 
+    @property
+    def is_news(self) -> bool:
+        """Whether the attempt that failed is worth a log line: always of one that was up, less and less often of one
+        that stays dead."""
+        attempt = self.attempts + 1
+        return self.state is State.UP or attempt <= 4 or attempt & (attempt - 1) == 0
+
     def opened(self, now: float) -> None:
         """It answers."""
         self.state, self._since = State.UP, now

@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw
 from callboard.actors.broker.relaying import Known, Relaying
 from callboard.actors.broker.uses import Key, Use, are_of_one_client, is_one_session
 from callboard.actors.caller import NOBODY, Caller, Hearer, Patience, WaitChange
+from callboard.actors.duplex import DuplexLink
 from callboard.actors.eras import Agreed
 from callboard.actors.exchange import LEVELS, Exchange
 from callboard.actors.link import Link
@@ -323,7 +324,7 @@ class Leg(Actor[Never]):
         if listening and are_of_one_client(self.uses):
             listening[-1].log_nowait(params)
         elif self._said.allow(None, trio.current_time()):
-            log.info("backend_says", backend=self.backend, level=params.level)
+            log.debug("backend_says", backend=self.backend, level=params.level)
 
     def whose(self, task: str | None = None) -> Exchange | None:
         """The exchange that an unattributed question belongs to: that of the *task* it names; the only one that may
@@ -383,6 +384,8 @@ class Leg(Actor[Never]):
         return answering
 
     def _begin(self, link: Link, nursery: trio.Nursery) -> Caller:
+        if isinstance(link, DuplexLink):
+            link.peer = self.backend
         self._link = link
         relaying = Relaying(
             {}, self.answers, self.backend, self.key.signature, self.whose, self.wait_asker, self.roots, self.tasks

@@ -159,7 +159,8 @@ async def running(command: Command, on_stderr: OnStderr | None = None) -> AsyncI
         raise CannotConnect(f"{command.args[0]}: cannot be run with such arguments: {error}") from None
     if process.stdin is None or process.stdout is None or process.stderr is None:
         raise CannotConnect(f"{command.args[0]}: has no pipes")
-    link = ProcessLink(LineConnection(line_start(process.stdout), line_end(process.stdin)), process=process)
+    connection = LineConnection(line_start(process.stdout), line_end(process.stdin))
+    link = ProcessLink(connection, command.args[0], process=process)
     heard = trio.Event()
 
     async def hear(stderr: trio.abc.ReceiveStream) -> None:
@@ -198,7 +199,7 @@ def _holds_bytes(stdin: trio.abc.SendStream | None) -> bool:
 async def _read_stderr(stderr: trio.abc.ReceiveStream, tail: deque[str], name: str, on_stderr: OnStderr | None) -> None:
     def say(text: str) -> None:
         if on_stderr is None:
-            log.info("server_says", server=name, text=text)
+            log.debug("server_says", peer=name, text=text)
         else:
             on_stderr(text)
 
