@@ -1,13 +1,13 @@
 """What is wrong with a value, said so that a model can put it right: where, what was found, what is allowed."""
 
 import difflib
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 import msgspec
 
+from callboard.hosting.pruning import is_small, prune
 from callboard.hosting.schemas import Validator
 
 MAX_PROBLEMS: Final = 5
@@ -18,6 +18,12 @@ MAX_SHOWN: Final = 80
 
 MAX_ALLOWED: Final = 30
 """Most allowed values listed in a message."""
+
+MAX_SEARCHED: Final = 10_000
+"""Values in a large argument up to which its first problem is looked for behind the beginnings of lists and objects."""
+
+MAX_GUESSED: Final = 100
+"""Longest unknown name, in characters, for which one that was meant is looked for."""
 
 _SENTENCES: Final = {
     "const": "must be {0}",
@@ -70,9 +76,30 @@ class Problem:
 
 def find_problems(validator: Validator, schema: Mapping[str, Any], value: Any) -> tuple[list[Problem], bool]:
     """Return what is wrong with *value*, up to the limit, and whether there is more."""
-    told = (problem for error in validator.iter_errors(value) for problem in _tell(error, schema))
-    found = list(itertools.islice(dict.fromkeys(told), MAX_PROBLEMS + 1))
-    return found[:MAX_PROBLEMS], len(found) > MAX_PROBLEMS
+    pruned = prune(value, schema)
+    found: dict[Problem, None] = {}
+    for problem in _tell_all(filter(pruned.holds, validator.iter_errors(pruned.value)), schema):
+        found[problem] = None
+        if len(found) > MAX_PROBLEMS:
+            break
+    if not found and not pruned.is_whole:
+        return [_tell_first(validator, schema, value)], True
+    return list(found)[:MAX_PROBLEMS], len(found) > MAX_PROBLEMS
+
+
+def _tell_all(errors: Iterable[Any], schema: Mapping[str, Any]) -> Iterator[Problem]:
+    for error in errors:
+        yield from _tell(error, schema)
+
+
+def _tell_first(validator: Validator, schema: Mapping[str, Any], value: Any) -> Problem:
+    """What is wrong somewhere behind the beginning: the first of it, unless even that takes too long to find."""
+    if is_small(value, MAX_SEARCHED):
+        try:
+            validator.validate(value)
+        except ValueError as error:  # what the validator raises is a ValueError
+            return next(_tell(error, schema))
+    return Problem("", "does not fit, and is too large to say where")
 
 
 def problem_of(error: msgspec.ValidationError) -> Problem:
@@ -167,7 +194,7 @@ def _not_one_of(values: Sequence[Any], found: Any) -> str:
 def _unknown(name: str, known: Sequence[str]) -> str:
     if not known:
         return "is not known here"
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(name, known[:MAX_GUESSED], n=1) if len(name) <= MAX_GUESSED else ()
     hint = f"did you mean {close[0]}? " if close else ""
     return f"is not known here; {hint}known are {', '.join(known[:MAX_ALLOWED])}"
 

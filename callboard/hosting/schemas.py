@@ -36,6 +36,8 @@ class Validator(Protocol):
 
     def iter_errors(self, instance: Any) -> Any: ...
 
+    def validate(self, instance: Any) -> None: ...
+
 
 def compile_schema(schema: Mapping[str, Any], *, is_strange: bool = False) -> Validator:
     """Compile a schema once, for good. Nothing it refers to is ever fetched.
