@@ -13,10 +13,12 @@ import trio
 from callboard import __version__
 from callboard.actors.broker.audience import Listeners
 from callboard.actors.broker.backend import Backend
-from callboard.actors.broker.catalogue import Approve, Catalogue
+from callboard.actors.broker.catalogue import Catalogue
 from callboard.actors.broker.circuit import State
 from callboard.actors.broker.company import Company
 from callboard.actors.broker.leg import Begin, Reach
+from callboard.actors.broker.listings import Listing
+from callboard.actors.broker.merging import Approve
 from callboard.actors.broker.settings import BackendSettings
 from callboard.actors.broker.tasks import check_extension
 from callboard.actors.caller import Caller
@@ -24,7 +26,6 @@ from callboard.actors.eras import Agreed
 from callboard.actors.host import Host, host_spec
 from callboard.actors.parking import Parking
 from callboard.codecs.crossing.definitions import TOOLS
-from callboard.codecs.members import Members
 from callboard.codecs.revisions import ALL, Implementation, Revision
 from callboard.configuration import BackendSpec, Configuration, PythonTarget, read_configuration
 from callboard.hosted import Behind, Served, Standing
@@ -32,7 +33,17 @@ from callboard.loading import load_server
 from callboard.meeting import Meeting
 from callboard.pins import Pinning, Pins
 from callboard.reloading import Reloading
-from callboard.supervisor import ChildSpec, Restart, Supervisor, SupervisorSpec, get_logger, open_tree
+from callboard.supervisor import (
+    Backoff,
+    ChildSpec,
+    Intensity,
+    Restart,
+    Strategy,
+    Supervisor,
+    SupervisorSpec,
+    get_logger,
+    open_tree,
+)
 from callboard.targets import Access, ways_to
 
 log = get_logger("callboard.broker")
@@ -42,6 +53,12 @@ PRE_WARM: Final = 10.0
 
 MARGIN: Final = 5.0
 """Seconds that a request has beyond what its backend may take."""
+
+AFTER_CRASH: Final = Backoff(first=1.0, most=30.0)
+"""How long a backend stays down whose actor crashed: that is a fault of ours, which the next attempt may meet again."""
+
+CRASHES: Final = Intensity(20, per=60.0)
+"""Crashes after which a backend is given up: more than those pauses allow. It is never given up."""
 
 FEW_WORDS: Final = 160
 """Characters of the reason why a backend is not up, where all of them are counted up."""
@@ -154,7 +171,7 @@ class Broker(Served):
         async with trio.open_nursery() as nursery:
             for name, spec in before.items():
                 if after.get(name) != spec:
-                    nursery.start_soon(self._root.supervisor_of("backends").child(_path(name)).stop)
+                    nursery.start_soon(self._stop, name)
         await self._arrange(ways)
         if self._host is not None:
             self._host.cap = self._cap()
@@ -184,13 +201,33 @@ class Broker(Served):
         return {name: spec.settings for name, spec in self.specs.items()}
 
     async def _start(self, spec: BackendSpec, reach: Reach) -> None:
-        root = self._root
-        if root is None:
-            raise RuntimeError("the broker does not run")
-        parts = (SupervisorSpec("legs"), SupervisorSpec("answers"), SupervisorSpec("interests"))
-        group = await root.supervisor_of("backends").add(
-            SupervisorSpec(_path(spec.name), children=parts, restart=Restart.TEMPORARY)
+        """Start a backend. If its actor crashes, all that belongs to it is started anew; no other one notices."""
+        group = (
+            await self._running_tree()
+            .supervisor_of("backends")
+            .add(
+                SupervisorSpec(
+                    _path(spec.name),
+                    children=(SupervisorSpec("legs"), SupervisorSpec("answers"), SupervisorSpec("interests")),
+                    strategy=Strategy.ONE_FOR_ALL,
+                    intensity=CRASHES,
+                    backoff=AFTER_CRASH,
+                    restart=Restart.TEMPORARY,
+                )
+            )
         )
+        make = partial(self._backend, spec, reach, group)
+        await group.add(ChildSpec("backend", make, restart=Restart.TRANSIENT, significant=True))
+
+    async def _stop(self, name: str) -> None:
+        try:
+            address = self._running_tree().supervisor_of("backends").child(_path(name))
+        except LookupError:
+            return  # it has ended by itself
+        await address.stop()
+
+    def _backend(self, spec: BackendSpec, reach: Reach, group: Supervisor) -> Backend:
+        """A backend that is about to run: it takes the place of the one before, if there was one."""
         backend = Backend(
             spec.name,
             spec.settings,
@@ -205,9 +242,9 @@ class Broker(Served):
         if (before := self.backends.get(spec.name)) is not None:
             self._listeners.replace(before, backend)
         self._running().backends[spec.name] = backend  # before it has anything to say
-        await group.add(ChildSpec("backend", lambda: backend, restart=Restart.TEMPORARY, significant=True))
+        return backend
 
-    def _listed(self, name: str, listing: dict[str, list[Members]], said: Set[str]) -> None:
+    def _listed(self, name: str, listing: Listing, said: Set[str]) -> None:
         if self._company is not None:
             self._company.put(name, listing, said)
 
@@ -239,6 +276,11 @@ class Broker(Served):
         if self._company is None:
             raise RuntimeError("the broker does not run")
         return self._company
+
+    def _running_tree(self) -> Supervisor:
+        if self._root is None:
+            raise RuntimeError("the broker does not run")
+        return self._root
 
     def _find(self, uri: str) -> tuple[Backend, str]:
         return self._running().find_resource(uri)

@@ -12,7 +12,11 @@ from msgspec import UNSET, Raw
 
 from callboard.actors.caller import ROUNDS_TIME, Caller, OnProgress, Patience
 from callboard.actors.eras import refusal
+from callboard.codecs.crossing.definitions import KINDS
+from callboard.codecs.crossing.guard import mended_list
+from callboard.codecs.envelope import Error
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
+from callboard.codecs.members import raw
 from callboard.codecs.revisions import (
     MODERN,
     CacheableResult,
@@ -23,13 +27,14 @@ from callboard.codecs.revisions import (
     InputRequiredResult,
     InputResponseRequestParams,
     Model,
-    PaginatedRequestParams,
     Prompt,
     ReadResourceRequestParams,
     ReadResourceResult,
     Resource,
     ResourceTemplate,
     Tool,
+    UnsetType,
+    read_result,
 )
 from callboard.codecs.schema_work import Work
 from callboard.errors import (
@@ -39,6 +44,7 @@ from callboard.errors import (
     CallboardError,
     HttpRefused,
     InvalidDefinition,
+    InvalidParams,
     ServerRefused,
 )
 from callboard.hosting.schemas import Validator, compile_schema
@@ -53,6 +59,9 @@ MAX_PAGES: Final = 1000
 
 MAX_ENTRIES: Final = 100_000
 """And most entries of one."""
+
+MAX_LIST: Final = 16 * 1024 * 1024
+"""And most bytes of one, as they came. In memory they take many times as much."""
 
 MAX_TTL: Final = 3600.0
 """Longest time that anything is kept, in seconds, whatever the server says."""
@@ -245,16 +254,18 @@ class Catalogue:
         """All items, and until when they may be kept: as long as every page may."""
         items: list[Any] = []
         cursor: Any = UNSET
-        until = math.inf
+        until, size = math.inf, 0
         for _ in range(MAX_PAGES):
             try:
-                params = PaginatedRequestParams(cursor=cursor)
-                page: Any = await self.caller.request(method, params, patience=self.patience)
+                page, more = await self._page(method, cursor)
             except ServerRefused as refused:
                 if cursor is UNSET or refused.error_code != INVALID_PARAMS:
                     raise
                 raise _BadCursor(refused.error_code, refused.error_message, refused.data) from None
             items += getattr(page, member)
+            size += more
+            if size > MAX_LIST:
+                raise BadAnswer(f"{method}: more than {MAX_LIST} bytes")
             if len(items) > MAX_ENTRIES:
                 raise BadAnswer(f"{method}: more than {MAX_ENTRIES} entries")
             until = min(until, _until(page))
@@ -262,6 +273,31 @@ class Catalogue:
             if cursor is UNSET:
                 return items, until
         raise BadAnswer(f"{method}: more than {MAX_PAGES} pages")
+
+    async def _page(self, method: str, cursor: str | UnsetType) -> tuple[Any, int]:
+        """One page, and its size in bytes. Definitions that are not what the protocol says are mended or left out."""
+        body: dict[str, Any] = {"_meta": dict(self.caller.said())}
+        if cursor is not UNSET:
+            body["cursor"] = cursor
+        answer = await self.caller.send(method, body, patience=self.patience)
+        if isinstance(answer, Error):
+            raise ServerRefused(answer.code, answer.message, None if answer.data is UNSET else answer.data)
+        size = sum(map(len, answer.result.values()))
+        try:
+            return self._read(method, answer.result), size
+        except InvalidParams:
+            kind = next(kind for kind in KINDS if kind.method == method)
+            kept, refused = mended_list(kind, answer.result.get(kind.member))
+            for one in refused:
+                log.warning("definition_left_out", kind=kind.name, name=(one.name or "")[:128], reason=one.reason[:200])
+        try:
+            return self._read(method, {**answer.result, kind.member: raw(kept)}), size
+        except InvalidParams as error:
+            raise BadAnswer(f"{method}: {error}") from None
+
+    def _read(self, method: str, result: Mapping[str, Raw]) -> Model:
+        decoded = {key: msgspec.json.decode(value) for key, value in result.items()}
+        return read_result(self.caller.revision, method, decoded)
 
     def _keep(self, where: dict[str, _Kept], key: str, value: object, until: float) -> None:
         where.pop(key, None)

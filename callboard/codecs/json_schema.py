@@ -48,8 +48,10 @@ class Subschema:
 def subschemas(schema: Mapping[str, Any]) -> Iterator[Subschema]:
     """Find every subschema, the whole one first; values (`default`, `enum`, ...) are not schemas.
 
-    Raises `InvalidDefinition` past one of the limits.
+    Raises `InvalidDefinition` past one of the limits, and for what is no schema at all.
     """
+    if not isinstance(schema, Mapping):  # it comes from a stranger, whatever the annotation says
+        raise InvalidDefinition("a schema that is no object")
     stack: list[tuple[Any, Path | None, int]] = [(schema, (), 0)]
     seen = 0
     while stack:

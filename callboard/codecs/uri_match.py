@@ -15,8 +15,8 @@ from urllib.parse import unquote
 
 import attrs
 
-MAX_URI: Final = 64 * 1024
-"""Longest URI that is looked at, in characters. Longer than any server takes in a request line."""
+MAX_URI: Final = 8 * 1024
+"""Longest URI that is looked at, in characters. HTTP servers commonly take a request line of no more."""
 
 Found: TypeAlias = dict[str, str | list[str]]
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
@@ -103,24 +103,27 @@ class Plan:
     right: Side  # reversed, and so is the text that it scans
     query: Query | None
 
+    @property
+    def head(self) -> str:
+        """What every URI that fits begins with."""
+        return self.left.start
+
     def match(self, uri: str) -> Found | None:
-        """Return the variables of *uri*, or None if it does not fit."""
-        if len(uri) > MAX_URI:
-            return None
-        try:
-            uri = _NOT_ASCII.sub(lambda run: "%" + run[0].encode().hex("%").upper(), uri)
-        except UnicodeEncodeError:
+        """Return the variables of *uri*, which is `normal`, or None if it does not fit."""
+        if not uri.startswith(self.left.start):
             return None
         if self.query is None:
             return self._match_path(uri)
         cut = self.query.cut(uri)
         if cut is None:
             return None
-        path, query = self._match_path(cut[0]), self.query.read(cut[1])
+        path = self._match_path(cut[0])
+        query = None if path is None else self.query.read(cut[1])
         return None if path is None or query is None else path | query
 
     def _match_path(self, text: str) -> Found | None:
-        left, right = self.left.scan(text), self.right.scan(text[::-1])
+        left = self.left.scan(text)
+        right = None if left is None else self.right.scan(text[::-1])
         if left is None or right is None:
             return None
         begin, end = left[0], len(text) - right[0]
@@ -130,6 +133,21 @@ class Plan:
         values = {hole.name: hole.read(part) for hole, part in raw}
         found = {name: value for name, value in values.items() if value is not None}
         return found if len(found) == len(values) else None
+
+
+def normal(uri: str) -> str | None:
+    """The URI as templates are matched with it: ASCII, the rest percent-encoded. None for one that fits no template.
+
+    Linear in the URI, and meant to be done once, however many templates there are.
+    """
+    if len(uri) > MAX_URI:
+        return None
+    if uri.isascii():
+        return uri
+    try:
+        return _NOT_ASCII.sub(lambda run: "%" + run[0].encode().hex("%").upper(), uri)
+    except UnicodeEncodeError:
+        return None
 
 
 def _decoded(text: str) -> str | None:

@@ -10,11 +10,11 @@ from typing import Final, Self
 import attrs
 
 from callboard.codecs.uri_expression import Expression, Value, encoded
-from callboard.codecs.uri_match import Found, Plan
+from callboard.codecs.uri_match import Found, Plan, normal
 from callboard.codecs.uri_plan import compile_plan
 from callboard.errors import InvalidDefinition
 
-MAX_TEMPLATE: Final = 8 * 1024
+MAX_TEMPLATE: Final = 2 * 1024
 """Longest template, in characters. Real ones are one line."""
 
 _PIECE: Final = re.compile(r"[^{}]+|\{[^{}]*\}|[{}]")
@@ -59,7 +59,17 @@ class UriTemplate:
         """Return the variables of *uri*, or None if it does not fit. Raises InvalidDefinition if unmatchable."""
         if isinstance(self._plan, str):
             raise InvalidDefinition(self._plan)
-        return self._plan.match(uri)
+        text = normal(uri)
+        return None if text is None else self._plan.match(text)
+
+    def fits(self, uri: str) -> bool:
+        """Whether *uri*, which is `normal` already, fits. False if the template cannot be matched."""
+        return not isinstance(self._plan, str) and self._plan.match(uri) is not None
+
+    @property
+    def head(self) -> str:
+        """What every URI that fits begins with. Empty if the template begins with a variable, or cannot be matched."""
+        return "" if isinstance(self._plan, str) else self._plan.head
 
 
 def _part(piece: str) -> str | Expression:

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Final
 from cyclopts import Parameter
 from msgspec import UNSET
 
+from callboard.codecs.revisions import Tool
 from callboard.commands.arguments import read_arguments, read_texts
 from callboard.commands.codes import Exit
 from callboard.commands.showing import Listing
 from callboard.commands.speaking import Options, Talk, speak
-from callboard.errors import ServerRefused
+from callboard.errors import METHOD_NOT_FOUND, BadAnswer, ConnectionLost, RequestFailed, ServerRefused
 
 Target = Annotated[
     str,
@@ -28,14 +29,27 @@ def list_(target: Target, /, *, options: Options = _PLAIN) -> int:
 
     async def errand(talk: Talk) -> Exit:
         client, offered = talk.client, talk.client.server_capabilities
-        has_resources = offered.resources is not UNSET
-        listing = Listing(
-            tools=() if offered.tools is UNSET else await client.tools(),
-            resources=await client.resources() if has_resources else (),
-            templates=await client.templates() if has_resources else (),
-            prompts=() if offered.prompts is UNSET else await client.prompts(),
-        )
-        talk.output.listing(client, listing)
+        failures: list[RequestFailed] = []
+        found: dict[str, Any] = {}
+        for name, capability, read in (
+            ("tools", offered.tools, client.tools),
+            ("resources", offered.resources, client.resources),
+            ("templates", offered.resources, client.templates),
+            ("prompts", offered.prompts, client.prompts),
+        ):
+            if capability is UNSET:
+                continue
+            try:
+                found[name] = await read()
+            except ConnectionLost:
+                raise
+            except RequestFailed as error:  # it costs this list alone
+                failures.append(error)
+                if not isinstance(error, ServerRefused) or error.error_code != METHOD_NOT_FOUND:
+                    talk.screen.say(f"callboard: the {name} could not be listed: {error}")
+        if failures and not found:
+            raise failures[0]
+        talk.output.listing(client, Listing(**found))
         return Exit.FINE
 
     return speak(target, options, errand)
@@ -51,9 +65,7 @@ def call(
     """Call a tool. Progress is shown while it works; what it asks is asked here, if somebody is there to answer."""
 
     async def errand(talk: Talk) -> Exit:
-        listed = (
-            {} if talk.client.server_capabilities.tools is UNSET else {t.name: t for t in await talk.client.tools()}
-        )
+        listed = await _tools(talk)
         near = [] if tool in listed else get_close_matches(tool, listed, n=1)  # it is called all the same: lists err
         calling = talk.client.call_with(tool, read_arguments(arguments, listed.get(tool)))
         try:
@@ -73,6 +85,16 @@ def call(
         return Exit.TOOL_FAILED
 
     return speak(target, options, errand)
+
+
+async def _tools(talk: Talk) -> Mapping[str, Tool]:
+    """The tools by name, as far as the server tells: one that cannot be listed may still be called."""
+    if talk.client.server_capabilities.tools is UNSET:
+        return {}
+    try:
+        return {tool.name: tool for tool in await talk.client.tools()}
+    except (ServerRefused, BadAnswer):
+        return {}
 
 
 def read(

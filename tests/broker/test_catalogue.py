@@ -4,32 +4,33 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec import Raw
 
-from callboard.actors.broker.catalogue import CURSOR_TTL, PAGE, Catalogue, address_of
+from callboard.actors.broker.catalogue import CURSOR_TTL, PAGE, Catalogue
+from callboard.actors.broker.listings import Listing
+from callboard.actors.broker.owners import address_of
 from callboard.actors.broker.settings import BackendSettings, Filter
 from callboard.codecs.crossing.definitions import PROMPTS, RESOURCES, STALE, TEMPLATES, TOOLS, Kind
 from callboard.codecs.crossing.results import BACKEND
-from callboard.codecs.members import Members
 from callboard.codecs.revisions.revision import R1, R4, R5
 from callboard.errors import InvalidParams
+from tests.broker.listed import listing
 
 BARE = BackendSettings(prefix="")
 
 
-def entry(**said: Any) -> Members:
-    return {key: Raw(msgspec.json.encode(value)) for key, value in said.items()}
+def entry(**said: Any) -> dict[str, Any]:
+    return said
 
 
-def tools(*names: str) -> dict[str, list[Members]]:
-    return {"tools": [entry(name=name, inputSchema={"type": "object"}) for name in names]}
+def tools(*names: str, **more: Any) -> Listing:
+    return listing(tools=[entry(name=name, inputSchema={"type": "object"}) for name in names], **more)
 
 
-def resources(*uris: str, templates: tuple[str, ...] = ()) -> dict[str, list[Members]]:
-    return {
-        "resources": [entry(uri=uri, name=uri) for uri in uris],
-        "resourceTemplates": [entry(uriTemplate=text, name=text) for text in templates],
-    }
+def resources(*uris: str, templates: tuple[str, ...] = ()) -> Listing:
+    return listing(
+        resources=[entry(uri=uri, name=uri) for uri in uris],
+        resourceTemplates=[entry(uriTemplate=text, name=text) for text in templates],
+    )
 
 
 def catalogue(*names: str, **settings: BackendSettings) -> Catalogue:
@@ -95,7 +96,7 @@ def test_tools_are_filtered_and_renamed_by_the_names_that_the_backend_has() -> N
         prefix="w", tools=Filter(allow=("get_*", "put"), deny=("*_secret",)), rename={"get_now": "now"}
     )
     made = catalogue("a", a=settings)
-    made.put("a", {**tools("get_now", "get_secret", "put", "drop"), "prompts": [entry(name="drop")]})
+    made.put("a", tools("get_now", "get_secret", "put", "drop", prompts=[entry(name="drop")]))
     assert names(made) == ["w__now", "w__put"]
     assert names(made, PROMPTS) == ["w__drop"]
     found = made.tool("w__now")
@@ -105,14 +106,15 @@ def test_tools_are_filtered_and_renamed_by_the_names_that_the_backend_has() -> N
 
 def test_names_that_deceive_and_definitions_without_one_are_left_out() -> None:
     made = catalogue("a", a=BARE)
-    made.put("a", {"tools": [*tools("fine", "p\u0430y", "a\u200bb")["tools"], entry(title="?"), entry(name=7)]})
+    named = [entry(name=name) for name in ("fine", "p\u0430y", "a\u200bb")]
+    made.put("a", listing(tools=[*named, entry(title="?"), entry(name=7)]))
     assert names(made) == ["fine"]
 
 
 def test_a_tool_whose_header_annotations_are_wrong_is_left_out() -> None:
     made = catalogue("a", a=BARE)
     schema = {"type": "object", "properties": {"x": {"type": "object", "x-mcp-header": "X"}}}
-    made.put("a", {"tools": [entry(name="bad", inputSchema=schema), *tools("good")["tools"]]})
+    made.put("a", listing(tools=[entry(name="bad", inputSchema=schema), entry(name="good")]))
     assert names(made) == ["good"]
 
 
@@ -199,7 +201,7 @@ def test_a_backend_that_is_lost_stays_in_the_lists_with_a_mark() -> None:
 
 def many(count: int) -> Catalogue:
     made = catalogue("a", a=BARE)
-    made.put("a", {**tools(*(f"t{number}" for number in range(count))), "prompts": [entry(name="p")]})
+    made.put("a", tools(*(f"t{number}" for number in range(count)), prompts=[entry(name="p")]))
     return made
 
 
@@ -245,6 +247,6 @@ def test_a_cursor_goes_on_behind_the_same_entry_when_others_come_and_go() -> Non
 
 def test_each_revision_has_pages_of_its_own() -> None:
     made = catalogue("a", a=BARE)
-    made.put("a", {"tools": [entry(name="x", inputSchema={}, outputSchema={"type": "object"})]})
+    made.put("a", listing(tools=[entry(name="x", inputSchema={}, outputSchema={"type": "object"})]))
     assert "outputSchema" in msgspec.json.decode(made.page(TOOLS, R5, None)[0])[0]
     assert "outputSchema" not in msgspec.json.decode(made.page(TOOLS, R1, None)[0])[0]

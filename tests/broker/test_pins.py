@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from callboard import Client, connect
 from callboard.actors.broker.catalogue import Catalogue
+from callboard.actors.broker.listings import Listing
 from callboard.actors.broker.settings import BackendSettings
 from callboard.actors.topics import ListChanged
 from callboard.codecs.crossing.definitions import TOOLS, digest_of
@@ -22,6 +23,7 @@ from callboard.codecs.members import raw
 from callboard.codecs.revisions import LATEST
 from callboard.errors import DEFINITION_CHANGED, CannotServe, DefinitionChanged, ServerRefused
 from callboard.pins import NOTHING, Pins
+from tests.broker.listed import listing
 from tests.process import CALLBOARD, Process, callboard, started
 
 APP: Final = str(Path(__file__).parent / "apps" / "changing.py")
@@ -100,8 +102,8 @@ def test_another_order_of_keys_or_spelling_is_not(definition: dict[str, Any], da
 # What a catalogue makes of it.
 
 
-def tools(*definitions: Mapping[str, Any]) -> dict[str, list[Any]]:
-    return {"tools": [members({"inputSchema": {}, **one}) for one in definitions]}
+def tools(*definitions: Mapping[str, Any]) -> Listing:
+    return listing(tools=[{"inputSchema": {}, **one} for one in definitions])
 
 
 def shown(catalogue: Catalogue) -> list[str]:
@@ -156,15 +158,15 @@ def test_of_one_name_that_is_listed_twice_neither_gets_past(pins: Pins) -> None:
 def test_what_has_two_readings_is_not_shown(pins: Pins) -> None:
     catalogue = Catalogue(pins.approve)
     catalogue.arrange(["back"], PINNED)
-    twice = {"name": raw("act"), "inputSchema": msgspec.Raw(b'{"type":"object","type":"string"}')}
-    catalogue.put("back", {"tools": [twice, members({"name": "other", "inputSchema": {}})]})
+    twice = b'{"name":"act","inputSchema":{"type":"object","x":{"a":1,"a":2}}}'
+    catalogue.put("back", listing(tools=[twice, {"name": "other", "inputSchema": {}}]))
     assert shown(catalogue) == ["other"]
 
 
 def test_only_servers_that_are_pinned_are_and_the_first_list_is_the_first_that_has_any(pins: Pins) -> None:
     catalogue = Catalogue(pins.approve)
     catalogue.arrange(["back", "free"], {**PINNED, "free": BackendSettings(prefix="")})
-    catalogue.put("back", {"tools": []})
+    catalogue.put("back", listing(tools=[]))
     catalogue.put("free", tools({"name": "a"}))
     catalogue.put("free", tools({"name": "a", "title": "b"}))
     catalogue.put("back", tools({"name": "c"}))

@@ -21,6 +21,7 @@ from callboard.actors.eras import Agreed
 from callboard.actors.exchange import Exchange
 from callboard.actors.shares import Shares
 from callboard.actors.terms import ANYBODY, Terms
+from callboard.codecs.crossing.definitions import TOOLS
 from callboard.codecs.crossing.signature import NOTHING, signature_of
 from callboard.codecs.revisions import LATEST, METHODS, MODERN, Implementation
 from callboard.errors import BackendGone, CallboardError, Overloaded, SessionGone
@@ -212,8 +213,9 @@ class Backend(Actor[Never]):
         self.listings.refresh()
 
     async def refresh_now(self) -> None:
-        """Read all lists anew. Raises what the connection raises."""
-        await self.listings.read(await self.wait_up())
+        """Have the list of tools read anew, and wait for it. Raises `BackendGone`."""
+        await self.wait_up()
+        await self.listings.read_anew(TOOLS)
 
     # Its life.
 
@@ -224,12 +226,11 @@ class Backend(Actor[Never]):
             await leg.wait_open()
             self.agreed = leg.agreed
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.listings.watch, leg)
                 is_heard = trio.Event()
                 nursery.start_soon(self.interests.hear_lists, leg, is_heard)
                 with trio.move_on_after(EARS):  # first listen, then read: what changes in between is not overlooked
                     await is_heard.wait()
-                await self.listings.read(leg)
+                await nursery.start(self.listings.watch, leg)
                 self.circuit.opened(trio.current_time())
                 self._enter(State.UP)
                 log.info("backend_up", backend=self.name, revision=leg.revision.value)

@@ -8,8 +8,10 @@ import msgspec
 from msgspec import UNSET
 
 from callboard.actors.broker.backend import Backend
-from callboard.actors.broker.catalogue import Catalogue, Entry
+from callboard.actors.broker.catalogue import Catalogue
 from callboard.actors.broker.forwarding import Destination, Forwarding
+from callboard.actors.broker.listings import Listing
+from callboard.actors.broker.merging import Entry
 from callboard.actors.broker.tasks import Tasks
 from callboard.actors.exchange import Exchange
 from callboard.actors.host import Errand, Instant
@@ -17,10 +19,11 @@ from callboard.actors.request import Handler
 from callboard.actors.shares import LOCAL
 from callboard.actors.terms import Terms
 from callboard.actors.topics import ListName
-from callboard.codecs.crossing.definitions import KINDS, TOOLS, Kind
+from callboard.codecs.crossing.definitions import KINDS, PROMPTS, TOOLS, Kind
+from callboard.codecs.crossing.names import SEPARATOR
 from callboard.codecs.crossing.results import COMPLETE, Forwarded
 from callboard.codecs.crossing.signature import signature_of
-from callboard.codecs.crossing.tasks import must_defer, runs_tasks, without_execution
+from callboard.codecs.crossing.tasks import must_defer, runs_tasks
 from callboard.codecs.envelope import Request
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import Members, raw
@@ -124,12 +127,8 @@ class Company:
 
     # What changes it.
 
-    def put(self, backend: str, listing: Mapping[str, list[Members]], said: Set[str] = frozenset()) -> None:
-        """A backend has said what it offers. Of lists that it *said* had changed clients are told in any case: what
-        came and went in between may matter to them."""
-        agreed = self.backends[backend].agreed if backend in self.backends else None
-        if agreed is not None and not runs_tasks(agreed.revision, agreed.capabilities):
-            listing = {**listing, TOOLS.member: without_execution(listing.get(TOOLS.member, []))}
+    def put(self, backend: str, listing: Listing, said: Set[str] = frozenset()) -> None:
+        """A backend has said what it offers. Clients are told of the lists that are others now, and of those *said*."""
         changed = self.catalogue.put(backend, listing)
         self.look_around()
         self.tell_of([*changed, *said])
@@ -196,6 +195,7 @@ class Company:
     def _of_tool(self, shown: str) -> Destination:
         entry = self.catalogue.tool(shown)
         if entry is None:
+            self._check_listed(TOOLS, shown)
             raise InvalidParams(f"Unknown tool: {shown[:128]}")
         backend = self.backends[entry.backend]
         known = self._tools.get(shown)
@@ -213,8 +213,19 @@ class Company:
     def _of_prompt(self, shown: str) -> Destination:
         entry = self.catalogue.prompt(shown)
         if entry is None:
+            self._check_listed(PROMPTS, shown)
             raise InvalidParams(f"Unknown prompt: {shown[:128]}")
         return Destination(backend=self.backends[entry.backend], renamed=_renamed(entry), may_repeat=True)
+
+    def _check_listed(self, kind: Kind, shown: str) -> None:
+        """Raises `BackendGone` if the name says whose it is, and that backend has not come to tell what it has."""
+        named = {
+            name if one.settings.prefix is None else one.settings.prefix: one for name, one in self.backends.items()
+        }
+        fitting = [prefix for prefix in named if prefix and shown.startswith(prefix + SEPARATOR)]
+        backend = named[max(fitting, key=len)] if fitting else None
+        if backend is not None and not backend.listings.has_read(kind):
+            raise backend.gone()
 
     def _of_completion(self, request: Request) -> Destination:
         params = {} if request.params is UNSET else request.params

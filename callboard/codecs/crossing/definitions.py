@@ -1,15 +1,13 @@
 """Definitions of tools, prompts and resources on their way to a client: whose they are, and what an older one gets."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
-import msgspec
 from msgspec import Raw
 
 from callboard.codecs.canonical import canonical
-from callboard.codecs.crossing.names import hides_text
 from callboard.codecs.crossing.results import BACKEND
 from callboard.codecs.members import Members, raw, read_members, write_members
 from callboard.codecs.revisions import MODERN, Revision
@@ -25,7 +23,9 @@ STALE: Final = "callboard/stale"
 FLAGS: Final = "callboard/flags"
 """The key of `_meta` that says what is odd about a definition."""
 
-_PINNED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta")
+_FIRST: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta")
+"""The order of a digest begins with these: digests of tools that have no other member are those of earlier versions."""
+_OURS: Final = frozenset({BACKEND, STALE, FLAGS})
 _NO_OUTPUT: Final = frozenset({R1, R2})
 
 
@@ -53,31 +53,17 @@ TEMPLATES: Final = Kind(
 KINDS: Final = (TOOLS, PROMPTS, RESOURCES, TEMPLATES)
 
 
-def front_definition(definition: Members, kind: Kind, shown: str, backend: str, *, is_stale: bool) -> dict[str, Raw]:
+def front_definition(
+    definition: Members, kind: Kind, shown: str, backend: str, *, is_stale: bool, flags: Sequence[str] = ()
+) -> dict[str, Raw]:
     """The definition as clients see it: under its name there, with a label that says whose it is."""
-    members = {**definition, kind.key: raw(shown)}
-    flags: list[str] = []
-    if "description" in members:
-        members["description"] = _described(members["description"], flags)
-    said: dict[str, Any] = _meta(members)
+    said: dict[str, Any] = _meta(definition)
     said[BACKEND] = backend
     if is_stale:
         said[STALE] = True
     if flags:
-        said[FLAGS] = flags
-    return {**members, "_meta": raw(said)}
-
-
-def _described(description: Raw, flags: list[str]) -> Raw:
-    text = msgspec.json.decode(description)
-    if not isinstance(text, str):
-        return description
-    if hides_text(text):
-        flags.append("hidden text")
-    if len(text) <= MAX_DESCRIPTION:
-        return description
-    flags.append("cut")
-    return raw(text[:MAX_DESCRIPTION])
+        said[FLAGS] = list(flags)
+    return {**definition, kind.key: raw(shown), "_meta": raw(said)}
 
 
 def _meta(members: Mapping[str, Raw]) -> dict[str, Any]:
@@ -109,14 +95,28 @@ def _is_rooted(schema: Raw) -> bool:
 
 
 def digest_of(definition: Members) -> str:
-    """What a tool is pinned by: everything that a model or a person goes by. Key order and spelling do not count.
+    """What a tool is pinned by: all that its backend says of it. Key order and spelling do not count, nor does what a
+    broker behind this one notes in `_meta`.
 
     Raises `ParseError` for a definition that two parsers could read differently.
     """
     digest = hashlib.sha256()
-    for member in _PINNED:
+    others = sorted(definition.keys() - set(_FIRST))
+    for member in (*_FIRST, *others):
         if member in definition:
-            written = canonical(definition[member])
-            digest.update(b"%d:%b%d:" % (len(member), member.encode(), len(written)))
+            name = member.encode("utf-8", "surrogatepass")
+            written = canonical(_unmarked(definition[member]) if member == "_meta" else definition[member])
+            digest.update(b"%d:%b%d:" % (len(name), name, len(written)))
             digest.update(written)
     return digest.hexdigest()
+
+
+def _unmarked(meta: Raw) -> Raw:
+    """`_meta` without our own notes, which come and go while the tool stays what it is."""
+    try:
+        members = read_members(meta)
+    except PeerError:
+        return meta
+    if members.keys().isdisjoint(_OURS):
+        return meta
+    return raw({key: value for key, value in members.items() if key not in _OURS})

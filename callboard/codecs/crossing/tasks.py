@@ -68,11 +68,6 @@ def must_defer(definition: Members) -> bool:
     return isinstance(said, dict) and said.get("taskSupport") == "required"
 
 
-def without_execution(definitions: list[Members]) -> list[Members]:
-    """Tools of a server that runs no tasks, whatever they say: nobody is to try."""
-    return [{key: value for key, value in one.items() if key != "execution"} for one in definitions]
-
-
 def standing_of(task: Members | Raw) -> Standing:
     """Raises `UnfitResult` for what is not a task."""
     try:

@@ -16,7 +16,6 @@ from callboard.codecs.crossing.tasks import (
     standing_of,
     task_named,
     unrelated,
-    without_execution,
 )
 from callboard.codecs.envelope import Error, Result
 from callboard.codecs.members import Members, raw, write_members
@@ -86,7 +85,6 @@ def test_only_a_tool_that_says_so_must_be_a_task() -> None:
     for execution in others:
         assert not must_defer(members(execution=execution))
     assert not must_defer({})
-    assert without_execution([members(name="a", execution={})]) == [members(name="a")]
 
 
 def test_what_belongs_to_the_extension() -> None:

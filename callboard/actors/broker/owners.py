@@ -1,0 +1,123 @@
+"""Whose a resource is: which backend answers for a URI, and which URIs several of them claim."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+from urllib.parse import quote, unquote
+
+import attrs
+
+from callboard.codecs.uri_match import normal
+from callboard.codecs.uri_template import UriTemplate
+from callboard.errors import InvalidParams
+
+ADDRESS: Final = "callboard://"
+"""How a resource is named together with its backend: `callboard://BACKEND/` and the URI, percent-encoded."""
+
+MAX_MATCHED: Final = 64
+"""Templates of one backend that URIs are matched with: each costs microseconds at every read. The others are listed."""
+
+GENERIC: Final = frozenset({"file", "http", "https"})
+"""Schemes that are nobody's own: that a backend lists something of one says nothing about the rest of it."""
+
+
+class Claim(Protocol):
+    """A resource or a template that a backend lists."""
+
+    @property
+    def backend(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def template(self) -> UriTemplate | None: ...
+
+
+@attrs.frozen(eq=False)
+class Owners:
+    """Who may answer for which URI. Made from the lists of all backends, and never changed."""
+
+    listed: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
+    """The backends that list a resource, by its URI."""
+    _schemes: dict[str, dict[str, None]] = attrs.field(factory=dict)
+    _templates: dict[str, dict[str, list[UriTemplate]]] = attrs.field(factory=dict)
+    """By the scheme that they begin with, and by backend. Those that begin with a variable have no scheme."""
+    _claimed: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, resources: Iterable[Claim], templates: Iterable[Claim]) -> "Owners":
+        listed: dict[str, dict[str, None]] = {}
+        schemes: dict[str, dict[str, None]] = {}
+        by_scheme: dict[str, dict[str, list[UriTemplate]]] = {}
+        for one in resources:
+            listed.setdefault(one.name, {})[one.backend] = None
+            schemes.setdefault(one.name.partition(":")[0], {})[one.backend] = None
+        counts: dict[str, int] = {}
+        for one in templates:
+            scheme = one.name.partition(":")[0]
+            schemes.setdefault(scheme, {})[one.backend] = None
+            if one.template is None or one.template.unmatchable or counts.get(one.backend, 0) >= MAX_MATCHED:
+                continue
+            counts[one.backend] = counts.get(one.backend, 0) + 1
+            head = one.template.head.partition(":")
+            by_scheme.setdefault(head[0] if head[1] else "", {}).setdefault(one.backend, []).append(one.template)
+        return cls({uri: tuple(those) for uri, those in listed.items()}, schemes, by_scheme)
+
+    def find(self, uri: str) -> str | None:
+        """The backend that a URI is read from; None if it is nobody's. In this order: who lists it, whose template it
+        fits, who lists others of its scheme, whose template takes anything, who alone has any.
+
+        Raises `InvalidParams` if it could be several backends': the message says how each is meant.
+        """
+        listed = self.listed.get(uri)
+        if listed is not None:
+            return _only(uri, self.claimants(uri))
+        scheme = uri.partition(":")[0]
+        fitting, same = self._fitting(uri, scheme), self._schemes.get(scheme, {})
+        if fitting and scheme not in GENERIC:
+            fitting = {**fitting, **same}  # a template is no title to what another one lists of its own scheme
+        for candidates in (fitting, same, self._fitting(uri, ""), self._only_one()):
+            if candidates:
+                return _only(uri, tuple(candidates))
+        return None
+
+    def claimants(self, uri: str) -> tuple[str, ...]:
+        """The backends that list a URI, and those with a template that it fits: whoever lists what another one serves
+        by a template does not take it over. Worked out when it is asked for: most never are."""
+        found = self._claimed.get(uri)
+        if found is None:
+            fitting = self._fitting(uri, uri.partition(":")[0])
+            found = self._claimed[uri] = tuple(dict.fromkeys([*self.listed.get(uri, ()), *fitting]))
+        return found
+
+    def _fitting(self, uri: str, scheme: str) -> dict[str, None]:
+        by_backend = self._templates.get(scheme)
+        text = None if by_backend is None else normal(uri)
+        if by_backend is None or text is None:
+            return {}
+        return {backend: None for backend, those in by_backend.items() if any(one.fits(text) for one in those)}
+
+    def _only_one(self) -> dict[str, None]:
+        having = {backend: None for backends in self._schemes.values() for backend in backends}
+        return having if len(having) == 1 else {}
+
+
+def address_of(backend: str, uri: str) -> str:
+    """How a client names a resource together with its backend."""
+    return f"{ADDRESS}{quote(backend, safe='')}/{quote(uri, safe='')}"
+
+
+def addressed(uri: str) -> tuple[str, str]:
+    """The backend and the URI there that an address names."""
+    named, _, rest = uri.removeprefix(ADDRESS).partition("/")
+    return unquote(named), unquote(rest)
+
+
+def ambiguous(uri: str, backends: Sequence[str]) -> InvalidParams:
+    error = InvalidParams("several servers have this resource: name the one you mean")
+    error.data = {"origin": "broker", "candidates": [address_of(backend, uri) for backend in backends]}
+    return error
+
+
+def _only(uri: str, candidates: Sequence[str]) -> str:
+    if len(candidates) > 1:
+        raise ambiguous(uri, candidates)
+    return candidates[0]
