@@ -87,6 +87,10 @@ class Served:
         The server runs from the startup to the shutdown of the ASGI lifespan. It goes by the loopback names and by
         *allow_hosts*: name those that a proxy in front passes on. *authenticate* is given a bearer token and returns
         the principal, or None to refuse it.
+
+        The server in front reads HTTP, and counts and times connections: what it accepts (bare line feeds, folded
+        lines) callboard cannot see. Do not put it behind a proxy that reuses connections, unless that server refuses
+        them; `callboard run` does.
         """
         from callboard.mounting import mounted
 

@@ -19,7 +19,7 @@ from callboard import Context, Server
 from callboard.announcing import as_json, as_text
 from callboard.codecs.revisions import meta
 from callboard.errors import DRAINING, CannotServe
-from callboard.serving import Listening, Options, Ready, _Plan, _warnings, serve
+from callboard.serving import DOORS, Listening, Options, Ready, _Plan, _warnings, serve
 from callboard.tokens import Tokens
 from callboard.transports.bind import Bound, Place
 from callboard.transports.settings import Settings
@@ -277,9 +277,10 @@ def test_scripts_are_told_the_same_on_one_line(ready: Ready) -> None:
 # How it ends.
 
 
+@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("tool", ["errand", "request"])
-async def test_asked_to_end_it_finishes_what_is_in_flight_and_lets_nobody_in(tool: str) -> None:
-    async with served(http="127.0.0.1:0", settings=Settings(write_time=0.1)) as here:
+async def test_asked_to_end_it_finishes_what_is_in_flight_and_lets_nobody_in(tool: str, door: str) -> None:
+    async with served(http="127.0.0.1:0", door=door, settings=Settings(write_time=0.1)) as here:
         answers = []
 
         async def ask() -> None:
@@ -292,24 +293,6 @@ async def test_asked_to_end_it_finishes_what_is_in_flight_and_lets_nobody_in(too
             await trio.testing.wait_all_tasks_blocked(0.05)
             with pytest.raises(OSError, match="all attempts to connect"):
                 await post(here.url("http"), call("echo", text="too late"))
-        assert said(answers[0][1]) == "slept"
-
-
-@pytest.mark.parametrize("tool", ["errand", "request"])
-async def test_behind_the_asgi_door_it_finishes_too_and_refuses_the_rest(tool: str) -> None:
-    async with served(http="127.0.0.1:0", door="asgi", settings=Settings(write_time=0.2)) as here:
-        answers = []
-
-        async def ask() -> None:
-            answers.append(await post(here.url("http"), call(tool, seconds=0.5)))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask)
-            await here.server.asleep.wait()  # type: ignore[attr-defined]
-            here.enough.set()
-            await trio.testing.wait_all_tasks_blocked(0.05)
-            status, refused = await post(here.url("http"), call("echo", text="too late"))
-            assert (status, refused["error"]["code"]) == (503, DRAINING)
         assert said(answers[0][1]) == "slept"
 
 

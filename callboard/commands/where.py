@@ -40,7 +40,7 @@ class Where:
         bool, FLAG, Parameter(group=TRANSPORTS, help="Serve standard input and output, beside the others.")
     ] = False
     door: Annotated[
-        Door, Parameter(group=TRANSPORTS, help="Who serves HTTP: callboard itself, or hypercorn, which has HTTP/2.")
+        Door, Parameter(group=TRANSPORTS, help="native: HTTP/1.1; asgi: HTTP/2 as well. The same limits hold at both.")
     ] = "native"
     legacy_sse: Annotated[
         bool, FLAG, Parameter(group=TRANSPORTS, help="Serve HTTP+SSE (2024-11-05), too, at /sse.")
