@@ -39,6 +39,10 @@ class CannotServe(CallboardError):
     """What was asked for cannot be served: a wrong or taken address, a bad certificate. One line says which and why."""
 
 
+class CannotRead(CannotServe):
+    """A file could not be read. That says nothing about its contents: it may be readable a moment later."""
+
+
 class PeerError(CallboardError):
     """The peer broke the protocol. It is answered; nothing here restarts."""
 

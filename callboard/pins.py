@@ -18,6 +18,7 @@ import trio
 
 from callboard.configuration.watching import Stamp, look
 from callboard.errors import CannotServe
+from callboard.files import read_file
 from callboard.supervisor import Actor, Fact, get_logger
 
 log = get_logger("callboard.broker")
@@ -151,8 +152,9 @@ class Pins:
             self._unkept |= {(server, tool) for server, pins in self._servers.items() for tool in pins}
             self._seen = None
             return False
+        found = _read(self.file)  # one that cannot be read is looked at again
         self._seen = now
-        before, self._servers = self._servers, _read(self.file)
+        before, self._servers = self._servers, found
         for server, tool in self._unkept:  # not written yet, and not forgotten either
             self._servers.setdefault(server, {}).setdefault(tool, before[server][tool])
         return before != self._servers
@@ -217,8 +219,7 @@ def _found(pin: Pin | None, digest: str | None) -> Pin:
 def _read(file: Path) -> dict[str, dict[str, Pin]]:
     """Raises `CannotServe`: whoever cannot read what was approved must not approve of everything instead."""
     try:
-        with file.open("rb") as opened:
-            data = opened.read(MAX_FILE + 1)
+        data = read_file(file, MAX_FILE, is_running=True).data
         if len(data) > MAX_FILE:
             raise CannotServe(f"{file}: is larger than {MAX_FILE} bytes")
         found = msgspec.json.decode(data, type=_File)

@@ -1,13 +1,15 @@
 """Keeps a broker to its file: when that changes, or a SIGHUP says so, the broker goes on with what it says now."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Never
 
 import attrs
+import trio
 
 from callboard.configuration import BadConfiguration, Configuration, difference, read_configuration
-from callboard.configuration.watching import watching
-from callboard.errors import CannotConnect, CannotServe
+from callboard.configuration.watching import Watcher, Why, watching
+from callboard.errors import CannotConnect, CannotRead, CannotServe
 from callboard.supervisor import Actor, Fact, get_logger
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ class Reloading(Actor[Never]):
     broker: "Broker"
     current: Configuration
     reloaded: int = attrs.field(default=0, init=False)
+    _refused: list[str] | None = attrs.field(default=None, init=False)
 
     @property
     def file(self) -> Path:
@@ -32,20 +35,26 @@ class Reloading(Actor[Never]):
 
     async def run(self) -> None:
         with watching(self.file) as watcher:
-            await self._read_anew()  # it may have changed since it was read first
+            await self._read_anew(watcher)  # it may have changed since it was read first
             async for why in watcher:
-                log.info("configuration_read_anew", file=str(self.file), why=why.value)
-                await self._read_anew()
+                if why is not Why.AGAIN:
+                    log.info("configuration_read_anew", file=str(self.file), why=why.value)
+                await self._read_anew(watcher)
 
-    async def _read_anew(self) -> None:
+    async def _read_anew(self, watcher: Watcher) -> None:
         try:
-            found = read_configuration(self.file)
+            # In a thread: the file may be on a network that hangs, or a megabyte long.
+            read = partial(read_configuration, self.file, is_running=True)
+            found = await trio.to_thread.run_sync(read, abandon_on_cancel=True)
         except BadConfiguration as error:
-            log.warning("configuration_refused", file=str(self.file), mistakes=[str(one) for one in error.mistakes])
+            if isinstance(error, CannotRead):
+                watcher.try_again()
+            self._refuse([str(one) for one in error.mistakes])
             return
         except CannotServe as error:
-            log.warning("configuration_refused", file=str(self.file), mistakes=[str(error)])
+            self._refuse([str(error)])
             return
+        self._refused = None
         changes = difference(self.current, found)
         if not changes:
             self.current = found
@@ -59,10 +68,16 @@ class Reloading(Actor[Never]):
         try:
             await self.broker.reload(found.backends)
         except (CannotServe, CannotConnect) as error:
-            log.warning("configuration_refused", file=str(self.file), mistakes=[str(error)])
+            self._refuse([str(error)])
             return
         self.current = found
         self.reloaded += 1
+
+    def _refuse(self, mistakes: list[str]) -> None:
+        """Say why nothing changes; of a file that is tried again and again, once."""
+        if mistakes != self._refused:
+            log.warning("configuration_refused", file=str(self.file), mistakes=mistakes)
+        self._refused = mistakes
 
     def facts(self) -> dict[str, Fact]:
         return {"file": str(self.file), "reloaded": self.reloaded}

@@ -19,10 +19,13 @@ from callboard.announcing import announce
 from callboard.codecs.http.access import EVERYONE, Access
 from callboard.errors import CannotServe
 from callboard.hosted import Behind, Hosted
-from callboard.signals import heed_signals
+from callboard.renewing import Renewing
+from callboard.signals import heed_hangups, heed_signals
 from callboard.supervisor import Supervisor, SupervisorSpec
+from callboard.tokens import TokenFile
 from callboard.transports.bind import Bound, Place, listen
 from callboard.transports.http.connection import HttpConnection
+from callboard.transports.http.crowd import raise_descriptor_limit
 from callboard.transports.http.endpoint import Authenticate, Endpoint
 from callboard.transports.http.listener import HttpListener, http_edge
 from callboard.transports.settings import DEFAULTS, Settings
@@ -173,6 +176,9 @@ async def serve(
             access = plan.access(admin.place, is_admin=True)
             await host.root.add(admin_edge(Health(server, host), access, admin.sockets))
         edges = [await host.root.add(_edge(plan, host, place, at, tls)) for place, at in bound.items()]
+        for renewable in (tls, plan.authenticate):
+            if isinstance(renewable, (Certificate, TokenFile)):
+                host.root.spawn(Renewing(renewable), name=f"renew-{renewable.name}", shutdown=0)
         ends: list[Callable[[], Awaitable[object]]] = [until]
         if pipes is not None:
             ends.append(host.root.spawn(Stdio(host, pipes, settings.max_frame), name="stdio").wait_ended)
@@ -194,6 +200,7 @@ async def serve(
 def run(server: Hosted, **options: Unpack[Options]) -> None:
     """`serve` in an event loop of its own, until a signal says that it is enough: the first one lets it drain."""
     options.setdefault("on_ready", announce)
+    raise_descriptor_limit()
     with _collecting_seldom():
         trio.run(partial(_run, server, options))
 
@@ -233,7 +240,7 @@ async def _run(server: Hosted, options: Options) -> None:
             whole.cancel()
 
     options["on_ready"] = on_ready
-    with trio.CancelScope() as whole, heed_signals(whole.cancel, on_first=on_first) as asked:
+    with trio.CancelScope() as whole, heed_signals(whole.cancel, on_first=on_first) as asked, heed_hangups():
         await serve(server, until=asked.wait, **options)
     if early == signal.SIGINT:
         raise KeyboardInterrupt

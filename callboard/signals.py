@@ -1,13 +1,14 @@
 """Signals that ask a process to end, first as a request, then as an order; and the one that asks it to read its files
 anew. What a system lacks is left out."""
 
+import errno
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import trio
@@ -17,6 +18,7 @@ LAST_RESORT: Final = 1.5
 
 _NAMES: Final = ("SIGINT", "SIGTERM", "SIGBREAK")
 _HANGUP: Final = "SIGHUP"
+_NO_DESCRIPTOR: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
 
 
 @attrs.define(eq=False)
@@ -57,35 +59,74 @@ def heed_signals(
         yield asked
 
 
+@attrs.define(eq=False)
+class _Hangups:
+    """Every part of this process that reads its files anew at a SIGHUP. Python has room for one handler."""
+
+    tells: list[Callable[[], None]] = attrs.field(factory=list)
+    main: int = 0
+    """How many of them listen in the main thread, which alone can handle signals."""
+    before: Any = None
+    ends_with_terminal: bool = False
+    at_terminal: Sequence[int] = ()
+    is_ending: bool = False
+
+    def begin(self, tell: Callable[[], None]) -> None:
+        self.tells.append(tell)
+        if _can_handle(_HANGUP):
+            if not self.main:
+                self.ends_with_terminal = _has_terminal() and not _ignores_hangups()
+                self.at_terminal = [descriptor for descriptor in range(3) if os.isatty(descriptor)]
+                self.is_ending = False
+                self.before = signal.signal(signal.SIGHUP, self)
+            self.main += 1
+
+    def end(self, tell: Callable[[], None]) -> None:
+        self.tells.remove(tell)
+        if _can_handle(_HANGUP):
+            self.main -= 1
+            if not self.main:
+                signal.signal(signal.SIGHUP, signal.SIG_DFL if self.before is None else self.before)
+
+    def __call__(self, _: int, __: FrameType | None) -> None:
+        if self.is_ending:
+            return  # the shell has said so, and the kernel does, too: a second SIGTERM would be an order
+        if self.ends_with_terminal and not _has_terminal():
+            self.is_ending = True
+            _write_no_more(self.at_terminal)
+            signal.raise_signal(signal.SIGTERM)
+        else:
+            for tell in tuple(self.tells):
+                tell()
+
+
+_hangups: Final = _Hangups()
+
+
 @contextmanager
 def heed_hangups() -> Iterator[trio.MemoryReceiveChannel[None]]:
-    """Where each SIGHUP is heard; several that nobody has taken yet are one. Where there is none, nothing comes.
+    """Where each SIGHUP is heard; several that were not taken yet are one. Where there is none, nothing comes. Any
+    number of parts of a process may listen.
 
     One that came because the terminal was closed is no request: then the process is asked to end, as people expect.
     """
     token = trio.lowlevel.current_trio_token()
-    ends_with_terminal = _has_terminal() and not _ignores_hangups()
-    at_terminal = [descriptor for descriptor in range(3) if os.isatty(descriptor)]
-    is_ending = False
     send, receive = trio.open_memory_channel[None](1)
 
     def tell() -> None:
         with suppress(trio.WouldBlock, trio.BrokenResourceError):
             send.send_nowait(None)
 
-    def hear(_: int, __: FrameType | None) -> None:
-        nonlocal is_ending
-        if is_ending:
-            return  # the shell has said so, and the kernel does, too: a second SIGTERM would be an order
-        if ends_with_terminal and not _has_terminal():
-            is_ending = True
-            _write_no_more(at_terminal)
-            signal.raise_signal(signal.SIGTERM)
-        else:
+    def tell_soon() -> None:
+        with suppress(trio.RunFinishedError):
             token.run_sync_soon(tell, idempotent=True)
 
-    with send, receive, _handled((_HANGUP,), hear):
-        yield receive
+    with send, receive:
+        _hangups.begin(tell_soon)
+        try:
+            yield receive
+        finally:
+            _hangups.end(tell_soon)
 
 
 def _ignores_hangups() -> bool:
@@ -94,27 +135,37 @@ def _ignores_hangups() -> bool:
 
 
 def _has_terminal() -> bool:
-    """Whether there is a terminal that this process belongs to."""
+    """Whether there is a terminal that this process belongs to. Without a free descriptor that cannot be told, and then
+    it counts as there: a reload too many does less harm than an end that was not asked for."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
-    except (OSError, AttributeError):
+    except AttributeError:
         return False
+    except OSError as error:
+        return error.errno in _NO_DESCRIPTOR
     return True
 
 
 def _write_no_more(descriptors: Sequence[int]) -> None:
-    """Nobody reads there any more, and whoever wrote would hear an error where he meant to say good-bye."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in descriptors:
-        os.dup2(nowhere, descriptor)
-    os.close(nowhere)
+    """Have what is written to a terminal that is gone end nowhere, instead of in an error. Never raises: it runs in a
+    signal handler, and what that raises comes out of whatever line of the program runs."""
+    with suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        try:
+            for descriptor in descriptors:
+                os.dup2(nowhere, descriptor)
+        finally:
+            os.close(nowhere)
+
+
+def _can_handle(name: str) -> bool:
+    return threading.current_thread() is threading.main_thread() and hasattr(signal, name)
 
 
 @contextmanager
 def _handled(names: Sequence[str], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Have *handler* called for those signals that there are. Python lets only the main thread do this."""
-    is_main = threading.current_thread() is threading.main_thread()
-    numbers = [getattr(signal, name) for name in names if is_main and hasattr(signal, name)]
+    numbers = [getattr(signal, name) for name in names if _can_handle(name)]
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield

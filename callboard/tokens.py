@@ -4,15 +4,22 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import attrs
 
 from callboard.actors.terms import ANYBODY
-from callboard.errors import CannotServe
+from callboard.errors import CannotRead, CannotServe
+from callboard.files import read_file
+from callboard.supervisor import get_logger
+
+log = get_logger("callboard.tokens")
 
 MIN_TOKEN: Final = 16
 """Shortest token, in characters: what is shorter can be guessed."""
+
+MAX_FILE: Final = 4 * 1024 * 1024
+"""Largest file of tokens that is read, in bytes: some forty thousand of them."""
 
 
 @attrs.frozen
@@ -22,12 +29,21 @@ class Tokens:
     _principals: Mapping[bytes, str]
 
     @classmethod
-    def read(cls, path: Path) -> "Tokens":
+    def read(cls, path: Path, *, is_running: bool = False) -> "Tokens":
         """Lines of `principal token`; blank ones and those that begin with # are ignored. Raises `CannotServe`."""
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise CannotServe(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+            contents = read_file(path, MAX_FILE, is_running=is_running)
+            lines = contents.data.decode().splitlines()
+        except OSError as error:
+            raise CannotRead(f"{path}: {error.strerror or error}") from None
+        except UnicodeDecodeError:
+            raise CannotServe(f"{path}: not UTF-8") from None
+        if len(contents.data) > MAX_FILE:
+            raise CannotServe(f"{path}: larger than {MAX_FILE} bytes")
+        if contents.others_may_read:
+            log.warning(
+                "token_file_open_to_others", file=str(path), mode=f"{contents.mode & 0o777:04o}", fix="chmod 600"
+            )
         found: dict[bytes, str] = {}
         for number, line in enumerate(lines, 1):
             words = line.split()
@@ -41,6 +57,14 @@ class Tokens:
             raise CannotServe(f"{path}: there is no token in it, so nobody could come in")
         return cls(found)
 
+    @property
+    def count(self) -> int:
+        return len(self._principals)
+
+    def differs(self, other: "Tokens") -> int:
+        """How many tokens are in here, and not, or for another principal, in *other*."""
+        return len(self._principals.items() - other._principals.items())  # noqa: SLF001  # one of us
+
     async def __call__(self, token: str) -> str | None:
         """The principal of *token*. Takes as long for a wrong one as for a right one."""
         given, principal = _digest(token), None
@@ -48,6 +72,35 @@ class Tokens:
             if hmac.compare_digest(known, given):
                 principal = whose
         return principal
+
+
+@attrs.define(eq=False)
+class TokenFile:
+    """The tokens of a file, as it is now: read at the start, and again when it changes."""
+
+    path: Path
+    tokens: Tokens = attrs.field(init=False)
+
+    name: ClassVar[str] = "tokens"
+
+    def __attrs_post_init__(self) -> None:
+        self.tokens = Tokens.read(self.path)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return (self.path,)
+
+    def read(self) -> Tokens:
+        """What the file says now. Raises `CannotServe`."""
+        return Tokens.read(self.path, is_running=True)
+
+    def use(self, tokens: Tokens) -> Mapping[str, object]:
+        """Go by *tokens* from the next request on; how that differs."""
+        before, self.tokens = self.tokens, tokens
+        return {"principals": tokens.count, "added": tokens.differs(before), "revoked": before.differs(tokens)}
+
+    async def __call__(self, token: str) -> str | None:
+        return await self.tokens(token)
 
 
 def _problem(words: list[str], found: Mapping[bytes, str]) -> str | None:

@@ -21,6 +21,7 @@ Examples:
     --tls-cert cert.pem --tls-key key.pem --token-file tokens.txt
 
 Ctrl-C and SIGTERM let it finish what is in flight; a second one ends it.
+A changed token file or certificate is read again, and at once at SIGHUP.
 """
 
 

@@ -28,7 +28,7 @@ Examples:
   callboard check mcp.json                    what is wrong with a file
 
 A changed file, or SIGHUP, is read anew: servers that did not change keep their
-connections.
+connections. So are a changed token file and certificate.
 """
 
 

@@ -12,7 +12,7 @@ from callboard.announcing import announce, announce_json
 from callboard.codecs.revisions import Revision
 from callboard.errors import CannotServe
 from callboard.serving import Door, Options
-from callboard.tokens import Tokens
+from callboard.tokens import TokenFile
 from callboard.transports.settings import Settings
 from callboard.transports.stdio import claim_stdio
 
@@ -92,7 +92,7 @@ class Where:
             if self.stdio or (self.http is None and self.ws is None):
                 options["stdio"] = stack.enter_context(claim_stdio())
             if self.token_file is not None:
-                options["authenticate"] = Tokens.read(self.token_file)
+                options["authenticate"] = TokenFile(self.token_file)
             yield options
 
     def limited(self, spoken: frozenset[Revision]) -> frozenset[Revision]:

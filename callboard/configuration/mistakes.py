@@ -6,7 +6,7 @@ from pathlib import Path
 import attrs
 
 from callboard.configuration.nodes import Node
-from callboard.errors import CannotServe
+from callboard.errors import CannotRead, CannotServe
 
 
 @attrs.frozen(kw_only=True)
@@ -36,6 +36,10 @@ class BadConfiguration(CannotServe):
         super().__init__(lines[0] if len(lines) == 1 else "\n".join([f"{len(lines)} mistakes:", *lines]))
         self.mistakes = tuple(mistakes)
         self.warnings = tuple(warnings)
+
+
+class UnreadableConfiguration(BadConfiguration, CannotRead):
+    """A file that could not be read at all."""
 
 
 @attrs.frozen

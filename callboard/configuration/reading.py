@@ -5,16 +5,19 @@ from pathlib import Path
 from typing import Final
 
 from callboard.configuration.jsonc import read_json
-from callboard.configuration.mistakes import BadConfiguration, Mistake, Report
+from callboard.configuration.mistakes import BadConfiguration, Mistake, Report, UnreadableConfiguration
 from callboard.configuration.nodes import NotWritten
 from callboard.configuration.places import Place, Table, quoted
 from callboard.configuration.settings import SETTINGS_KEYS, check_name, read_settings
 from callboard.configuration.targets import OUR_TARGET_KEYS, TARGET_KEYS, read_target
 from callboard.configuration.toml import read_toml
 from callboard.configuration.values import BackendSpec, BackendTarget, Configuration, Remote, UpstreamAuth
+from callboard.files import read_file
 
 MAX_FILE: Final = 1024 * 1024
 """Largest file that is read, in bytes. A thousand servers take a quarter of it."""
+
+OPEN: Final = "every user of this machine may write this file, and so run commands as you; chmod o-w it"
 
 MEMBERS: Final = ("mcpServers", "servers")
 OURS: Final = "callboard"
@@ -35,9 +38,12 @@ _FOREIGN: Final = {
 } | {key: f"is not known here; write `{OURS}.{key}`" for key in (*SETTINGS_KEYS, "oauth")}
 
 
-def read_configuration(path: Path) -> Configuration:
-    """The servers of the file at *path*. Raises `BadConfiguration`, with all of its mistakes."""
-    report, servers = read_servers(path)
+def read_configuration(path: Path, *, is_running: bool = False) -> Configuration:
+    """The servers of the file at *path*. Raises `BadConfiguration`, with all of its mistakes.
+
+    A broker that *is_running* reads regular files only.
+    """
+    report, servers = read_servers(path, is_running=is_running)
     taken: dict[str, int] = {}
     found = [_backend(name, place, taken) for name, place in servers.items()]
     report.check()
@@ -46,13 +52,15 @@ def read_configuration(path: Path) -> Configuration:
     return Configuration(file=path, backends=backends, warnings=report.warnings + (() if backends else (none,)))
 
 
-def read_servers(path: Path) -> tuple[Report, dict[str, Place]]:
+def read_servers(path: Path, *, is_running: bool = False) -> tuple[Report, dict[str, Place]]:
     """Every entry of the file at *path*, by its name, not looked at. Raises `BadConfiguration`."""
-    text = _text(path)
+    text, is_open = _text(path, is_running=is_running)
     is_toml = path.suffix.lower() == ".toml" or (
         path.suffix.lower() not in (".json", ".jsonc") and not text.lstrip().startswith(("{", "//", "/*"))
     )
     report = Report(path, "a table" if is_toml else "an object")
+    if is_open:
+        report.found.append(Mistake(file=path, line=None, message=OPEN, is_warning=True))
     try:
         root = Place(read_toml(text) if is_toml else read_json(text), "", report)
     except NotWritten as error:
@@ -82,13 +90,14 @@ def _merged(present: list[Place]) -> dict[str, Place]:
     return servers
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, *, is_running: bool) -> tuple[str, bool]:
+    """The text of the file, and whether any user of this machine may write it."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE + 1)
+        contents = read_file(path, MAX_FILE, is_running=is_running)
     except OSError as error:
-        raise BadConfiguration([Mistake(file=path, line=None, message=error.strerror or str(error))]) from None
-    data = data.removeprefix(codecs.BOM_UTF8)
+        mistake = Mistake(file=path, line=None, message=error.strerror or str(error))
+        raise UnreadableConfiguration([mistake]) from None
+    data = contents.data.removeprefix(codecs.BOM_UTF8)
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -98,7 +107,7 @@ def _text(path: Path) -> str:
         raise BadConfiguration([Mistake(file=path, line=None, message=f"is larger than {MAX_FILE} bytes")])
     if not text.strip():
         raise BadConfiguration([Mistake(file=path, line=1, message="the file is empty")])
-    return text
+    return text, contents.others_may_write
 
 
 def open_entry(place: Place) -> Table:

@@ -1,4 +1,4 @@
-"""When a file of servers is to be read anew: when it changed, or when a SIGHUP says so."""
+"""When files of the operator are to be read anew: when they changed, or when a SIGHUP says so."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +24,8 @@ class Why(Enum):
     CHANGED = "changed"
     ASKED = "asked"
     """By a signal; whether the file is another one is not known."""
+    AGAIN = "again"
+    """It could not be read the last time."""
 
 
 @attrs.frozen
@@ -38,17 +40,18 @@ class Stamp:
 
 @attrs.define(eq=False)
 class Watcher:
-    """Tells of changes to *file*, one after the other: `async for why in watcher`.
+    """Tells of changes to *files*, which belong together, one after the other: `async for why in watcher`.
 
     A file that is gone is no change, unless it is asked for by signal: it may be about to be replaced.
     """
 
-    file: Path
+    files: tuple[Path, ...]
     hangups: trio.MemoryReceiveChannel[None]
-    _seen: Stamp | None = attrs.field(init=False)
+    _seen: tuple[Stamp | None, ...] = attrs.field(init=False)
+    _is_unread: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._seen = look(self.file)
+        self._seen = self._look()
 
     def __aiter__(self) -> "Watcher":
         return self
@@ -56,25 +59,34 @@ class Watcher:
     async def __anext__(self) -> Why:
         return await self.wait_changed()
 
+    def try_again(self) -> None:
+        """The files could not be read: have them read again soon, whether they change or not."""
+        self._is_unread = True
+
     async def wait_changed(self) -> Why:
-        """Return when it is time to read the file."""
+        """Return when it is time to read the files."""
         while True:
             is_asked = await self._is_asked_within(POLL)
-            now = look(self.file)
-            if is_asked or (now is not None and now != self._seen):
+            now = self._look()
+            is_changed = any(new is not None and new != old for new, old in zip(now, self._seen, strict=True))
+            if is_asked or is_changed or self._is_unread:
+                self._is_unread, is_again = False, self._is_unread
                 self._seen = await self._wait_settled(now)
-                return Why.ASKED if is_asked else Why.CHANGED
+                return Why.ASKED if is_asked else Why.AGAIN if is_again and not is_changed else Why.CHANGED
 
-    async def _wait_settled(self, last: Stamp | None) -> Stamp | None:
-        """How the file is when it stays so. Whoever asks meanwhile has asked for this."""
+    async def _wait_settled(self, last: tuple[Stamp | None, ...]) -> tuple[Stamp | None, ...]:
+        """How the files are when they stay so. Whoever asks meanwhile has asked for this."""
         while True:
             await trio.sleep(SETTLE)
-            now = look(self.file)
+            now = self._look()
             if now == last:
                 break
             last = now
         await self._is_asked_within(0)
         return last
+
+    def _look(self) -> tuple[Stamp | None, ...]:
+        return tuple(look(file) for file in self.files)
 
     async def _is_asked_within(self, seconds: float) -> bool:
         with trio.move_on_after(seconds):
@@ -84,10 +96,10 @@ class Watcher:
 
 
 @contextmanager
-def watching(file: Path) -> Iterator[Watcher]:
-    """Watch *file* from now on: begin before it is read for the first time, and no change is missed."""
+def watching(*files: Path) -> Iterator[Watcher]:
+    """Watch *files* from now on: begin before they are read for the first time, and no change is missed."""
     with heed_hangups() as hangups:
-        yield Watcher(file, hangups)
+        yield Watcher(files, hangups)
 
 
 def look(file: Path) -> Stamp | None:

@@ -1,12 +1,14 @@
 """The certificate of a door: read when the server starts, and again when its files change."""
 
 import ssl
-from collections.abc import Sequence
+import stat
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import attrs
 
-from callboard.errors import CannotServe
+from callboard.errors import CannotRead, CannotServe
 
 
 @attrs.define(eq=False)
@@ -19,23 +21,39 @@ class Certificate:
     """What is offered to clients, by ALPN."""
     context: ssl.SSLContext = attrs.field(init=False)
 
+    name: ClassVar[str] = "certificate"
+
     def __attrs_post_init__(self) -> None:
         self.context = self._read()
 
     @property
-    def files(self) -> tuple[Path, Path]:
+    def files(self) -> tuple[Path, ...]:
         return (self.certificate, self.key)
 
-    def reload(self) -> None:
-        """Use what the files say now, for new connections. Raises `CannotServe`, and then nothing has changed."""
-        self.context = self._read()
+    def read(self) -> ssl.SSLContext:
+        """A context of what the files say now. Raises `CannotServe`."""
+        for file in self.files:
+            try:
+                is_regular = stat.S_ISREG(file.stat().st_mode)
+            except OSError as error:
+                raise CannotRead(f"TLS: {file}: {error.strerror or error}") from None
+            if not is_regular:  # OpenSSL would wait for a pipe, for ever
+                raise CannotServe(f"TLS: {file}: is not a regular file: it cannot be read again")
+        return self._read()
+
+    def use(self, context: ssl.SSLContext) -> Mapping[str, object]:
+        """Have new connections use *context*."""
+        self.context = context
+        return {"certificate": str(self.certificate)}
 
     def _read(self) -> ssl.SSLContext:
         # A context of its own each time: one that had two certificates of different kinds would serve either of them.
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         try:
             context.load_cert_chain(self.certificate, self.key)
-        except (OSError, ssl.SSLError) as error:
+        except ssl.SSLError as error:  # the pair does not fit, or is none
             raise CannotServe(f"TLS: {self.certificate}, {self.key}: {error.strerror or error}") from None
+        except OSError as error:
+            raise CannotRead(f"TLS: {self.certificate}, {self.key}: {error.strerror or error}") from None
         context.set_alpn_protocols(list(self.protocols))
         return context
