@@ -51,6 +51,8 @@ class Stand:
     http: str
     ws: str
     status: int | None = None
+    expected: int = 0
+    """The exit status that it ends with; another one for a broker that the test kills."""
     _read: dict[str, int] = attrs.field(factory=dict, init=False)
     _pids: dict[str, list[int]] = attrs.field(factory=dict, init=False)
 
@@ -130,9 +132,10 @@ async def standing(
     flags: Sequence[str] = (),
     settings: Mapping[str, Any] = NOTHING_SAID,
     stdio: bool = False,
+    process: Mapping[str, Any] = NOTHING_SAID,
 ) -> AsyncIterator[Stand]:
     """A broker in front of backends by these names, until the block ends; *flags* and *settings* are theirs, *options*
-    its own. With *stdio* it serves its pipes, too. Raises StandFailed."""
+    its own, *process* how it is started. With *stdio* it serves its pipes, too. Raises StandFailed."""
     with TemporaryDirectory(prefix="nemesis-") as made:
         folder = Path(made)
         servers = {name: entry(name, folder, *flags, **settings) for name in names}
@@ -142,12 +145,13 @@ async def standing(
         place = f"127.0.0.1:{port}"
         command = [sys.executable, "-m", "callboard", "serve", str(config), "--http", place, "--ws", place, *options]
         with (folder / "said").open("wb") as words:
-            pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": words}
+            pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": words, "stderr": words}
             if stdio:
-                pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+                pipes |= {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
                 command.append("--stdio")
-            process = await trio.lowlevel.open_process(command, cwd=ROOT, **pipes, stderr=words, start_new_session=True)
-        stand = Stand(process, folder, names, f"http://{place}/mcp", f"ws://{place}/mcp")
+            more = {**pipes, **process}
+            opened = await trio.lowlevel.open_process(command, cwd=ROOT, start_new_session=True, **more)
+        stand = Stand(opened, folder, names, f"http://{place}/mcp", f"ws://{place}/mcp")
         try:
             await _wait_accepting(stand, port)
             yield stand
@@ -174,7 +178,7 @@ async def _end(stand: Stand) -> None:
         stand.process.send_signal(signal.SIGTERM)
     with trio.move_on_after(STOP_TIME):
         stand.status = await stand.process.wait()
-    if stand.status != 0 or _CRASH.search(stand.words):
+    if stand.status != stand.expected or _CRASH.search(stand.words):
         crash = _CRASH.search(stand.words)
         words = stand.words[-2000:] if crash is None else stand.words[max(0, crash.start() - 200) :][:4000]
         raise StandFailed(f"ended with status {stand.status}:\n{words}")

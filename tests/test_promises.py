@@ -1,9 +1,8 @@
 """The promises that the company keeps above any transport, each with its figure.
 
-The figures are printed (`pytest -s`). `CALLBOARD_LONG=1` takes the long forms.
+The figures are printed (`pytest -s`).
 """
 
-import os
 import random
 import time
 from typing import Any
@@ -20,12 +19,7 @@ from callboard.codecs.revisions.revision import R4, R5
 from callboard.testing import Refusal
 from tests.actors.stage import said, stage, text
 from tests.actors.test_parking import ROOTS, form
-
-LONG = bool(os.environ.get("CALLBOARD_LONG"))
-
-
-def figure(promise: str, what: str) -> None:
-    print(f"\n{promise}: {what}", end="")  # noqa: T201 -- the figure is what the test is for
+from tests.figures import LONG, figure
 
 
 async def wait_for_ever(exchange: Exchange) -> CallToolResult:

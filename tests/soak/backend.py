@@ -1,10 +1,11 @@
 """A server that misbehaves on demand: a program of its own, spoken to over its pipes. Nothing but the standard library.
 
-    python -I -S backend.py NAME JOURNAL [--legacy] [--record] [--fault HOW]
+    python -I -S backend.py NAME JOURNAL [--legacy] [--record] [--stay] [--fault HOW]
 
 Each line of the journal is one fact, written at once, so that a killed process has said what it did:
 `{"started": PID}`, then `{"ran": KEY}` for every execution; with `--record` also all that it was given and told. Tools
-take a `key`, which comes back in the result with the server's name, so that an answer tells where it comes from.
+take a `key`, which comes back in the result with the server's name, so that an answer tells where it comes from. With
+`--stay` it does not end when its input does.
 """
 
 import contextlib
@@ -28,6 +29,8 @@ TOOLS: Final = {
     "meet": "Answers when `count` calls of `hold` have come in.",
     "hold": "Never answers.",
     "tell": "Says `count` times that a resource changed, each time another one below the one that is followed.",
+    "stream": "Says the same, `rate` times a second, after it has answered.",
+    "ask": "Asks the client's user, and answers when it is answered.",
     "again": "Kills the server the first time, and answers the second: it says of itself that it may be repeated.",
     "fault": "Misbehaves from now on, in the way that `how` says.",
 }
@@ -37,13 +40,14 @@ class Backend:
     """One server: what it was asked, when it answers, and what is wrong with it."""
 
     def __init__(self, name: str, journal: str, *flags: str) -> None:
-        self.name, self.journal = name, journal
+        self.name, self.journal, self.flags = name, journal, flags
         self.is_legacy, self.is_recording = "--legacy" in flags, "--record" in flags
         self.fault = flags[flags.index("--fault") + 1] if "--fault" in flags else ""
         self._journal = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._listening: dict[str, int | str | None] = {}  # subscriptions: what they follow, and their ids
         self._asked = self._held = 0
+        self._questions: dict[str, Callable[[], None]] = {}
         self._meeting: list[tuple[int, Callable[[], None]]] = []
 
     def run(self) -> None:
@@ -57,6 +61,8 @@ class Backend:
             if select.select([0], [], [], wait)[0]:
                 data = os.read(0, CHUNK)
                 if not data:
+                    if "--stay" in self.flags:
+                        stay()
                     return
                 *lines, rest = (rest + data).split(b"\n")
                 for line in filter(None, lines):
@@ -101,9 +107,11 @@ class Backend:
     def _hear(self, message: dict[str, Any]) -> None:
         request_id, method = message.get("id"), message.get("method", "")
         params = message.get("params", {})
-        if request_id is None:
+        if request_id is None or not method:
             if method == "notifications/cancelled":
                 self.note(cancelled=params.get("requestId"))
+            elif not method:  # an answer to a question of ours
+                self._questions.pop(str(request_id), lambda: None)()
             return
         self._asked += 1
         known = {
@@ -170,6 +178,11 @@ class Backend:
         elif tool == "tell":
             self._tell(given.get("start", 0), given.get("count", 1), given.get("different", 1))
             self.answer(request_id, content=content)
+        elif tool == "stream":
+            self.answer(request_id, content=content)
+            self._stream(given.get("count", 1), given.get("different", 1), given.get("rate", 100))
+        elif tool == "ask":
+            self._ask(request_id, params, content)
 
     def _meet(self) -> None:
         for one in [one for one in self._meeting if one[0] <= self._held]:
@@ -211,6 +224,26 @@ class Backend:
                 changed = {"uri": f"{uri}/{number % different}", **about}
                 self.say(method="notifications/resources/updated", params=changed)
 
+    def _stream(self, count: int, different: int, rate: int) -> None:
+        """Tell in lumps, each a hundredth of a second after the one before."""
+        lump = max(1, rate // 100)
+        for start in range(0, count, lump):
+            few = min(lump, count - start)
+            self._later(start / rate, lambda start=start, few=few: self._tell(start, few, different))  # type: ignore[misc]
+
+    def _ask(self, request_id: object, params: dict[str, Any], content: list[dict[str, str]]) -> None:
+        """A form with nothing in it: a question on its own to a legacy client, an answer with a question to another."""
+        form = {"mode": "form", "message": "Really?", "requestedSchema": {"type": "object", "properties": {}}}
+        if self.is_legacy:
+            name = f"q{self._asked}"
+            self._questions[name] = lambda: self.answer(request_id, content=content)
+            self.say(id=name, method="elicitation/create", params=form)
+        elif "inputResponses" in params:
+            self.answer(request_id, content=content)
+        else:
+            question = {"method": "elicitation/create", "params": form}
+            self.answer(request_id, resultType="input_required", inputRequests={"q": question}, requestState="s")
+
     def _later(self, pause: float, act: Callable[[], None]) -> None:
         if pause <= 0:
             act()
@@ -231,6 +264,8 @@ class Backend:
             "orphan": lambda _: self._orphan(),
             "mute": lambda _: os.close(1),
             "complain": lambda given: self._flood({**given, "of": "newlines"}, 2),
+            "talk": lambda given: self._flood({**given, "of": "words"}, 2),
+            "daemon": lambda _: self._daemon(),
         }
         if how in acts:
             acts[how](given)
@@ -243,6 +278,7 @@ class Backend:
         lumps = {
             "lines": (line.encode() + b"\n") * (CHUNK // len(line)),
             "newlines": b"\n" * CHUNK,
+            "words": b"A server that has a lot to say, and says it on standard error.\n" * (CHUNK // 64),
             "junk": b"\xff{[,\n" * (CHUNK // 5),
             "long": b'{"jsonrpc":"2.0","method":"x","params":{"y":"%s"}}\n' % (b"x" * CHUNK),
         }
@@ -278,6 +314,15 @@ class Backend:
             signal.pause()
         os._exit(7)
 
+    def _daemon(self) -> None:
+        """Leaves a child in a session of its own, which holds no pipe of the server and ends by itself never."""
+        if os.fork() == 0:
+            os.setsid()
+            self.note(daemon=os.getpid())
+            for descriptor in range(3):
+                os.close(descriptor)
+            stay()
+
 
 def write(data: bytes, to: int = 1) -> None:
     """All of it, however long the other side takes."""
@@ -289,6 +334,13 @@ def deaf() -> None:
     """Lives, and reads nothing any more."""
     while True:
         signal.pause()
+
+
+def stay() -> None:
+    """Lives on, whatever it is asked to do."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    deaf()
 
 
 def main(name: str, journal: str, *flags: str) -> None:

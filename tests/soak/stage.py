@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,11 +11,7 @@ import attrs
 from benchmarks.nemesis import Plan, opened
 from benchmarks.nemesis_acts import Run
 from benchmarks.nemesis_history import Checker, History, Verdict
-from benchmarks.nemesis_stand import standing
-from tests.test_promises import LONG
-
-BUSY = 1.0 if LONG else 8.0
-"""How many times as long as promised things may take where the machine does others' work as well."""
+from benchmarks.nemesis_stand import NOTHING_SAID, standing
 
 
 @attrs.define(eq=False)
@@ -40,14 +36,17 @@ async def scene(
     flags: Sequence[str] = (),
     in_flight: int = 200,
     stdio: bool = False,
+    process: Mapping[str, Any] = NOTHING_SAID,
     **settings: Any,
 ) -> AsyncIterator[Scene]:
+    """A broker until the block ends. *options* are its own, *flags* and *settings* its backends', *process* is how it
+    is started."""
     facts = io.StringIO()
     history = History(facts)
     plan = Plan(front=front, in_flight=in_flight)
     said = {"share": "all", **settings}
     async with (
-        standing(names, "--grace", "1", *options, flags=flags, settings=said, stdio=stdio) as stand,
+        standing(names, "--grace", "1", *options, flags=flags, settings=said, stdio=stdio, process=process) as stand,
         opened(plan, stand, history) as run,
     ):
         yield Scene(run, facts)

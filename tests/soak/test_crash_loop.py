@@ -23,7 +23,7 @@ from callboard.targets import Way, Ways
 from callboard.testing import Peer, Refusal
 from callboard.transports.memory import memory_pair
 from tests.broker.front import backend, peer
-from tests.test_promises import figure
+from tests.figures import figure
 
 GONE = -31001
 TRIES = [0.0, 0.1, 0.3, 0.7, 1.5, 3.1]

@@ -12,7 +12,7 @@ from callboard.supervisor import Lost
 from callboard.testing import Refusal
 from tests.broker.back import SUBSCRIPTION, Back, text
 from tests.broker.front import backend, brokered, peer
-from tests.test_promises import figure
+from tests.figures import figure
 
 CANARY = "s3cret-canary"
 
@@ -77,3 +77,30 @@ async def test_20_what_a_subscriber_was_not_told_is_counted_and_it_hears_that_it
         "promise 20",
         f"{told} changes: {heard} heard before the cut, {letters.total} counted, the rest wanted by nobody",
     )
+
+
+@pytest.mark.finding("faults-H3")
+async def test_20_what_a_legacy_session_was_not_told_is_counted_and_it_hears_that_more_has_changed(
+    autojump_clock: MockClock,
+) -> None:
+    back, told = Back(), 5000
+    async with brokered(back.ways) as host, peer(host, R4) as client:
+        await client.request("resources/subscribe", uri="notes://one")
+        [line] = back.lines
+        [listens] = [one for one, chosen in line.listens.items() if "resourceSubscriptions" in chosen]
+        for number in range(told):  # the client reads nothing all the while
+            about = {SUBSCRIPTION: listens}
+            await line.tell("notifications/resources/updated", uri=f"notes://one/{number}", _meta=about)
+        await wait_all_tasks_blocked()
+        heard, more = 0, 0
+        with trio.move_on_after(60):
+            while True:
+                method = (await client.hear())["method"]
+                heard += method == "notifications/resources/updated"
+                more += method == "notifications/resources/list_changed"
+        letters = host.root.dead_letters
+        lost = sum(count for (kind, _), count in letters.counts.items() if kind == "ResourceUpdated")
+    figure("promise 20", f"{told} changes, a legacy session that does not read: {heard} heard, {lost} counted as lost")
+    assert heard + lost == told
+    assert heard < told
+    assert more == 1

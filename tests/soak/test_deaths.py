@@ -5,8 +5,8 @@ import pytest
 from benchmarks.nemesis_acts import Run
 from benchmarks.nemesis_fronts import Outcome
 from benchmarks.nemesis_history import share
-from tests.soak.stage import BUSY, scene
-from tests.test_promises import figure
+from tests.figures import BUSY, figure
+from tests.soak.stage import scene
 
 GONE = -31001
 

@@ -5,9 +5,9 @@ import trio
 from benchmarks.nemesis_acts import FAULTS
 from benchmarks.nemesis_history import share
 from tests.broker.test_admin import ask
+from tests.figures import BUSY, LONG, figure
 from tests.served import free_port
-from tests.soak.stage import BUSY, scene
-from tests.test_promises import LONG, figure
+from tests.soak.stage import scene
 
 ROUGH = tuple(FAULTS) if LONG else ("killed", "deaf", "garbage", "flood", "flood_newlines", "flood_stderr")
 NO_RESTART = {"times": 0, "per": 1, "cool_down": 1.0}

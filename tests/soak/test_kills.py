@@ -18,9 +18,8 @@ from callboard.supervisor import Backoff, Intensity
 from callboard.testing import Peer, Refusal
 from callboard.transports.client.process import Command
 from tests.broker.front import backend, brokered, peer
+from tests.figures import BUSY, LONG, figure
 from tests.process import PATIENCE
-from tests.soak.stage import BUSY
-from tests.test_promises import LONG, figure
 
 
 @pytest.mark.parametrize(("front", "is_legacy"), [("ws", False), ("http", False), ("ws", True)])

@@ -10,8 +10,8 @@ import trio
 from trio_websocket import ConnectionClosed
 
 from benchmarks.nemesis_fronts import ABOUT, websocket
-from tests.soak.stage import BUSY, scene
-from tests.test_promises import figure
+from tests.figures import BUSY, figure
+from tests.soak.stage import scene
 
 DRAINING = -31004
 NAMES = ("b0", "b1", "b2")

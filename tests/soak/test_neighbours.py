@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.nemesis import Plan, play
 from benchmarks.nemesis_acts import FAULTS
-from tests.test_promises import LONG, figure
+from tests.figures import LONG, figure
 
 PATIENT = 1.5
 """Seconds in which 99 of 100 answers of the good ones come, whatever a busy machine does besides."""

@@ -8,8 +8,8 @@ import trio
 from benchmarks.nemesis_acts import Run
 from benchmarks.nemesis_fronts import ABOUT, Asked, post, read_response
 from benchmarks.nemesis_history import share
-from tests.soak.stage import BUSY, scene
-from tests.test_promises import LONG, figure
+from tests.figures import BUSY, LONG, figure
+from tests.soak.stage import scene
 
 OVERLOADED = -31003
 ROOM = 40

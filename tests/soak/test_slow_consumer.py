@@ -14,8 +14,8 @@ from trio_websocket import WebSocketConnection
 from benchmarks.nemesis_acts import Run
 from benchmarks.nemesis_fronts import ABOUT, post, websocket
 from benchmarks.nemesis_stand import Stand
+from tests.figures import LONG, figure
 from tests.soak.stage import scene
-from tests.test_promises import LONG, figure
 
 FOLLOWED = "nemesis://b0"
 COUNT = 1_000_000 if LONG else 4_000
