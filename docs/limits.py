@@ -1,10 +1,14 @@
 """Write `reference/limits.md` from the limits themselves: each is a constant with its reason beneath it.
 
 python docs/limits.py > docs/reference/limits.md
+
+The table of what a peer can make grow is that of `benchmarks/memory_table.py`, with the figures that `python -m
+benchmarks.memory --write` left in `reference/memory.json`.
 """
 
 import ast
 import importlib
+import runpy
 import sys
 from collections.abc import Iterator
 from itertools import pairwise
@@ -38,7 +42,9 @@ def limits() -> Iterator[tuple[str, float, str]]:
 
 
 def page() -> str:
-    return "\n".join([HEAD, *(f"| `{name}` | {value:,} | {why} |" for name, value, why in limits())]) + "\n"
+    table = runpy.run_path(str(PACKAGE.parent / "benchmarks" / "memory_table.py"))
+    grown: list[str] = table["lines"](table["read"]())
+    return "\n".join([HEAD, *(f"| `{name}` | {value:,} | {why} |" for name, value, why in limits()), *grown]) + "\n"
 
 
 if __name__ == "__main__":

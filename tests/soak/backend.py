@@ -278,7 +278,7 @@ class Backend:
         lumps = {
             "lines": (line.encode() + b"\n") * (CHUNK // len(line)),
             "newlines": b"\n" * CHUNK,
-            "words": b"A server that has a lot to say, and says it on standard error.\n" * (CHUNK // 64),
+            "words": (b"A server has a lot to say on standard error. " * 22 + b"\n") * (CHUNK // 1000),
             "junk": b"\xff{[,\n" * (CHUNK // 5),
             "long": b'{"jsonrpc":"2.0","method":"x","params":{"y":"%s"}}\n' % (b"x" * CHUNK),
         }

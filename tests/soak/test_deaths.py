@@ -82,3 +82,19 @@ async def test_21_what_is_cancelled_by_a_timeout_is_not_asked_again(front: str) 
         await here.run.wait_up("b0")
         assert [fact for fact in here.run.stand.facts("b0") if "cancelled" in fact]  # it was told so
         assert not here.verdict().faults
+
+
+@pytest.mark.finding("faults-low-deaf")
+async def test_5_a_backend_that_does_not_read_costs_exactly_the_deadline() -> None:
+    async with scene(timeout=1.0) as here:
+        run, taken = here.run, list[float]()
+        await run.wait_up("b0")
+        await asked(run, "fault", how="deaf")
+        for _ in range(5):  # the pipe is full after the first
+            outcome = await asked(run, "echo", filler="x" * 200_000)
+            assert outcome.code in (GONE, -31002)
+            taken += [outcome.seconds] if outcome.code == -31002 else []
+    figure("promise 5", f"a deaf backend, timeout 1 s: errors after {min(taken):.3f} to {max(taken):.3f} s", "1 s")
+    assert taken
+    assert min(taken) >= 1.0
+    assert max(taken) <= 1.0 + 0.1 * BUSY

@@ -1,5 +1,6 @@
 """Promises 22 and 23: abandoned sessions, an unread stderr, no descriptor left, a hung backend harm themselves only."""
 
+import fcntl
 import os
 import re
 import resource
@@ -88,6 +89,7 @@ async def test_22_abandoned_sessions_and_a_busy_resource_harm_nobody(tmp_path: P
 async def test_22_a_backend_that_talks_harms_nobody_though_our_stderr_is_not_read(tmp_path: Path) -> None:
     at = admin()
     reads, writes = os.pipe()
+    fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)  # full after a few lines
     try:
         async with scene(("b0", "b1"), "--admin", at, process={"stderr": writes}) as here, AsyncExitStack() as stack:
             os.close(writes)

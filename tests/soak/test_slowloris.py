@@ -79,8 +79,8 @@ async def test_14_slow_peers_are_cut_off_and_others_do_not_notice(tmp_path: Path
     bodies = [one.cut for one in slow if one.is_body]
     figure(
         "promise 14",
-        f"{COUNT} slow peers: heads cut after {min(heads):.1f} to {max(heads):.1f} s, bodies after {min(bodies):.1f} to "
-        f"{max(bodies):.1f} s, {each:.1f} KiB each, others' p99 {before * 1000:.1f} -> {during * 1000:.1f} ms",
+        f"{COUNT} slow peers: heads cut after {min(heads):.1f} to {max(heads):.1f} s, bodies after {min(bodies):.1f} "
+        f"to {max(bodies):.1f} s, {each:.1f} KiB each, others' p99 {before * 1000:.1f} -> {during * 1000:.1f} ms",
         f"{HEADER_TIME:g} s, {BODY_TIME:g} s, <= {KIB_EACH} KiB, p99 + 10 % (and 1 ms)",
     )
     assert all(b" 408 " in one.answer for one in slow)

@@ -1,0 +1,173 @@
+"""What peers can make callboard hold: the worst case of each thing that can grow, in resident memory.
+
+    python -m benchmarks.memory [--only WORD] [--few N] [--many N] [--write]
+
+For each thing a process of its own, with default limits, and a peer on loopback that makes it grow as far as it is
+let: clients without a token at `callboard run`, one stdio backend at `callboard serve`. The peak is read every 20 ms,
+and what is left two seconds after the peer has gone. At last the worst ones together, which must stay within what a
+stranger and a backend may take in all. `--write` keeps the figures for the reference (docs/reference/limits.md).
+"""
+
+import argparse
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import psutil
+import trio
+
+from benchmarks import memory_broker, memory_clients
+from benchmarks.memory_clients import Aim
+from benchmarks.memory_table import BACKEND_MIB, FOUND, MIB, STRANGER_MIB, read
+from tests.served import RUN, SERVE, free_port
+
+HERE: Final = Path(__file__).resolve().parent
+START_TIME: Final = 60.0
+ACT_TIME: Final = 60.0
+"""Seconds for one act. Then it is measured as far as it came."""
+REST: Final = 2.0
+WORST: Final = ("bodies", "events", "outboxes", "followed", "parked", "replay")
+"""What strangers do at the same time, at last: all that is large."""
+WORST_OF_BACKENDS: Final = ("results", "questions", "updates")
+
+Act = Callable[[Aim], Awaitable[str]]
+
+
+@attrs.frozen
+class Weight:
+    """MiB by which a process grew: at the most, and when the peer had gone."""
+
+    peak: float
+    left: float
+    did: str
+
+    def line(self, key: str) -> str:
+        return f"{key:14} {self.peak:8.1f} {self.left:8.1f}  {self.did}"
+
+
+@asynccontextmanager
+async def running(command: Sequence[str]) -> AsyncIterator[tuple[psutil.Process, int]]:
+    """A server that accepts, until the block ends; and its port."""
+    port = free_port()
+    place = f"127.0.0.1:{port}"
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(  # noqa: ASYNC220 -- it does not wait for the process
+            [*command, "--http", place, "--ws", place],
+            cwd=HERE.parent,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
+        try:
+            await _wait_accepting(port)
+            yield psutil.Process(process.pid), port
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)  # nothing in it is worth a farewell
+            process.wait()
+
+
+async def _wait_accepting(port: int) -> None:
+    with trio.fail_after(START_TIME):
+        while True:
+            try:
+                await trio.aclose_forcefully(await trio.open_tcp_stream("127.0.0.1", port))
+            except OSError:
+                await trio.sleep(0.02)  # no event tells when another process listens
+            else:
+                return
+
+
+async def weigh(command: Sequence[str], acts: Sequence[Act], few: int, many: int) -> Weight:
+    """Do all *acts* to one process, and read its memory meanwhile."""
+    async with running(command) as (process, port):
+        before = peak = process.memory_info().rss
+
+        async def watch() -> None:
+            nonlocal peak
+            while True:
+                peak = max(peak, process.memory_info().rss)
+                await trio.sleep(0.02)
+
+        did: list[str] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            async with AsyncExitStack() as stack:
+                aim = Aim(f"http://127.0.0.1:{port}/mcp", f"ws://127.0.0.1:{port}/mcp", stack, few, many)
+                with trio.move_on_after(ACT_TIME):
+                    did += [await act(aim) for act in acts]
+                await trio.sleep(0.5)
+            await trio.sleep(REST)
+            nursery.cancel_scope.cancel()
+        left = process.memory_info().rss
+    return Weight((peak - before) / MIB, (left - before) / MIB, "; ".join(did) or f"not done in {ACT_TIME:g} s")
+
+
+def hosted() -> list[str]:
+    return [*RUN, str(HERE / "memory_app.py")]
+
+
+def brokered(folder: Path, how: str = "") -> list[str]:
+    config = folder / "servers.json"
+    entry = {"command": sys.executable, "args": ["-I", "-S", str(HERE / "memory_backend.py"), how]}
+    config.write_text(json.dumps({"mcpServers": {"b0": entry}}))
+    return [*SERVE, str(config)]
+
+
+async def measure(only: Sequence[str], few: int, many: int) -> dict[str, Weight]:
+    """Everything, or what is named."""
+    found: dict[str, Weight] = {}
+
+    async def take(key: str, command: list[str], acts: Mapping[str, Act], names: Sequence[str]) -> None:
+        if not only or key in only:
+            found[key] = await weigh(command, [acts[name] for name in names], few, many)
+            print(found[key].line(key), flush=True)
+
+    for key in memory_clients.ACTS:
+        await take(key, hosted(), memory_clients.ACTS, [key])
+    await take("strangers", hosted(), memory_clients.ACTS, WORST)
+    with tempfile.TemporaryDirectory() as folder:
+        for key in memory_broker.ACTS:
+            await take(key, brokered(Path(folder), key), memory_broker.ACTS, [key])
+        await take("backend", brokered(Path(folder), "lists"), memory_broker.ACTS, WORST_OF_BACKENDS)
+    return found
+
+
+def verdicts(found: Mapping[str, Weight]) -> list[str]:
+    told = []
+    for key, most in (("strangers", STRANGER_MIB), ("backend", BACKEND_MIB)):
+        if key in found:
+            held = "kept" if found[key].peak <= most else "NOT kept"
+            told.append(f"promise 26: {key} together took {found[key].peak:.0f} MiB (wanted: <= {most} MiB), {held}")
+    return told
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", default=[], help="this thing only; may be repeated")
+    parser.add_argument("--few", type=int, default=150, help="large things that are tried (default 150)")
+    parser.add_argument("--many", type=int, default=5_000, help="small things that are tried (default 5,000)")
+    parser.add_argument("--write", action="store_true", help="keep the figures for the reference")
+    given = parser.parse_args()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    print(f"{'thing':14} {'peak MiB':>8} {'after':>8}")
+    found = trio.run(measure, given.only, given.few, given.many)
+    print(*verdicts(found), sep="\n")
+    if given.write:
+        figures: dict[str, Any] = {key: attrs.asdict(one) for key, one in found.items()}
+        FOUND.write_text(json.dumps({**read(), **figures}, indent=2) + "\n")
+    return any("NOT" in line for line in verdicts(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
