@@ -159,19 +159,29 @@ async def replay(aim: Aim) -> str:
 
 
 async def followed(aim: Aim) -> str:
-    ws, stack = aim.ws, aim.stack
+    """By streams that stay, and in sessions whose clients leave."""
+    url, stack, taken = aim.url, aim.stack, 0
 
-    async def one(number: int) -> None:
-        line = await stack.enter_async_context(websocket(ws))
+    async def stream(number: int) -> None:
         uris = [f"memory://{number}-{n}-{'x' * 8000}" for n in range(480)]
         frame = modern("subscriptions/listen", "l", notifications={"resourceSubscriptions": uris})
-        await line.send_message(frame.decode())
-        with trio.move_on_after(10):
-            await line.get_message()
+        opened = await stack.enter_async_context(held(url, head_of(url, frame) + frame))
+        with trio.move_on_after(5), suppress(trio.BrokenResourceError):
+            await opened.receive_some(4096)
 
-    for number in range(aim.few // 2):  # one after the other: each opens a nursery in the stack
-        await one(number)
-    return f"{aim.few // 2} subscriptions to 480 URIs of 8 kB"
+    async def session(number: int) -> None:
+        nonlocal taken
+        mine = await session_at(url)
+        async with await connect(url) as line:
+            for n in range(aim.many // 8):
+                frame = frame_of("resources/subscribe", uri=f"memory://{number}-{n}-{'x' * 8000}")
+                await line.send_all(head_of(url, frame, session=mine) + frame)
+                answer = await whole_answer(line)
+                taken += "result" in answer.message()
+
+    await in_turns(aim.few // 2, stream, 4)
+    await in_turns(8, session)
+    return f"{aim.few // 2} streams that follow 480 URIs of 8 kB, and {taken:,} of {aim.many:,} such URIs in 8 sessions"
 
 
 async def parked(aim: Aim) -> str:

@@ -44,7 +44,7 @@ def head_of(url: str, frame: bytes, *, session: str = "", token: str = "", verb:
         lines += ["Content-Type: application/json", f"Content-Length: {len(frame)}"]
     if token:
         lines.append(f"Authorization: Bearer {token}")
-    said = json.loads(frame) if frame else {}
+    said = json.loads(frame) if frame.endswith(b"}") else {}
     if session:
         lines += [f"Mcp-Session-Id: {session}", f"MCP-Protocol-Version: {LEGACY}"]
     elif said.get("method") != "initialize":

@@ -26,7 +26,7 @@ async def test_22_the_others_do_not_notice(half: int) -> None:
 
 @pytest.mark.parametrize("is_legacy", [False, True])
 async def test_all_faults_by_lot(is_legacy: bool) -> None:
-    plan = Plan(backends=6, seconds=300.0 if LONG else 1.5, is_legacy=is_legacy)
+    plan = Plan(backends=6, seconds=60.0 if LONG else 1.5, is_legacy=is_legacy)
     report = await play("storm", plan)
     figure("the storm", f"{'legacy, ' if is_legacy else ''}seed {plan.seed}: {report.text()}")
     assert report.is_well, report.text()

@@ -1,6 +1,7 @@
 """Promise 17: one client that parks calls at a legacy backend locks out nobody, and refusals come at once."""
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,3 +61,29 @@ async def test_17_parked_calls_of_one_client_do_not_keep_others_out(tmp_path: Pa
     assert max(plain_took, ask_took) <= 1.0 * BUSY
     assert answer.status != 0
     assert late <= AT_ONCE * BUSY
+
+
+@pytest.mark.finding("security-11")
+async def test_17_running_calls_of_one_client_do_not_keep_others_out(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"alice {ALICE}\nbob {BOB}\n")
+    tokens.chmod(0o600)
+    options = ("--token-file", str(tokens))
+    async with standing(("b0",), *options, flags=("--legacy",), settings={"share": "principal"}) as stand:
+        url = stand.http
+        await call(url, "echo", ALICE)
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):  # each may be asked about, and so has a process of its own
+                nursery.start_soon(partial(call, url, "hold", ALICE, **CAPABLE))
+            await trio.sleep(2)
+            plain, plain_took = await call(url, "echo", BOB)
+            may_ask, ask_took = await call(url, "ask", BOB, **CAPABLE)
+            nursery.cancel_scope.cancel()
+    figure(
+        "promise 17",
+        f"20 running calls of one client: another's plain call {plain.status} in {plain_took:.2f} s, one that asks "
+        f"{may_ask.status} in {ask_took:.2f} s",
+        "200, 200",
+    )
+    assert (plain.status, may_ask.status) == (200, 200), (plain, may_ask)
+    assert max(plain_took, ask_took) <= 1.0 * BUSY

@@ -14,8 +14,8 @@ from tests.figures import LONG, figure
 from tests.soak.clients import HELLO, ask, connect, frame_of, head_of, modern, session_at
 from tests.soak.stage import scene
 
-WARM_UP: Final = 60.0 if LONG else 1.0
-MEASURED: Final = 180.0 if LONG else 2.0
+WARM_UP: Final = 45.0 if LONG else 1.0
+MEASURED: Final = 120.0 if LONG else 2.0
 EVERY: Final = 1.0 if LONG else 0.1
 MIB: Final = 1 << 20
 SLOPE: Final = 1.0
