@@ -12,7 +12,7 @@ import trio
 from callboard import Server, ToolAnnotations
 from callboard.actors.host import Host
 from callboard.actors.parking import Parking
-from callboard.actors.topics import ResourceUpdated, Topics
+from callboard.actors.topics import Everybody, ResourceUpdated
 from callboard.supervisor import Actor, Fact
 
 CLOCK: Final = "clock://stage"
@@ -20,21 +20,17 @@ CURTAIN: Final = 15 * 60
 """Seconds between two curtains: short plays."""
 
 
-@attrs.define(eq=False)
-class Watchers:
+@attrs.frozen(eq=False)
+class Watchers(Everybody):
     """Who follows which resource. All hear the same, and may follow whatever they name."""
 
-    all: Topics
     _followed: Counter[str] = attrs.field(factory=Counter, init=False)
-    _come: trio.Event = attrs.field(factory=trio.Event, init=False)
-
-    def topics(self, _: str) -> Topics:
-        return self.all
+    _come: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
 
     async def follow(self, uris: Sequence[str], _: str) -> Sequence[str]:
         await trio.lowlevel.checkpoint()
         self._followed.update(uris)
-        self._come.set()
+        self._come.unpark_all()
         return uris
 
     def unfollow(self, uris: Iterable[str], _: str) -> None:
@@ -46,8 +42,7 @@ class Watchers:
     async def wait_any(self, uri: str) -> None:
         """Wait until somebody follows *uri*."""
         while self.count(uri) <= 0:
-            self._come = trio.Event()
-            await self._come.wait()
+            await self._come.park()
 
 
 @attrs.define(eq=False)

@@ -13,7 +13,7 @@ import trio
 from callboard import Context, Header, Server, ToolError
 from callboard.actors.host import Host
 from callboard.actors.parking import Parking
-from callboard.actors.topics import Topics
+from callboard.actors.topics import Everybody
 
 
 @attrs.define(eq=False)
@@ -39,13 +39,8 @@ diary = Diary()
 
 
 @attrs.frozen(eq=False)
-class Watched:
+class Watched(Everybody):
     """An audience that may follow whatever it names, and is counted."""
-
-    all: Topics
-
-    def topics(self, _: str) -> Topics:
-        return self.all
 
     async def follow(self, uris: Sequence[str], _: str) -> Sequence[str]:
         for uri in uris:
