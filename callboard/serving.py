@@ -16,14 +16,15 @@ from callboard.actors.lame_duck import drain
 from callboard.actors.parking import Parking
 from callboard.admin import Health, admin_edge
 from callboard.announcing import announce
-from callboard.codecs.http.access import EVERYONE, Access
+from callboard.codecs.http.access import EVERYONE, Access, is_wildcard
 from callboard.errors import CannotServe
 from callboard.hosted import Behind, Hosted
+from callboard.refusing import RefusedNames
 from callboard.renewing import Renewing
 from callboard.signals import heed_hangups, heed_signals
 from callboard.supervisor import Supervisor, SupervisorSpec
 from callboard.tokens import TokenFile
-from callboard.transports.bind import Bound, Place, listen
+from callboard.transports.bind import Bound, Place, is_own_address, listen
 from callboard.transports.http.connection import HttpConnection
 from callboard.transports.http.crowd import raise_descriptor_limit
 from callboard.transports.http.endpoint import Authenticate, Endpoint
@@ -147,7 +148,14 @@ class _Plan:
             return EVERYONE
         scheme, origins = ("http", ()) if is_admin else (self.schemes[0], self.allow_origins)
         try:
-            return Access.of(place.host, place.port, scheme=scheme, hosts=self.allow_hosts, origins=origins)
+            return Access.of(
+                *(place.host, place.port),
+                scheme=scheme,
+                hosts=self.allow_hosts,
+                origins=origins,
+                is_own=is_own_address,
+                on_refused=RefusedNames(str(place)),
+            )
         except ValueError as error:
             raise CannotServe(str(error)) from None
 
@@ -285,7 +293,8 @@ def _warnings(plan: _Plan, bound: Mapping[Place, Bound], admin: Bound | None = N
             tokens = "" if plan.authenticate is not None else ", and nobody is asked for a token"
             yield f"other machines can reach {at.place}{tokens}"
             if not plan.allow_hosts:
-                yield f"requests to {at.place} must name it so; allow other names of this machine as hosts"
+                names = "this machine's addresses" if is_wildcard(at.place.host) else str(at.place)
+                yield f"requests must name {names}; allow other names with --allow-host NAME"
     if admin is not None:
         plan.access(admin.place, is_admin=True)
         if not admin.place.is_local:

@@ -80,6 +80,17 @@ class Place:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+def is_own_address(address: str) -> bool:
+    """Whether *address* is one of this machine's now: only then a socket can be bound to it. Sends nothing."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
 @attrs.frozen
 class Bound:
     """Sockets that listen, and where: with the port that was found, if any would do."""

@@ -7,7 +7,7 @@ that was allowed. Both are compared whole, as scheme, host and port: a prefix or
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, Self
 
 import attrs
@@ -35,22 +35,46 @@ class Access:
     hosts: frozenset[tuple[str, int]] | None
     origins: frozenset[tuple[str, str, int]] | None
     scheme: str = "http"
+    port: int = ANY_PORT
+    is_own: "Callable[[str], bool] | None" = attrs.field(default=None, eq=False, kw_only=True)
+    """Whether an address is one of this machine's; None for a listener that is not bound to all of them."""
+    on_refused: "Callable[[bytes], None] | None" = attrs.field(default=None, eq=False, kw_only=True)
+    """Told of every host that is refused."""
 
     @classmethod
     def of(
-        cls, host: str, port: int, *, scheme: str = "http", hosts: Iterable[str] = (), origins: Iterable[str] = ()
+        cls,
+        host: str,
+        port: int,
+        *,
+        scheme: str = "http",
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
+        is_own: "Callable[[str], bool] | None" = None,
+        on_refused: "Callable[[bytes], None] | None" = None,
     ) -> Self:
         """For a listener on *host* and *port*. *hosts* and *origins* are what the operator adds; `*` admits all.
 
-        Bound to loopback it goes by the loopback names too, bound to anything else by that name alone. Pages of its own
-        origin may always use it. Raises ValueError for what is neither a host nor an origin.
+        Bound to loopback it goes by the loopback names too; bound to all addresses by the loopback names and by every
+        address that *is_own* says is this machine's; bound to anything else by that name alone. An address cannot be
+        rebound as a name can. Pages of its own origin may always use it. Raises ValueError for what is neither a host
+        nor an origin.
         """
-        named = (*(LOOPBACK if is_loopback(host) else ()), _bracketed(host))
+        named = (*(LOOPBACK if is_loopback(host) or is_wildcard(host) else ()), _bracketed(host))
         more, given = list(hosts), list(origins)
         known = {_host(name, port) for name in named} | {_host(name, port) for name in more if name != ANY}
-        own = {(scheme, name, number) for name, number in known}
+        # `localhost` is another machine for each visitor: to a listener that others reach, its pages are strangers.
+        strangers = {_host(name, port) for name in LOOPBACK} if is_wildcard(host) else set()
+        own = {(scheme, name, number) for name, number in known - strangers}
         allowed = own | {_origin(origin) for origin in given if origin != ANY}
-        return cls(None if ANY in more else frozenset(known), None if ANY in given else frozenset(allowed), scheme)
+        return cls(
+            None if ANY in more else frozenset(known),
+            None if ANY in given else frozenset(allowed),
+            scheme,
+            port,
+            is_own=is_own if is_wildcard(host) else None,
+            on_refused=on_refused,
+        )
 
     @classmethod
     def on_any_port(cls, *, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> Self:
@@ -65,11 +89,13 @@ class Access:
 
     def check(self, host: bytes | None, origin: bytes | None) -> None:
         """Raises `Refusal`: 403 for a foreign origin, 421 for a host that this is not, 400 for none at all."""
-        if origin is not None and not self._allows_origin(origin):
+        if origin is not None and not (self._allows_origin(origin) or self._is_same(origin, host)):
             raise Refusal(403, "this origin may not use this server", closes=True)
         if host is None:
             raise Refusal(400, "Host is missing", closes=True)
         if not self._goes_by(host):
+            if self.on_refused is not None:
+                self.on_refused(host)
             raise Refusal(421, "this server does not go by that name", closes=True)
 
     def _allows_origin(self, origin: bytes) -> bool:
@@ -81,6 +107,17 @@ class Access:
             return False
         return (scheme, name, port) in self.origins or (scheme, name, ANY_PORT) in self.origins
 
+    def _is_same(self, origin: bytes, host: bytes | None) -> bool:
+        """Whether a page of this listener's own asks, under the name that the request is for."""
+        if host is None:
+            return False
+        try:
+            scheme, *named = _origin(origin.decode("ascii"))
+            is_same = named == list(_host(host.decode("ascii"), _PORTS[self.scheme]))
+        except ValueError:
+            return False
+        return scheme == self.scheme and is_same and self._goes_by(host)
+
     def _goes_by(self, host: bytes) -> bool:
         if self.hosts is None:
             return True
@@ -88,7 +125,16 @@ class Access:
             name, port = _host(host.decode("ascii"), _PORTS[self.scheme])
         except ValueError:
             return False
-        return (name, port) in self.hosts or (name, ANY_PORT) in self.hosts
+        return (name, port) in self.hosts or (name, ANY_PORT) in self.hosts or self._is_own(name, port)
+
+    def _is_own(self, name: str, port: int) -> bool:
+        if self.is_own is None or port != self.port:
+            return False
+        try:
+            address = ipaddress.ip_address(name.strip("[]"))
+        except ValueError:
+            return False
+        return not (address.is_multicast or address.is_unspecified) and self.is_own(str(address))
 
 
 EVERYONE: Final = Access(None, None)
@@ -101,6 +147,14 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host.lower() == "localhost"
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether *host* stands for every address of this machine."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return False
 
 
 def _bracketed(host: str) -> str:
