@@ -26,7 +26,8 @@ from callboard.transports.wire import Wire
 if TYPE_CHECKING:
     from hypercorn.config import Config
     from hypercorn.events import Event
-    from hypercorn.protocol.h2 import H2Protocol
+
+    from callboard.transports._hypercorn import Http2Protocol
 
 log = get_logger("callboard.transports")
 
@@ -48,6 +49,13 @@ class Http2:
     is_tls: bool = False
     names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     failures: Meters = attrs.field(factory=lambda: Meters(FAILED), init=False)
+    config: "Config" = attrs.field(init=False)
+
+    @config.default
+    def _config(self) -> "Config":
+        from callboard.transports._hypercorn import configured  # now, and not while the first client waits
+
+        return configured(MAX_STREAMS, self.endpoint.settings.max_header)
 
 
 @attrs.define(eq=False)
@@ -99,7 +107,7 @@ class Http2Connection(Actor[Never]):
     peer: str
     on_end: Callable[[], None]
     _meter: FrameMeter = attrs.field(factory=FrameMeter, init=False)
-    _protocol: "H2Protocol | None" = attrs.field(default=None, init=False)
+    _protocol: "Http2Protocol | None" = attrs.field(default=None, init=False)
     _idle_since: float = attrs.field(default=0.0, init=False)
     _head_since: float = attrs.field(default=math.inf, init=False)
     _is_stopping: bool = attrs.field(default=False, init=False)
@@ -109,11 +117,12 @@ class Http2Connection(Actor[Never]):
         self._mind_the_time()
         try:
             await self._converse()
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # the client is gone
         except Exception as error:  # a trust boundary: hypercorn and h2 may raise anything for odd bytes
             if self.shared.failures.allow(None, trio.current_time()):
-                log.warning("http2_connection_failed", connection=self.path, failure=type(error).__name__)
+                cause: BaseException = error
+                while isinstance(cause, BaseExceptionGroup):  # of hypercorn's nursery
+                    cause = cause.exceptions[0]
+                log.warning("http2_connection_failed", connection=self.path, failure=type(cause).__name__)
         finally:
             self._say_goodbye()
             self.wire.close()
@@ -123,24 +132,17 @@ class Http2Connection(Actor[Never]):
         return {"requests": 0 if self._protocol is None else len(self._protocol.streams)}
 
     async def _converse(self) -> None:
-        from hypercorn.app_wrappers import ASGIWrapper  # heavy, and few connections need it
-        from hypercorn.events import Closed, RawData
-        from hypercorn.trio.task_group import TaskGroup
-        from hypercorn.trio.worker_context import WorkerContext
-        from hypercorn.typing import ConnectionState
-
-        from callboard.transports._hypercorn import Http2Protocol
+        from callboard.transports._hypercorn import Closed, Http2Protocol, RawData, TaskGroup, WorkerContext
 
         context: Any = WorkerContext(None)
         requests = self.supervisor.supervisor.supervisor_of("requests")
-        app: Any = AsgiApp(self.shared.endpoint, requests, self.shared.names, self.peer)
+        app = AsgiApp(self.shared.endpoint, requests, self.shared.names, self.peer)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._finish_when_asked, context)
             async with TaskGroup() as group:
-                protocol = self._protocol = Http2Protocol(
-                    *(ASGIWrapper(app), _config(self.settings), context, group, ConnectionState({})),
-                    *(self.shared.is_tls, None, None, self._send),
-                )
+                shared, is_tls = self.shared, self.shared.is_tls
+                protocol = Http2Protocol.of(app, shared.config, context, group, self._send, is_tls=is_tls)
+                self._protocol = protocol
                 await protocol.initiate()
                 data = self.ahead
                 while data:
@@ -148,14 +150,22 @@ class Http2Connection(Actor[Never]):
                         await protocol.handle(RawData(data[at : at + SLICE]))
                         await trio.lowlevel.checkpoint()
                     self._follow(data)
-                    data = await self.wire.receive()
+                    data = await self._receive()
                 self.expire(trio.current_time() + self.settings.write_time)
                 await protocol.handle(Closed())
             nursery.cancel_scope.cancel()
 
+    async def _receive(self) -> bytes:
+        """What the client says next; nothing when it is gone. An error that is raised inside hypercorn's nursery would
+        come out of it in a group, with what its other tasks say to that."""
+        try:
+            return await self.wire.receive()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return b""
+
     async def _send(self, event: "Event") -> None:
         """What the protocol tells of: bytes for the client, the end, or whether any request is in flight."""
-        from hypercorn.events import Closed, RawData, Updated
+        from callboard.transports._hypercorn import Closed, RawData, Updated
 
         if isinstance(event, RawData):
             try:
@@ -171,7 +181,7 @@ class Http2Connection(Actor[Never]):
                 await self._lose()
 
     async def _lose(self) -> None:
-        from hypercorn.events import Closed
+        from callboard.transports._hypercorn import Closed
 
         self.wire.close()
         if self._protocol is not None and not self._protocol.closed:
@@ -207,14 +217,3 @@ class Http2Connection(Actor[Never]):
     def _mind_the_time(self) -> None:
         limits = self.settings
         self.expire(min(self._idle_since + limits.keep_alive, self._head_since + limits.header_time))
-
-
-def _config(settings: Settings) -> "Config":
-    from hypercorn.config import Config
-
-    config = Config()
-    config.accesslog = config.errorlog = None
-    config.include_server_header = config.include_date_header = False
-    config.h2_max_concurrent_streams = MAX_STREAMS
-    config.h2_max_header_list_size = settings.max_header
-    return config

@@ -86,7 +86,7 @@ class Crowd:
 
 def counted_address(peer: object) -> str | None:
     """The account that a connection from *peer* is counted by; None for a Unix socket and for this machine."""
-    if not isinstance(peer, tuple):
+    if not isinstance(peer, tuple) or peer[0] == "127.0.0.1":
         return None
     try:
         address = ipaddress.ip_address(str(peer[0]).partition("%")[0])

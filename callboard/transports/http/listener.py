@@ -3,7 +3,7 @@
 import errno
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -100,14 +100,23 @@ class HttpListener(Actor[Never]):
             connected.close()
             self._say("connections_refused", full)
             return
-        self.accepted += 1
+        try:
+            self._begin(connected, partial(edge.crowd.leave, address), connections)
+        except Exception as error:  # whatever is wrong with one connection, or with memory, the others are accepted
+            edge.crowd.leave(address)
+            connected.close()
+            self._say("connection_not_taken", type(error).__name__)
+        else:
+            self.accepted += 1
+
+    def _begin(self, connected: socket.socket, leave: Callable[[], None], connections: Supervisor) -> None:
+        edge = self.edge
         connected.setblocking(False)
         if connected.family in (socket.AF_INET, socket.AF_INET6):
             with suppress(OSError):  # some systems say so if the peer is gone already
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = HttpConnection(
-            *(edge.handler, edge.wire(connected), edge.settings, edge.lookout, peer_of(connected)),
-            on_end=partial(edge.crowd.leave, address),
+            *(edge.handler, edge.wire(connected), edge.settings, edge.lookout, peer_of(connected)), on_end=leave
         )
         name = f"c-{self.listening.fileno()}-{next(edge.names)}"
         connections.spawn(connection if edge.http2 is None else Opening(connection, edge.http2), name=name)

@@ -11,8 +11,9 @@ import trio
 
 from callboard.codecs.http.access import EVERYONE
 from callboard.transports.http.endpoint import Endpoint
-from callboard.transports.http.listener import PAUSE, http_edge
+from callboard.transports.http.listener import PAUSE, Edge, http_edge
 from callboard.transports.settings import Settings
+from callboard.transports.wire import Wire
 from tests.transports.http.house import open_house
 from tests.transports.http.stage import PATIENCE, Client, serving, settle
 
@@ -50,6 +51,21 @@ async def test_a_listener_outlives_what_the_system_says_to_it(number: int) -> No
                 assert (await client.call("echo", text="x")).result
             assert trio.current_time() - started < 3 * PAUSE + 1
             assert not any(child.restarts for child in edge.tree().children)
+
+
+@pytest.mark.finding("faults-C1")
+async def test_a_listener_outlives_a_connection_that_cannot_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(open_house().server) as place:
+        with monkeypatch.context() as patched:
+
+            def fail(*_: object) -> Wire:
+                raise MemoryError
+
+            patched.setattr(Edge, "wire", fail)
+            for _ in range(20):
+                assert await (await place.connect()).ended() == b""
+        assert (await (await place.connect()).call("echo", text="x")).result
+        assert not any(child.restarts for child in place.edge.tree().children)
 
 
 async def test_a_unix_socket_is_served_like_any_other(tmp_path: Path) -> None:
