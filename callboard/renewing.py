@@ -26,7 +26,7 @@ class Renewable(Protocol):
     def read(self) -> Any:
         """What the files say now; called in a thread. Raises `CannotServe`."""
 
-    def use(self, found: Any) -> Mapping[str, object]:
+    async def use(self, found: Any) -> Mapping[str, object]:
         """Go by it from now on; the facts for the log."""
 
 
@@ -60,7 +60,7 @@ class Renewing(Actor[Never]):
             self._refused = str(error)
             return
         self._refused = None
-        facts |= what.use(found)
+        facts |= await what.use(found)
         if why is not None:
             self.renewed += 1
             log.info(f"{what.name}_reloaded", **facts)

@@ -21,6 +21,7 @@ from callboard.errors import CannotServe
 from callboard.hosted import Behind, Hosted
 from callboard.refusing import RefusedNames
 from callboard.renewing import Renewing
+from callboard.revoking import end_all_of
 from callboard.signals import heed_hangups, heed_signals
 from callboard.supervisor import Supervisor, SupervisorSpec
 from callboard.tokens import TokenFile
@@ -184,6 +185,8 @@ async def serve(
             access = plan.access(admin.place, is_admin=True)
             await host.root.add(admin_edge(Health(server, host), access, admin.sockets))
         edges = [await host.root.add(_edge(plan, host, place, at, tls)) for place, at in bound.items()]
+        if isinstance(plan.authenticate, TokenFile):
+            plan.authenticate.on_gone = partial(end_all_of, host)
         for renewable in (tls, plan.authenticate):
             if isinstance(renewable, (Certificate, TokenFile)):
                 host.root.spawn(Renewing(renewable), name=f"renew-{renewable.name}", shutdown=0)

@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Set
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -58,8 +58,8 @@ class Tokens:
         return cls(found)
 
     @property
-    def count(self) -> int:
-        return len(self._principals)
+    def principals(self) -> Set[str]:
+        return set(self._principals.values())
 
     def differs(self, other: "Tokens") -> int:
         """How many tokens are in here, and not, or for another principal, in *other*."""
@@ -80,6 +80,8 @@ class TokenFile:
 
     path: Path
     tokens: Tokens = attrs.field(init=False)
+    on_gone: Callable[[Set[str]], Awaitable[int]] | None = attrs.field(default=None, init=False)
+    """Ends what is open for these principals; how much that was."""
 
     name: ClassVar[str] = "tokens"
 
@@ -94,10 +96,13 @@ class TokenFile:
         """What the file says now. Raises `CannotServe`."""
         return Tokens.read(self.path, is_running=True)
 
-    def use(self, tokens: Tokens) -> Mapping[str, object]:
-        """Go by *tokens* from the next request on; how that differs."""
+    async def use(self, tokens: Tokens) -> Mapping[str, object]:
+        """Go by *tokens* from the next request on; how that differs. Principals without any token left are cut off."""
         before, self.tokens = self.tokens, tokens
-        return {"principals": tokens.count, "added": tokens.differs(before), "revoked": before.differs(tokens)}
+        gone = before.principals - tokens.principals
+        ended = await self.on_gone(gone) if gone and self.on_gone is not None else 0
+        added, revoked = tokens.differs(before), before.differs(tokens)
+        return {"principals": len(tokens.principals), "added": added, "revoked": revoked, "sessions_ended": ended}
 
     async def __call__(self, token: str) -> str | None:
         return await self.tokens(token)

@@ -16,10 +16,10 @@ import structlog.testing
 import trio
 from trio.testing import MockClock
 
-from callboard import signals
+from callboard import connect, signals
 from callboard.configuration.reading import read_configuration
 from callboard.configuration.watching import POLL, Why, watching
-from callboard.errors import CannotRead, CannotServe
+from callboard.errors import CannotConnect, CannotRead, CannotServe, ConnectionLost
 from callboard.files import read_file
 from callboard.pins import Pins
 from callboard.renewing import Renewing
@@ -94,6 +94,35 @@ async def test_a_revoked_token_is_refused_and_a_new_one_is_let_in_after_a_hangup
         assert "shorter than" in (await wait_logged(logged, "tokens_not_reloaded"))["reason"]
         assert said((await ask(token=NEW))[1]) == "grace"
     assert not any(OLD in str(line) or NEW in str(line) for line in logged)
+
+
+@pytest.mark.finding("newcomer-P4")
+async def test_what_is_open_with_a_revoked_token_ends_and_what_others_have_open_goes_on(
+    tokens: Path, logged: list[Any]
+) -> None:
+    write(tokens, f"ada {OLD}\ngrace {NEW}\n")
+    async with served(http="127.0.0.1:0", ws="127.0.0.1:0", authenticate=TokenFile(tokens)) as here:
+        url = here.url("ws")
+        listen: Any = {"notifications": {"toolsListChanged": True}}
+        at = urlsplit(here.url("http"))
+        stream = await trio.open_tcp_stream("127.0.0.1", at.port or 0)
+        listener = Client(stream, stream.socket, at.netloc.encode())
+        bearer = {"authorization": f"Bearer {OLD}"}
+        await listener.send(listener.modern("subscriptions/listen", headers=bearer, **listen))
+        events = await listener.stream_of()
+        assert (await events.message())["method"] == "notifications/subscriptions/acknowledged"
+        by_ada, by_grace = ({"Authorization": f"Bearer {token}"} for token in (OLD, NEW))
+        async with connect(url, headers=by_grace) as stays:
+            async with connect(url, headers=by_ada) as leaves:
+                assert "ada" in str((await leaves.call("who")).content)
+                write(tokens, f"grace {NEW}\n")
+                hang_up()
+                assert "result" in (await events.rest())[-1]
+                assert (await wait_logged(logged, "tokens_reloaded"))["sessions_ended"] == 2
+                with pytest.raises((ConnectionLost, CannotConnect)):
+                    await leaves.call("who")
+            assert "grace" in str((await stays.call("who")).content)
+        await listener.aclose()
 
 
 @pytest.mark.finding("newcomer-P4")

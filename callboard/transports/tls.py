@@ -41,7 +41,7 @@ class Certificate:
                 raise CannotServe(f"TLS: {file}: is not a regular file: it cannot be read again")
         return self._read()
 
-    def use(self, context: ssl.SSLContext) -> Mapping[str, object]:
+    async def use(self, context: ssl.SSLContext) -> Mapping[str, object]:
         """Have new connections use *context*."""
         self.context = context
         return {"certificate": str(self.certificate)}

@@ -2,10 +2,12 @@
 
 import json
 import re
+import ssl
 import struct
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
@@ -25,6 +27,7 @@ from callboard.supervisor import SupervisorSpec, live_trees
 from callboard.transports.asgi import AsgiApp
 from callboard.transports.http.endpoint import Endpoint
 from callboard.transports.settings import Settings
+from tests.certificate import write_certificate
 from tests.transports.http.stage import PATIENCE, Client, request
 
 SETTINGS: Final = Settings(drain_time=1.0, write_time=1.0, header_time=0.3, first_byte_time=0.4, keep_alive=0.6)
@@ -322,8 +325,9 @@ class Http2:
         self.is_gone = False
 
     def head(self, *more: tuple[str, str], tool: str = "run") -> list[tuple[str, str]]:
+        scheme = "https" if isinstance(self.stream, trio.SSLStream) else "http"
         return [
-            *((":method", "POST"), (":path", "/mcp"), (":scheme", "http"), (":authority", self.authority)),
+            *((":method", "POST"), (":path", "/mcp"), (":scheme", scheme), (":authority", self.authority)),
             *(("content-type", "application/json"), ("accept", "application/json, text/event-stream")),
             *(("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", tool)),
             *more,
@@ -426,6 +430,36 @@ async def test_a_connection_that_says_nothing_is_cut_soon(door: str) -> None:
         assert await client.ended() == b""
         assert trio.current_time() - started < SETTINGS.first_byte_time + 0.2
         await client.aclose()
+
+
+@pytest.mark.finding("security-20")
+@pytest.mark.parametrize("door", ["native", "asgi"])
+async def test_a_tls_handshake_that_drips_is_cut(door: str, tmp_path: Path) -> None:
+    certificate, key = write_certificate(tmp_path, "localhost")
+    async with serving(door=door, tls_cert=str(certificate), tls_key=str(key)) as at:
+        client = await at.connect()
+        started = trio.current_time()
+        with suppress(trio.BrokenResourceError):
+            for byte in b"\x16\x03\x01\x40\x00" + b"\0" * 100:  # a ClientHello of 16 KiB that comes byte by byte
+                await client.send(bytes((byte,)))
+                await trio.sleep(0.02)
+        assert trio.current_time() - started < SETTINGS.first_byte_time + 0.3
+        await client.aclose()
+
+
+async def test_http_2_is_agreed_on_by_tls(tmp_path: Path) -> None:
+    certificate, key = write_certificate(tmp_path, "localhost")
+    context = ssl.create_default_context(cafile=certificate)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    async with serving(http="localhost:0", tls_cert=str(certificate), tls_key=str(key)) as at:
+        bare = await trio.open_tcp_stream("localhost", at.port("http"))
+        async with trio.SSLStream(bare, context, server_hostname="localhost", https_compatible=True) as stream:
+            await stream.do_handshake()
+            assert stream.selected_alpn_protocol() == "h2"
+            client = Http2(stream, at.urls["http"].netloc)
+            number = await client.call("by TLS")
+            await client.until(number)
+            assert client.status[number] == 200
 
 
 @pytest.mark.finding("faults-C1")
