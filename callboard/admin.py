@@ -29,13 +29,13 @@ LIMITS: Final = Settings(
     max_frame=1024,
     max_header=8192,
     max_headers=64,
-    max_connections=256,
-    first_byte_time=5.0,
-    keep_alive=15.0,
+    max_connections=32,
+    first_byte_time=2.0,
+    keep_alive=5.0,
     write_time=1.0,
 )
-"""What is asked here is small and soon answered; these connections are the only ones that may use the reserve of
-descriptors."""
+"""What is asked here is small and soon answered. These connections alone may use the reserve of descriptors, and half
+of it at most; one that says nothing makes room soon."""
 
 ENDLESS: Final = Intensity(1_000_000, per=1.0)
 """Restarts that the admin edge may have: any number. It must never end the server that it tells of."""

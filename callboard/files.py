@@ -11,6 +11,13 @@ import attrs
 READ_SIZE: Final = 65_536
 
 
+class NotRegular(OSError):
+    """There is a pipe, a socket or a device in the place of a file."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EINVAL, "is not a regular file: it cannot be read again")
+
+
 @attrs.frozen
 class Contents:
     """What a file says, and who may change or read it."""
@@ -28,7 +35,7 @@ class Contents:
 
 
 def read_file(path: Path, most: int, *, is_running: bool = False) -> Contents:
-    """The first *most* bytes of a file, and one more if there are more. Raises OSError.
+    """The first *most* bytes of a file, and one more if there are more. Raises OSError, `NotRegular`.
 
     At the start a pipe is fine (`--token-file <(pass show tokens)`), and is waited for. A server that *is_running*
     reads regular files only: to open a pipe that nobody writes to would block for ever.
@@ -40,7 +47,7 @@ def read_file(path: Path, most: int, *, is_running: bool = False) -> Contents:
         if stat.S_ISDIR(found.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if is_running and not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "is not a regular file: it cannot be read again")
+            raise NotRegular
         pieces, size = [], 0
         while size <= most and (piece := os.read(handle, min(READ_SIZE, most + 1 - size))):
             pieces.append(piece)

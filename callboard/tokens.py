@@ -10,7 +10,7 @@ import attrs
 
 from callboard.actors.terms import ANYBODY
 from callboard.errors import CannotRead, CannotServe
-from callboard.files import read_file
+from callboard.files import NotRegular, read_file
 from callboard.supervisor import get_logger
 
 log = get_logger("callboard.tokens")
@@ -35,7 +35,8 @@ class Tokens:
             contents = read_file(path, MAX_FILE, is_running=is_running)
             lines = contents.data.decode().splitlines()
         except OSError as error:
-            raise CannotRead(f"{path}: {error.strerror or error}") from None
+            failure = CannotServe if isinstance(error, NotRegular) else CannotRead
+            raise failure(f"{path}: {error.strerror or error}") from None
         except UnicodeDecodeError:
             raise CannotServe(f"{path}: not UTF-8") from None
         if len(contents.data) > MAX_FILE:

@@ -22,6 +22,7 @@ from callboard.configuration.watching import POLL, Why, watching
 from callboard.errors import CannotConnect, CannotRead, CannotServe, ConnectionLost
 from callboard.files import read_file
 from callboard.pins import Pins
+from callboard.reloading import Reloading
 from callboard.renewing import Renewing
 from callboard.supervisor import SupervisorSpec, open_tree
 from callboard.tokens import TokenFile, Tokens
@@ -250,6 +251,36 @@ def test_pins_that_could_not_be_read_are_read_again(tmp_path: Path, monkeypatch:
             pins.look_again()
     assert pins.look_again() is True
     assert "tool" in pins.known()["a"]
+
+
+@pytest.mark.finding("faults-M4")
+async def test_a_configuration_that_could_not_be_read_is_read_again_without_another_hangup(
+    tmp_path: Path, logged: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("callboard.configuration.watching.POLL", 0.02)
+    monkeypatch.setattr("callboard.configuration.watching.SETTLE", 0.01)
+    file, reloaded = tmp_path / "servers.json", trio.Event()
+    write(file, '{"mcpServers": {"a": {"command": "true"}}}')
+
+    class Broker:
+        async def reload(self, backends: Any) -> None:
+            reloaded.set()
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    broker: Any = Broker()
+    before = read_configuration(file)
+    write(file, '{"mcpServers": {"a": {"command": "false"}}}')
+    async with open_tree(SupervisorSpec("top")) as root:
+        with monkeypatch.context() as patched:
+            patched.setattr("callboard.configuration.reading.read_file", full)
+            root.spawn(Reloading(broker, before), name="reloading", shutdown=0)
+            assert "Too many open files" in str(await wait_logged(logged, "configuration_refused"))
+            await trio.sleep(0.1)
+        with trio.fail_after(5):
+            await reloaded.wait()
+    assert [line["event"] for line in logged] == ["configuration_refused", "configuration_changed"]
 
 
 # A pipe in the place of a file.

@@ -12,7 +12,7 @@ from callboard.configuration.settings import SETTINGS_KEYS, check_name, read_set
 from callboard.configuration.targets import OUR_TARGET_KEYS, TARGET_KEYS, read_target
 from callboard.configuration.toml import read_toml
 from callboard.configuration.values import BackendSpec, BackendTarget, Configuration, Remote, UpstreamAuth
-from callboard.files import read_file
+from callboard.files import NotRegular, read_file
 
 MAX_FILE: Final = 1024 * 1024
 """Largest file that is read, in bytes. A thousand servers take a quarter of it."""
@@ -96,7 +96,8 @@ def _text(path: Path, *, is_running: bool) -> tuple[str, bool]:
         contents = read_file(path, MAX_FILE, is_running=is_running)
     except OSError as error:
         mistake = Mistake(file=path, line=None, message=error.strerror or str(error))
-        raise UnreadableConfiguration([mistake]) from None
+        failure = BadConfiguration if isinstance(error, NotRegular) else UnreadableConfiguration
+        raise failure([mistake]) from None
     data = contents.data.removeprefix(codecs.BOM_UTF8)
     try:
         text = data.decode()

@@ -26,6 +26,10 @@ BACKLOG: Final = 1024
 USER_TIMEOUT: Final = 30_000
 """Milliseconds after which the kernel gives up on a peer that acknowledges nothing, where it can."""
 
+KEEP_ALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+"""When the kernel asks a silent peer whether it is still there, in seconds, and how often, where that can be set: a
+request whose client has vanished is cancelled within a minute or so, and not when its answer cannot be delivered."""
+
 TRIES: Final = 8
 """How often a free port is looked for that is free on every address of a name."""
 
@@ -159,6 +163,10 @@ def _listen_tcp(family: socket.AddressFamily, host: str, port: int) -> socket.so
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # accepted ones inherit these
+        for name, value in KEEP_ALIVE:
+            if hasattr(socket, name):
+                listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT)
         listening.setblocking(False)

@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
+import trio
 
 from callboard.errors import CannotServe
 from callboard.transports.bind import Place, listen
@@ -174,3 +175,17 @@ async def test_a_unix_socket_in_no_folder_is_refused_in_words(path: Path) -> Non
     with pytest.raises(CannotServe, match=r"^unix:no/such/folder: no such file or directory$"):
         async with listen(Place(path="no/such/folder")):
             pass
+
+
+@pytest.mark.finding("faults-low-keepalive")
+async def test_the_kernel_asks_silent_clients_whether_they_are_there() -> None:
+    async with listen(Place("127.0.0.1", 0)) as bound:
+        (listening,) = bound.sockets
+        stream = await trio.open_tcp_stream("127.0.0.1", bound.place.port)
+        await trio.lowlevel.wait_readable(listening)
+        accepted, _ = listening.accept()
+        async with stream:
+            with accepted:
+                assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+                if hasattr(socket, "TCP_KEEPIDLE"):
+                    assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
