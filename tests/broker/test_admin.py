@@ -88,7 +88,7 @@ async def test_it_is_ready_as_long_as_a_backend_is(tmp_path: Path) -> None:
         assert time.monotonic() - killed < 1
         assert await here.ask("/livez") == (200, "ok\n")
         leave.touch()
-        while await here.ask("/readyz") != (200, "ok\n"):
+        while await here.ask("/readyz") != (200, "ok\n"):  # noqa: ASYNC110  # it is another process
             await trio.sleep(0.05)
         await ended(here)
 
