@@ -21,6 +21,7 @@ from callboard.actors.topics import Audience, Everybody, Topics, wanted
 from callboard.codecs.crossing.results import Forwarded
 from callboard.codecs.envelope import Request
 from callboard.codecs.header_map import HeaderMap
+from callboard.codecs.kept_budget import KeptBudget
 from callboard.codecs.members import raw
 from callboard.codecs.revisions import (
     MODERN,
@@ -57,6 +58,9 @@ MAX_SESSIONS_EACH: Final = 5_000
 
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 """Most bytes of messages that are being read, and of large ones that are being dealt with, of all clients together."""
+
+MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
+"""Most bytes that are kept for clients which may come back, of all sessions together. The oldest go first."""
 
 MAX_FOLLOWED: Final = 4096
 """Most resources and lists that one subscription, or one legacy session, may follow."""
@@ -114,6 +118,7 @@ class Host:
     bodies: Shares = attrs.field(
         factory=lambda: Shares("bytes are being sent", MAX_BODY_BYTES, MAX_BODY_BYTES // 2), init=False
     )
+    kept: KeptBudget = attrs.field(factory=lambda: KeptBudget(MAX_KEPT_BYTES), init=False)
     meters: Mapping[str, Meters] = attrs.field(factory=dict)
     check_extensions: Callable[[Request, Terms], None] = attrs.field(default=lambda _, __: None)
     """Raises what is said to a modern request that belongs to an extension which is not offered."""

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import attrs
 
-from callboard.actors.host import MAX_BODY_BYTES
+from callboard.actors.host import MAX_BODY_BYTES, MAX_KEPT_BYTES
 from callboard.actors.parking import MAX_PARKED, MAX_PARKED_EACH
 from callboard.codecs.lines import MAX_FRAME
 
@@ -41,7 +41,8 @@ class Settings:
     max_parked: int = _setting(MAX_PARKED, "Most requests that wait for their client's input: 503.")
     max_parked_each: int = _setting(MAX_PARKED_EACH, "Most of them for one authenticated principal: 429.")
     max_events: int = _setting(1024, "Most events that are kept for a client that comes back, for each session.")
-    max_event_bytes: int = _setting(1024 * 1024, "Most bytes of them, but for the latest one.")
+    max_event_bytes: int = _setting(1024 * 1024, "Most bytes of them. A larger event is not kept.")
+    max_kept_bytes: int = _setting(MAX_KEPT_BYTES, "Most bytes of them of all sessions together; the oldest go.")
     first_byte_time: float = _setting(10.0, "For the first byte on a new connection, a TLS handshake included.")
     header_time: float = _setting(5.0, "For the head of a request, from its first byte: 408.")
     body_idle: float = _setting(10.0, "Between two pieces of a body: 408.")

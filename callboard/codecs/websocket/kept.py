@@ -4,6 +4,8 @@ from collections import deque
 
 import attrs
 
+from callboard.codecs.kept_budget import KeptBudget
+
 
 @attrs.define(eq=False, repr=False)
 class Kept:
@@ -11,8 +13,11 @@ class Kept:
 
     most: int
     most_bytes: int
+    budget: KeptBudget | None = None
+    """What all sessions keep together, where that is bounded."""
     sent: int = attrs.field(default=0, init=False)
-    _messages: deque[bytes] | None = attrs.field(default=None, init=False)  # 700 bytes: a quiet session has none
+    # Each with its ticket of the budget. 700 bytes: a quiet session has none.
+    _messages: deque[tuple[bytes, int]] | None = attrs.field(default=None, init=False)
     _bytes: int = attrs.field(default=0, init=False)
 
     def __len__(self) -> int:
@@ -27,17 +32,20 @@ class Kept:
         """Count one message and keep it, and let go of the oldest."""
         if self._messages is None:
             self._messages = deque()
-        self._messages.append(message)
+        ticket = 0 if self.budget is None else self.budget.add(self, len(message))
+        self._messages.append((message, ticket))
         self._bytes += len(message)
         self.sent += 1
         while len(self) > self.most or self._bytes > self.most_bytes:
-            self._let_go()
+            self.forget_oldest()
+        if self.budget is not None:
+            self.budget.trim()
 
     def acknowledge(self, number: int) -> None:
         """The peer has everything up to *number*. A number that was never sent means nothing."""
         if number <= self.sent:
             while self.forgotten < number:
-                self._let_go()
+                self.forget_oldest()
 
     def has_after(self, number: int) -> bool:
         """Whether a peer that has everything up to *number* can be given the rest."""
@@ -45,11 +53,20 @@ class Kept:
 
     def after(self, number: int) -> list[bytes]:
         """What followed *number*, in order."""
-        return list(self._messages or ())[number - self.forgotten :]
+        return [message for message, _ in self._messages or ()][number - self.forgotten :]
 
-    def _let_go(self) -> None:
+    def clear(self) -> None:
+        """Nobody comes back."""
+        while self._messages is not None:
+            self.forget_oldest()
+
+    def forget_oldest(self) -> None:
+        """Let go of the oldest message."""
         messages = self._messages
         if messages:
-            self._bytes -= len(messages.popleft())
+            message, ticket = messages.popleft()
+            self._bytes -= len(message)
+            if self.budget is not None:
+                self.budget.give_back(ticket)
         if not messages:
             self._messages = None

@@ -16,6 +16,7 @@ from callboard.actors.session_tree import add_session
 from callboard.codecs.envelope import Envelope, Request
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.kept_budget import KeptBudget
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import LEGACY, UNSET, InitializeRequestParams, read
 from callboard.codecs.routing import Route
@@ -29,6 +30,9 @@ T = TypeVar("T")
 
 SESSION: Final = b"mcp-session-id"
 VERSION: Final = b"mcp-protocol-version"
+TOLD_FOR: Final = 10.0
+"""Seconds that the events of an answer are kept when its end was written: its connection may have broken just then."""
+
 _STANDALONE: Final = 0  # the number of the stream that GET opens
 
 
@@ -71,6 +75,7 @@ class LegacySession:
     id: str
     settings: Settings
     pulse: Pulse
+    budget: KeptBudget
     forget: Callable[[], None]
     session: HttpSession = attrs.field(init=False)
     store: EventStore = attrs.field(init=False)
@@ -78,10 +83,12 @@ class LegacySession:
     _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _attached: trio.Event | None = attrs.field(default=None, init=False)
     _is_ending: bool = attrs.field(default=False, init=False)
+    _told: list[tuple[float, LegacyStream]] = attrs.field(factory=list, init=False)
+    _nap: trio.CancelScope | None = attrs.field(default=None, init=False)
     _used: float = attrs.field(default=-math.inf, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.store = EventStore(self.settings.max_events, self.settings.max_event_bytes)
+        self.store = EventStore(self.settings.max_events, self.settings.max_event_bytes, self.budget)
         self.streams[_STANDALONE] = self._stream(_STANDALONE, None)
         self.touch()
 
@@ -111,10 +118,26 @@ class LegacySession:
     async def wait_used(self, wait: Callable[[], Awaitable[T]]) -> T:
         """Wait for something, as long as somebody uses the session. Raises `trio.BrokenResourceError` when not."""
         while True:
-            with trio.CancelScope(deadline=self._kept_until()):
+            with trio.CancelScope(deadline=min(self._kept_until(), self._due())) as self._nap:
                 return await wait()
+            self._forget_told()
             if self._kept_until() <= trio.current_time():
                 raise trio.BrokenResourceError("nobody uses this session")
+
+    def _due(self) -> float:
+        """When the next of the streams that were read to their end is forgotten."""
+        return self._told[0][0] if self._told else math.inf
+
+    def _note_told(self, stream: LegacyStream) -> None:
+        self._told.append((trio.current_time() + TOLD_FOR, stream))
+        if self._nap is not None:
+            self._nap.deadline = min(self._nap.deadline, self._due())
+
+    def _forget_told(self) -> None:
+        while self._told and self._due() <= trio.current_time():
+            _, stream = self._told.pop(0)
+            self.store.forget(stream)
+            self.streams.pop(stream.number, None)
 
     def _kept_until(self) -> float:
         if self.session.is_busy or any(stream.response is not None for stream in self.streams.values()):
@@ -172,6 +195,7 @@ class LegacySession:
         for stream in self.streams.values():
             stream.cut()
         self.store.clear()
+        self._told.clear()
 
     @property
     def _is_polled(self) -> bool:
@@ -182,6 +206,8 @@ class LegacySession:
         is_polled = number != _STANDALONE and self._is_polled
         stream = LegacyStream(number, self.store, self.pulse, response, self.settings.retry, is_polled)
         stream.on_left = self.touch
+        if number != _STANDALONE:
+            stream.on_told = self._note_told
         return stream
 
     def _drop(self, number: int) -> None:
@@ -231,7 +257,7 @@ class Legacy:
         if len(self._sessions) >= self.settings.max_sessions:
             raise Overloaded("too many sessions", for_all=True)
         session_id = secrets.token_urlsafe(24)
-        opened = LegacySession(session_id, self.settings, self.pulse, lambda: self._forget(session_id))
+        opened = LegacySession(session_id, self.settings, self.pulse, self.host.kept, lambda: self._forget(session_id))
         opened.session = HttpSession(self.host, opened, principal, opened.ended, peer=response.peer, ways=opened)
         self._sessions[session_id] = opened
         try:

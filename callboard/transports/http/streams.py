@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -10,6 +10,7 @@ from callboard.actors.outlet import Adopt, Outbound
 from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.http.status import RETRY_AFTER, status_of_legacy
 from callboard.codecs.http.writer import JSON, STREAM
+from callboard.codecs.kept_budget import KeptBudget
 from callboard.codecs.revisions import Revision
 from callboard.codecs.sse import encode_event, encode_retry
 from callboard.transports.held import Held
@@ -24,36 +25,73 @@ def _nothing() -> None:
     """What a stream tells where there is no session that would want to know."""
 
 
+def _nobody(_: "LegacyStream") -> None:
+    """The same, for what is told of a stream."""
+
+
+class _Kept(NamedTuple):
+    stream: "LegacyStream"
+    number: int
+    event: bytes
+    ticket: int
+    """Of the budget that all sessions share."""
+
+
 @attrs.define(eq=False)
 class EventStore:
     """The latest events of one session, of all its streams together."""
 
     most: int
     most_bytes: int
-    _events: "deque[tuple[LegacyStream, int, bytes]] | None" = attrs.field(default=None, init=False)
+    budget: KeptBudget
+    _events: deque[_Kept] | None = attrs.field(default=None, init=False)
     _bytes: int = attrs.field(default=0, init=False)
 
     def add(self, stream: "LegacyStream", number: int, event: bytes) -> None:
-        """Keep one event, and let go of the oldest; never of this one."""
+        """Keep one event, and let go of the oldest: of this one, too, if it alone is too large."""
         if self._events is None:  # most sessions never stream, and an empty deque has a weight
             self._events = deque()
-        self._events.append((stream, number, event))
+        self._events.append(_Kept(stream, number, event, self.budget.add(self, len(event))))
         self._bytes += len(event)
-        while len(self._events) > 1 and (len(self._events) > self.most or self._bytes > self.most_bytes):
-            whose, gone, data = self._events.popleft()
-            self._bytes -= len(data)
-            whose.forgotten = gone
+        while self._bytes > self.most_bytes or len(self) > self.most:
+            self.forget_oldest()
+        self.budget.trim()
+
+    def __len__(self) -> int:
+        return 0 if self._events is None else len(self._events)
+
+    def forget_oldest(self) -> None:
+        if self._events:
+            self._let_go(self._events.popleft())
+        if not self._events:
+            self._events = None
+
+    def forget(self, stream: "LegacyStream") -> None:
+        """Let go of all events of one stream."""
+        kept, self._events = self._events or (), None
+        rest: deque[_Kept] = deque()
+        for one in kept:
+            if one.stream is stream:
+                self._let_go(one)
+            else:
+                rest.append(one)
+        self._events = rest or None
 
     def clear(self) -> None:
         """The session is over."""
-        self._events = None
-        self._bytes = 0
+        while self._events is not None:
+            self.forget_oldest()
+
+    def _let_go(self, kept: _Kept) -> None:
+        self._bytes -= len(kept.event)
+        self.budget.give_back(kept.ticket)
+        kept.stream.forgotten = max(kept.number, kept.stream.forgotten)
 
     def after(self, stream: "LegacyStream", number: int) -> list[tuple[int, bytes]]:
         """The events of *stream* that followed *number*. Raises `Refusal` if some of them are not here any more."""
         if number < stream.forgotten:
             raise Refusal(400, "what came after that event is no longer kept")
-        return [(n, data) for whose, n, data in self._events or () if whose is stream and n > number]
+        return [(one.number, one.event) for one in self._events or () if one.stream is stream and one.number > number]
 
 
 @attrs.define(eq=False)
@@ -71,6 +109,7 @@ class LegacyStream:
     is_polled: bool = False
     headers: tuple[tuple[bytes, bytes], ...] = ()
     on_plain_end: Callable[[], None] = _nothing  # it was no stream to come back to
+    on_told: Callable[["LegacyStream"], None] = _nobody  # all of it, the end included, was written to the client
     on_left: Callable[[], None] = _nothing  # nobody reads it now
     held: Held | None = attrs.field(default=None, init=False)  # what is held of a large request
     forgotten: int = attrs.field(default=0, init=False)  # the latest event that is no longer kept
@@ -140,7 +179,8 @@ class LegacyStream:
                 self.pulse.discard(response)
                 response.cut()
         self.response = self._coming = None
-        self.on_plain_end = self.on_left = _nothing  # both hold the session, which holds its streams
+        self.on_told = _nobody
+        self.on_plain_end = self.on_left = _nothing  # all three hold the session, which holds its streams
 
     def _finish(self) -> None:
         self.is_over = True
@@ -229,3 +269,5 @@ class LegacyStream:
             self.pulse.discard(response)
             self.on_left()
             await response.end()
+            if self.is_over and not response.is_lost:
+                self.on_told(self)

@@ -86,7 +86,7 @@ class Conversation:
     _changed: trio.Event | None = attrs.field(default=None, init=False)  # only while somebody waits
 
     def __attrs_post_init__(self) -> None:
-        self.kept = Kept(self.settings.max_events, self.settings.max_event_bytes)
+        self.kept = Kept(self.settings.max_events, self.settings.max_event_bytes, self.host.kept)
         self.session = SocketSession(self.host, self, self.principal, self._ended, peer=self.peer, conversation=self)
 
     # What is said.
@@ -219,6 +219,7 @@ class Conversation:
         """The session is over: the socket hears why."""
         self.stop_waiting()
         self.forget(self.id)
+        self.kept.clear()
         if self._link is not None:
             is_wanted = self.session.supervisor.stopping or self.host.is_draining
             self._link.begin_close(

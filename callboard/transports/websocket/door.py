@@ -43,6 +43,7 @@ class WebSocketDoor:
     def __attrs_post_init__(self) -> None:
         self._heart = Heart(self.settings.ping_every)
         self.host.bodies.allow(self.settings.max_body_bytes, self.settings.max_body_bytes // 2)
+        self.host.kept.most = self.settings.max_kept_bytes
 
     async def serve(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
         """Serve one connection until it ends. Raises `Refusal` while it can still be answered by HTTP."""

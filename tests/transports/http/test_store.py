@@ -12,6 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 from callboard.actors.outlet import Adopt, Outbound
 from callboard.actors.shares import LOCAL
 from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.kept_budget import KeptBudget
 from callboard.codecs.sse import Event, EventDecoder
 from callboard.transports.held import Held
 from callboard.transports.http.pulse import Pulse
@@ -73,7 +74,7 @@ def stream(
 
 
 def store(most: int = 100, most_bytes: int = 100_000) -> EventStore:
-    return EventStore(most, most_bytes)
+    return EventStore(most, most_bytes, KeptBudget(1_000_000))
 
 
 async def say(way: LegacyStream, *words: bytes, ends: bool = False) -> None:
@@ -99,7 +100,7 @@ def test_the_latest_events_are_kept_within_both_bounds_and_the_very_latest_alway
     expected: list[tuple[int, int, bytes]] = []
     for entry in reversed(history):
         size = sum(len(data) for *_, data in expected) + len(entry[2])
-        if expected and (len(expected) == most or size > most_bytes):
+        if len(expected) == most or size > most_bytes:
             break
         expected.insert(0, entry)
     gone = history[: len(history) - len(expected)]
