@@ -30,6 +30,14 @@ def announce_json(ready: "Ready") -> None:
     _say(ready, as_json(ready))
 
 
+def announce_drain(calls: int, within: float) -> None:
+    """Say at a terminal what the server waits for, and how to end it sooner. Elsewhere the log says it."""
+    with suppress(OSError, ValueError, AttributeError):  # there is no standard error, or no longer
+        if sys.stderr.isatty():
+            waits_for = f"{_number(calls, 'call')} in flight"
+            sys.stderr.write(f"draining: {waits_for}, at most {within:g} s; Ctrl-C again ends it now\n")
+
+
 def as_text(ready: "Ready") -> str:
     """For people."""
     info, url = ready.server.info, _url(ready)

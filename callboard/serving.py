@@ -15,7 +15,7 @@ from callboard.actors.host import Host
 from callboard.actors.lame_duck import drain
 from callboard.actors.parking import Parking
 from callboard.admin import Health, admin_edge
-from callboard.announcing import announce
+from callboard.announcing import announce, announce_drain
 from callboard.codecs.http.access import EVERYONE, Access, is_wildcard
 from callboard.errors import CannotServe
 from callboard.hosted import Behind, Hosted
@@ -203,6 +203,7 @@ async def serve(
             close_doors=partial(_close_doors, edges),
             edges=[edge.address for edge in edges],
             errands=_errands(edges),
+            tell=partial(announce_drain, within=settings.drain_time),
             within=settings.drain_time,
             spread=settings.spread,
         )
@@ -313,12 +314,11 @@ async def _close_doors(edges: Sequence[Supervisor]) -> None:
                 actor.listening.close()
 
 
-def _errands(edges: Sequence[Supervisor]) -> list[Callable[[], Awaitable[None]]]:
-    """What connections run by themselves."""
+def _errands(edges: Sequence[Supervisor]) -> list[HttpConnection]:
+    """The connections that run a request by themselves."""
     places = [place for edge in edges for _, place in edge.actors() if isinstance(place, Supervisor)]
     connections = [actor for place in places for _, actor in place.actors() if isinstance(actor, HttpConnection)]
-    answers = [connection.errand for connection in connections]
-    return [answer.wait_over for answer in answers if answer is not None]
+    return [connection for connection in connections if connection.has_errand]
 
 
 async def _wait_first(ends: Sequence[Callable[[], Awaitable[object]]]) -> None:

@@ -1,22 +1,33 @@
 """Lame duck, in virtual time: who is refused, who finishes, who is sent away, and when exactly it is over."""
 
+import sys
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
+import attrs
 import pytest
+import structlog
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.exchange import Exchange
 from callboard.actors.lame_duck import FAREWELL, MANY, drain
+from callboard.announcing import announce_drain
 from callboard.codecs.revisions import CallToolResult, Revision
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.errors import DRAINING
+from callboard.serving import _errands
 from callboard.supervisor import Actor, Address, ChildSpec
 from callboard.testing import Peer, Refusal
 from tests.actors.stage import Stage, said, stage, text
 from tests.actors.test_parking import form
+from tests.broker.back import Back
+from tests.broker.back import form as elicited
+from tests.broker.front import brokered
+from tests.broker.front import peer as client_of
+from tests.transports.http.house import open_house
+from tests.transports.http.sessions import OpenSession
+from tests.transports.http.stage import serving
 
 BOTH = pytest.mark.parametrize("revision", [R4, R5], ids=str)
 LISTEN = {"notifications": {"toolsListChanged": True}}
@@ -65,14 +76,14 @@ async def test_what_is_in_flight_finishes_and_nothing_is_waited_for_after_that(
 
 
 @BOTH
-async def test_what_takes_longer_than_the_drain_time_is_answered_exactly_then(
+async def test_what_takes_too_long_is_answered_when_only_the_time_for_last_words_is_left(
     revision: Revision, autojump_clock: MockClock
 ) -> None:
-    async with stage({"work": takes(31)}) as here:
+    async with stage({"work": takes(29)}) as here:
         peer = await here.peer(revision)
         work = await peer.begin("tools/call", name="work", arguments={})
         await wait_all_tasks_blocked()
-        assert await drained(here) == 30
+        assert await drained(here) == 30 - FAREWELL
         with pytest.raises(Refusal) as refused:
             await peer.finish(work)
         assert refused.value.code == DRAINING
@@ -239,7 +250,7 @@ async def test_a_peer_that_reads_nothing_holds_up_nobody_for_long(autojump_clock
         peer = await here.peer(R5)
         work = await peer.begin("tools/call", name="work", arguments={})
         await wait_all_tasks_blocked()
-        assert await drained(here, within=5) == 5 + FAREWELL
+        assert await drained(here, within=5) <= 5
         with pytest.raises(Refusal) as refused:
             await peer.finish(work)
         assert refused.value.code == DRAINING
@@ -270,4 +281,89 @@ async def test_errands_that_an_edge_runs_by_itself_are_in_flight_too(autojump_cl
         peer = await here.peer(R5)
         await peer.begin("tools/call", name="work", arguments={})
         await wait_all_tasks_blocked()
-        assert await drained(here, errands=[partial(trio.sleep_until, 5), partial(trio.sleep_until, 4)]) == 5
+        assert await drained(here, errands=[Errand(5), Errand(4)]) == 5
+
+
+@attrs.define(eq=False)
+class Errand:
+    """A request that an edge runs by itself until a moment, or until it is cut."""
+
+    until: float
+    was_cut: bool = False
+    over: trio.Event = attrs.field(factory=trio.Event)
+
+    async def wait_over(self) -> None:
+        with trio.CancelScope(deadline=self.until):
+            await self.over.wait()
+
+    def cut_short(self) -> bool:
+        self.was_cut = trio.current_time() < self.until
+        self.over.set()
+        return self.was_cut
+
+
+@pytest.mark.finding("faults-M2", "newcomer-P5")
+async def test_errands_that_take_too_long_are_cut_and_counted(autojump_clock: MockClock) -> None:
+    told: list[int] = []
+    long, short = Errand(100), Errand(3)
+    with structlog.testing.capture_logs() as logged:
+        async with stage({}) as here:
+            assert await drained(here, errands=[long, short], tell=told.append) == 30 - FAREWELL
+    assert (long.was_cut, short.was_cut, told) == (True, False, [2])
+    assert [one["unfinished"] for one in logged if one["event"] == "drain_time_passed"] == [1]
+
+
+@pytest.mark.finding("faults-M2", "newcomer-P5")
+@pytest.mark.parametrize("tool", ["errand", "work"])
+@pytest.mark.parametrize("is_legacy", [False, True])
+async def test_every_request_over_http_is_answered_that_the_server_ends(is_legacy: bool, tool: str) -> None:
+    there = open_house()
+    async with serving(there.server) as place:
+        session = await OpenSession.open(place, R4) if is_legacy else None
+        client = await place.connect()
+        if session is not None:
+            client = await session.begin(tool, name="a")
+        else:
+            await client.send(client.modern("tools/call", name=tool, arguments={"name": "a"}))
+        await there.wait_started("a")
+        errands = _errands([place.edge])
+        assert len(errands) == (tool == "errand")
+        started = trio.current_time()
+        await drain(place.host, edges=[place.edge.address], errands=errands, within=0.4, spread=0.1)
+        answer = await client.answer()
+        assert (answer.status, answer.code, answer.json["id"]) == (503, DRAINING, 1)
+        assert answer.headers["retry-after"] == "1"
+        assert trio.current_time() - started < 2 + FAREWELL
+        assert place.host.in_flight.total == 0
+
+
+@pytest.mark.finding("faults-M2")
+@pytest.mark.parametrize("era", [R4, R5], ids=str)
+async def test_a_call_that_is_parked_at_a_backend_costs_no_time(era: Revision, autojump_clock: MockClock) -> None:
+    back = Back(era)
+    async with brokered(back.ways) as host, client_of(host, R5) as client:
+        asked = await client.begin("tools/call", name="book", arguments={})
+        line, request = await back.hear()
+        if era is R4:
+            await line.ask("elicitation/create", **elicited())
+        else:
+            question = {"method": "elicitation/create", "params": elicited()}
+            await line.say(
+                id=request["id"],
+                result={"resultType": "input_required", "requestState": "s", "inputRequests": {"q": question}},
+            )
+        assert (await client.finish(asked))["resultType"] == "input_required"
+        started = trio.current_time()
+        await drain(host, within=30, spread=10)
+    assert trio.current_time() - started < 1
+
+
+@pytest.mark.finding("newcomer-P5")
+def test_a_person_is_told_what_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    announce_drain(1, 30.0)
+    assert capsys.readouterr().err == ""  # the log says it
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    announce_drain(2, 30.0)
+    assert capsys.readouterr().err == "draining: 2 calls in flight, at most 30 s; Ctrl-C again ends it now\n"

@@ -91,8 +91,8 @@ class Custody(NamedTuple):
 
     cap: float
     """Seconds it may take."""
-    late: Callable[[], bytes]
-    """What is answered when they are over."""
+    failed: Callable[[Exception], bytes]
+    """What is answered when it is cut short: its time is over, or the server ends."""
     ends_with_client: bool
     """Whether it is cancelled when the client leaves."""
     on_wait: Callable[[Callable[[], None]], None]

@@ -49,7 +49,6 @@ from callboard.errors import (
     InvalidRequest,
     PeerError,
     RequestFailed,
-    RequestTimedOut,
     UnsupportedVersion,
 )
 from callboard.supervisor import Actor, Fact, Lost, MailboxSpec, get_logger
@@ -359,10 +358,11 @@ class Session(Actor[Outbound]):
             def waits(end: Callable[[], None]) -> None:
                 self.note(slot, Adopted(slot, end))
 
-            def late() -> bytes:
-                return error_frame(request.id, slot.terms.revision, RequestTimedOut(after=cap))
-
-            await slot.answer(await adopt(errand, Custody(cap, late, ends_with_client=False, on_wait=waits)))
+            failed = partial(error_frame, request.id, slot.terms.revision)
+            try:
+                await slot.answer(await adopt(errand, Custody(cap, failed, ends_with_client=False, on_wait=waits)))
+            finally:
+                slot.close()  # if it was cut short, the connection has answered, and its share is free again
 
     def note(self, slot: Slot, going_on: InFlight) -> None:
         """An errand waits: until then nobody could cancel it."""

@@ -54,7 +54,9 @@ class Settings:
     retry: float = _setting(1.0, "After which a client whose stream ended comes back (2025-11-25).")
     ping_every: float = _setting(20.0, "Between two pings of a WebSocket; two that are not answered end it.")
     grace: float = _setting(60.0, "For a client to come back to the session of a dropped WebSocket.")
-    drain_time: float = _setting(30.0, "For what is in flight when the server is asked to end.")
+    drain_time: float = _setting(
+        30.0, "For the end of a server: requests in flight finish, or are answered that it ends."
+    )
     spread: float = _setting(10.0, "Over which more than 100 listeners are sent away at the end.")
 
 

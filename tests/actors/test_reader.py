@@ -159,7 +159,7 @@ async def test_an_id_in_flight_is_refused_while_one_waits(revision: Revision, au
 
 
 @BOTH
-@pytest.mark.parametrize(("seconds", "takes"), [(20, 20), (50, 30)])
+@pytest.mark.parametrize(("seconds", "takes"), [(20, 20), (50, 28)])
 async def test_a_server_that_ends_waits_for_it_and_not_for_ever(
     revision: Revision, seconds: float, takes: float, autojump_clock: MockClock
 ) -> None:

@@ -18,10 +18,10 @@ from callboard.actors.outlet import Custody
 from callboard.actors.shares import LOCAL
 from callboard.codecs.http.parser import Received, RequestParser, Stage
 from callboard.codecs.http.refusal import Refusal
-from callboard.codecs.http.status import refusal_of
+from callboard.codecs.http.status import RETRY_AFTER, refusal_of
 from callboard.codecs.http.writer import CONTINUE, JSON, STREAM, write_answer
-from callboard.errors import Overloaded, SupervisorClosed
-from callboard.supervisor import WHY_DEADLINE, Actor, Address, Fact
+from callboard.errors import Draining, Overloaded, RequestTimedOut, SupervisorClosed
+from callboard.supervisor import WHY_DEADLINE, WHY_DRAIN, WHY_SUPERVISOR, Actor, Address, Fact
 from callboard.transports.held import Held
 from callboard.transports.http.endpoint import Upgraded
 from callboard.transports.http.handler import RequestHandler
@@ -117,9 +117,21 @@ class HttpConnection(Actor[Never]):
             self.wire.close()
 
     @property
-    def errand(self) -> WireResponse | None:
-        """The answer that an errand which runs here, and waits, will give; None if none does."""
-        return self._response if self._custody is not None and self._is_answering else None
+    def has_errand(self) -> bool:
+        """Whether an errand runs here, and waits."""
+        return self._custody is not None and self._is_answering
+
+    async def wait_over(self) -> None:
+        """Wait for the end of the errand."""
+        if self.has_errand and self._response is not None:
+            await self._response.wait_over()
+
+    def cut_short(self) -> bool:
+        """The server ends: answer the errand so, and end. False if there is none any more."""
+        has_errand = self.has_errand
+        if has_errand:
+            self.address.kill(WHY_DRAIN)
+        return has_errand
 
     @property
     def _is_answering(self) -> bool:
@@ -299,9 +311,16 @@ class HttpConnection(Actor[Never]):
         self._until = until
         self.expire(until)
 
+    def _part(self, custody: Custody) -> None:
+        """An errand was cut short: answer it all the same, unless its client has left."""
+        if self.why_cut == WHY_DEADLINE:
+            self._parting = write_answer(200, JSON, custody.failed(RequestTimedOut(after=custody.cap)), closes=True)
+        elif self.why_cut in (WHY_DRAIN, WHY_SUPERVISOR):
+            self._parting = write_answer(503, (*JSON, *RETRY_AFTER), custody.failed(Draining()), closes=True)
+
     def _hang_up(self) -> None:
-        if self._custody is not None and self.why_cut == WHY_DEADLINE:
-            self._parting = write_answer(200, JSON, self._custody.late(), closes=True)
+        if self._custody is not None and not self._parting:
+            self._part(self._custody)
         if self._parting:
             self.wire.send_nowait(self._parting)
         if self._is_answering and self._response is not None:

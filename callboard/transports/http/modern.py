@@ -24,10 +24,10 @@ from callboard.codecs.mirror import (
     check_version,
     mirrored_arguments,
 )
-from callboard.codecs.revisions import LATEST, Method, Revision, meta
+from callboard.codecs.revisions import LATEST, Method, meta
 from callboard.codecs.routing import Route
 from callboard.codecs.sse import encode_event
-from callboard.errors import InvalidParams, PeerError, RequestFailed, RequestTimedOut
+from callboard.errors import InvalidParams, PeerError, RequestFailed
 from callboard.transports.http.pulse import Pulse
 from callboard.transports.http.response import Response
 from callboard.transports.settings import Settings
@@ -134,8 +134,8 @@ class Modern:
         host, revision = self.host, terms.revision
         error: Exception | None
         try:
-            late = partial(self._late, request, revision)
-            outcome = await adopt(errand, Custody(host.cap, late, ends_with_client=True, on_wait=_nobody_else))
+            failed = partial(error_frame, request.id, revision)
+            outcome = await adopt(errand, Custody(host.cap, failed, ends_with_client=True, on_wait=_nobody_else))
         except (PeerError, RequestFailed) as failure:
             frame, error = error_frame(request.id, revision, failure), failure
         else:
@@ -147,9 +147,6 @@ class Modern:
         finally:
             host.in_flight.give_back(account)
         await answer(response, frame, error)
-
-    def _late(self, request: Request, revision: Revision) -> bytes:
-        return error_frame(request.id, revision, RequestTimedOut(after=self.host.cap))
 
     def _check(self, head: Head, request: Request, route: Route, principal: str) -> tuple[Terms, Method]:
         header_map = self.host.offer.header_map(request.method, route)
