@@ -7,6 +7,7 @@ from callboard.actors.outlet import Connection
 from callboard.actors.reader import Reader
 from callboard.actors.session import Session
 from callboard.actors.terms import ANYBODY
+from callboard.errors import ActorError
 from callboard.supervisor import ChildSpec, Restart, Supervisor, SupervisorSpec
 
 
@@ -20,8 +21,24 @@ async def open_session(host: Host, connection: Connection, name: str, principal:
 
 
 async def add_session(host: Host, session: Session, name: str, *readers: ChildSpec[Never]) -> Supervisor:
-    """Put a session into the tree. Without readers, whoever holds it hands it what the peer says."""
+    """Put a session into the tree. Without readers, the transport that holds it hands it what the peer says.
+
+    Raises `Overloaded` if its account, or all together, have too many.
+    """
     # Handed out once: a spec that kept the session would be kept by it, too, by way of its supervisor.
     own = ChildSpec("session", [session].pop, restart=Restart.TEMPORARY, significant=True)
     spec = SupervisorSpec(name, children=(own, *readers), restart=Restart.TEMPORARY)
-    return await host.root.supervisor_of("sessions").add(spec)
+    shares, account, tell = host.sessions, session.account, session.on_end
+    shares.take(account)
+
+    def ended() -> None:
+        shares.give_back(account)
+        tell()
+
+    session.on_end = ended
+    try:
+        return await host.root.supervisor_of("sessions").add(spec)
+    except ActorError:  # it has not begun, so it does not end either
+        session.on_end = tell
+        shares.give_back(account)
+        raise

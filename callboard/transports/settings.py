@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import attrs
 
-from callboard.actors.host import MAX_BODY_BYTES, MAX_KEPT_BYTES
+from callboard.actors.host import MAX_BODY_BYTES, MAX_KEPT_BYTES, MAX_SESSIONS, MAX_SESSIONS_EACH, Host
 from callboard.actors.parking import MAX_PARKED, MAX_PARKED_EACH
 from callboard.codecs.lines import MAX_FRAME
 
@@ -36,7 +36,10 @@ class Settings:
     )
     max_in_flight: int = _setting(16_384, "Most requests in flight in all, streams counted too: 503.")
     max_in_flight_each: int = _setting(64, "Most of them for one authenticated principal, in all its sessions: 429.")
-    max_sessions: int = _setting(20_000, "Most legacy sessions in all: 503.")
+    max_sessions: int = _setting(MAX_SESSIONS, "Most sessions in all, of every transport: 503.")
+    max_sessions_each: int = _setting(
+        MAX_SESSIONS_EACH, "Most of them for one authenticated principal, and never more than three quarters: 429."
+    )
     max_streams: int = _setting(64, "Most open streams of one legacy session: 429.")
     max_parked: int = _setting(MAX_PARKED, "Most requests that wait for their client's input: 503.")
     max_parked_each: int = _setting(MAX_PARKED_EACH, "Most of them for one authenticated principal: 429.")
@@ -58,6 +61,14 @@ class Settings:
         30.0, "For the end of a server: requests in flight finish, or are answered that it ends."
     )
     spread: float = _setting(10.0, "Over which more than 100 listeners are sent away at the end.")
+
+    def apply(self, host: Host) -> None:
+        """Set the bounds of what all edges of a host share."""
+        most = self.max_sessions
+        host.in_flight.allow(self.max_in_flight, self.max_in_flight_each)
+        host.sessions.allow(most, min(self.max_sessions_each, most - most // 4))
+        host.bodies.allow(self.max_body_bytes, self.max_body_bytes // 2)
+        host.kept.most = self.max_kept_bytes
 
 
 DEFAULTS: Final = Settings()

@@ -88,10 +88,7 @@ class Endpoint:
     pairs: Pairs = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        settings, host = self.settings, self.host
-        host.in_flight.allow(settings.max_in_flight, settings.max_in_flight_each)
-        host.bodies.allow(settings.max_body_bytes, settings.max_body_bytes // 2)
-        host.kept.most = settings.max_kept_bytes
+        self.settings.apply(self.host)
         self.pulse = Pulse(self.settings.comment_every)
         self.modern = Modern(self.host, self.settings, self.pulse)
         self.legacy = Legacy(self.host, self.settings, self.pulse)

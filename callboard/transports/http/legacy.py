@@ -13,6 +13,7 @@ import trio
 from callboard.actors.host import Host
 from callboard.actors.session import Session
 from callboard.actors.session_tree import add_session
+from callboard.actors.shares import account_of
 from callboard.codecs.envelope import Envelope, Request
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import Refusal
@@ -254,8 +255,7 @@ class Legacy:
         """
         self._check_offered(message)
         self.host.check_admits()
-        if len(self._sessions) >= self.settings.max_sessions:
-            raise Overloaded("too many sessions", for_all=True)
+        self.host.sessions.check(account_of(principal, response.peer))
         session_id = secrets.token_urlsafe(24)
         opened = LegacySession(session_id, self.settings, self.pulse, self.host.kept, lambda: self._forget(session_id))
         opened.session = HttpSession(self.host, opened, principal, opened.ended, peer=response.peer, ways=opened)

@@ -14,7 +14,6 @@ from callboard.actors.session import Session
 from callboard.actors.session_tree import add_session
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import Refusal
-from callboard.codecs.http.status import RETRY_AFTER
 from callboard.codecs.http.writer import STREAM
 from callboard.codecs.sse import encode_event
 from callboard.transports.http.pulse import Pulse
@@ -51,9 +50,7 @@ class Pairs:
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
     async def open(self, principal: str, response: Response) -> None:
-        """Begin the stream, and say where to post. Raises `Refusal` (503) for one too many."""
-        if len(self._sessions) >= self.settings.max_sessions:
-            raise Refusal(503, "too many sessions", headers=RETRY_AFTER)
+        """Begin the stream, and say where to post. Raises `Overloaded` for one too many."""
         session_id = secrets.token_urlsafe(24)
 
         def ended() -> None:

@@ -9,13 +9,14 @@ import trio
 
 from callboard.actors.host import Host
 from callboard.actors.session_tree import add_session
+from callboard.actors.shares import account_of
 from callboard.actors.terms import ANYBODY
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import Refusal
-from callboard.codecs.http.status import RETRY_AFTER
+from callboard.codecs.http.status import RETRY_AFTER, refusal_of
 from callboard.codecs.websocket.frames import Close, Code
 from callboard.codecs.websocket.handshake import RECEIVED, Handshake, read_handshake, write_accept
-from callboard.errors import SupervisorClosed
+from callboard.errors import Overloaded, SupervisorClosed
 from callboard.supervisor import ChildSpec
 from callboard.transports.http.endpoint import CHALLENGE, Authenticate, Upgraded
 from callboard.transports.settings import DEFAULTS, Settings
@@ -42,8 +43,7 @@ class WebSocketDoor:
 
     def __attrs_post_init__(self) -> None:
         self._heart = Heart(self.settings.ping_every)
-        self.host.bodies.allow(self.settings.max_body_bytes, self.settings.max_body_bytes // 2)
-        self.host.kept.most = self.settings.max_kept_bytes
+        self.settings.apply(self.host)
 
     async def serve(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
         """Serve one connection until it ends. Raises `Refusal` while it can still be answered by HTTP."""
@@ -51,7 +51,7 @@ class WebSocketDoor:
         principal = await self._principal(handshake)
         if handshake.session is not None:
             link = self._return(handshake.session, principal, handshake.received, wire)
-        elif len(self._conversations) >= self.settings.max_sessions:
+        elif not self._has_room(account_of(principal, upgraded.peer)):
             await self._turn_away(handshake, wire)
             return
         else:
@@ -62,6 +62,13 @@ class WebSocketDoor:
             await link.run(_opening(handshake, link.conversation), handshake.received, rest)
         finally:
             self._heart.discard(link)
+
+    def _has_room(self, account: str) -> bool:
+        try:
+            self.host.sessions.check(account)
+        except Overloaded:
+            return False
+        return True
 
     async def _principal(self, handshake: Handshake) -> str:
         """Raises `Refusal` (401) if somebody must be known and is not."""
@@ -96,6 +103,8 @@ class WebSocketDoor:
                 await add_session(self.host, conversation.session, f"w-{next(self._names)}")
         except SupervisorClosed:
             raise _ending() from None
+        except Overloaded as error:
+            raise refusal_of(error) from None
         if started.cancelled_caught:
             raise Refusal(503, "too much is going on", headers=RETRY_AFTER, closes=True)
         self._conversations[conversation.id] = conversation

@@ -9,7 +9,7 @@ from callboard.codecs.http.access import Access
 from callboard.transports.bind import Place as Address
 from callboard.transports.settings import Settings
 from tests.transports.http.house import open_house
-from tests.transports.http.sessions import OpenSession
+from tests.transports.http.sessions import OpenSession, initialize
 from tests.transports.http.stage import Answer, request, serving, settle
 
 TOKENS = {"alice's token": "alice", "bob's token": "bob"}
@@ -312,3 +312,34 @@ async def test_who_asks_too_often_is_told_to_come_back(revision: Revision | None
         assert (refused.status, refused.code) == (429, -31003)
         assert "retry-after" in refused.headers
         assert (await call("bob")).result
+
+
+@pytest.mark.finding("security-11", "faults-H2")
+async def test_one_principal_cannot_have_all_the_sessions() -> None:
+    settings = Settings(max_sessions=8, max_sessions_each=3, write_time=1)
+    async with serving(open_house().server, settings, authenticate=authenticate) as place:
+        alice = [await OpenSession.open(place, Revision.V2025_06_18, bearer("alice")) for _ in range(3)]
+        client = await place.connect()
+        await client.send(client.post(initialize(Revision.V2025_06_18), bearer("alice")))
+        refused = await client.answer()
+        assert (refused.status, refused.code, refused.headers["retry-after"]) == (429, -31003, "1")
+        await OpenSession.open(place, Revision.V2025_06_18, bearer("bob"))
+        assert (await alice[0].delete()).status == 204
+        await OpenSession.open(place, Revision.V2025_06_18, bearer("alice"))
+        assert (place.host.sessions.held("alice"), place.host.sessions.total) == (3, 4)
+
+
+@pytest.mark.finding("security-11")
+async def test_one_address_cannot_have_all_the_sessions_and_failed_ones_do_not_count() -> None:
+    async with serving(open_house().server, Settings(max_sessions=8, max_sessions_each=1, write_time=1)) as place:
+        for _ in range(10):
+            client = await place.connect()
+            await client.send(client.post(initialize(Revision.V2025_06_18) | {"params": {}}))
+            assert (await client.answer()).code == -32602
+        await settle()
+        assert place.host.sessions.total == 0
+        for _ in range(6):
+            await OpenSession.open(place, Revision.V2025_06_18)
+        client = await place.connect()
+        await client.send(client.post(initialize(Revision.V2025_06_18)))
+        assert (await client.answer()).status == 429

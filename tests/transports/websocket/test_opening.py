@@ -240,3 +240,21 @@ async def test_what_came_with_the_handshake_is_read(autojump_clock: MockClock) -
         socket, _ = here.connect()
         await socket.open(request() + masked(1, b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))
         assert (await socket.hear())["id"] == 1
+
+
+@pytest.mark.finding("security-11")
+async def test_one_principal_cannot_have_all_the_sessions(autojump_clock: MockClock) -> None:
+    async def authenticate(token: str) -> str | None:
+        return token
+
+    async with house(empty, Settings(max_sessions=8, max_sessions_each=2), authenticate=authenticate) as here:
+        alice, bob = {"Authorization": "Bearer alice"}, {"Authorization": "Bearer bob"}
+        first, _ = await here.dial(alice), await here.dial(alice)
+        refused = await here.dial(alice)
+        with pytest.raises(Gone) as gone:
+            await refused.receive()
+        assert (gone.value.code, gone.value.reason) == (1013, "too many sessions")
+        await here.dial(bob)
+        await first.finish()
+        await here.dial(alice)
+        assert here.host.sessions.held("alice") == 2
