@@ -16,6 +16,7 @@ from msgspec import UNSET
 from callboard.codecs.envelope import Notification, Request, RequestId
 from callboard.codecs.members import Members, read_members
 from callboard.codecs.revisions.meta import PROGRESS_TOKEN, PROTOCOL_VERSION
+from callboard.codecs.uri_match import MAX_URI
 from callboard.errors import InvalidParams, InvalidRequest, PeerError
 
 MAX_REMEMBERED: Final = 2048
@@ -70,9 +71,12 @@ def _route(params: Members) -> Route:
         if PROGRESS_TOKEN in meta:
             raise InvalidRequest("a key stands twice in one object")
         token, said = int(last[1]), rest
+    uri = _member(params, "uri", _STRING)
+    if uri is not None and len(uri) > MAX_URI:
+        raise InvalidParams(f'"uri": expected at most {MAX_URI} characters')
     return Route(
         _member(params, "name", _STRING),
-        _member(params, "uri", _STRING),
+        uri,
         _member(params, "requestState", _STRING),
         token,
         version,

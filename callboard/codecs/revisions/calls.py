@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 import attrs
 
 from callboard.codecs.revisions.base import CacheableResult, RequestParams, Result
-from callboard.codecs.revisions.checks import MAX_COMPLETIONS, AtMost
+from callboard.codecs.revisions.checks import MAX_COMPLETIONS, AtMost, Uri
 from callboard.codecs.revisions.content import OBJECT_AT_FIRST, ContentBlock
 from callboard.codecs.revisions.inputs import InputResponseRequestParams
 from callboard.codecs.revisions.model import (
@@ -47,12 +47,12 @@ class CallToolResult(Result):
 class ResourceRequestParams(RequestParams):
     """Params of `resources/subscribe` and `resources/unsubscribe`."""
 
-    uri: str
+    uri: Uri
 
 
 @model(kw_only=True)
 class ReadResourceRequestParams(InputResponseRequestParams):
-    uri: str
+    uri: Uri
 
 
 @model(kw_only=True)
@@ -86,7 +86,7 @@ class ResourceTemplateReference(Model):
     """Completes a variable of a resource template. Called `ResourceReference` before 2025-06-18."""
 
     type: Literal["ref/resource"] = "ref/resource"
-    uri: str
+    uri: Uri
 
 
 CompletionReference: TypeAlias = PromptReference | ResourceTemplateReference

@@ -8,6 +8,7 @@ from cattrs import Converter
 
 from callboard.codecs.revisions._read import Misfit
 from callboard.codecs.revisions.model import JSONObject
+from callboard.codecs.uri_match import MAX_URI
 
 Check: TypeAlias = Callable[[Any], None]
 
@@ -45,6 +46,20 @@ class AtMost:
 
 
 @attrs.frozen
+class Short:
+    """A text of no more than so many characters."""
+
+    length: int
+
+    def bind(self, _: Converter) -> Check:
+        return self._check
+
+    def _check(self, value: Any) -> None:
+        if len(value) > self.length:
+            raise Misfit(f"expected at most {self.length} characters")
+
+
+@attrs.frozen
 class Shaped:
     """JSON that can be read as *form*, and is kept as the JSON it is."""
 
@@ -58,6 +73,9 @@ class Shaped:
 
         return check
 
+
+Uri: TypeAlias = Annotated[str, Short(MAX_URI)]
+"""A URI that a client names. It is kept as long as it is followed, so its length is bounded where it is read."""
 
 Priority: TypeAlias = Annotated[float, Between(0, 1)]
 

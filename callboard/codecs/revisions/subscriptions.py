@@ -15,6 +15,7 @@ from callboard.codecs.revisions.base import (
     Result,
     ResultMetaObject,
 )
+from callboard.codecs.revisions.checks import Uri
 from callboard.codecs.revisions.model import UNSET, JSONValue, Model, UnsetType, member, model, since, varying
 from callboard.codecs.revisions.revision import ALL, LEGACY, MODERN, R2, R4, Revisions
 
@@ -28,7 +29,7 @@ class SubscriptionFilter(Model):
     tools_list_changed: bool | UnsetType = UNSET
     prompts_list_changed: bool | UnsetType = UNSET
     resources_list_changed: bool | UnsetType = UNSET
-    resource_subscriptions: Sequence[str] | UnsetType = UNSET
+    resource_subscriptions: Sequence[Uri] | UnsetType = UNSET
 
 
 @model(kw_only=True)
