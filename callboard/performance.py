@@ -303,7 +303,7 @@ class Performance:
             questions = [asking.question for asking in value.askings]
             carried = msgspec.json.encode(value.state)
             if exchange.terms.revision in MODERN:
-                return exchange.parking.hand_over(exchange, questions, carried)
+                return await exchange.parking.hand_over(exchange, questions, carried)
             answers = await exchange.ask(questions, at_once=True)
             exchange.answers = {question.key or "": answer for question, answer in zip(questions, answers, strict=True)}
             exchange.carried = carried

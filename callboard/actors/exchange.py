@@ -71,6 +71,7 @@ class Exchange:
     life: Life = attrs.field(factory=Life, init=False)
     _rounds: Rounds | None = attrs.field(default=None, init=False)
     outcome: Model | Forwarded | Exception | None = attrs.field(default=None, init=False)
+    digest: bytes | None = attrs.field(default=None, init=False)  # of what a retry must repeat, once it is worked out
     carried: bytes | None = attrs.field(default=None, init=False)  # what an earlier run gave the client to keep
     answers: Mapping[str, Model] = attrs.field(default=_NONE, init=False)
     kill: Callable[[str], None] = attrs.field(default=lambda _: None, init=False)

@@ -207,7 +207,7 @@ class Host:
         """
         slot, state = exchange.slot, route.request_state
         if state is not None and slot.terms.revision in method.may_ask:
-            opened = self.parking.open(exchange.request, state, slot)
+            opened = await self.parking.open(exchange.request, state, slot)
             if opened.payload.startswith(PARKED):
                 return await self.parking.retry(exchange.request, opened, slot)
             exchange.carried = opened.payload.removeprefix(HANDED_OVER)

@@ -1,9 +1,8 @@
 """Parked exchanges: handlers that wait for input while no request of the client is open."""
 
 import secrets
-import time
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -15,12 +14,20 @@ from callboard.actors.life import Act, Event
 from callboard.actors.life import State as Stage
 from callboard.actors.questions import Question, check_declared, check_may_ask
 from callboard.actors.rounds import Rounds
+from callboard.actors.shares import Shares
 from callboard.actors.slot import Slot
-from callboard.actors.terms import ANYBODY
 from callboard.codecs.envelope import Request
 from callboard.codecs.revisions import InputRequiredResult
 from callboard.codecs.seal import KeyRing
-from callboard.codecs.state import STATE_TTL, Binding, State, open_, salient_digest, seal
+from callboard.codecs.state import (
+    STATE_TTL,
+    Binding,
+    State,
+    open_unmatched,
+    salient_digest,
+    salient_size,
+    seal,
+)
 from callboard.errors import Draining, InvalidState, Overloaded
 from callboard.supervisor import Actor, Fact
 
@@ -28,10 +35,17 @@ MAX_PARKED: Final = 10_000
 """Most parked exchanges in all. Each holds a task and what its handler holds."""
 
 MAX_PARKED_EACH: Final = 64
-"""Most parked exchanges of one principal: what one client may have in flight."""
+"""Most parked exchanges of one account, or on one connection: what one client may have in flight."""
 
 MAX_SPENT: Final = 100_000
 """Most states that are remembered as used, until they expire. About 20 MiB."""
+
+MAX_SPENT_EACH: Final = 10_000
+"""Most states of one account that are remembered as used: 16 rounds a second, for as long as a state lives."""
+
+DIGESTED_HERE: Final = 32 * 1024
+"""Bytes of arguments up to which their digest is worked out at once. A thread does it for more: 4 MiB of numbers take
+seconds."""
 
 # What a sealed state begins with: the name of a parked exchange follows, or what a handler gave to be kept.
 PARKED: Final = b"p"
@@ -42,7 +56,8 @@ HANDED_OVER: Final = b"h"
 class Parking(Actor[None]):
     """Finds the exchange that a retry belongs to, and ends those that are not retried in time.
 
-    All wait equally long, so they fall due in the order in which they were parked: one queue, one task.
+    All wait equally long, so they fall due in the order in which they were parked: one queue, one task. The clock is
+    Trio's, which never goes back: the keys live no longer than the process.
     """
 
     audience: str
@@ -50,16 +65,21 @@ class Parking(Actor[None]):
     ttl: float = STATE_TTL
     most: int = MAX_PARKED
     most_each: int = MAX_PARKED_EACH
-    wall: Callable[[], float] = time.time
     is_closed: bool = attrs.field(default=False, init=False)
     _parked: dict[str, Exchange] = attrs.field(factory=dict, init=False)
-    _principals: Counter[str] = attrs.field(factory=Counter, init=False)
+    _shares: Shares = attrs.field(init=False)
+    _accounts: dict[Exchange, str] = attrs.field(factory=dict, init=False)
     _due: OrderedDict[str, float] = attrs.field(factory=OrderedDict, init=False)
     _names: dict[Exchange, str] = attrs.field(factory=dict, init=False)
-    _spent: OrderedDict[bytes, float] = attrs.field(factory=OrderedDict, init=False)
+    _spent: OrderedDict[bytes, tuple[float, str]] = attrs.field(factory=OrderedDict, init=False)
+    _spenders: Shares = attrs.field(init=False)
     _woken: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     mailbox = None
+
+    def __attrs_post_init__(self) -> None:
+        self._shares = Shares("requests that wait for input", self.most, self.most_each)
+        self._spenders = Shares("answered rounds", MAX_SPENT, MAX_SPENT_EACH)
 
     async def run(self) -> None:
         while True:
@@ -83,7 +103,7 @@ class Parking(Actor[None]):
         name = self._names.get(exchange) or self._admit(exchange)
         rounds = exchange.rounds
         rounds.number += 1
-        state = self._seal(exchange, PARKED + name.encode())
+        state = await self._seal(exchange, PARKED + name.encode())
         if exchange.life.meet(Event.ASKED) is Act.ANSWER_INPUT_REQUIRED:
             exchange.pause()
             deadline = self._due[name] = trio.current_time() + self.ttl
@@ -92,7 +112,7 @@ class Parking(Actor[None]):
             with trio.CancelScope(shield=True, deadline=deadline):
                 await exchange.answer(InputRequiredResult(input_requests=rounds.requests(), request_state=state))
 
-    def hand_over(self, exchange: Exchange, questions: Sequence[Question], payload: bytes) -> InputRequiredResult:
+    async def hand_over(self, exchange: Exchange, questions: Sequence[Question], payload: bytes) -> InputRequiredResult:
         """Ask, and forget: the client keeps *payload*, sealed, and the retry is a fresh run that gets it back.
 
         Raises `MissingCapability`, as `Exchange.ask` does.
@@ -102,26 +122,33 @@ class Parking(Actor[None]):
             check_declared(question, exchange.terms)
         asked = Rounds()
         asked.add(questions)
-        return InputRequiredResult(input_requests=asked.requests() or UNSET, request_state=self.wrap(exchange, payload))
+        state = await self.wrap(exchange, payload)
+        return InputRequiredResult(input_requests=asked.requests() or UNSET, request_state=state)
 
-    def wrap(self, exchange: Exchange, payload: bytes) -> str:
+    async def wrap(self, exchange: Exchange, payload: bytes) -> str:
         """A state for the client to keep: the retry is a fresh run that gets *payload* back."""
         exchange.rounds.number += 1
-        return self._seal(exchange, HANDED_OVER + payload)
+        return await self._seal(exchange, HANDED_OVER + payload)
 
-    def open(self, request: Request, text: str, slot: Slot) -> State:
+    async def open(self, request: Request, text: str, slot: Slot) -> State:
         """Open what a retry brought along, once. Raises `InvalidState`, one text for every cause, or `Overloaded`."""
-        now = self.wall()
-        state = open_(self.ring, text, self._binding(request, slot), now=now)
-        while self._spent and next(iter(self._spent.values())) <= now:
-            self._spent.popitem(last=False)
+        state = open_unmatched(self.ring, text, self._binding(request, slot), now=trio.current_time())
+        self._check_unspent(state)
+        if not state.fits(await _digest(request)):
+            raise InvalidState
+        self._check_unspent(state)  # it may have been brought twice at once
+        if state.payload.startswith(HANDED_OVER):
+            self._spenders.take(slot.account)
+            self._spent[state.serial] = state.expires, slot.account
+        return state
+
+    def _check_unspent(self, state: State) -> None:
+        now = trio.current_time()
+        while self._spent and next(iter(self._spent.values()))[0] <= now:
+            _, (_, account) = self._spent.popitem(last=False)
+            self._spenders.give_back(account)
         if state.serial in self._spent:
             raise InvalidState
-        if state.payload.startswith(HANDED_OVER):
-            if len(self._spent) >= MAX_SPENT:
-                raise Overloaded("too many rounds were answered", for_all=True)
-            self._spent[state.serial] = state.expires
-        return state
 
     async def retry(self, request: Request, state: State, slot: Slot) -> Exchange:
         """Go on where *state* leads, and return what goes on.
@@ -155,10 +182,7 @@ class Parking(Actor[None]):
         if name is not None:
             del self._parked[name]
             self._due.pop(name, None)
-            principal = exchange.terms.principal
-            self._principals[principal] -= 1
-            if not self._principals[principal]:
-                del self._principals[principal]
+            self._shares.give_back(self._accounts.pop(exchange))
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -167,26 +191,33 @@ class Parking(Actor[None]):
         return {"parked": len(self)}
 
     def _admit(self, exchange: Exchange) -> str:
-        principal = exchange.terms.principal
-        is_full = len(self._parked) >= self.most
-        # Strangers who come by HTTP, each on his own, are not one peer.
-        is_one = principal != ANYBODY or exchange.slot.is_shared
-        if is_full or (is_one and self._principals[principal] >= self.most_each):
-            raise Overloaded("too many requests wait for input", for_all=is_full)
+        account = exchange.slot.account
+        # An address may hold more than a principal, since many clients may share it; one connection may not.
+        if exchange.slot.is_shared and self._shares.held(account) >= self.most_each:
+            raise Overloaded("too many requests wait for input")
+        self._shares.take(account)
+        self._accounts[exchange] = account
         name = self._names[exchange] = secrets.token_urlsafe(9)
         self._parked[name] = exchange
-        self._principals[principal] += 1
         return name
 
     def _expire(self, exchange: Exchange) -> None:
         if exchange.outcome is not None or exchange.cancel(Event.EXPIRED):
             self.leave(exchange)
 
-    def _seal(self, exchange: Exchange, payload: bytes) -> str:
-        binding = self._binding(exchange.request, exchange.slot)
-        number = exchange.rounds.number
-        return seal(self.ring, binding, payload, round_number=number, now=self.wall(), ttl=self.ttl)
+    async def _seal(self, exchange: Exchange, payload: bytes) -> str:
+        if exchange.digest is None:  # a retry has the same one
+            exchange.digest = await _digest(exchange.request)
+        binding = self._binding(exchange.request, exchange.slot, exchange.digest)
+        now = trio.current_time()
+        return seal(self.ring, binding, payload, round_number=exchange.rounds.number, now=now, ttl=self.ttl)
 
-    def _binding(self, request: Request, slot: Slot) -> Binding:
-        digest = salient_digest(request.method, request.params)
+    def _binding(self, request: Request, slot: Slot, digest: bytes = b"") -> Binding:
         return Binding(slot.terms.principal, self.audience, request.method, digest)
+
+
+async def _digest(request: Request) -> bytes:
+    """What a retry must have in common with its request. Raises `ParseError`."""
+    if salient_size(request.params) <= DIGESTED_HERE:
+        return salient_digest(request.method, request.params)
+    return await trio.to_thread.run_sync(salient_digest, request.method, request.params)

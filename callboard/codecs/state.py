@@ -2,9 +2,13 @@
 
 The specification calls it attacker-controlled. So it is sealed, and bound to whose request it was, for whom,
 which method with which arguments, and for how long. Every failure has one text, and none says why.
+
+The digest of the arguments is carried inside: to work it out takes long for long arguments, and a state that is forged
+is refused before that.
 """
 
 import hashlib
+import hmac
 import os
 import struct
 from typing import Final
@@ -21,7 +25,7 @@ STATE_TTL: Final = 600.0
 """How long a client may take for one round, in seconds: as long as a parked request waits for it."""
 
 PURPOSE: Final = "requestState"
-_ROUND: Final = struct.Struct(">I")
+_HEAD: Final = struct.Struct(">IB")  # the round, and how long the digest is
 _SALIENT: Final = ("name", "uri", "arguments")  # never _meta, inputResponses, requestState: a retry's differ
 
 
@@ -32,11 +36,11 @@ class Binding:
     principal: str
     audience: str
     method: str
-    digest: bytes
+    digest: bytes = b""
 
     def context(self) -> tuple[bytes, ...]:
-        """The parts as the seal authenticates them; they are not carried in it."""
-        return (*map(_encoded, (self.principal, self.audience, self.method)), self.digest)
+        """The parts as the seal authenticates them; they are not carried in it. The digest is, and compared."""
+        return tuple(map(_encoded, (self.principal, self.audience, self.method)))
 
 
 @attrs.frozen
@@ -47,6 +51,11 @@ class State:
     payload: bytes = attrs.field(repr=False)
     expires: float
     serial: bytes
+    digest: bytes = attrs.field(repr=False)
+
+    def fits(self, digest: bytes) -> bool:
+        """Whether it belongs to a request of this digest."""
+        return hmac.compare_digest(self.digest, digest)
 
 
 def seal(
@@ -59,21 +68,36 @@ def seal(
     ttl: float = STATE_TTL,
     nonce: Nonce = os.urandom,
 ) -> str:
-    """Return the `requestState` of one round. The payload is confidential; *now* is wall-clock seconds.
+    """Return the `requestState` of one round. The payload is confidential; *now* is seconds of any clock that never
+    goes back.
 
     Raises FrameTooLarge for a payload that could not come back.
     """
-    plain = _ROUND.pack(round_number) + payload
+    plain = _HEAD.pack(round_number, len(binding.digest)) + binding.digest + payload
     return Seal(ring, PURPOSE).close(plain, binding.context(), expires=now + ttl, nonce=nonce)
 
 
 def open_(ring: KeyRing, text: str, binding: Binding, *, now: float) -> State:
     """Return the state that was sealed for exactly this binding. Raises InvalidState for everything else."""
+    state = open_unmatched(ring, text, binding, now=now)
+    if not state.fits(binding.digest):
+        raise InvalidState
+    return state
+
+
+def open_unmatched(ring: KeyRing, text: str, binding: Binding, *, now: float) -> State:
+    """As `open_`, but the digest is still to be compared: whoever opened it works that out now. Raises InvalidState."""
     opened = Seal(ring, PURPOSE).open(text, binding.context(), now=now)
     if opened is None:
         raise InvalidState
-    (number,) = _ROUND.unpack_from(opened.payload)
-    return State(number, opened.payload[_ROUND.size :], opened.expires, opened.serial)
+    number, size = _HEAD.unpack_from(opened.payload)
+    digest, payload = opened.payload[_HEAD.size : _HEAD.size + size], opened.payload[_HEAD.size + size :]
+    return State(number, payload, opened.expires, opened.serial, digest)
+
+
+def salient_size(params: Members | UnsetType = UNSET) -> int:
+    """How many bytes `salient_digest` goes through."""
+    return 0 if isinstance(params, UnsetType) else sum(len(bytes(params[key])) for key in _SALIENT if key in params)
 
 
 def salient_digest(method: str, params: Members | UnsetType = UNSET) -> bytes:

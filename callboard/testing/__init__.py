@@ -13,8 +13,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-import trio
-
 from callboard.actors.parking import Parking
 from callboard.actors.session_tree import open_session
 from callboard.actors.terms import ANYBODY
@@ -43,7 +41,7 @@ async def connect(
     *peer* is the class of the client, for one that does more.
     """
     # States expire by Trio's clock, so that a test may turn it.
-    async with server.host(parking=Parking(server.info.name, wall=trio.current_time)) as host:
+    async with server.host(parking=Parking(server.info.name)) as host:
         there, here = memory_pair()
         await open_session(host, here, "s-1", principal)
         client = peer(

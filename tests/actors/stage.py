@@ -6,7 +6,6 @@ from itertools import count
 from typing import Any
 
 import attrs
-import trio
 
 from callboard.actors.exchange import Exchange
 from callboard.actors.host import Errand, Host, Instant, host_spec
@@ -19,6 +18,7 @@ from callboard.codecs.revisions import (
     CallToolRequestParams,
     CallToolResult,
     Implementation,
+    InputRequiredResult,
     ListChangedCapability,
     ListToolsResult,
     ResourcesCapability,
@@ -84,9 +84,9 @@ class BareOffer:
     def _list(self, exchange: Exchange) -> ListToolsResult:
         return ListToolsResult(tools=[Tool(name=name, input_schema={"type": "object"}) for name in self.tools])
 
-    async def _call(self, exchange: Exchange) -> CallToolResult:
+    async def _call(self, exchange: Exchange) -> CallToolResult | InputRequiredResult:
         result = await self.tools[exchange.params(CallToolRequestParams).name](exchange)
-        assert isinstance(result, CallToolResult)
+        assert isinstance(result, CallToolResult | InputRequiredResult)
         return result
 
 
@@ -113,6 +113,6 @@ class Stage:
 
 @asynccontextmanager
 async def stage(tools: Mapping[str, Handler], **options: Any) -> AsyncIterator[Stage]:
-    parking = Parking("bare", wall=trio.current_time, **options)
+    parking = Parking("bare", **options)
     async with open_tree(host_spec("bare", lambda: parking)) as root:
         yield Stage(Host(BareOffer(tools), root, parking), root)

@@ -243,7 +243,7 @@ async def test_what_is_kept_of_parked_requests_goes_with_them(autojump_clock: Mo
             done = await peer.request("tools/call", name="ask", arguments={}, **peer.answered(asked))
             assert said(done) == "done"
         await wait_all_tasks_blocked()
-        assert (len(parking._principals), len(parking._due), len(parking._names)) == (0, 0, 0)
+        assert (len(parking._shares), len(parking._due), len(parking._names)) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("revision", [R4, R5], ids=str)

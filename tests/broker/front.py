@@ -57,7 +57,7 @@ async def brokered(*backends: BackendSpec | Server | Ways, **said: Any) -> Async
     specs = [one if isinstance(one, BackendSpec) else backend(one) for one in backends]
     broker = Broker(specs, **said)
     with trio.fail_after(STUCK):
-        async with broker.host(parking=Parking("broker", wall=trio.current_time)) as host:
+        async with broker.host(parking=Parking("broker")) as host:
             yield host
 
 

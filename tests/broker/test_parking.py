@@ -247,7 +247,7 @@ async def test_what_came_of_a_retry_may_not_be_kept(autojump_clock: MockClock) -
 
 async def test_too_many_parked_calls_refuse_the_new_question_and_not_the_call(autojump_clock: MockClock) -> None:
     async with staged() as (back, host, client):
-        host.parking.most = 1
+        host.parking._shares.allow(1, 1)
         await asked_once(back, client)
         begun = await client.begin("tools/call", **BOOK)
         line, request = await back.hear()

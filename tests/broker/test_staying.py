@@ -142,7 +142,7 @@ async def test_what_is_followed_outlasts_a_change_of_how_its_backend_is_configur
     before, after = Back(behind), Back(behind)
     broker = Broker([backend(before.ways)])
     with trio.fail_after(STUCK):
-        async with broker.host(parking=Parking("broker", wall=trio.current_time)) as host, peer(host) as client:
+        async with broker.host(parking=Parking("broker")) as host, peer(host) as client:
             begun = await follow(client, ONE)
             await broker.reload([backend(after.ways, timeout=5.0)])
             while not followed(after)[0]:
@@ -161,7 +161,7 @@ async def test_the_time_that_a_request_may_take_is_that_of_the_configuration_as_
     before, after = Back(R4), Back(R4)
     broker = Broker([backend(before.ways, cap=100.0)])
     with trio.fail_after(STUCK):
-        async with broker.host(parking=Parking("broker", wall=trio.current_time)) as host, peer(host, R4) as client:
+        async with broker.host(parking=Parking("broker")) as host, peer(host, R4) as client:
             await broker.reload([backend(after.ways, cap=1000.0, timeout=1000.0)])
             begun = await client.begin("tools/call", name="book", arguments={})
             line, request = await after.hear()

@@ -61,7 +61,7 @@ class House:
 
 @asynccontextmanager
 async def open_house(server: Server) -> AsyncIterator[House]:
-    async with server.host(parking=Parking(server.info.name, wall=trio.current_time)) as host:
+    async with server.host(parking=Parking(server.info.name)) as host:
         yield House(host)
 
 

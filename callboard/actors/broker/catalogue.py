@@ -39,7 +39,7 @@ class Catalogue:
 
     approve: Approve | None = None
     seal: Seal = attrs.field(factory=lambda: Seal(KeyRing.generate(), "cursor"))
-    wall: Callable[[], float] = time.time
+    wall: Callable[[], float] = time.monotonic
     version: int = attrs.field(default=0, init=False)
     _offered: dict[str, Offered] = attrs.field(factory=dict, init=False)
     _merged: dict[str, Merged] = attrs.field(factory=lambda: {kind.member: Merged() for kind in KINDS}, init=False)

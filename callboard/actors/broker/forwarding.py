@@ -157,7 +157,7 @@ class Visit:
                     if not self._may_ask:
                         raise UnfitResult(f"a question in answer to {method}")
                     if forwarding.terms.revision in MODERN:
-                        return asking.hand_over(answer.result)
+                        return await asking.hand_over(answer.result)
                     await asking.answer(body, answer.result)
                 elif answer.code == HEADER_MISMATCH and leg.is_http and not is_refreshed:
                     is_refreshed = True

@@ -84,7 +84,7 @@ class Asking:
         self.has_asked = True
         body["requestState"] = state
 
-    def hand_over(self, result: Members) -> Forwarded:
+    async def hand_over(self, result: Members) -> Forwarded:
         """Pass the backend's questions on as they are. Raises `MissingCapability` for one that may not be asked, and
         `BackendRefused` for what is not written as questions are."""
         self._check_declared(self._read(result))
@@ -93,7 +93,7 @@ class Asking:
         members["_meta"] = front_meta(crossing, result.get("_meta"))
         if "requestState" in result and self.exchange is not None:
             payload = msgspec.json.encode((self.backend.name, self._state(result)))
-            members["requestState"] = raw(self.exchange.parking.wrap(self.exchange, payload))
+            members["requestState"] = raw(await self.exchange.parking.wrap(self.exchange, payload))
         return Forwarded(members)
 
     def _state(self, result: Members) -> str:

@@ -301,7 +301,7 @@ def back(session_id: str, received: int) -> dict[str, str]:
 async def house(
     server: Server, settings: Settings = DEFAULTS, *, authenticate: Authenticate | None = None
 ) -> AsyncIterator[House]:
-    async with server.host(parking=Parking(server.info.name, wall=trio.current_time)) as host:
+    async with server.host(parking=Parking(server.info.name)) as host:
         door = WebSocketDoor(host, settings, authenticate)
         access = Access.of("127.0.0.1", 8000)
         endpoint = Endpoint(host, access, settings, authenticate=authenticate, on_upgrade=door.serve)
