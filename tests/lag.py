@@ -1,4 +1,5 @@
-"""How long the event loop is kept by one task at a time: in seconds of CPU, which others on the machine do not add to."""
+"""How long the event loop is kept from looking at its sockets: in seconds of CPU, to which others on the machine do not
+add."""
 
 import time
 from collections.abc import Iterator
@@ -13,19 +14,27 @@ STALL = 0.05
 
 @attrs.define(eq=False)
 class Lag(trio.abc.Instrument):
-    """The longest step of any task."""
+    """The longest turn of the loop, and the task that took most of it."""
 
     longest: float = 0.0
     culprit: str = ""
-    _began: float = 0.0
+    _turn: float = attrs.field(factory=time.thread_time)
+    _step: float = attrs.field(factory=time.thread_time)
+    _worst: tuple[float, str] = (0.0, "")
+
+    def after_io_wait(self, timeout: float) -> None:
+        self._turn, self._worst = time.thread_time(), (0.0, "")
+
+    def before_io_wait(self, timeout: float) -> None:
+        took = time.thread_time() - self._turn
+        if took > self.longest:
+            self.longest, self.culprit = took, self._worst[1]
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self._began = time.thread_time()
+        self._step = time.thread_time()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        took = time.thread_time() - self._began
-        if took > self.longest:
-            self.longest, self.culprit = took, task.name
+        self._worst = max(self._worst, (time.thread_time() - self._step, task.name))
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from callboard.actors.slot import Slot
 from callboard.actors.terms import Terms
 from callboard.codecs.crossing.results import Forwarded
 from callboard.codecs.envelope import Request
+from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import raw, read_members, write_members
 from callboard.codecs.revisions import (
     LATEST,
@@ -114,6 +115,7 @@ class Exchange:
         members = {} if self.request.params is UNSET else self.request.params
         if self.terms.revision in MODERN:
             members = {**members, "_meta": _SEEN}
+        check_modelled(members, but="arguments" if self.request.method == "tools/call" else "")
         return read(self.terms.revision, model, write_members(members))
 
     def answer_to(self, question: Question) -> Model | None:

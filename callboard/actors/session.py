@@ -23,6 +23,7 @@ from callboard.actors.topics import LISTS, ListChanged
 from callboard.actors.wire import MAX_ANSWER, error_frame
 from callboard.codecs.batch import is_batch, split_batch
 from callboard.codecs.envelope import Envelope, Notification, Request, RequestId, decode
+from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import (
     LATEST,
@@ -410,6 +411,7 @@ class Session(Actor[Outbound]):
         """What a notification says; None if it makes no sense, which is counted and no more."""
         try:
             members = {} if notification.params is UNSET else notification.params
+            check_modelled(members)
             return read(LATEST, model, write_members(members))
         except PeerError:
             self.ignored += 1
@@ -427,6 +429,7 @@ class Session(Actor[Outbound]):
             return
         spoken = LEGACY & self.host.offer.revisions
         members = {} if request.params is UNSET else request.params
+        check_modelled(members)
         asked = read(max(LEGACY), InitializeRequestParams, write_members(members))
         if not spoken:
             raise UnsupportedVersion(asked.protocol_version, sorted(self.host.offer.revisions))
@@ -474,18 +477,15 @@ class Session(Actor[Outbound]):
 
     async def _subscribe(self, exchange: Exchange) -> Model:
         """`resources/subscribe`: this session hears of one resource. Raises `ResourceNotFound` if it cannot."""
-        uri = exchange.params(ResourceRequestParams).uri
-        if self._hearing is None and not self.is_over:
-            self._hearing = Hearing(self)
-        if self._hearing is not None:
-            await self._hearing.follow(uri)
+        if not self.is_over:
+            self._hearing = self._hearing or Hearing(self)
+            await self._hearing.follow(exchange.params(ResourceRequestParams).uri)
         return Empty()
 
     def unsubscribe(self, exchange: Exchange) -> Model:
         """`resources/unsubscribe`, also of what was never subscribed to."""
-        uri = exchange.params(ResourceRequestParams).uri
         if self._hearing is not None:
-            self._hearing.unfollow(uri)
+            self._hearing.unfollow(exchange.params(ResourceRequestParams).uri)
         return Empty()
 
 

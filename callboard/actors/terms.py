@@ -8,6 +8,7 @@ import attrs
 from msgspec import UNSET, Raw
 
 from callboard.codecs.envelope import RequestId
+from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import raw
 from callboard.codecs.revisions import (
     LATEST,
@@ -81,6 +82,7 @@ def _terms(said: bytes, requested: str, spoken: frozenset[Revision], principal: 
     revision = next((known for known in MODERN & spoken if known == requested), None)
     if revision is None:
         raise UnsupportedVersion(requested, sorted(spoken))
+    check_modelled({"_meta": said})
     brought = read(revision, RequestMetaObject, said, at="params._meta")
     if brought.client_capabilities is UNSET:
         raise InvalidParams(f"params._meta: {meta.CLIENT_CAPABILITIES} is required")

@@ -10,6 +10,7 @@ strings included; only one that arouses suspicion has its strings cut out and is
 """
 
 import re
+from collections.abc import Mapping
 from itertools import accumulate
 from typing import Final
 
@@ -33,6 +34,10 @@ MAX_CONTAINERS: Final = 100_000
 
 MAX_EXTREMES: Final = 1000
 """Most numbers that are very long or have an exponent of three digits: msgspec takes up to 18 us for each."""
+
+MAX_MODELLED: Final = 10_000
+"""Most values in what is read one by one: capabilities, subscriptions, inputs, the arguments of a prompt. Each takes up
+to 5 us. The arguments of a tool are not among them."""
 
 SHORT: Final = 1024
 """Up to so many bytes, looking at all of them is cheaper than picking out those that matter."""
@@ -95,6 +100,22 @@ def check_value(value: bytes | Raw, depth: int = MAX_DEPTH) -> None:
         _check_depth(_marks(data, _NOT_BRACKET_OR_QUOTE), depth)
     if not _has_plainly_small_numbers(structure):
         _check_numbers(data)
+
+
+def check_modelled(members: Mapping[str, Raw | bytes], *, but: str = "") -> None:
+    """Refuse params with too many values to be read one by one, but for the member *but*. They are known to be JSON.
+
+    Raises `FrameTooLarge`.
+    """
+    values = 0
+    for key, value in members.items():
+        if key != but:
+            data = bytes(value)
+            # A value has at least two bytes, with its comma. Most that are long are one long text.
+            if len(data) > 2 * MAX_MODELLED and data.count(b",") > MAX_MODELLED:
+                values += outside_strings(data).count(b",")
+    if values > MAX_MODELLED:
+        raise FrameTooLarge("number of values", limit=MAX_MODELLED)
 
 
 def outside_strings(json: bytes) -> bytes:

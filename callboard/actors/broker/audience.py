@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TypeAlias
+from typing import Final, Never, TypeAlias
 
 import attrs
 import trio
@@ -12,10 +12,13 @@ from callboard.actors.broker.uses import EVERYBODY
 from callboard.actors.fan_out import FanOut
 from callboard.actors.terms import ANYBODY
 from callboard.actors.topics import ListChanged, ListName, ResourceUpdated, Topics
-from callboard.errors import CallboardError
-from callboard.supervisor import get_logger
+from callboard.errors import CallboardError, SupervisorClosed
+from callboard.supervisor import Actor, get_logger
 
 log = get_logger("callboard.broker")
+
+AT_ONCE: Final = 32
+"""Resources of one subscriber that backends are asked for at a time: each takes tasks and a message."""
 
 Find: TypeAlias = Callable[[str], tuple[Backend, str]]
 """Whose a resource is, and what it is called there. Raises a `CallboardError` if nobody's."""
@@ -33,6 +36,7 @@ class Listeners:
     _topics: dict[str, Topics] = attrs.field(factory=dict, init=False)
     _followed: dict[tuple[str, str], list[Held]] = attrs.field(factory=dict, init=False)
     _hearers: dict[Held, Counter[tuple[str, str]]] = attrs.field(factory=dict, init=False)
+    _names: int = attrs.field(default=0, init=False)
 
     def topics(self, principal: str) -> Topics:
         found = self._topics.get(principal)
@@ -42,23 +46,40 @@ class Listeners:
 
     async def follow(self, uris: Sequence[str], principal: str) -> Sequence[str]:
         """Follow at the backends what can be followed there, all at once."""
-        granted: dict[str, bool] = {}
+        granted: dict[str, bool] = dict.fromkeys(uris, False)
+        waiting = iter(list(granted))
 
-        async def one(uri: str) -> None:
-            granted[uri] = await self._follow(uri, principal)
+        async def some() -> None:
+            for uri in waiting:
+                granted[uri] = await self._follow(uri, principal)
+                await trio.lowlevel.checkpoint()
 
         is_done = False
         try:
             async with trio.open_nursery() as nursery:
-                for uri in dict.fromkeys(uris):
-                    nursery.start_soon(one, uri)
+                for _ in range(min(AT_ONCE, len(granted))):
+                    nursery.start_soon(some)
             is_done = True
         finally:
             if not is_done:
                 self.unfollow([uri for uri, is_followed in granted.items() if is_followed], principal)
-        return [uri for uri in dict.fromkeys(uris) if granted[uri]]
+        return [uri for uri, is_followed in granted.items() if is_followed]
 
     def unfollow(self, uris: Iterable[str], principal: str) -> None:
+        """Follow them no longer; of many, most a little later."""
+        left = list(uris)
+        self._unfollow(left[:AT_ONCE], principal)
+        rest, supervisor = left[AT_ONCE:], self.fan_out.supervisor
+        if rest and supervisor is not None:
+            try:
+                self._names += 1
+                supervisor.spawn(Leaving(self, rest, principal), name=f"leaving-{self._names}", shutdown=0)
+            except SupervisorClosed:  # so are the backends
+                self._unfollow(rest, principal)
+        else:
+            self._unfollow(rest, principal)
+
+    def _unfollow(self, uris: Iterable[str], principal: str) -> None:
         for uri in uris:
             held = self._followed.get((principal, uri))
             if held:
@@ -70,6 +91,19 @@ class Listeners:
         topics = self._topics.get(principal)
         if principal != ANYBODY and topics is not None and not len(topics):
             del self._topics[principal]
+
+    async def leave(self, uris: Sequence[str], principal: str) -> None:
+        """Unfollow many, with turns for others in between."""
+        is_done, start = False, 0
+        try:
+            while start < len(uris):
+                self._unfollow(uris[start : start + AT_ONCE], principal)
+                start += AT_ONCE
+                await trio.lowlevel.checkpoint()
+            is_done = True
+        finally:
+            if not is_done:
+                self._unfollow(uris[start:], principal)
 
     def updated(self, backend: Backend, uri: str, followed: str, who: Hashable) -> None:
         """A resource has changed. Clients hear of it by the URI that they know it by."""
@@ -112,3 +146,17 @@ class Listeners:
             del hearers[principal, uri]
         if not hearers:
             del self._hearers[held]
+
+
+@attrs.define(eq=False)
+class Leaving(Actor[Never]):
+    """A subscriber that has left, and followed much."""
+
+    mailbox = None
+
+    listeners: Listeners
+    uris: Sequence[str]
+    principal: str
+
+    async def run(self) -> None:
+        await self.listeners.leave(self.uris, self.principal)

@@ -17,6 +17,7 @@ from callboard.actors.shares import account_of
 from callboard.codecs.envelope import Envelope, Request
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.kept_budget import KeptBudget
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import LEGACY, UNSET, InitializeRequestParams, read
@@ -273,6 +274,7 @@ class Legacy:
         spoken = self.host.offer.revisions
         if not LEGACY & spoken:
             members = {} if message.params is UNSET else message.params
+            check_modelled(members)
             asked = read(max(LEGACY), InitializeRequestParams, write_members(members))
             error = UnsupportedVersion(asked.protocol_version, sorted(spoken))
             error.request_id = message.id
