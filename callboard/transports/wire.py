@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 import trio
 
 from callboard.actors.shares import anonymous_at
+from callboard.actors.turnstile import wait_turn
 
 READ_SIZE: Final = 65_536
 """Bytes that are read at once."""
@@ -82,11 +83,15 @@ class SocketWire:
                 raise trio.ClosedResourceError("it was closed here")
             await trio.lowlevel.wait_readable(self._socket)
             try:
-                return self._socket.recv(READ_SIZE)
+                data = self._socket.recv(READ_SIZE)
             except (BlockingIOError, InterruptedError):
                 continue
             except OSError as error:
+                await wait_turn()
                 raise trio.BrokenResourceError(_why(error)) from None
+            if not data:
+                await wait_turn()  # thousands may leave at once
+            return data
 
     async def send(self, data: bytes) -> None:
         if (rest := self.begin(data)) is not None:

@@ -16,6 +16,10 @@ BREATH: Final = 0.5
 """Seconds between two looks at who is due: ten thousand streams cost two wake-ups a second, not ten thousand."""
 
 
+BURST: Final = 128
+"""Comments that are written before others get a turn: thousands of streams may have begun at once."""
+
+
 @attrs.define(eq=False)
 class Pulse(Actor[Never]):
     """Writes a comment to every open stream, each at its own beat. All beat equally fast: one queue, one task."""
@@ -41,12 +45,16 @@ class Pulse(Actor[Never]):
                 self._woken = trio.Event()
                 await self._woken.wait()
             await trio.sleep(max(BREATH, next(iter(self._due.values()), 0) - trio.current_time()))
-            self._beat(trio.current_time())
+            await self._beat(trio.current_time())
 
-    def _beat(self, now: float) -> None:
+    async def _beat(self, now: float) -> None:
+        written = 0
         while self._due:
-            response, due = next(iter(self._due.items()))
-            if due > now:
+            written += 1
+            if written % BURST == 0:
+                await trio.lowlevel.checkpoint()
+            response, due = next(iter(self._due.items()), (None, now + 1))
+            if response is None or due > now:
                 return
             del self._due[response]
             if not response.is_over:
