@@ -32,7 +32,9 @@ class CallboardError(Exception):
     """Root of everything callboard raises on purpose."""
 
     brief: str | None = None
-    """What strangers may be told, where the message has words of others in it."""
+    """What strangers may be told, where the message has words of others or paths of ours in it."""
+    for_operator: str | None = None
+    """What the operator is told instead, in the log and in what is printed."""
 
 
 class CannotServe(CallboardError):

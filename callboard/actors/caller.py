@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw
 
 from callboard.actors.answering import Answering
 from callboard.actors.link import Link, Outgoing, held
+from callboard.actors.pace import Pace
 from callboard.actors.timekeeper import Limit
 from callboard.actors.wire import notification_frame
 from callboard.codecs.envelope import Error, Notification, Request, RequestId, Result
@@ -169,6 +170,8 @@ class Caller:
     """Waits, but not for long, while those who hear of changes are behind."""
     on_lost: OnLost | None = None
     """Hears why nothing can come unasked any more."""
+    pace: Pace | None = None
+    """How fast the server is heard, where others must not wait for that."""
     ignored: int = attrs.field(default=0, init=False)
     _ids: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _known: "tuple[Revision, LoggingLevel | None, Mapping[str, Raw]] | None" = attrs.field(default=None, init=False)
@@ -281,6 +284,8 @@ class Caller:
 
     async def hear(self, message: Request | Notification, of: _Call | None = None) -> None:
         """Take in what the server says unasked; *of* is the request on whose way it came, if it has one of its own."""
+        if self.pace is not None:
+            await self.pace.keep()
         hearer = NOBODY if of is None else of.hearer
         if isinstance(message, Request):
             self._asked(message, of)

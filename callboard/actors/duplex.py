@@ -9,6 +9,7 @@ import trio
 
 from callboard.actors.link import Hear, Outgoing
 from callboard.actors.outlet import Begin, Connection, Prompt
+from callboard.actors.pace import Pace
 from callboard.actors.rate import Meters, Rate
 from callboard.actors.timekeeper import Limit, Timekeeper
 from callboard.actors.wire import notification_frame
@@ -103,6 +104,7 @@ class DuplexLink:
     _farewells: int = attrs.field(default=0, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     _waiting: dict[RequestId, _Waiting] = attrs.field(factory=dict, init=False)
+    _pace: Pace = attrs.field(factory=Pace, init=False)  # of what is of no use; the caller has one for the rest
     _times: Timekeeper = attrs.field(factory=Timekeeper, init=False)
     _said: Meters = attrs.field(factory=lambda: Meters(SAID), init=False)
     _begin: Begin = attrs.field(init=False)
@@ -238,7 +240,8 @@ class DuplexLink:
             for member in members:
                 message = decode(member)
                 if isinstance(message, (Result, Error)):
-                    self._settle(message)
+                    if not self._settle(message):
+                        await self._pace.keep()
                 else:
                     await hear(message)
         except PeerError as error:
@@ -250,14 +253,17 @@ class DuplexLink:
             if waiting is not None and not waiting.is_over:
                 waiting.failure = str(error)
                 waiting.end()
+            await self._pace.keep()
 
-    def _settle(self, answer: Result | Error) -> None:
+    def _settle(self, answer: Result | Error) -> bool:
+        """Give an answer to the request that waits for it. False if none does."""
         waiting = None if answer.id is None else self._waiting.get(answer.id)
         if waiting is None or waiting.answer is not None:
             self.ignored += 1  # cancelled meanwhile, answered twice, or never asked
-            return
+            return False
         waiting.answer = answer
         waiting.end()
+        return True
 
 
 def _banner(frame: bytes | PeerError) -> str | None:

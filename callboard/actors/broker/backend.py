@@ -69,6 +69,7 @@ class Backend(Actor[Never]):
     said: tuple[str, ...] = attrs.field(default=(), init=False)
     """What it wrote last to standard error before it was lost. For the operator, never for a client."""
     in_flight: Shares = attrs.field(init=False)
+    _brief: str = attrs.field(default="", init=False)  # the same for clients, without paths
     _checks: int = attrs.field(default=0, init=False)
     _exit_code: int | None = attrs.field(default=None, init=False)
     _scout: Leg | None = attrs.field(default=None, init=False)
@@ -189,7 +190,7 @@ class Backend(Actor[Never]):
 
     def gone(self, why: str = "") -> BackendGone:
         """What whoever asks is told. The server's own words stay in the log."""
-        text = f"{self.name} is {self.circuit.state.value}: {why or self.why or 'not there'}"
+        text = f"{self.name} is {self.circuit.state.value}: {why or self._brief or self.why or 'not there'}"
         return BackendGone(text[:500], backend=self.name, exit_code=self._exit_code)
 
     def doubt(self, leg: Leg, error: Exception) -> None:
@@ -246,7 +247,7 @@ class Backend(Actor[Never]):
                 raise
             self._lose(leaf_of(failures))
         else:
-            self.why = leg.lost
+            self.why = self._brief = leg.lost
         finally:
             leg.retire()
             self._scout = None
@@ -256,7 +257,8 @@ class Backend(Actor[Never]):
             log.warning("backend_lost", backend=self.name, attempt=attempt, why=self.why, said=list(self.said))
 
     def _lose(self, error: CallboardError) -> None:
-        self.why = (error.brief or str(error))[:500]  # what a gateway says may hold what we said to it
+        self._brief = (error.brief or str(error))[:500]  # what a gateway says may hold what we said to it
+        self.why = (error.for_operator or self._brief)[:500]
 
     async def _rest(self) -> None:
         """Wait before the next attempt."""

@@ -18,6 +18,7 @@ from callboard.actors.duplex import DuplexLink
 from callboard.actors.eras import Agreed
 from callboard.actors.exchange import LEVELS, Exchange
 from callboard.actors.link import Link
+from callboard.actors.pace import Pace
 from callboard.actors.progress import Report
 from callboard.actors.questions import Questions
 from callboard.actors.rate import Meters, Rate
@@ -393,6 +394,7 @@ class Leg(Actor[Never]):
         relaying.session = self._session
         caller = Caller(link, relaying, self.info, declared_by(self.key.signature), on_log=self._logged)
         caller.on_change, caller.wait_change = self._told, self.wait_change
+        caller.pace = Pace()
         relaying.caller = caller
         if not link.is_http:
             nursery.start_soon(self._read, caller)
@@ -467,7 +469,7 @@ class Telling(Actor[Never]):
 
 def _lost(error: CallboardError) -> ConnectionLost:
     lost = ConnectionLost(str(error))
-    lost.brief = error.brief
+    lost.brief, lost.for_operator = error.brief, error.for_operator
     return lost
 
 

@@ -154,9 +154,12 @@ async def running(command: Command, on_stderr: OnStderr | None = None) -> AsyncI
         )
     except OSError as error:
         culprit = command.cwd if command.cwd is not None and error.filename == command.cwd else command.args[0]
-        raise CannotConnect(f"{culprit}: {error.strerror or error}") from None
+        raise _not_started(
+            f"{culprit}: {error.strerror or error}", error.strerror or "an error of the system"
+        ) from None
     except ValueError as error:
-        raise CannotConnect(f"{command.args[0]}: cannot be run with such arguments: {error}") from None
+        told = f"{command.args[0]}: cannot be run with such arguments: {error}"
+        raise _not_started(told, "its arguments cannot be used") from None
     if process.stdin is None or process.stdout is None or process.stderr is None:
         raise CannotConnect(f"{command.args[0]}: has no pipes")
     connection = LineConnection(line_start(process.stdout), line_end(process.stdin))
@@ -243,6 +246,14 @@ async def _stop(process: trio.Process, mark: str) -> None:
                 await process.stdout.aclose()
             if _HAS_GROUPS:
                 await _in_thread(_sweep, process.pid, mark)
+
+
+def _not_started(told: str, brief: str) -> CannotConnect:
+    """What the operator is told, and *brief*: without the paths, which are no client's business."""
+    failure = CannotConnect(told)
+    failure.for_operator = told
+    failure.brief = f"the server cannot be started: {brief}"
+    return failure
 
 
 async def _in_thread(act: Callable[[Unpack[Args]], None], *args: *Args) -> None:
