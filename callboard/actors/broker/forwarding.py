@@ -8,6 +8,7 @@ import attrs
 from msgspec import UNSET, Raw
 
 from callboard.actors.broker.backend import Backend
+from callboard.actors.broker.hints import hint_for, is_failed, with_hint
 from callboard.actors.broker.leg import Leg
 from callboard.actors.broker.rounds import MAX_ROUNDS, Asking, InputRefused
 from callboard.actors.broker.uses import Use
@@ -163,7 +164,9 @@ class Visit:
                     is_refreshed = True
                     await forwarding.to.backend.refresh_now()  # what it wants repeated is another now
                 elif not await self._visits_first(answer, asking):
-                    raise front_error(forwarding.terms.revision, leg.revision, method, answer, forwarding.to.uri)
+                    refused = front_error(forwarding.terms.revision, leg.revision, method, answer, forwarding.to.uri)
+                    hint = self._hint(answer.message.encode())
+                    raise BackendRefused(refused.error_code, f"{refused} ({hint})", refused.data) if hint else refused
                 self._is_retry = True
             except InputRefused as refused:
                 return self._unanswered(refused)
@@ -206,7 +209,19 @@ class Visit:
         backend = forwarding.to.backend
         front = forwarding.exchange.terms.revision if forwarding.exchange is not None else forwarding.terms.revision
         crossing = Crossing(front, leg.revision, backend.name, backend.settings.trusted)
-        return front_result(crossing, forwarding.request.method, result, keeps=not (self._is_retry or asking.has_asked))
+        keeps = not (self._is_retry or asking.has_asked)
+        answer = front_result(crossing, forwarding.request.method, result, keeps=keeps)
+        if "isError" in result and is_failed(result) and isinstance(answer, Forwarded):
+            hint = self._hint(bytes(result.get("content", b"")))
+            return with_hint(answer, hint) if hint else answer
+        return answer
+
+    def _hint(self, said: bytes) -> str:
+        """What the operator could do about an error, if that can be told. It is in the log, too."""
+        hint = hint_for(self.forwarding.to.backend.name, self.leg.revision, said)
+        if hint:
+            self.leg.note("backend_cannot_ask", hint=hint)
+        return hint
 
     def patience(self) -> Patience:
         settings = self.forwarding.to.backend.settings
