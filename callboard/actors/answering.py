@@ -1,5 +1,6 @@
 """How a client answers what a server asks: the same functions, whether it asks by a request or inside a result."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any, Final, Never, TypeAlias
@@ -9,6 +10,7 @@ import trio
 from msgspec import UNSET
 
 from callboard.actors.link import Link
+from callboard.actors.rate import Meters, Rate
 from callboard.actors.wire import error_frame, result_frame
 from callboard.codecs.envelope import Request, RequestId
 from callboard.codecs.members import write_members
@@ -21,6 +23,9 @@ log = get_logger("callboard.actors")
 
 MAX_QUESTIONS: Final = 64
 """Most questions of one server that are answered at once; the next ones are refused."""
+
+NOTED: Final = Rate(1, per=10.0)
+"""How often the log has one kind of event of a connection. A server may ask in a loop."""
 
 MAX_REFUSALS: Final = 64
 """And how many are being refused: a server that goes on and does not even read that is not answered at all."""
@@ -37,6 +42,20 @@ class Answering:
     supervisor: Supervisor
     _begun: dict[RequestId, Address[Never]] = attrs.field(factory=dict, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+    _noted: Meters = attrs.field(factory=lambda: Meters(NOTED), init=False)
+    _left_out: Counter[str] = attrs.field(factory=Counter, init=False)
+
+    def note(self, event: str, **facts: object) -> None:
+        """Log an event of this connection: once in a while, with the number of those that were left out."""
+        if self._noted.allow(event, trio.current_time()):
+            left_out = self._left_out.pop(event, 0)
+            log.info(event, **self.about(), **facts, **({"left_out": left_out} if left_out else {}))
+        else:
+            self._left_out[event] += 1
+
+    def about(self) -> dict[str, object]:
+        """What the log says of the connection."""
+        return {}
 
     def can_answer(self, method: str) -> bool:
         """Whether a server may ask this by a request."""
@@ -47,7 +66,7 @@ class Answering:
         if request.id in self._begun:
             return  # an answer to it would end the first one
         if len(self._begun) >= MAX_QUESTIONS + MAX_REFUSALS:
-            log.warning("question_dropped", method=request.method[:128])
+            self.note("question_dropped", method=request.method[:128])
             return
         actor = Answerer(self, request, revision, link, on_idle, is_refused=len(self._begun) >= MAX_QUESTIONS)
         self._begun[request.id] = self.supervisor.spawn(actor, name=f"q-{next(self._names)}")
@@ -56,7 +75,7 @@ class Answering:
         """The server no longer wants to know."""
         address = self._begun.get(request_id)
         if address is not None:
-            log.info("question_cancelled", request=request_id, reason=reason[:200])
+            self.note("question_cancelled", request=request_id, reason=reason[:200])
             address.kill("no longer wanted")
 
     def done(self, request_id: RequestId, on_idle: Callable[[], None]) -> None:

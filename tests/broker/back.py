@@ -50,6 +50,7 @@ class Line:
     back: "Back"
     connection: MemoryConnection
     link: DuplexLink | None = attrs.field(default=None, init=False)
+    is_gone: bool = attrs.field(default=False, init=False)
     declared: Json = attrs.field(factory=dict, init=False)
     """What the broker said that its client can be asked, in the handshake."""
     heard: list[Json] = attrs.field(factory=list, init=False)
@@ -110,6 +111,8 @@ class Back:
     """Whether it ends at the first request that it does not know."""
     holds: set[str] = attrs.field(factory=set)
     """What it does not answer by itself, although it could: that is left to the test."""
+    ends_in: float = 0.0
+    """Seconds that each of its processes takes to end."""
     looks_like_http: bool = False
     """Whether it is, once it is up, as if nothing but answers told that it is there."""
     is_down: bool = attrs.field(default=False, init=False)
@@ -158,6 +161,9 @@ class Back:
                     yield line.link
                 finally:
                     there.close()
+                    with trio.CancelScope(shield=True):
+                        await trio.sleep(self.ends_in)
+                    line.is_gone = True
                     nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             if len(group.exceptions) > 1:

@@ -25,11 +25,12 @@ MALFORMED: list[Json] = [
     {"requestState": None, "inputRequests": QUESTION},
     {"requestState": {"a": 1}, "inputRequests": QUESTION},
     {},
+    {"inputRequests": {f"q{number}": QUESTION["who"] for number in range(65)}},
 ]
 
 
 @pytest.mark.finding("security-21")
-@pytest.mark.parametrize("said", MALFORMED, ids=str)
+@pytest.mark.parametrize("said", MALFORMED, ids=lambda said: str(said)[:60])
 @pytest.mark.parametrize("front", [R4, R5])
 async def test_malformed_questions_are_an_error_at_once(said: Json, front: Revision, autojump_clock: MockClock) -> None:
     back = Back()

@@ -153,6 +153,24 @@ async def test_a_backend_that_asks_in_a_loop_does_not_fill_the_log(autojump_cloc
     assert len(logs) < 10
 
 
+@pytest.mark.finding("security-19")
+async def test_a_backend_that_cancels_its_questions_in_a_loop_does_not_fill_the_log(autojump_clock: MockClock) -> None:
+    back = Back(R4)
+    with capture_logs() as logs:
+        async with brokered(back.ways) as host, peer(host, R4) as client:
+            await client.begin("tools/call", **BOOK)
+            line, _ = await back.hear()
+            for _ in range(100):
+                question = await line.ask("elicitation/create", **form())
+                await wait_all_tasks_blocked()
+                await line.tell("notifications/cancelled", requestId=question, reason="never mind")
+                await wait_all_tasks_blocked()
+                await client.hear()
+                await client.hear()
+    assert len([one for one in logs if one["event"] == "question_cancelled"]) == 1
+    assert len(logs) < 10
+
+
 @pytest.mark.finding("protocol-1.12d")
 @pytest.mark.parametrize("behind", [R4, R5])
 @pytest.mark.parametrize("capabilities", [{}, {"roots": {}}], ids=["plain", "may be asked"])

@@ -169,3 +169,12 @@ async def test_requests_of_many_sessions_of_one_client_leave_room_for_others(
             await bob.begin("tools/call", **BOOK)
             await wait_all_tasks_blocked()
         assert len(back.told("tools/call")) == 7
+
+
+@pytest.mark.finding("faults-H2")
+async def test_processes_that_take_their_time_to_end_do_not_pile_up(autojump_clock: MockClock) -> None:
+    back = Back(R4, ends_in=4.0)
+    async with brokered(backend(back.ways, max_connections=5)) as host, peer(host, principal="alice") as alice:
+        for _ in range(30):
+            await park(back, alice, 1)
+            assert sum(not line.is_gone for line in back.lines) <= 10

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final, Never, TypeAlias
 
 import attrs
@@ -24,7 +25,7 @@ from callboard.actors.terms import ANYBODY, Terms
 from callboard.codecs.crossing.definitions import TOOLS
 from callboard.codecs.crossing.signature import NOTHING, signature_of
 from callboard.codecs.revisions import LATEST, METHODS, MODERN, Implementation
-from callboard.errors import BackendGone, CallboardError, Overloaded, SessionGone
+from callboard.errors import BackendGone, CallboardError, Overloaded, SessionGone, SupervisorClosed
 from callboard.supervisor import Actor, Fact, Supervisor, get_logger
 
 log = get_logger("callboard.broker")
@@ -207,7 +208,8 @@ class Backend(Actor[Never]):
         if leg.timeouts >= SILENT and not leg.is_http and not leg.is_checked and not leg.is_over:
             leg.is_checked = True
             self._checks += 1
-            self.group.supervisor_of("answers").spawn(Check(leg), name=f"check-{self._checks}")
+            with suppress(SupervisorClosed):  # it ends in any case
+                self.group.supervisor_of("answers").spawn(Check(leg), name=f"check-{self._checks}")
 
     def refresh(self) -> None:
         """Read all lists anew, soon."""

@@ -1,7 +1,7 @@
 """One connection to a backend: opened, used by many, and ended when nobody needs it or when it breaks."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import cached_property, lru_cache
 from itertools import count
 from typing import Any, Final, Never, TypeAlias
@@ -12,7 +12,7 @@ import trio
 from msgspec import UNSET, Raw
 
 from callboard.actors.broker.relaying import Known, Relaying
-from callboard.actors.broker.uses import Key, Use, are_of_one_client, is_one_session
+from callboard.actors.broker.uses import EVERYBODY, Key, Use, are_of_one_client, is_one_session
 from callboard.actors.caller import NOBODY, Caller, Hearer, Patience, WaitChange
 from callboard.actors.duplex import DuplexLink
 from callboard.actors.eras import Agreed
@@ -40,7 +40,7 @@ from callboard.codecs.revisions import (
     meta,
     write,
 )
-from callboard.errors import CallboardError, ConnectionLost
+from callboard.errors import CallboardError, ConnectionLost, SupervisorClosed
 from callboard.supervisor import Actor, Address, Fact, Supervisor, get_logger
 
 log = get_logger("callboard.broker")
@@ -322,7 +322,7 @@ class Leg(Actor[Never]):
         listening = [
             use.exchange for use in self.uses if use.exchange is not None and use.exchange.terms.log_level is not None
         ]
-        if listening and are_of_one_client(self.uses):
+        if listening and (self.key.who != EVERYBODY or are_of_one_client(self.uses)):
             listening[-1].log_nowait(params)
         elif self._said.allow(None, trio.current_time()):
             log.debug("backend_says", backend=self.backend, level=params.level)
@@ -424,7 +424,8 @@ class Leg(Actor[Never]):
     def _roots_changed(self) -> None:
         """The client says so: the backend is told, unless it is being told already."""
         if self._telling is None and not self.is_lost and "roots.list_changed" in self.key.signature:
-            self._telling = self.answers.spawn(Telling(self), name=f"roots-{next(_NAMES)}")
+            with suppress(SupervisorClosed):  # the broker ends
+                self._telling = self.answers.spawn(Telling(self), name=f"roots-{next(_NAMES)}")
 
     def told_roots(self) -> None:
         """The backend has been told that the roots changed."""

@@ -42,6 +42,7 @@ class Legs:
     most: int
     idle_time: float
     _legs: dict[Key, list[Leg]] = attrs.field(factory=dict, init=False)
+    _ending: set[Leg] = attrs.field(factory=set, init=False)  # those that made room, and have not ended yet
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _freed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
@@ -85,6 +86,7 @@ class Legs:
 
     def forget(self, leg: Leg) -> None:
         """A connection has ended."""
+        self._ending.discard(leg)
         legs = self._legs.get(leg.key, [])
         if leg in legs:
             legs.remove(leg)
@@ -145,6 +147,8 @@ class Legs:
     def _make_room(self, legs: list[Leg]) -> bool:
         """End one of *legs*: the one that has been idle for longest, or whose requests have waited longest for their
         clients. False if there is none of either kind."""
+        if len(self._ending) >= self.most:
+            return False  # a process may take its time to end: there are never more than twice as many
         legs = [leg for leg in legs if leg.key != SHARED and leg.opened.is_set() and not leg.is_over]
         legs = [leg for leg in legs if not self.keep(leg)]
         oldest = min((leg for leg in legs if not leg.uses), key=lambda leg: leg.used, default=None)
@@ -155,11 +159,14 @@ class Legs:
         if oldest.uses:
             log.info("connection_taken_away", backend=oldest.backend, account=oldest.account, calls=len(oldest.uses))
         self.forget(oldest)
+        self._ending.add(oldest)
         oldest.take_away()
         return True
 
     def _may_become_free(self, account: str) -> bool:
-        """Whether waiting may help: some request runs on a connection that could then be had."""
+        """Whether waiting may help: a request runs on a connection that could then be had, or one is about to end."""
+        if self._ending:
+            return True
         is_own = self._held(account) >= self._each
         legs = [leg for leg in self if leg.account == account or not is_own]
         return any(leg.key != SHARED and not self.keep(leg) and not leg.waits_for_clients for leg in legs)

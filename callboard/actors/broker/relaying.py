@@ -1,7 +1,6 @@
 """Questions of a legacy backend, asked of the client whose request they belong to, and its answers back."""
 
 import secrets
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Final, Protocol, TypeAlias
@@ -15,7 +14,6 @@ from callboard.actors.caller import Caller
 from callboard.actors.exchange import Exchange
 from callboard.actors.link import Link
 from callboard.actors.questions import Question, Questions, check_declared
-from callboard.actors.rate import Meters, Rate
 from callboard.actors.slot import Slot
 from callboard.codecs.crossing.questions import NotExpressible, back_answer, front_question
 from callboard.codecs.crossing.signature import NOTHING, Signature
@@ -45,9 +43,6 @@ from callboard.errors import (
     PeerRefused,
     RequestFailed,
 )
-from callboard.supervisor import get_logger
-
-log = get_logger("callboard.broker")
 
 HOLD: Final = 3.0
 """Seconds for which a question about roots waits for a request that it may belong to: many servers ask right after the
@@ -55,9 +50,6 @@ handshake, which their first request brought about."""
 
 HOME_TIME: Final = 30.0
 """Seconds that the client of a session has for a question that belongs to none of its requests."""
-
-NOTED: Final = Rate(1, per=10.0)
-"""How often the log has one kind of event of a connection. A backend may ask in a loop."""
 
 Note: TypeAlias = Callable[..., None]
 """Logs an event with its facts, but not too often."""
@@ -92,16 +84,9 @@ class Relaying(Answering):
     session: Questions | None = attrs.field(default=None, init=False)
     """The session of a legacy client that the connection belongs to, if it belongs to one."""
     caller: Caller | None = attrs.field(default=None, init=False)
-    _noted: Meters = attrs.field(factory=lambda: Meters(NOTED), init=False)
-    _left_out: Counter[str] = attrs.field(factory=Counter, init=False)
 
-    def note(self, event: str, **facts: object) -> None:
-        """Log an event of this connection: once in a while, with the number of those that were left out."""
-        if self._noted.allow(event, trio.current_time()):
-            left_out = self._left_out.pop(event, 0)
-            log.info(event, backend=self.backend, **facts, **({"left_out": left_out} if left_out else {}))
-        else:
-            self._left_out[event] += 1
+    def about(self) -> dict[str, object]:
+        return {"backend": self.backend}
 
     def can_answer(self, _: str) -> bool:
         return True  # somebody in front can: just that is declared

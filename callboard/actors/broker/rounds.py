@@ -9,6 +9,7 @@ import msgspec
 import trio
 from msgspec import UNSET
 
+from callboard.actors.answering import MAX_QUESTIONS
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.leg import Leg
 from callboard.actors.broker.relaying import ask_client
@@ -32,7 +33,7 @@ from callboard.codecs.revisions.convert import read_form
 from callboard.codecs.revisions.elicitation import URLElicitationRequiredData
 from callboard.codecs.revisions.inputs import InputRequest, InputRequests
 from callboard.codecs.revisions.revision import R4
-from callboard.errors import INTERNAL_ERROR, BackendRefused, InvalidState, MissingCapability, PeerError
+from callboard.errors import INTERNAL_ERROR, BackendRefused, InvalidRequest, InvalidState, MissingCapability, PeerError
 
 MAX_ROUNDS: Final = 16
 """Rounds that one request may take at its backend."""
@@ -116,6 +117,8 @@ class Asking:
         try:
             found: Mapping[str, InputRequest]
             found = read_form(self.leg.revision, InputRequests, result["inputRequests"], at="result.inputRequests")
+            if len(found) > MAX_QUESTIONS:
+                raise InvalidRequest(f"result.inputRequests: more than {MAX_QUESTIONS} questions at once")
         except PeerError as error:
             raise BackendRefused(INTERNAL_ERROR, f"{self.backend.name}: {error}") from None
         return found
