@@ -10,7 +10,7 @@ import trio
 from msgspec import Raw
 
 from callboard.actors.broker.circuit import Circuit, State
-from callboard.actors.broker.health import SILENT, Check, Health
+from callboard.actors.broker.health import HEALTH, SILENT, Check, Health
 from callboard.actors.broker.interests import Interests
 from callboard.actors.broker.leg import Leg, Reach, leaf_of
 from callboard.actors.broker.legs import Legs
@@ -209,7 +209,9 @@ class Backend(Actor[Never]):
             leg.is_checked = True
             self._checks += 1
             with suppress(SupervisorClosed):  # it ends in any case
-                self.group.supervisor_of("answers").spawn(Check(leg), name=f"check-{self._checks}")
+                self.group.supervisor_of("answers").spawn(
+                    Check(leg, min(HEALTH, self.settings.timeout)), name=f"check-{self._checks}"
+                )
 
     def refresh(self) -> None:
         """Read all lists anew, soon."""

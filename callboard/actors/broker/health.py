@@ -88,12 +88,13 @@ class Check(Actor[Never]):
     mailbox = None
 
     leg: Leg
+    within: float
 
     async def run(self) -> None:
         leg = self.leg
         before, timeouts = leg.heard, leg.timeouts
         try:
-            await _ask(leg)
+            await _ask(leg, self.within)
             leg.timeouts = 0
         except RequestTimedOut:
             if leg.heard == before:
@@ -105,7 +106,7 @@ class Check(Actor[Never]):
             leg.is_checked = False
 
 
-async def _ask(leg: Leg) -> None:
+async def _ask(leg: Leg, within: float = HEALTH) -> None:
     method = "server/discover" if leg.revision in MODERN else "ping"
-    patience = Patience(timeout=HEALTH, cap=HEALTH)
+    patience = Patience(timeout=within, cap=within)
     await leg.caller.send(method, {"_meta": dict(leg.caller.said())}, patience=patience)
