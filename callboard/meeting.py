@@ -34,6 +34,8 @@ class Found:
 
     way: str
     is_legacy: bool
+    has_worked: bool = True
+    """False if it is only what to try next, after a server that ended in the handshake."""
 
 
 @attrs.define(eq=False)
@@ -86,11 +88,10 @@ class Meeting:
                 except NotAuthorized:
                     raise
                 except (RequestFailed, CannotConnect) as error:
-                    self.memory.forget(self.ways.key)  # it is not what it was
                     if way.name == "stdio" and isinstance(error, ConnectionLost):
-                        # Its process has ended. It is started once for each attempt; the next one tries the other era.
-                        self.memory.keep(self.ways.key, Found(way.name, not found.is_legacy))
-                        raise
+                        self._expect_other(found)
+                        raise  # its process has ended, and is started once for each attempt
+                    self.memory.forget(self.ways.key)  # it is not what it was
             return await self._try_all(wanted)
         except NotAuthorized:
             raise  # there is one, and it does not want us
@@ -127,8 +128,13 @@ class Meeting:
         try:  # some old ones die of a method that they do not know: they get the handshake that they do
             return await self._meet(way, None, is_legacy=True)
         except CallboardError:
-            self.memory.keep(self.ways.key, Found(way.name, is_legacy=False))
+            self.memory.keep(self.ways.key, Found(way.name, is_legacy=False, has_worked=False))
             raise first from None
+
+    def _expect_other(self, found: Found) -> None:
+        """A server that has never worked, and ended in the handshake of one era, is tried in the other one next."""
+        if not found.has_worked:
+            self.memory.keep(self.ways.key, Found(found.way, not found.is_legacy, has_worked=False))
 
     async def _meet(self, way: Way, wanted: Revision | None, *, is_legacy: bool) -> tuple[Caller, Agreed]:
         async with AsyncExitStack() as mine:

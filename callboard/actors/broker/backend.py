@@ -266,7 +266,8 @@ class Backend(Actor[Never]):
 
     async def _rest(self) -> None:
         """Wait before the next attempt."""
-        is_news, delay = self.circuit.is_news, self.circuit.lost(trio.current_time())
+        is_news = self.circuit.is_news or self.circuit.state is not State.TRIED
+        delay = self.circuit.lost(trio.current_time())
         self._enter(self.circuit.state)
         for leg in self.legs:
             if not leg.uses:  # another process of it may live, and work for somebody
