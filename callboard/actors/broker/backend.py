@@ -238,7 +238,8 @@ class Backend(Actor[Never]):
                 await nursery.start(self.listings.watch, leg)
                 self.circuit.opened(trio.current_time())
                 self._enter(State.UP)
-                log.info("backend_up", backend=self.name, revision=leg.revision.value)
+                again = {"restarts": self.circuit.restarted} if self.circuit.restarted else {}
+                log.info("backend_up", backend=self.name, revision=leg.revision.value, **again)
                 nursery.start_soon(self.interests.keep_following)
                 nursery.start_soon(self._check_health, leg)
                 await leg.address.wait_ended()
