@@ -22,10 +22,10 @@ CAP: Final = 600.0
 """Seconds that a request may take at a backend in all, those that it is parked not counted."""
 
 MAX_IN_FLIGHT: Final = 1024
-"""Most requests that one backend has in flight; one more is refused at once."""
+"""Most requests that one backend has in flight, and three quarters of them for one client; one more is refused."""
 
 MAX_CONNECTIONS: Final = 16
-"""Most connections (of stdio: processes) to one legacy backend. Who finds none free waits."""
+"""Most connections (of stdio: processes) to one legacy backend; one client may hold three quarters of them."""
 
 IDLE_TIME: Final = 300.0
 """Seconds after which a connection that nobody uses is ended. The one that the lists come from stays."""
