@@ -1,5 +1,7 @@
 """Connections to a legacy backend and requests in flight to it: no client can take them all."""
 
+from contextlib import AsyncExitStack
+
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -178,3 +180,21 @@ async def test_processes_that_take_their_time_to_end_do_not_pile_up(autojump_clo
         for _ in range(30):
             await park(back, alice, 1)
             assert sum(not line.is_gone for line in back.lines) <= 10
+
+
+@pytest.mark.finding("faults-H2")
+async def test_sessions_that_do_not_answer_their_questions_lock_no_other_session_out(autojump_clock: MockClock) -> None:
+    back = Back(R4)
+    async with brokered(back.ways) as host, AsyncExitStack() as stack:
+        for _ in range(13):
+            alice = await stack.enter_async_context(peer(host, R4, principal="alice"))
+            await alice.begin("tools/call", **BOOK)
+            line, _ = await back.hear()
+            await line.ask("elicitation/create", **form())
+            assert (await alice.hear())["method"] == "elicitation/create"
+        async with peer(host, R4, principal="bob") as bob:
+            with trio.fail_after(0.01):
+                begun = await bob.begin("tools/call", **BOOK)
+                line, request = await back.hear()
+                await line.answer(request, **text("for bob"))
+                assert texts([await bob.finish(begun)]) == ["for bob"]
