@@ -28,6 +28,7 @@ from callboard.actors.parking import Parking
 from callboard.codecs.crossing.definitions import TOOLS
 from callboard.codecs.revisions import ALL, Implementation, Revision
 from callboard.configuration import BackendSpec, Configuration, PythonTarget, read_configuration
+from callboard.errors import Draining
 from callboard.hosted import Behind, Served, Standing
 from callboard.loading import load_server
 from callboard.meeting import Meeting
@@ -283,7 +284,9 @@ class Broker(Served):
         return self._root
 
     def _find(self, uri: str) -> tuple[Backend, str]:
-        return self._running().find_resource(uri)
+        if self._company is None:
+            raise Draining
+        return self._company.find_resource(uri)
 
 
 def _standing(backend: Backend) -> Standing:

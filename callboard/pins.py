@@ -4,8 +4,10 @@ The first list of tools that a pinned server gives is taken as it is. From then 
 until the operator approves of it.
 """
 
+import errno
 import os
 import secrets
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +26,7 @@ from callboard.supervisor import Actor, Fact, get_logger
 log = get_logger("callboard.broker")
 
 SUFFIX: Final = ".pins.json"
+LOCK: Final = ".lock"
 VERSION: Final = 1
 
 NOTHING: Final = "none"
@@ -127,41 +130,79 @@ class Pins:
 
         Raises OSError, also if somebody else writes for longer than *patience*, and `CannotServe`.
         """
+        with self._saving() as saving:
+            saving.run(are_ours=are_ours, patience=patience)
+
+    async def save_aside(self) -> None:
+        """As `save`, in a thread: disks can be slow. Abandoned if it is cancelled; then nothing counts as kept."""
+        with self._saving() as saving:
+            await trio.to_thread.run_sync(saving.run, abandon_on_cancel=True)
+
+    @contextmanager
+    def _saving(self) -> "Iterator[_Saving]":
         unkept, self._unkept = self._unkept, set()
+        saving = _Saving(self.file, {(server, tool): self._servers[server][tool] for server, tool in unkept})
         try:
-            with _alone(self.file.parent, patience):
-                kept = _read(self.file)
-                for server, tool in unkept:
-                    ours, theirs = self._servers[server][tool], kept.get(server, {}).get(tool)
-                    is_theirs = theirs is not None and theirs.pinned is not None and not are_ours
-                    kept.setdefault(server, {})[tool] = _found(theirs, ours.found or ours.pinned) if is_theirs else ours
-                _write(self.file, msgspec.json.format(msgspec.json.encode(_File(kept)), indent=1))
-                if kept == self._servers:  # else it is read anew: somebody has approved of something
-                    self._seen = look(self.file)
-        except (OSError, CannotServe):
-            self._unkept |= unkept
-            raise
+            yield saving
+        finally:
+            if saving.seen is None:
+                self._unkept |= unkept
+            elif saving.kept == self._servers:  # else it is read anew: somebody has approved of something
+                self._seen = saving.seen
 
     def look_again(self) -> bool:
         """Read the file if somebody wrote it. True if that changes anything. One that is gone is written anew: nobody
         approves of everything by removing a file that a broker holds on to. Raises `CannotServe`."""
-        now = look(self.file)
-        if now == self._seen:
-            return False
+        now = self._news()
+        return now is not None and self._take(now, _read(self.file))
+
+    async def look_aside(self) -> bool:
+        """As `look_again`, where the file is read in a thread."""
+        now = self._news()
         if now is None:
-            self._unkept |= {(server, tool) for server, pins in self._servers.items() for tool in pins}
-            self._seen = None
             return False
-        found = _read(self.file)  # one that cannot be read is looked at again
-        self._seen = now
-        before, self._servers = self._servers, found
+        return self._take(now, await trio.to_thread.run_sync(_read, self.file, abandon_on_cancel=True))
+
+    def _news(self) -> Stamp | None:
+        """How the file is now, if somebody wrote it since it was read or written here."""
+        now = look(self.file)
+        if now is None and self._seen is not None:
+            self._seen = None
+            self._unkept |= {(server, tool) for server, pins in self._servers.items() for tool in pins}
+        return None if now == self._seen else now
+
+    def _take(self, now: Stamp, servers: dict[str, dict[str, Pin]]) -> bool:
+        self._seen = now  # not before it was read: one that cannot be is looked at again
+        before, self._servers = self._servers, servers
         for server, tool in self._unkept:  # not written yet, and not forgotten either
-            self._servers.setdefault(server, {}).setdefault(tool, before[server][tool])
-        return before != self._servers
+            servers.setdefault(server, {}).setdefault(tool, before[server][tool])
+        return before != servers
 
     @property
     def has_unkept(self) -> bool:
         return bool(self._unkept)
+
+
+@attrs.define(eq=False)
+class _Saving:
+    """One attempt to write the file: also in a thread, so it has all that it needs."""
+
+    file: Path
+    new: Mapping[tuple[str, str], Pin]
+    kept: dict[str, dict[str, Pin]] = attrs.field(factory=dict, init=False)
+    """What stands in the file then."""
+    seen: Stamp | None = attrs.field(default=None, init=False)
+
+    def run(self, *, are_ours: bool = False, patience: float = 0.0) -> None:
+        """Raises OSError and `CannotServe`."""
+        with _alone(self.file.with_name(self.file.name + LOCK), patience):
+            kept = _read(self.file)
+            for (server, tool), ours in self.new.items():
+                theirs = kept.get(server, {}).get(tool)
+                is_theirs = theirs is not None and theirs.pinned is not None and not are_ours
+                kept.setdefault(server, {})[tool] = _found(theirs, ours.found or ours.pinned) if is_theirs else ours
+            _write(self.file, msgspec.json.format(msgspec.json.encode(_File(kept)), indent=1))
+            self.kept, self.seen = kept, look(self.file)
 
 
 @attrs.define(eq=False)
@@ -178,11 +219,12 @@ class Pinning(Actor[Never]):
             nursery.start_soon(self._wait_stop, nursery.cancel_scope)
             try:
                 while True:
-                    self._keep()
-                    self._look()
+                    await self._keep()
+                    await self._look()
                     await trio.sleep(POLL)
             finally:
-                self._keep()
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + PATIENCE):
+                    await self._keep()
 
     def facts(self) -> dict[str, Fact]:
         return {"file": str(self.pins.file), "waiting": len(self.pins.waiting())}
@@ -191,19 +233,19 @@ class Pinning(Actor[Never]):
         await self.wait_stopping()
         whole.cancel()
 
-    def _keep(self) -> None:
+    async def _keep(self) -> None:
         if not self.pins.has_unkept:
             return
         try:
-            self.pins.save()
+            await self.pins.save_aside()
         except (OSError, CannotServe) as error:
             log.warning("pins_not_kept", file=str(self.pins.file), reason=str(error)[:200])
         else:
             log.info("pins_kept", file=str(self.pins.file), waiting=len(self.pins.waiting()))
 
-    def _look(self) -> None:
+    async def _look(self) -> None:
         try:
-            if self.pins.look_again():
+            if await self.pins.look_aside():
                 log.info("pins_read_anew", file=str(self.pins.file), waiting=len(self.pins.waiting()))
                 self.review()
         except CannotServe as error:
@@ -249,14 +291,14 @@ def _write(file: Path, data: bytes) -> None:
 
 
 @contextmanager
-def _alone(folder: Path, patience: float) -> Iterator[None]:
+def _alone(lock: Path, patience: float) -> Iterator[None]:
     """Nobody else writes meanwhile. POSIX has locks; elsewhere the later of two writers wins. Raises OSError."""
     if os.name != "posix":
         yield
         return
     import fcntl
 
-    handle = os.open(folder, os.O_RDONLY)
+    handle = _open_lock(lock)
     try:
         until = time.monotonic() + patience
         while True:
@@ -271,3 +313,17 @@ def _alone(folder: Path, patience: float) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _open_lock(lock: Path) -> int:
+    """A file that only its owner can open, and so lock: a user who may read a file may hold a lock on it, for ever. One
+    that another user has put there is replaced. Raises OSError."""
+    for _ in range(2):
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        found = os.fstat(handle)
+        if stat.S_ISREG(found.st_mode) and (found.st_uid == os.geteuid() or os.geteuid() == 0):
+            os.fchmod(handle, 0o600)
+            return handle
+        os.close(handle)
+        lock.unlink()
+    raise PermissionError(errno.EPERM, "the lock belongs to another user", str(lock))

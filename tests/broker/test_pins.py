@@ -1,8 +1,11 @@
 """Pinned definitions: every edit is seen, no spelling is, and a broker withholds until its operator approves."""
 
+import fcntl
 import json
+import os
 import stat
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +13,8 @@ from typing import Any, Final, cast
 
 import msgspec
 import pytest
+import trio
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +27,7 @@ from callboard.codecs.crossing.definitions import TOOLS, digest_of
 from callboard.codecs.members import raw
 from callboard.codecs.revisions import LATEST
 from callboard.errors import DEFINITION_CHANGED, CannotServe, DefinitionChanged, ServerRefused
-from callboard.pins import NOTHING, Pins
+from callboard.pins import NOTHING, Pin, Pins
 from tests.broker.listed import listing
 from tests.process import CALLBOARD, Process, callboard, started
 
@@ -213,6 +218,59 @@ def test_a_file_that_is_none_is_not_overlooked(text: str, tmp_path: Path) -> Non
 
 
 # From end to end.
+
+
+@pytest.mark.finding("security-24", "security-4")
+def test_no_lock_of_another_user_keeps_pins_from_being_written(tmp_path: Path) -> None:
+    folder = os.open(tmp_path, os.O_RDONLY)  # as anybody may who can list the folder
+    try:
+        fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        pins = Pins.beside(tmp_path / "servers.toml")
+        pins.approve("a", {"tool": "one"})
+        pins.save()
+    finally:
+        os.close(folder)
+    assert Pins.beside(tmp_path / "servers.toml").known() == {"a": {"tool": Pin("one")}}
+    assert {stat.S_IMODE(_mode(file)) for file in tmp_path.iterdir()} == {0o600}
+
+
+@pytest.mark.finding("security-24")
+def test_a_lock_that_is_a_link_or_open_to_others_is_not_used_as_it_is(tmp_path: Path) -> None:
+    lock = tmp_path / "servers.toml.pins.json.lock"
+    lock.touch(mode=0o666)
+    lock.chmod(0o666)
+    pins = Pins.beside(tmp_path / "servers.toml")
+    pins.approve("a", {"tool": "one"})
+    pins.save()
+    assert stat.S_IMODE(_mode(lock)) == 0o600
+    lock.unlink()
+    os.mkfifo(lock)  # nothing to be locked, and nothing to wait for
+    pins.approve("a", {"tool": "two"})
+    pins.save()
+    assert lock.is_file()
+    lock.unlink()
+    lock.symlink_to(tmp_path / "elsewhere")
+    pins.approve("a", {"tool": "three"})
+    with pytest.raises(OSError, match="symbolic"):
+        pins.save()
+    assert pins.has_unkept
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.finding("security-24")
+async def test_a_slow_disk_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_slow = threading.Event()
+    monkeypatch.setattr(os, "fsync", lambda _: is_slow.wait(5))
+    pins = Pins.beside(tmp_path / "servers.toml")
+    pins.approve("a", {"tool": "one"})
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pins.save_aside)
+        await trio.testing.wait_all_tasks_blocked()
+        pins.approve("a", {"tool": "two"})  # meanwhile: written the next time
+        is_slow.set()
+    assert pins.has_unkept
+    await pins.save_aside()
+    assert Pins.beside(tmp_path / "servers.toml").known() == {"a": {"tool": Pin("one", "two")}}
 
 
 def configured(folder: Path, **env: str) -> Path:

@@ -106,10 +106,18 @@ class Listeners:
                 self._unfollow(uris[start:], principal)
 
     def updated(self, backend: Backend, uri: str, followed: str, who: Hashable) -> None:
-        """A resource has changed. Clients hear of it by the URI that they know it by."""
+        """A resource has changed. Clients hear of it by the URI that they know it by; of a part of it by its own URI,
+        if that is the backend's to speak of."""
+        is_part = uri != followed and self._serves(backend, uri)
         for principal, known in list(self._hearers.get((backend, followed, who), ())):
-            shown = known if uri == followed else uri
+            shown = uri if is_part else known
             self.topics(principal).publish(ResourceUpdated(shown), also=[ResourceUpdated(known)])
+
+    def _serves(self, backend: Backend, uri: str) -> bool:
+        try:
+            return self.find(uri)[0] is backend
+        except CallboardError:
+            return False
 
     def replace(self, before: Backend, after: Backend) -> None:
         """A backend is configured anew: what was followed there still is, as soon as it is up."""
