@@ -11,8 +11,17 @@ from callboard.actors.broker.listings import Listing
 from callboard.actors.broker.merging import Approve, Entry, Merged, Offered, merge
 from callboard.actors.broker.owners import ADDRESS, Owners, address_of, addressed, ambiguous
 from callboard.actors.broker.settings import BackendSettings
-from callboard.codecs.crossing.definitions import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind, for_revision
-from callboard.codecs.members import raw
+from callboard.codecs.crossing.definitions import (
+    KINDS,
+    PROMPTS,
+    RESOURCES,
+    TEMPLATES,
+    TOOLS,
+    Kind,
+    for_revision,
+    front_definition,
+)
+from callboard.codecs.members import Members
 from callboard.codecs.revisions import Revision
 from callboard.codecs.seal import KeyRing, Seal
 from callboard.errors import DefinitionChanged, InvalidParams
@@ -63,13 +72,13 @@ class Catalogue:
         others = [kind for kind in KINDS if before.listing.get(kind.member) is not listing.get(kind.member)]
         if not others and not before.is_stale:
             return set()
-        return self._merge({**self._offered, backend: after}, KINDS if before.is_stale else others)
+        return self._merge({**self._offered, backend: after}, others)
 
     def mark(self, backend: str, *, is_stale: bool) -> None:
         """A backend is lost, or back. What it offers stays in the lists, with a mark: no change that is told of."""
         offered = self._offered.get(backend)
         if offered is not None and offered.is_stale is not is_stale:
-            self._merge({**self._offered, backend: attrs.evolve(offered, is_stale=is_stale)})
+            self._store({**self._offered, backend: attrs.evolve(offered, is_stale=is_stale)})
 
     def review(self) -> set[str]:
         """What is approved of may be something else now. Returns which lists have changed."""
@@ -139,7 +148,7 @@ class Catalogue:
 
     def _merge(self, offered: dict[str, Offered], kinds: Iterable[Kind] = KINDS) -> set[str]:
         before = self._merged
-        anew = {kind.member: merge(kind, offered, self.approve, before[kind.member].made) for kind in kinds}
+        anew = {kind.member: merge(kind, offered, self.approve) for kind in kinds}
         merged = {**before, **anew}
         owners = self._owners
         if not anew.keys().isdisjoint({RESOURCES.member, TEMPLATES.member}):
@@ -149,11 +158,15 @@ class Catalogue:
                 if len(backends) > 1 and uri not in self._owners.listed:
                     log.warning("resource_collision", name=ascii(uri[:200]), backends=list(backends))
         changed = {member for member, after in anew.items() if not _is_same(before[member].entries, after.entries)}
-        self._offered, self._merged, self._owners = offered, merged, owners
+        self._merged, self._owners = merged, owners
+        self._store(offered)
+        return changed
+
+    def _store(self, offered: dict[str, Offered]) -> None:
+        self._offered = offered
         self._pages.clear()
         self._kept = 0
         self.version += 1
-        return changed
 
     def _addressed(self, uri: str) -> tuple[str, str] | None:
         backend, there = addressed(uri)
@@ -185,9 +198,13 @@ class Catalogue:
         written: list[bytes] = []
         size = 0
         for entry in list(self._merged[kind.member].entries.values())[start : start + PAGE]:
-            definition = entry.definition
+            source, shown = entry.source, entry.shown
             if kind is RESOURCES and len(self._owners.claimants(entry.name)) > 1:
-                definition = {**definition, kind.key: raw(address_of(entry.backend, entry.name))}
+                shown = address_of(entry.backend, entry.name)
+            is_stale = self._offered[entry.backend].is_stale
+            definition = front_definition(
+                source.members, kind, shown, entry.backend, is_stale=is_stale, flags=source.flags
+            )
             written.append(for_revision(revision, kind, definition))
             size += len(written[-1])
             if size >= PAGE_BYTES:
@@ -200,8 +217,10 @@ def _is_same(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> bool:
     if len(before) != len(after) or list(before) != list(after):
         return False
     pairs = zip(before.values(), after.values(), strict=True)
-    return all(one is other or one.source is other.source or _bare(one) == _bare(other) for one, other in pairs)
+    return all(
+        one.source is other.source or _bare(one.source.members) == _bare(other.source.members) for one, other in pairs
+    )
 
 
-def _bare(entry: Entry) -> dict[str, Raw]:
-    return {key: value for key, value in entry.definition.items() if key != "_meta"}
+def _bare(members: Members) -> dict[str, Raw]:
+    return {key: value for key, value in members.items() if key != "_meta"}

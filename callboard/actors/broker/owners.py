@@ -44,12 +44,17 @@ class Owners:
 
     @classmethod
     def of(cls, resources: Iterable[Claim], templates: Iterable[Claim]) -> "Owners":
-        listed: dict[str, dict[str, None]] = {}
+        listed: dict[str, tuple[str, ...]] = {}
+        alone: dict[str, tuple[str, ...]] = {}
         schemes: dict[str, dict[str, None]] = {}
         by_scheme: dict[str, dict[str, list[UriTemplate]]] = {}
         for one in resources:
-            listed.setdefault(one.name, {})[one.backend] = None
-            schemes.setdefault(one.name.partition(":")[0], {})[one.backend] = None
+            backend = one.backend
+            mine = alone.setdefault(backend, (backend,))  # one object for ten thousand entries
+            others = listed.setdefault(one.name, mine)
+            if others is not mine and backend not in others:
+                listed[one.name] = (*others, backend)
+            schemes.setdefault(one.name.partition(":")[0], {})[backend] = None
         counts: dict[str, int] = {}
         for one in templates:
             scheme = one.name.partition(":")[0]
@@ -59,7 +64,7 @@ class Owners:
             counts[one.backend] = counts.get(one.backend, 0) + 1
             head = one.template.head.partition(":")
             by_scheme.setdefault(head[0] if head[1] else "", {}).setdefault(one.backend, []).append(one.template)
-        return cls({uri: tuple(those) for uri, those in listed.items()}, schemes, by_scheme)
+        return cls(listed, schemes, by_scheme)
 
     def find(self, uri: str) -> str | None:
         """The backend that a URI is read from; None if it is nobody's. In this order: who lists it, whose template it

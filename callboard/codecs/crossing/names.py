@@ -3,6 +3,7 @@
 import hashlib
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Final
 
 from callboard.codecs.crossing.confusables import CONFUSABLES
@@ -12,6 +13,9 @@ MAX_NAME: Final = 64
 
 MAX_READABLE: Final = 1024
 """Longest name of a backend's that is taken at all, in characters. Nobody could read it."""
+
+MAX_SKELETONS: Final = 16_384
+"""Names whose looks are remembered: they are compared whenever any list changes."""
 
 SEPARATOR: Final = "__"
 _DIGEST: Final = 8  # hex digits
@@ -29,6 +33,7 @@ _LINES: Final = frozenset("\n\r\t")
 _NO_LINES: Final = dict.fromkeys(map(ord, _LINES))
 _JOINERS: Final = frozenset("\u200c\u200d")
 _EMOJI_STYLES: Final = frozenset("\ufe0e\ufe0f")
+_ASCII: Final = bytes(ord(chr(code).translate(CONFUSABLES)) if code < 128 else code for code in range(256))
 # East Asian texts mix these, and Latin with them: the "highly restrictive" profile of UTS 39.
 _EAST_ASIAN: Final = frozenset({"LATIN", "CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO"})
 
@@ -70,11 +75,12 @@ def problem_with(name: str) -> str | None:
     return None
 
 
+@lru_cache(maxsize=MAX_SKELETONS)
 def skeleton(name: str) -> str:
     """What *name* looks like: two names of one skeleton cannot be told apart by eye (UTS 39, in short)."""
-    if not name.isascii():
-        name = unicodedata.normalize("NFD", name)
-    return name.translate(CONFUSABLES)
+    if name.isascii():
+        return name.encode().translate(_ASCII).decode()
+    return unicodedata.normalize("NFD", name).translate(CONFUSABLES)
 
 
 def hides_text(text: str) -> bool:
