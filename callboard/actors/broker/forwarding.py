@@ -18,7 +18,8 @@ from callboard.actors.shares import LOCAL
 from callboard.actors.terms import Terms
 from callboard.codecs.crossing.errors import front_error
 from callboard.codecs.crossing.params import back_params, carried_meta
-from callboard.codecs.crossing.results import Crossing, Forwarded, UnfitResult, asks, front_result
+from callboard.codecs.crossing.results import Crossing, Forwarded, asks, front_result
+from callboard.codecs.crossing.shapes import UnfitResult
 from callboard.codecs.envelope import Error, Request, Result
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import Members
@@ -203,14 +204,16 @@ class Visit:
         await asking.send_to_urls(answer)
         return True
 
-    async def complete(self, result: Members, asking: Asking) -> Model | Forwarded:
+    async def complete(self, result: Members, asking: Asking, method: str | None = None) -> Model | Forwarded:
+        """The result as the client gets it. *method* is whose result it is, if it is not that of the request."""
         await asking.finish()
         forwarding, leg = self.forwarding, self.leg
+        method = method or forwarding.request.method
         backend = forwarding.to.backend
         front = forwarding.exchange.terms.revision if forwarding.exchange is not None else forwarding.terms.revision
         crossing = Crossing(front, leg.revision, backend.name, backend.settings.trusted)
         keeps = not (self._is_retry or asking.has_asked)
-        answer = front_result(crossing, forwarding.request.method, result, keeps=keeps)
+        answer = front_result(crossing, method, result, keeps=keeps)
         if "isError" in result and is_failed(result) and isinstance(answer, Forwarded):
             hint = self._hint(bytes(result.get("content", b"")))
             return with_hint(answer, hint) if hint else answer

@@ -267,12 +267,12 @@ class _Beginning(Visit):
         wish = {} if params is UNSET else params["task"]
         return await super().ask({**body, "task": wish})
 
-    async def complete(self, result: Members, asking: Asking) -> Model | Forwarded:
+    async def complete(self, result: Members, asking: Asking, method: str | None = None) -> Model | Forwarded:
         if "task" not in result:
-            return await super().complete(result, asking)
+            return await super().complete(result, asking, method)
         standing = standing_of(result["task"])
         held = self.tasks.hold(self.forwarding, self.leg, standing)
-        return await super().complete(front_created(result, held.id, held.ttl), asking)
+        return await super().complete(front_created(result, held.id, held.ttl), asking, "tasks/get")
 
 
 @attrs.define(eq=False)

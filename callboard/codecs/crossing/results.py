@@ -11,6 +11,7 @@ import attrs
 import msgspec
 from msgspec import UNSET, Raw
 
+from callboard.codecs.crossing.shapes import UnfitResult, fit
 from callboard.codecs.members import Members, raw, read_members
 from callboard.codecs.revisions import (
     LEGACY,
@@ -85,10 +86,6 @@ def _labelled(backend: str) -> Raw:
     return raw({BACKEND: backend})
 
 
-class UnfitResult(PeerError):
-    """A backend's result is not one that its revision has."""
-
-
 def asks(result: Members) -> bool:
     """Whether a modern result is a question. Raises `UnfitResult` for a type that nobody knows."""
     kind = result.get("resultType")
@@ -113,6 +110,7 @@ def front_result(crossing: Crossing, method: str, result: Members, *, keeps: boo
         _put_on(members, crossing, method, keeps=keeps)
     if crossing.front in LEGACY and not _is_object(members.get("structuredContent")):
         return _in_older_words(crossing, method, result)
+    fit(crossing.front, method, members)
     members["_meta"] = front_meta(crossing, members.get("_meta"))
     return Forwarded(members)
 
@@ -129,16 +127,15 @@ def _put_on(members: dict[str, Any], crossing: Crossing, method: str, *, keeps: 
     if crossing.back in LEGACY or not keeps:
         members["ttlMs"], members["cacheScope"] = _ZERO, _PRIVATE
         return
-    if "cacheScope" in members and not (crossing.trusted and bytes(members["cacheScope"]) == bytes(_PUBLIC)):
+    if not (crossing.trusted and bytes(members.get("cacheScope", _PRIVATE)) == bytes(_PUBLIC)):
         members["cacheScope"] = _PRIVATE  # also where it is written in a way that others might read as public
-    if "ttlMs" in members:
-        members["ttlMs"] = _bounded(members["ttlMs"])
+    members["ttlMs"] = _bounded(members.get("ttlMs", _ZERO))
 
 
 def _bounded(ttl: Raw) -> Raw:
     """What a backend says of how long its answer may be kept, within reason."""
     try:
-        found = msgspec.json.decode(ttl, type=float)
+        found = msgspec.json.decode(ttl, type=int)
     except msgspec.MsgspecError:
         return _ZERO
     return ttl if 0 <= found <= MAX_TTL_MS else raw(0 if found < 0 else MAX_TTL_MS)

@@ -7,7 +7,7 @@ import attrs
 import msgspec
 from msgspec import UNSET, Raw
 
-from callboard.codecs.crossing.results import UnfitResult
+from callboard.codecs.crossing.shapes import UnfitResult
 from callboard.codecs.envelope import Error, Result
 from callboard.codecs.members import Members, raw, read_members, write_members
 from callboard.codecs.revisions import Model, Revision, ServerCapabilities, declares, meta

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from callboard.codecs.crossing.results import UnfitResult
+from callboard.codecs.crossing.shapes import UnfitResult
 from callboard.codecs.crossing.tasks import (
     about_task,
     front_created,
