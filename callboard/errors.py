@@ -51,6 +51,8 @@ class PeerError(CallboardError):
     code: ClassVar[int] = INVALID_REQUEST
     request_id: int | str | None = None
     """Whose answer this is, where the message was whole enough to tell."""
+    is_answer: bool = False
+    """Whether the message was meant to answer: an error with its id would end a request of the peer's with the same."""
     data: object = None
     """What goes into `error.data`: a JSON value or a model of the revision's."""
 

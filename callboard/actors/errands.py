@@ -1,14 +1,19 @@
 """Requests that need nothing but their arguments, run by the task that brought them: no task, no scope of their own."""
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Protocol
 
 import attrs
 import trio
 
 from callboard.actors.life import Event
+from callboard.actors.outlet import Adopt, Custody
 from callboard.actors.slot import Slot
 from callboard.actors.terms import Terms
+from callboard.actors.wire import error_frame
+from callboard.codecs.crossing.results import Forwarded
+from callboard.codecs.revisions import Model
 
 
 class InFlight(Protocol):
@@ -45,3 +50,28 @@ class Adopted:
 
     async def give_up(self) -> None:
         await trio.lowlevel.checkpoint()  # whoever ran it says so
+
+
+async def run_adopted(
+    errand: Coroutine[Any, Any, Model | Forwarded | str],
+    slot: Slot,
+    adopt: Adopt,
+    cap: float,
+    note: Callable[[Slot, InFlight], None],
+) -> None:
+    """Have a legacy session's errand run by the connection that brought it, and answer.
+
+    It goes on when its client leaves, for *cap* seconds at most. If it waits, *note* is told: then it can be cancelled.
+    """
+
+    def waits(end: Callable[[], None]) -> None:
+        note(slot, Adopted(slot, end))
+
+    failed = partial(error_frame, slot.request_id, slot.terms.revision)
+    try:
+        outcome = await adopt(errand, Custody(cap, failed, ends_with_client=False, on_wait=waits))
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            slot.close()  # the connection that ran it ends, and nothing else would give back its share
+        raise
+    await slot.answer(outcome)

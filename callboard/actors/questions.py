@@ -27,7 +27,7 @@ from callboard.codecs.revisions import (
     meta,
     read_result,
 )
-from callboard.errors import MissingCapability, PeerRefused, RequestTimedOut
+from callboard.errors import MissingCapability, PeerError, PeerRefused, RequestTimedOut
 
 ANSWER_TIME: Final = 600.0
 """Seconds that a client has for an answer: as long as a request may take, since a person may have to think."""
@@ -165,6 +165,11 @@ class Questions:
         mine.answer = answer
         mine.answered.set()
         return True
+
+    def fail(self, error: PeerError) -> bool:
+        """The client answered with what is no answer: its question fails now, and not when its time is over. False as
+        above."""
+        return self.settle(Error(error.request_id, error.code, "the client's answer cannot be read"))
 
     def _frame(self, request_id: RequestId, revision: Revision, question: Question) -> bytes:
         """The question, with its own id as the token to report progress by."""

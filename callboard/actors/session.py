@@ -8,12 +8,12 @@ import attrs
 import trio
 
 from callboard.actors.batch import BATCHED, Batch
-from callboard.actors.errands import Adopted, InFlight
+from callboard.actors.errands import InFlight, run_adopted
 from callboard.actors.exchange import Exchange
 from callboard.actors.hearing import Hearing
 from callboard.actors.host import Errand, Host
 from callboard.actors.life import Event
-from callboard.actors.outlet import CLOSED, Adopt, Custody, Gathering, Outbound, Outlet, Sink
+from callboard.actors.outlet import CLOSED, Adopt, Gathering, Outbound, Outlet, Sink
 from callboard.actors.questions import Questions
 from callboard.actors.reader import Reader
 from callboard.actors.shares import LOCAL, account_of
@@ -205,15 +205,13 @@ class Session(Actor[Outbound]):
         """Deal with one frame of the peer's. True if it is answered, or will be, on *way*: the session's own, or that
         of one HTTP response."""
         if isinstance(frame, PeerError):
-            await self._refuse(frame, way or self)
-            return True
+            return await self._refuse(frame, way or self)
         if self.takes_batches and is_batch(frame):
             return await self._receive_batch(frame, way or self)
         try:
             return await self.take(decode(frame), way or self)
         except PeerError as error:
-            await self._refuse(error, way or self)
-            return True
+            return await self._refuse(error, way or self)
 
     @property
     def takes_batches(self) -> bool:
@@ -223,8 +221,7 @@ class Session(Actor[Outbound]):
         try:
             members = split_batch(frame)
         except PeerError as error:
-            await self._refuse(error, way)
-            return True
+            return await self._refuse(error, way)
         batch = Batch(way)
         for member in members:
             await self.receive_member(member, batch)
@@ -254,8 +251,13 @@ class Session(Actor[Outbound]):
                 self.ignored += not self._questions.settle(message)
         return False
 
-    async def _refuse(self, error: PeerError, way: Outlet) -> None:
+    async def _refuse(self, error: PeerError, way: Outlet) -> bool:
+        """Refuse a message. False if it was meant as an answer: then its question fails, and nothing is said to it."""
+        if error.is_answer:
+            self.ignored += not self._questions.fail(error)
+            return False
         await self._refuse_as(error.request_id, error, way)
+        return True
 
     async def _refuse_as(self, request_id: RequestId | None, error: Exception, way: Outlet) -> None:
         revision = LATEST if self.terms is None else self.terms.revision
@@ -304,7 +306,7 @@ class Session(Actor[Outbound]):
         if route.progress_token is not None and route.progress_token in self._tokens:
             raise InvalidParams("this progress token is in use")
         if (errand := self._errand(request, route, slot)) is not None:
-            await self._run_errand(errand, request, route, slot)
+            await self._run_errand(errand, route, slot)
             return
         exchange = self.host.exchange(request, slot, self.supervisor, self._questions)
         if request.method in SESSION_METHODS:
@@ -324,10 +326,7 @@ class Session(Actor[Outbound]):
             can_run = self.carrier is not None and self.carrier.carries(route.name or "")
         else:
             can_run = slot.outlet.adopt is not None
-
-        def exchange() -> Exchange:
-            return self.host.exchange(request, slot, self.supervisor, self._questions)
-
+        exchange = partial(self.host.exchange, request, slot, self.supervisor, self._questions)
         errand = self.host.offer.errand(request, route, slot.terms, exchange, slot.account) if can_run else None
         if errand is not None:
             try:
@@ -350,20 +349,12 @@ class Session(Actor[Outbound]):
 
         slot.on_close = over
 
-    async def _run_errand(self, errand: Errand, request: Request, route: Route, slot: Slot) -> None:
+    async def _run_errand(self, errand: Errand, route: Route, slot: Slot) -> None:
         cap, adopt = self.host.cap, slot.outlet.adopt
         if slot.is_shared and self.carrier is not None:
             await self.carrier.carry(errand, slot, route.name or "", cap)
         elif adopt is not None:
-
-            def waits(end: Callable[[], None]) -> None:
-                self.note(slot, Adopted(slot, end))
-
-            failed = partial(error_frame, request.id, slot.terms.revision)
-            try:
-                await slot.answer(await adopt(errand, Custody(cap, failed, ends_with_client=False, on_wait=waits)))
-            finally:
-                slot.close()  # if it was cut short, the connection has answered, and its share is free again
+            await run_adopted(errand, slot, adopt, cap, self.note)
 
     def note(self, slot: Slot, going_on: InFlight) -> None:
         """An errand waits: until then nobody could cancel it."""

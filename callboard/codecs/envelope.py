@@ -95,6 +95,7 @@ _read_with_nulls = msgspec.json.Decoder(_WithNulls).decode
 _read_id = msgspec.json.Decoder[int | str](int | str).decode
 _SCALARS: Final = frozenset(("jsonrpc", "id", "method"))
 _OBJECTS: Final = frozenset(("params", "result", "error"))
+_ANSWERS: Final = frozenset(("result", "error"))
 _QUOTE: Final = ord('"')
 _DEPTH: Final = json_scan.MAX_DEPTH - 2  # what a member of the payload has left
 
@@ -119,6 +120,7 @@ def decode(frame: bytes) -> Envelope:
         _check(wire, frame)
     except PeerError as error:
         error.request_id = _answerable(wire.id)
+        error.is_answer = wire.method is UNSET and not (wire.result is UNSET and wire.error is UNSET)
         raise
     # From the end, where the params are: the fastest way to see that there is none.
     if wire.method is not UNSET and wire.params is not UNSET and frame.rfind(NULL) >= 0:
@@ -186,8 +188,10 @@ def _misshapen(error: msgspec.ValidationError, frame: bytes) -> PeerError:
         return ParseError(f"not JSON: {worse}")
     refusal = InvalidRequest(f"not a JSON-RPC message: {str(error)[:_MAX_ECHO]}")
     with contextlib.suppress(KeyError, msgspec.ValidationError, PeerError):
+        members = read_members(frame)
+        refusal.is_answer = "method" not in members and not _ANSWERS.isdisjoint(members)
         # Its sender shall not wait for an answer that never comes.
-        refusal.request_id = _answerable(_read_id(read_members(frame)["id"]))
+        refusal.request_id = _answerable(_read_id(members["id"]))
     return refusal
 
 

@@ -143,6 +143,7 @@ class AsgiApp:
                     await response.pump(send)
                     nursery.cancel_scope.cancel()
         finally:
+            response.lose()  # if the server in front gave up: the request would go on for nobody
             if response.held is not None:
                 response.held.release()
 

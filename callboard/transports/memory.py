@@ -18,8 +18,11 @@ class MemoryConnection:
     _incoming: trio.MemoryReceiveChannel[bytes]
 
     async def send(self, frame: bytes) -> None:
-        """Raises `trio.BrokenResourceError` when the other end is closed."""
-        await self._outgoing.send(frame)
+        """Raises `trio.BrokenResourceError` when either end is closed."""
+        try:
+            await self._outgoing.send(frame)
+        except trio.ClosedResourceError:
+            raise trio.BrokenResourceError("closed here") from None
 
     def begin(self, frame: bytes) -> Coroutine[Any, Any, None] | None:
         """As `send`; if there is no room now, what is returned must be awaited."""

@@ -248,9 +248,10 @@ class Backend(Actor[Never]):
             self._lose(error)
         except BaseExceptionGroup as group:
             failures, rest = group.split(CallboardError)
-            if rest is not None or failures is None:
-                raise
-            self._lose(leaf_of(failures))
+            if rest is not None:
+                raise rest from None  # it is stopped: that the connection broke as well is no crash
+            if failures is not None:
+                self._lose(leaf_of(failures))
         else:
             self.why = self._brief = leg.lost
         finally:

@@ -144,8 +144,8 @@ class Endpoint:
         except Refusal as refusal:
             await self.refuse(refusal, response)
         except PeerError as error:
-            known = error.request_id is not None
-            await answer_unread(response, error, error.request_id if known else _asked(head, body))
+            known = error.request_id if error.request_id is not None else _asked(head, body)
+            await answer_unread(response, error, None if error.is_answer else known)
         except RequestFailed as error:  # before anything was begun, too
             await answer_unread(response, error, _asked(head, body))
 
