@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +26,7 @@ import psutil
 import trio
 
 from benchmarks import memory_broker, memory_clients
-from benchmarks.memory_clients import Aim
+from benchmarks.memory_clients import Act, Aim, Did
 from benchmarks.memory_table import BACKEND_MIB, FOUND, MIB, STRANGER_MIB, read
 from tests.served import RUN, SERVE, free_port
 
@@ -35,11 +35,9 @@ START_TIME: Final = 60.0
 ACT_TIME: Final = 60.0
 """Seconds for one act. Then it is measured as far as it came."""
 REST: Final = 2.0
-WORST: Final = ("bodies", "events", "outboxes", "followed", "parked", "replay")
-"""What strangers do at the same time, at last: all that is large."""
+WORST: Final = ("sessions", "events", "parked", "followed", "replay", "requests", "outboxes", "bodies")
+"""What strangers do at the same time, at last: all that is large, what stays longest first."""
 WORST_OF_BACKENDS: Final = ("results", "questions", "updates")
-
-Act = Callable[[Aim], Awaitable[str]]
 
 
 @attrs.frozen
@@ -49,6 +47,8 @@ class Weight:
     peak: float
     left: float
     did: str
+    each: float = 0.0
+    """KiB of one, if they were many and all alike."""
 
     def line(self, key: str) -> str:
         return f"{key:14} {self.peak:8.1f} {self.left:8.1f}  {self.did}"
@@ -98,7 +98,7 @@ async def weigh(command: Sequence[str], acts: Sequence[Act], few: int, many: int
                 peak = max(peak, process.memory_info().rss)
                 await trio.sleep(0.02)
 
-        did: list[str] = []
+        did: list[Did] = []
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch)
             async with AsyncExitStack() as stack:
@@ -110,7 +110,10 @@ async def weigh(command: Sequence[str], acts: Sequence[Act], few: int, many: int
             await trio.sleep(REST)
             nursery.cancel_scope.cancel()
         left = process.memory_info().rss
-    return Weight((peak - before) / MIB, (left - before) / MIB, "; ".join(did) or f"not done in {ACT_TIME:g} s")
+    words = "; ".join(one.words for one in did) or f"not done in {ACT_TIME:g} s"
+    count = did[0].count if len(did) == 1 else 0
+    each = (peak - before) / 1024 / count if count else 0.0
+    return Weight(round((peak - before) / MIB, 1), round((left - before) / MIB, 1), words, round(each, 1))
 
 
 def hosted() -> list[str]:

@@ -1,16 +1,14 @@
 """Backends that make a broker hold as much as it lets them, and the client that gives them the occasion."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from typing import Any, Final
 
 import trio
 
-from benchmarks.memory_clients import CAPABLE, Aim, held
+from benchmarks.memory_clients import CAPABLE, Act, Aim, Did, held
 from tests.soak.clients import Answer, ask, frame_of, head_of, modern, session_at
 
 PATIENCE: Final = 20.0
-
-Act = Callable[[Aim], Awaitable[str]]
 
 
 async def call(aim: Aim, tool: str, **more: Any) -> Answer:
@@ -24,63 +22,63 @@ async def call(aim: Aim, tool: str, **more: Any) -> Answer:
     return answer
 
 
-async def listed(aim: Aim) -> str:
+async def listed(aim: Aim) -> Did:
     """Wait until the lists were read, and ask for them."""
     await call(aim, "noop")
     await ask(aim.url, modern("tools/list"))
-    return "60 pages of 3.9 MB"
+    return Did("60 pages of 3.9 MB")
 
 
-async def defined(aim: Aim) -> str:
+async def defined(aim: Aim) -> Did:
     await call(aim, "noop")
     await ask(aim.url, modern("tools/list"))
-    return "a tool of 3.9 MB"
+    return Did("a tool of 3.9 MB")
 
 
-async def results(aim: Aim) -> str:
+async def results(aim: Aim) -> Did:
     await call(aim, "noop")
     frame = modern("tools/call", name="b0__result", arguments={})
     for _ in range(aim.few // 2):
         await aim.stack.enter_async_context(held(aim.url, head_of(aim.url, frame) + frame))
     await trio.sleep(3)
-    return f"{aim.few // 2} results of 3.9 MB that are not read"
+    return Did(f"{aim.few // 2} results of 3.9 MB that are not read")
 
 
-async def notifications(aim: Aim) -> str:
+async def notifications(aim: Aim) -> Did:
     await call(aim, "notify", meta={"io.modelcontextprotocol/logLevel": "debug"})
-    return "as many as fit through the pipe in 4 s, 60 kB each"
+    return Did("as many as fit through the pipe in 4 s, 60 kB each")
 
 
-async def stderr(aim: Aim) -> str:
+async def stderr(aim: Aim) -> Did:
     await call(aim, "complain")
-    return "as much as fits through the pipe in 4 s"
+    return Did("as much as fits through the pipe in 4 s")
 
 
-async def questions(aim: Aim) -> str:
+async def questions(aim: Aim) -> Did:
     await call(aim, "noop")
     with trio.move_on_after(PATIENCE):
         await ask(aim.url, modern("tools/call", name="b0__question", arguments={}, meta=CAPABLE))
-    return "2,000 questions of 60 kB about one call"
+    return Did("2,000 questions of 60 kB about one call")
 
 
-async def updates(aim: Aim) -> str:
+async def updates(aim: Aim) -> Did:
     await call(aim, "noop")
     for _ in range(10):
         session = await session_at(aim.url)
         await ask(aim.url, frame_of("resources/subscribe", uri="memory://one"), session=session)
     await call(aim, "update")
     await trio.sleep(1)
-    return "20,000 of 4 kB, ten sessions follow and have left"
+    return Did("20,000 of 4 kB, ten sessions follow and have left")
 
 
-async def giant(aim: Aim) -> str:
+async def giant(aim: Aim) -> Did:
     await call(aim, "noop")
     with trio.move_on_after(PATIENCE):
         await ask(aim.url, modern("tools/call", name="b0__giant", arguments={}))
-    return "a line of 256 MiB"
+    return Did("a line of 256 MiB")
 
 
-ACTS: Final[dict[str, Act]] = {
+ACTS: Final[Mapping[str, Act]] = {
     "lists": listed,
     "definitions": defined,
     "results": results,

@@ -1,4 +1,4 @@
-"""Clients that make a hosted server hold as much as it lets them. Each returns what it did, in a few words."""
+"""Clients that make a hosted server hold as much as it lets them. Each says what it did."""
 
 import json
 import os
@@ -31,7 +31,15 @@ class Aim:
     """Small things."""
 
 
-Act = Callable[[Aim], Awaitable[str]]
+@attrs.frozen
+class Did:
+    """What an act did. *count* is how many small things it left there, if they are all alike."""
+
+    words: str
+    count: int = 0
+
+
+Act = Callable[[Aim], Awaitable[Did]]
 
 
 async def in_turns(count: int, one: Callable[[int], Awaitable[None]], at_once: int = AT_ONCE) -> None:
@@ -60,7 +68,7 @@ async def held(url: str, data: bytes) -> AsyncIterator[trio.SocketStream]:
         yield stream
 
 
-async def heads(aim: Aim) -> str:
+async def heads(aim: Aim) -> Did:
     url, stack = aim.url, aim.stack
     head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"".join(b"X-%d: %s\r\n" % (n, b"x" * 600) for n in range(50))
 
@@ -68,10 +76,10 @@ async def heads(aim: Aim) -> str:
         await stack.enter_async_context(held(url, head))
 
     await in_turns(aim.many, one)
-    return f"{aim.many:,} connections, a head of {len(head) // 1024} KiB each"
+    return Did(f"{aim.many:,} connections, a head of {len(head) // 1024} KiB each", aim.many)
 
 
-async def bodies(aim: Aim) -> str:
+async def bodies(aim: Aim) -> Did:
     url, stack = aim.url, aim.stack
     frame = called("noop", text="x" * LARGEST)
 
@@ -79,10 +87,10 @@ async def bodies(aim: Aim) -> str:
         await stack.enter_async_context(held(url, (head_of(url, frame) + frame)[:-1]))
 
     await in_turns(aim.few, one)
-    return f"{aim.few} bodies of 3.9 MB without their last byte"
+    return Did(f"{aim.few} bodies of 3.9 MB without their last byte")
 
 
-async def requests(aim: Aim) -> str:
+async def requests(aim: Aim) -> Did:
     url, stack = aim.url, aim.stack
     small, big = called("wait", text="x" * 1000), called("wait", text="x" * LARGEST)
 
@@ -91,20 +99,20 @@ async def requests(aim: Aim) -> str:
         await stack.enter_async_context(held(url, head_of(url, frame) + frame))
 
     await in_turns(aim.many, one)
-    return f"{aim.many:,} calls that wait, {aim.few} of them of 3.9 MB"
+    return Did(f"{aim.many:,} calls that wait, {aim.few} of them of 3.9 MB")
 
 
-async def failures(aim: Aim) -> str:
+async def failures(aim: Aim) -> Did:
     url = aim.url
     frame = called("no_such_tool", text="x" * LARGEST)
     async with await connect(url) as stream:
         for _number in range(aim.few):
             await stream.send_all(head_of(url, frame) + frame)
             await whole_answer(stream)
-    return f"{aim.few} calls of 3.9 MB to an unknown tool"
+    return Did(f"{aim.few} calls of 3.9 MB to an unknown tool")
 
 
-async def sessions(aim: Aim) -> str:
+async def sessions(aim: Aim) -> Did:
     url = aim.url
     opened = 0
     frame = frame_of("initialize", **HELLO)
@@ -118,10 +126,10 @@ async def sessions(aim: Aim) -> str:
                 opened += answer.status == 200
 
     await in_turns(100, one, 8)
-    return f"{opened:,} of 20,000 `initialize`"
+    return Did(f"{opened:,} of 20,000 `initialize`", opened)
 
 
-async def events(aim: Aim) -> str:
+async def events(aim: Aim) -> Did:
     """A call whose answer is large, in a session whose client then leaves."""
     url = aim.url
 
@@ -131,10 +139,10 @@ async def events(aim: Aim) -> str:
         await ask(url, frame_of("tools/call", **params), session=session)
 
     await in_turns(aim.few, one, 4)
-    return f"{aim.few} sessions, an answer of 3.9 MB in each"
+    return Did(f"{aim.few} sessions, an answer of 3.9 MB in each")
 
 
-async def outboxes(aim: Aim) -> str:
+async def outboxes(aim: Aim) -> Did:
     url, stack = aim.url, aim.stack
     frame = called("large", size=LARGEST)
 
@@ -143,10 +151,10 @@ async def outboxes(aim: Aim) -> str:
 
     await in_turns(aim.few, one)
     await trio.sleep(2)
-    return f"{aim.few} answers of 3.9 MB that are not read"
+    return Did(f"{aim.few} answers of 3.9 MB that are not read")
 
 
-async def replay(aim: Aim) -> str:
+async def replay(aim: Aim) -> Did:
     ws = aim.ws
 
     async def one(_: int) -> None:
@@ -155,10 +163,10 @@ async def replay(aim: Aim) -> str:
             await line.get_message()  # it is on its way: the client leaves
 
     await in_turns(aim.few, one, 4)
-    return f"{aim.few} WebSockets dropped during an answer of 3.9 MB"
+    return Did(f"{aim.few} WebSockets dropped during an answer of 3.9 MB")
 
 
-async def followed(aim: Aim) -> str:
+async def followed(aim: Aim) -> Did:
     """By streams that stay, and in sessions whose clients leave."""
     url, stack, taken = aim.url, aim.stack, 0
 
@@ -181,10 +189,12 @@ async def followed(aim: Aim) -> str:
 
     await in_turns(aim.few // 2, stream, 4)
     await in_turns(8, session)
-    return f"{aim.few // 2} streams that follow 480 URIs of 8 kB, and {taken:,} of {aim.many:,} such URIs in 8 sessions"
+    return Did(
+        f"{aim.few // 2} streams that follow 480 URIs of 8 kB, and {taken:,} of {aim.many:,} such URIs in 8 sessions"
+    )
 
 
-async def parked(aim: Aim) -> str:
+async def parked(aim: Aim) -> Did:
     url = aim.url
     statuses: list[int] = []
 
@@ -194,10 +204,10 @@ async def parked(aim: Aim) -> str:
         statuses.append(answer.status)
 
     await in_turns(aim.many, one, 8)
-    return f"{statuses.count(200):,} of {aim.many:,} calls parked, {aim.few} of them of 3.9 MB"
+    return Did(f"{statuses.count(200):,} of {aim.many:,} calls parked, {aim.few} of them of 3.9 MB")
 
 
-async def spent(aim: Aim) -> str:
+async def spent(aim: Aim) -> Did:
     url = aim.url
 
     async def one(_: int) -> None:
@@ -213,10 +223,10 @@ async def spent(aim: Aim) -> str:
                     more = {"requestState": result.get("requestState", ""), "inputResponses": answers}
 
     await in_turns(8, one)
-    return f"{aim.many:,} rounds that were answered"
+    return Did(f"{aim.many:,} rounds that were answered", aim.many)
 
 
-async def streams(aim: Aim) -> str:
+async def streams(aim: Aim) -> Did:
     url, stack = aim.url, aim.stack
     frame = modern("subscriptions/listen", "l", notifications={"toolsListChanged": True})
 
@@ -225,10 +235,10 @@ async def streams(aim: Aim) -> str:
         await stream.receive_some(4096)
 
     await in_turns(aim.many, one)
-    return f"{aim.many:,} streams"
+    return Did(f"{aim.many:,} streams", aim.many)
 
 
-async def sockets(aim: Aim) -> str:
+async def sockets(aim: Aim) -> Did:
     url, stack = aim.url, aim.stack
     key = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: mcp\r\n"
     at = url.split("/")[2]
@@ -243,10 +253,10 @@ async def sockets(aim: Aim) -> str:
         await stream.receive_some(4096)
 
     await in_turns(aim.many, one)
-    return f"{aim.many:,} sessions"
+    return Did(f"{aim.many:,} sessions", aim.many)
 
 
-async def memos(aim: Aim) -> str:
+async def memos(aim: Aim) -> Did:
     url = aim.url
 
     async def one(number: int) -> None:
@@ -260,10 +270,10 @@ async def memos(aim: Aim) -> str:
                 await whole_answer(stream)
 
     await in_turns(20, one, 4)
-    return "10,000 requests, no two alike"
+    return Did("10,000 requests, no two alike")
 
 
-async def letters(aim: Aim) -> str:
+async def letters(aim: Aim) -> Did:
     ws = aim.ws
     async with websocket(ws) as line:
         for number in range(10_000):
@@ -271,7 +281,7 @@ async def letters(aim: Aim) -> str:
             await line.send_message(frame_of("notifications/cancelled", None, **about).decode())
         await line.send_message(called("noop").decode())
         await line.get_message()
-    return "10,000 cancellations of nothing"
+    return Did("10,000 cancellations of nothing")
 
 
 ACTS: Final[Mapping[str, Act]] = {

@@ -19,6 +19,8 @@ STRANGER_MIB: Final = 256
 """What a client without a token may take of a default server, in all (PROMISES 26)."""
 BACKEND_MIB: Final = 128
 """What one backend may take of a broker, in all."""
+SHARE: Final = 0.75
+"""The part of all that one address may hold (see `actors/shares.py`)."""
 FOUND: Final = Path(__file__).resolve().parents[1] / "docs" / "reference" / "memory.json"
 
 HEAD: Final = """
@@ -43,6 +45,8 @@ class Thing:
     each: str
     whole: str
     answer: str
+    counted: str = ""
+    """The bound of those that are counted, for one address: what one weighs makes it a bound in bytes."""
 
 
 def limit(dotted: str) -> Any:
@@ -63,7 +67,7 @@ def text_of(bound: str) -> str:
         name, _, rest = part.partition("}")
         dotted, _, unit = name.partition("!")
         value = limit(dotted)
-        done.append((in_bytes(value) if unit else f"{value:,}") + rest)
+        done.append((in_bytes(value) if unit else f"{value:,g}" if isinstance(value, float) else f"{value:,}") + rest)
     return "".join(done)
 
 
@@ -81,6 +85,7 @@ STRANGER: Final = (
         "{settings.max_header!b}, {settings.header_time} s",
         "{settings.max_connections} connections",
         "431, 408; closed",
+        "settings.max_connections",
     ),
     Thing(
         "bodies",
@@ -103,6 +108,7 @@ STRANGER: Final = (
         "{actors.host.MAX_SESSIONS_EACH}, {settings.session_idle} s",
         "{settings.max_sessions}",
         "429, 503",
+        "settings.max_sessions",
     ),
     Thing(
         "events",
@@ -145,6 +151,7 @@ STRANGER: Final = (
         "{codecs.state.STATE_TTL} s",
         "{actors.parking.MAX_SPENT}",
         "503",
+        "actors.parking.MAX_SPENT",
     ),
     Thing(
         "streams",
@@ -152,6 +159,7 @@ STRANGER: Final = (
         "{settings.max_in_flight_each}",
         "{settings.max_in_flight}",
         "429, 503",
+        "settings.max_in_flight",
     ),
     Thing(
         "sockets",
@@ -159,6 +167,7 @@ STRANGER: Final = (
         "{actors.host.MAX_SESSIONS_EACH}",
         "{settings.max_sessions}, {settings.max_connections} connections",
         "429, 503",
+        "settings.max_sessions",
     ),
     Thing(
         "memos",
@@ -222,18 +231,31 @@ def lines(found: dict[str, Any]) -> list[str]:
     """The table, with what was *found* about each thing."""
     told = [HEAD]
     for title, most, things in (
-        ("by clients without a token", STRANGER_MIB, STRANGER),
+        ("by strangers", STRANGER_MIB, STRANGER),
         ("by one backend", BACKEND_MIB, BACKEND),
     ):
-        told += [f"### Made to grow {title}: {most} MiB in all", COLUMNS.lstrip("\n"), *_rows(things, found), ""]
+        told += [f"### Made to grow {title}: {most} MiB in all", COLUMNS, *_rows(things, found), ""]
+        told += [together] if (together := _together(found.get(title.split()[-1]), most)) else []
     return told[:-1]
+
+
+def _together(measured: dict[str, Any] | None, most: int) -> str:
+    return "" if measured is None else f"The worst together: {_measured(measured)}. At most {most} MiB are wanted.\n"
 
 
 def _rows(things: Iterable[Thing], found: dict[str, Any]) -> Iterable[str]:
     for thing in things:
         measured = found.get(thing.key)
-        said = "not measured" if measured is None else _measured(measured)
+        said = "not measured" if measured is None else _measured(measured) + _all_of(thing, measured)
         yield f"| {thing.name} | {text_of(thing.each)} | {text_of(thing.whole)} | {said} | {thing.answer} |"
+
+
+def _all_of(thing: Thing, measured: dict[str, Any]) -> str:
+    """What all that one address may have would weigh."""
+    if not thing.counted or not measured.get("each"):
+        return ""
+    most = SHARE * limit(thing.counted)
+    return f"; {measured['each']:g} KiB each, so {most * measured['each'] / 1024:.0f} MiB for {most:,.0f}"
 
 
 def _measured(one: dict[str, Any]) -> str:

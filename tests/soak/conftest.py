@@ -1,4 +1,7 @@
-"""At the end of a run, one line for each figure that its tests took."""
+"""At the end of a run, one line for each figure that its tests took; and room for those with thousands of peers."""
+
+import resource
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,3 +14,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("promises")
         for line in lines:
             terminalreporter.line(line)
+
+
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """As many as the system allows, for the test and for the processes that it starts."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

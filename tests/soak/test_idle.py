@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from benchmarks.hosting_servers import running
-from benchmarks.listeners import CPU, KIB, gather, raise_limit, server_for
+from benchmarks.listeners import CPU, KIB, gather, server_for
 from benchmarks.listeners_crowd import Socket, Stream
 from tests.figures import LONG, figure
 
@@ -14,9 +14,9 @@ COUNT = 5_000
 
 
 @pytest.mark.finding("faults-low-idle")
+@pytest.mark.usefixtures("many_descriptors")
 @pytest.mark.skipif(not LONG, reason="it is about memory and CPU, which a busy machine does not tell")
 def test_9_ten_thousand_idle_peers_cost_little() -> None:
-    raise_limit()
     gc.disable()  # a collection among ten thousand clients would be counted as the server's delay
     try:
         with running(server_for(COUNT)) as server:

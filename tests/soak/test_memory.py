@@ -1,6 +1,5 @@
 """Promise 26: what a stranger, and what a backend, can take in all, though they do the worst at the same time."""
 
-import resource
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,9 @@ SOME = WORST if LONG else ("bodies", "events")
 
 
 @pytest.mark.finding("security-8", "security-9", "security-22", "faults-C3")
+@pytest.mark.usefixtures("many_descriptors")
 async def test_26_strangers_take_no_more_than_they_may() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    try:
-        found = await weigh(hosted(), [BY_CLIENTS[name] for name in SOME], FEW, MANY)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    found = await weigh(hosted(), [BY_CLIENTS[name] for name in SOME], FEW, MANY)
     figure("promise 26", f"strangers: {found.peak:.0f} MiB ({found.did})", f"<= {STRANGER_MIB} MiB")
     assert found.peak <= STRANGER_MIB
 

@@ -1,8 +1,6 @@
 """Promise 10: ten thousand requests that end at once are over soon, and unrelated calls do not notice."""
 
-import resource
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,15 +18,6 @@ UNRELATED: Final = 0.05
 ROOM: Final = "16384"
 AT_ONCE: Final = 200
 """Connections that are being opened at the same time: fewer than a listener lets wait."""
-
-
-@pytest.fixture
-def many_descriptors() -> Iterator[None]:
-    """As many as the system allows, for the test and for the broker that it starts."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def hold(url: str, streams: list[trio.SocketStream], room: trio.CapacityLimiter) -> None:
