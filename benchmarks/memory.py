@@ -88,7 +88,7 @@ async def _wait_accepting(port: int) -> None:
                 return
 
 
-async def weigh(command: Sequence[str], acts: Sequence[Act], few: int, many: int) -> Weight:
+async def weigh(command: Sequence[str], acts: Sequence[Act], few: int, many: int, rest: float = REST) -> Weight:
     """Do all *acts* to one process, and read its memory meanwhile."""
     async with running(command) as (process, port):
         before = peak = process.memory_info().rss
@@ -108,7 +108,7 @@ async def weigh(command: Sequence[str], acts: Sequence[Act], few: int, many: int
                     for act in acts:
                         did.append(await act(aim))  # noqa: PERF401 -- what was done stays if the rest takes too long
                 await trio.sleep(0.5)
-            await trio.sleep(REST)
+            await trio.sleep(rest)
             nursery.cancel_scope.cancel()
         left = process.memory_info().rss
     words = "; ".join(one.words for one in did) or f"not done in {ACT_TIME:g} s"

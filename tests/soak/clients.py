@@ -91,24 +91,29 @@ async def ask(url: str, frame: bytes, *, session: str = "", token: str = "", ver
 
 
 async def whole_answer(stream: trio.SocketStream) -> Answer:
-    data = b""
-    while True:
-        head, gap, body = data.partition(b"\r\n\r\n")
-        if gap:
-            fields = dict(_field(line) for line in head.split(b"\r\n")[1:])
-            status = int(head.split()[1])
-            length = fields.get(b"content-length")
-            if length is not None and len(body) >= int(length):
-                return Answer(status, fields, body)
-            if length is None and (body.endswith(b"0\r\n\r\n") or status in (202, 204)):
-                return Answer(status, fields, body)
-        try:
-            more = await stream.receive_some(65_536)
-        except trio.BrokenResourceError:
-            more = b""
-        if not more:
-            return Answer(0, {}, data)
+    """The next answer on a connection, whether it has a length or comes in chunks."""
+    data = bytearray()
+    while (gap := data.find(b"\r\n\r\n")) < 0:
+        if not (more := await some(stream)):
+            return Answer(0, {}, bytes(data))
         data += more
+    head, body = bytes(data[:gap]), data[gap + 4 :]
+    status = int(head.split()[1])
+    fields = dict(_field(line) for line in head.split(b"\r\n")[1:])
+    length = fields.get(b"content-length")
+    while not (len(body) >= int(length) if length else status in (202, 204) or body.endswith(b"0\r\n\r\n")):
+        if not (more := await some(stream)):
+            return Answer(0, {}, bytes(data))
+        body += more
+    return Answer(status, fields, bytes(body))
+
+
+async def some(stream: trio.SocketStream) -> bytes:
+    """What comes next; nothing, once the connection is over."""
+    try:
+        return bytes(await stream.receive_some(65_536))
+    except trio.BrokenResourceError:
+        return b""
 
 
 def _field(line: bytes) -> tuple[bytes, bytes]:

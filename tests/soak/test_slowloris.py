@@ -8,7 +8,7 @@ import attrs
 import trio
 
 from tests.figures import BUSY, LONG, figure
-from tests.soak.clients import connect
+from tests.soak.clients import connect, some
 from tests.soak.probing import probing
 from tests.soak.stage import scene
 
@@ -37,7 +37,7 @@ class Slow:
         async with await connect(url) as stream, trio.open_nursery() as nursery:
             began = time.monotonic()
             nursery.start_soon(self._send, stream, whole)
-            while data := await _some(stream):
+            while data := await some(stream):
                 self.answer += data
             self.cut = time.monotonic() - began
             nursery.cancel_scope.cancel()
@@ -50,13 +50,6 @@ class Slow:
                 await stream.send_all(b"x")
         except trio.BrokenResourceError:
             return
-
-
-async def _some(stream: trio.SocketStream) -> bytes:
-    try:
-        return bytes(await stream.receive_some(4096))
-    except trio.BrokenResourceError:
-        return b""
 
 
 async def test_14_slow_peers_are_cut_off_and_others_do_not_notice(tmp_path: Path) -> None:
