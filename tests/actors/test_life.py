@@ -1,26 +1,26 @@
 """Races have one winner: whatever happens to a request, in whatever order, it has exactly one outcome.
 
-`CALLBOARD_RACES` says how many interleavings to draw.
+Every order of up to five events is tried (four in the short form). `CALLBOARD_RACES` says how many longer ones to draw.
 """
 
 import os
-from itertools import permutations
+from itertools import permutations, product
 
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from callboard.actors.life import TABLE, Act, Event, Life, State, step
+from tests.figures import LONG, figure
 
 RACES = int(os.environ.get("CALLBOARD_RACES", "2000"))
 ENDS = {Act.ANSWER, Act.STAY_SILENT, Act.KEEP}
 
 
-class Request(RuleBasedStateMachine):
+class Heard:
     """A request, and a peer that counts what it hears."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.life = Life()
         self.answers = 0  # final ones; a front request that was parked had its own
         self.ends: list[Act] = []
@@ -41,58 +41,78 @@ class Request(RuleBasedStateMachine):
             assert self.waiting_fronts == 0
             self.waiting_fronts = 1
 
+    def check(self) -> None:
+        """At most one outcome, and nobody waits for a request that is over or parked."""
+        assert len(self.ends) <= 1
+        assert self.life.is_over == bool(self.ends) == (self.life.outcome is not None)
+        assert self.waiting_fronts == (1 if self.life.state is State.WAITING else 0)
+
+
+class Request(RuleBasedStateMachine):
+    """The same, with events drawn one by one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard = Heard()
+
     @rule()
     def result(self) -> None:
-        self.happen(Event.RESULT)
+        self.heard.happen(Event.RESULT)
 
     @rule()
     def failure(self) -> None:
-        self.happen(Event.FAILURE)
+        self.heard.happen(Event.FAILURE)
 
     @rule()
     def deadline(self) -> None:
-        self.happen(Event.DEADLINE)
+        self.heard.happen(Event.DEADLINE)
 
     @rule()
     def backend_gone(self) -> None:
-        self.happen(Event.BACKEND_GONE)
+        self.heard.happen(Event.BACKEND_GONE)
 
     @rule()
     def peer_cancelled(self) -> None:
-        self.happen(Event.PEER_CANCELLED)
+        self.heard.happen(Event.PEER_CANCELLED)
 
     @rule()
     def disconnected(self) -> None:
-        self.happen(Event.DISCONNECTED)
+        self.heard.happen(Event.DISCONNECTED)
 
     @rule()
     def session_ended(self) -> None:
-        self.happen(Event.SESSION_ENDED)
+        self.heard.happen(Event.SESSION_ENDED)
 
     @rule()
     def asked(self) -> None:
-        self.happen(Event.ASKED)
+        self.heard.happen(Event.ASKED)
 
     @rule()
     def retried(self) -> None:
-        self.happen(Event.RETRIED)
+        self.heard.happen(Event.RETRIED)
 
     @rule()
     def expired(self) -> None:
-        self.happen(Event.EXPIRED)
+        self.heard.happen(Event.EXPIRED)
 
     @invariant()
-    def has_at_most_one_outcome(self) -> None:
-        assert len(self.ends) <= 1
-        assert self.life.is_over == bool(self.ends) == (self.life.outcome is not None)
-
-    @invariant()
-    def nobody_waits_for_a_request_that_is_over_or_parked(self) -> None:
-        assert self.waiting_fronts == (1 if self.life.state is State.WAITING else 0)
+    def has_one_outcome(self) -> None:
+        self.heard.check()
 
 
 TestRaces = Request.TestCase
 TestRaces.settings = settings(max_examples=RACES, stateful_step_count=12)
+
+
+def test_11_every_order_of_events_has_one_winner() -> None:
+    orders = 0
+    for events in product(Event, repeat=5 if LONG else 4):
+        heard = Heard()
+        for event in events:
+            heard.happen(event)
+            heard.check()
+        orders += 1
+    figure("promise 11", f"{orders:,} orders of events, each with at most one outcome", "100,000")
 
 
 @pytest.mark.requirement("M162", "L079")

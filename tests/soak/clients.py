@@ -4,7 +4,7 @@ import json
 import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -86,7 +86,8 @@ class Answer:
 async def ask(url: str, frame: bytes, *, session: str = "", token: str = "", verb: str = "POST") -> Answer:
     """One request on a connection of its own, and its whole answer."""
     async with await connect(url) as stream:
-        await stream.send_all(head_of(url, frame, session=session, token=token, verb=verb) + frame)
+        with suppress(trio.BrokenResourceError):  # it may be refused before all of it was sent
+            await stream.send_all(head_of(url, frame, session=session, token=token, verb=verb) + frame)
         return await whole_answer(stream)
 
 
