@@ -4,12 +4,12 @@ import math
 import webbrowser
 from collections.abc import Callable, Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import attrs
 import trio
 from msgspec import UNSET
 
+from callboard.codecs.oauth.addresses import Page, is_here, locate_page
 from callboard.codecs.revisions import (
     LATEST,
     BooleanSchema,
@@ -26,7 +26,7 @@ from callboard.codecs.revisions import (
     write,
 )
 from callboard.commands.terminal import Person
-from callboard.errors import InvalidDefinition
+from callboard.errors import InvalidDefinition, UnsafeUrl
 from callboard.hosting.problems import find_problems
 from callboard.hosting.schemas import compile_schema
 
@@ -38,7 +38,6 @@ MOST_TRIES: Final = 20
 
 _YES: Final = frozenset({"y", "yes", "true", "1", "on"})
 _NO: Final = frozenset({"n", "no", "false", "0", "off"})
-_LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class _Left(Exception):
@@ -124,38 +123,34 @@ class Asker:
 
     async def _visit(self, params: ElicitRequestURLParams) -> ElicitResult:
         self.person.say(f"{self.server()} asks you to visit a page: {params.message}", style="bold")
-        self.person.say(f"  {params.url}")
         try:
-            parts = urlsplit(params.url)
-            host = parts.hostname or ""
-        except ValueError:
-            parts, host = urlsplit(""), ""
-        if parts.scheme not in ("http", "https") or not host:
-            self.person.say("  That is no page of the web. It is declined.", style="yellow")
+            page = locate_page(params.url)
+        except UnsafeUrl as error:
+            self.person.say(f"  {params.url}")
+            self.person.say(f"  That is no page to be opened: {error}. It is declined.", style="yellow")
             return ElicitResult(action="decline")
-        for warning in _warnings(parts.scheme, host, has_user="@" in parts.netloc):
+        self.person.say(f"  {page.url}")
+        for warning in _warnings(page):
             self.person.say(f"  {warning}", style="yellow")
         while True:
-            match (await self._line(f"Open {host} in your browser? [y]es, [d]ecline, [c]ancel:")).lower():
+            match (await self._line(f"Open {page.host} in your browser? [y]es, [d]ecline, [c]ancel:")).lower():
                 case "y" | "yes":
                     break
                 case "d" | "decline" | "n" | "no":
                     return ElicitResult(action="decline")
                 case "c" | "cancel":
                     return ElicitResult(action="cancel")
-        if not await trio.to_thread.run_sync(self.open_page, params.url):
+        if not await trio.to_thread.run_sync(self.open_page, page.url):
             self.person.say("  There is no browser here: open it yourself.", style="yellow")
         return ElicitResult(action="accept")
 
 
-def _warnings(scheme: str, host: str, *, has_user: bool) -> list[str]:
+def _warnings(page: Page) -> list[str]:
     found = []
-    if scheme == "http" and host not in _LOCAL:
-        found.append("It is not encrypted: whoever is on the way can read along.")
-    if host.startswith("xn--") or ".xn--" in host or not host.isascii():
+    if page.scheme == "http" and not is_here(page.host):
+        found.append("It is not encrypted: others on the way can read along.")
+    if page.host.startswith("xn--") or ".xn--" in page.host:
         found.append("Its name has letters that may look like others.")
-    if has_user:
-        found.append(f"What stands before the @ says nothing: the page is at {host}.")
     return found
 
 

@@ -3,9 +3,10 @@
 import base64
 import binascii
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import msgspec
@@ -40,6 +41,8 @@ from callboard.codecs.revisions import (
 from callboard.listening import Change
 from callboard.supervisor.printable import clean
 
+_BREAKS: Final = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+
 
 @attrs.frozen
 class Listing:
@@ -72,7 +75,7 @@ class Output:
             self._listing_tables(client, listing)
         else:
             for row in _rows(listing):
-                self._line("\t".join(one.replace("\t", " ") for one in row))
+                self._line("\t".join(map(_cell, row)))
 
     def _listing_json(self, client: Client, listing: Listing) -> Mapping[str, Any]:
         info = client.server_info
@@ -100,7 +103,7 @@ class Output:
             for heading in (*headings, "what it is"):
                 table.add_column(heading, overflow="fold")
             for _, *cells in (row for row in rows if row[0] == kind):
-                table.add_row(*(Text(clean(cell)) for cell in cells))
+                table.add_row(*(Text(clean(_cell(cell))) for cell in cells))
             self.console.print(table)
         if not rows:
             self.console.print("It offers nothing.")
@@ -138,7 +141,7 @@ class Output:
             line = f"{change.name} changed"
         else:
             told = {"updated": change.uri}
-            line = f"updated {change.uri}"
+            line = f"updated {_cell(change.uri)}"
         if self.is_json:
             self._line(msgspec.json.encode(told).decode())
         else:
@@ -208,6 +211,11 @@ def _parameters(schema: Mapping[str, Any]) -> Iterable[str]:
     properties, required = schema.get("properties"), schema.get("required")
     for name in properties if isinstance(properties, Mapping) else ():
         yield name if isinstance(required, list) and name in required else f"[{name}]"
+
+
+def _cell(text: str) -> str:
+    """A server's text without what begins another cell or another row: a program reads them line by line."""
+    return _BREAKS.sub(" ", text)
 
 
 def _first_line(text: object) -> str:

@@ -192,8 +192,6 @@ async def test_where_there_is_no_browser_the_person_is_told() -> None:
     [
         ("http://example.org/", "not encrypted"),
         ("https://xn--pple-43d.com/", "may look like others"),
-        ("https://\u0430pple.com/", "may look like others"),
-        ("https://bank.example@evil.example/", "the page is at evil.example"),
     ],
 )
 async def test_a_suspicious_page_is_warned_about_and_its_host_stands_out(url: str, warning: str) -> None:
@@ -218,6 +216,66 @@ async def test_what_is_no_page_is_declined_without_a_question(url: str) -> None:
     result, _, opened = await visit(url, "y")
     assert result.action == "decline"
     assert opened == []
+
+
+@pytest.mark.finding("security-13")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://evil.example\\@bank.example/login",
+        "https://evil.example\\.bank.example/",
+        "https:\\\\evil.example\\bank.example",
+        "https://bank.example@evil.example/",
+        "https://user:password@bank.example/",
+        "https://bank.example\t.evil.example/",
+        "https://bank.example\n/",
+        "https://bank.example /",
+        " https://bank.example/",
+        "https://bank.example\u3002evil.example/",
+        "https://\u0430pple.com/",
+        "https://bank.example\uff0fevil.example/",
+        "https://bank.example/\x1b[2J",
+        "https://bank.example%2eevil.example/",
+        "https://bank.example%40evil.example/",
+        "https:///evil.example/",
+        "https:evil.example/",
+        "https:/evil.example/",
+        "https://2130706433/",
+        "https://0x7f.1/",
+        "https://127.1/",
+        "https://bank.example:0/",
+        "https://bank.example:x/",
+        "https://[::1%25eth0]/",
+        "https://bank..example/",
+        "https://" + "a." * 1100 + "example/",
+    ],
+)
+async def test_an_address_that_a_browser_may_read_otherwise_is_declined_without_a_question(url: str) -> None:
+    result, shown, opened = await visit(url, "y")
+    assert (result.action, opened) == ("decline", [])
+    assert not any(line.startswith("Open ") for line in shown)
+    assert shown[-1].endswith("It is declined.")
+
+
+@pytest.mark.finding("security-13")
+@pytest.mark.parametrize(
+    ("url", "host", "opened"),
+    [
+        ("https://Bank.Example", "bank.example", "https://bank.example/"),
+        ("HTTPS://bank.example:8443/a?b=c#d", "bank.example", "https://bank.example:8443/a?b=c#d"),
+        ("https://bank.example:/x", "bank.example", "https://bank.example/x"),
+        ("https://bank.example?@evil.example/", "bank.example", "https://bank.example/?@evil.example/"),
+        ("https://bank.example#@evil.example/", "bank.example", "https://bank.example/#@evil.example/"),
+        ("https://bank.example/@evil.example/", "bank.example", "https://bank.example/@evil.example/"),
+        ("http://[::1]:8000/x", "::1", "http://[::1]:8000/x"),
+        ("http://127.0.0.1:8000/x", "127.0.0.1", "http://127.0.0.1:8000/x"),
+    ],
+)
+async def test_what_is_opened_is_what_was_shown(url: str, host: str, opened: str) -> None:
+    result, shown, visited = await visit(url, "y")
+    assert (result.action, visited) == ("accept", [opened])
+    assert shown[1].strip() == opened
+    assert any(line.startswith(f"Open {host} in your browser?") for line in shown)
 
 
 def test_what_would_command_a_terminal_is_taken_out() -> None:

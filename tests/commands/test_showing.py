@@ -9,10 +9,12 @@ import pytest
 from rich.console import Console
 
 from callboard import Server
+from callboard.actors.topics import ResourceUpdated
 from callboard.client import connect
 from callboard.codecs.revisions import (
     LATEST,
     CallToolResult,
+    JSONValue,
     LoggingMessageNotificationParams,
     ProgressNotificationParams,
     Resource,
@@ -111,3 +113,23 @@ def test_json_at_a_terminal_commands_nothing_and_is_still_json() -> None:
     assert not {"\u009b", "\u202e", "\x1b", "\U000e0041"} & set(shown)
     assert "ü 世界" in shown
     assert json.loads(shown)["content"][0]["text"] == said
+
+
+@pytest.mark.finding("security-24")
+@pytest.mark.parametrize("is_terminal", [False, True])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\t", "\v", "\x85", "\u2028"])
+async def test_a_name_begins_no_row_of_its_own(end: str, is_terminal: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    forged = f"real{end}tool{end}forged"
+    schema: dict[str, JSONValue] = {"type": "object", "properties": {forged: {}}}
+    listing = Listing(
+        tools=[Tool(name=forged, description=f"a{end}b", input_schema=schema)],
+        resources=[Resource(uri=f"x://{forged}", name=forged, mime_type=forged)],
+    )
+    console = paper(is_terminal=is_terminal)
+    async with connect(Server("s")) as client:
+        Output(LATEST, console=console).listing(client, listing)
+    Output(LATEST, console=console).changed(ResourceUpdated(f"x://{forged}"))
+    assert isinstance(console.file, io.StringIO)
+    lines = (console.file.getvalue() + capsys.readouterr().out).splitlines()
+    assert not any(re.match(r"\W*(tool|forged)\W*forged", line) for line in lines)
+    assert sum("forged" in line for line in lines) == 3

@@ -9,7 +9,7 @@ import ipaddress
 import re
 from collections.abc import Iterable
 from typing import Final, Self, TypeAlias
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import attrs
 
@@ -25,6 +25,23 @@ _NAME: Final = re.compile(r"(?=.{1,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 _TRANSLATED: Final = ipaddress.IPv6Network("64:ff9b::/96")
+_SPECIAL: Final = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "192.0.0.0/24",  # protocol assignments; clouds put metadata services there (192.0.0.192)
+            "192.88.99.0/24",  # relays from IPv6, given up
+            "64:ff9b:1::/48",  # translation inside of a network
+            "100::/64",  # discarded
+            "100:0:0:1::/64",
+            "2001::/23",  # protocol assignments
+            "2001:db8::/32",  # documentation
+            "3fff::/20",  # documentation
+            "5f00::/16",  # segments of a network
+        ),
+    )
+)
+"""What IANA keeps for special purposes, and some Python that we run on takes for public: their lists differ in age."""
 
 
 @attrs.frozen
@@ -60,8 +77,31 @@ def is_here(host: str) -> bool:
     return host == "localhost" if address is None else address.is_loopback
 
 
-def locate(url: str, reach: Reach) -> Location:
-    """Look at *url* before anything is asked of anybody, the DNS included. Raises `UnsafeUrl`."""
+@attrs.frozen
+class Page:
+    """A page that a person may be sent to: its true host, and its URL put together again from what was understood."""
+
+    scheme: str
+    host: str
+    url: str
+
+
+def locate_page(url: str) -> Page:
+    """Look at a page that a server wants opened in a browser. A browser reads a URL in its own way: it takes a
+    backslash for a slash, leaves out tabs and line ends, and understands numbers that are no addresses to others. What
+    the two could read differently is refused, so that the host that a person is told is the one that is opened.
+
+    Raises `UnsafeUrl`.
+    """
+    parts, host, port = _split(url)
+    shown = f"[{host}]" if ":" in host else host
+    netloc = shown if port is None else f"{shown}:{port}"
+    scheme = parts.scheme.lower()
+    return Page(scheme, host, urlunsplit((scheme, netloc, parts.path or "/", parts.query, parts.fragment)))
+
+
+def _split(url: str) -> tuple[SplitResult, str, int | None]:
+    """A URL of the web, its host and its port. Raises `UnsafeUrl` for one that two programs could read differently."""
     if len(url) > MAX_URL:
         raise UnsafeUrl(f"a URL of more than {MAX_URL} characters")
     if _PLAIN.fullmatch(url) is None or "\\" in url:
@@ -71,14 +111,21 @@ def locate(url: str, reach: Reach) -> Location:
         port = parts.port
     except ValueError:
         raise UnsafeUrl(f"{url[:100]!r} is no URL") from None
-    host = _host(parts)
     scheme = parts.scheme.lower()
     if scheme not in _PORTS:
         raise UnsafeUrl(f"{scheme[:20]!r} is not https")
-    if scheme == "http" and not (reach.loopback and is_here(host)):
-        raise UnsafeUrl(f"http://{host[:100]} is not https")
+    host = _host(parts)
     if port == 0:
         raise UnsafeUrl(f"{host[:100]} has no port 0")
+    return parts, host, port
+
+
+def locate(url: str, reach: Reach) -> Location:
+    """Look at *url* before anything is asked of anybody, the DNS included. Raises `UnsafeUrl`."""
+    parts, host, port = _split(url)
+    scheme = parts.scheme.lower()
+    if scheme == "http" and not (reach.loopback and is_here(host)):
+        raise UnsafeUrl(f"http://{host[:100]} is not https")
     if "#" in url:
         raise UnsafeUrl(f"a fragment in a URL of {host[:100]}")
     number = _number(host)
@@ -140,4 +187,6 @@ def _is_public(address: _Address) -> bool:
             return False
         if address in _TRANSLATED:  # the way to IPv4 out of a network without; what it carries is looked at too
             return True
+    if any(address in network for network in _SPECIAL):
+        return False
     return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
