@@ -1,5 +1,6 @@
 """What a run may show beside latencies, rates and errors: each figure has a name for scripts and one for people."""
 
+import math
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
@@ -68,6 +69,18 @@ def written(value: float, unit: Unit) -> str:
 
 
 def time(seconds: float) -> str:
+    """A time, as people read it; of nothing there is none."""
+    if math.isnan(seconds):
+        return "-"
     if seconds >= 1:
         return f"{seconds:.2f} s"
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} us"
+
+
+def percent(share: float) -> str:
+    """A share of a hundred, as people read it: only all of them are 100, and only none are 0."""
+    if share in (0.0, 100.0):
+        return f"{share:.0f} %"
+    if share >= 10:
+        return f"{min(share, 99.9):.1f} %"
+    return f"{share:.2g} %" if share >= 0.001 else "less than 0.001 %"

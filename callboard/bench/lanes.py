@@ -1,5 +1,6 @@
 """Sessions as `callboard.connect` opens them: any target, any transport, any revision."""
 
+import math
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,7 +12,7 @@ import trio
 
 from callboard.actors.link import Link
 from callboard.bench.engine import Lane, OpenLane
-from callboard.bench.seats import Open
+from callboard.bench.seats import L, Open
 from callboard.bench.work import Act
 from callboard.client import Client, Common, connect
 from callboard.codecs.http.access import is_loopback
@@ -77,23 +78,40 @@ class ChurnLane:
     target: Target
     options: Common
     on_open: Callable[[Client], None]
+    seconds: float = math.inf
+    """So many for each to open."""
     is_lost: ClassVar[bool] = False
 
     async def do(self, act: Act) -> None:
-        async with connect(self.target, **self.options) as client:
+        async with within(self.seconds, lambda: connect(self.target, **self.options))() as client:
             self.on_open(client)
             await act.do(client)
 
 
-def by_churn(target: Target, options: Common, on_open: Callable[[Client], None]) -> OpenLane:
+def by_churn(target: Target, options: Common, on_open: Callable[[Client], None], seconds: float = math.inf) -> OpenLane:
     """Whoever comes, asks once and leaves."""
 
     @asynccontextmanager
     async def open_lane() -> AsyncIterator[Lane]:
         await trio.lowlevel.checkpoint()
-        yield ChurnLane(target, options, on_open)
+        yield ChurnLane(target, options, on_open, seconds)
 
     return open_lane
+
+
+def within(seconds: float, open_lane: Open[L]) -> Open[L]:
+    """As *open_lane*, for a server that has so many seconds to be there. Raises `CannotConnect` if it is not."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[L]:
+        with trio.CancelScope(deadline=trio.current_time() + seconds) as opening:
+            async with open_lane() as lane:
+                opening.deadline = math.inf
+                yield lane
+        if opening.cancelled_caught:
+            raise CannotConnect(f"the server did not answer within {seconds:g} s")
+
+    return opened
 
 
 def resolved(target: Target) -> Command | Remote | Server:

@@ -66,12 +66,16 @@ def page(title: str, runs: Mapping[str, Result], table: Sequence[Sequence[str]],
         f"<h1>{escape(title)}</h1>",
         *(f'<p class="note">{escape(note)}</p>' for note in notes),
         _table(table) if len(runs) > 1 else _pairs(table),
-        _over_time(runs),
-        _histogram(runs),
-        _percentiles(runs),
+        *_plots(runs),
     ]
     lines = ["<!doctype html>", '<html lang="en"><head>', *head, "</head><body>", *body, "</body></html>"]
     return "\n".join(lines) + "\n"
+
+
+def _plots(runs: Mapping[str, Result]) -> Sequence[str]:
+    if not any(run.count for run in runs.values()):
+        return ["<p>Nothing was answered, so there is nothing to draw.</p>"]
+    return [_over_time(runs), _histogram(runs), _percentiles(runs)]
 
 
 def _pairs(rows: Sequence[Sequence[str]]) -> str:

@@ -1,6 +1,7 @@
 """A run as a value: what was done, how it went, and the same as a file that another run can be compared with."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
@@ -38,11 +39,19 @@ class Result:
     @property
     def rate(self) -> float:
         """Answered requests for each second."""
-        return (self.tally.count - self.tally.late + self.tally.early) / self.seconds if self.seconds else 0.0
+        if not self.seconds or not self.tally.count:
+            return 0.0
+        return (self.tally.count - self.tally.late + self.tally.early) / self.seconds
 
     @property
     def count(self) -> int:
+        """How many requests were answered: those that the latencies are of."""
         return self.tally.count
+
+    @property
+    def requests(self) -> int:
+        """How many requests there were, answered or not."""
+        return self.tally.count + self.error_count
 
     @property
     def unanswered(self) -> int:
@@ -54,8 +63,37 @@ class Result:
 
     @property
     def error_percent(self) -> float:
-        asked = self.tally.count + self.error_count
-        return 100.0 * self.error_count / asked if asked else 0.0
+        return 100.0 * self.error_count / self.requests if self.requests else 0.0
+
+    @property
+    def silences(self) -> Sequence[tuple[int, int]]:
+        """The seconds, from and to, in which nothing was answered although much should have been.
+
+        Only of a load that never rests: the steps of a script may wait, and a profile has figures of its own.
+        """
+        if self.settings.get("profile", "steady") not in ("steady", "churn") or self.tally.steps or not self.count:
+            return ()
+        first = math.ceil(float(self.settings.get("ramp") or 0))  # until then there is little to answer
+        answered = {second for second, counted in self.tally.seconds.items() if counted.get_total_count()}
+        usual = self.count / max(len(answered), 1)
+        silent = [second for second in range(first, int(self.seconds)) if second not in answered]
+        spans: list[tuple[int, int]] = []
+        for second in silent:
+            if spans and spans[-1][1] == second:
+                spans[-1] = spans[-1][0], second + 1
+            else:
+                spans.append((second, second + 1))
+        return [(start, end) for start, end in spans if usual * (end - start) >= EXPECTED]
+
+    @property
+    def has_stalled(self) -> bool:
+        """Whether the server was silent for so long, or at the end, that the run has not measured what it should."""
+        return any(end - start >= STALL or end >= int(self.seconds) for start, end in self.silences)
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether its latencies can be compared with another run's, and are not those of the few that came through."""
+        return bool(self.count) and self.error_percent <= MOST_ERRORS and not self.has_stalled
 
     @property
     def longest(self) -> float:
@@ -78,14 +116,16 @@ class Result:
             "server": self.server,
             "settings": dict(self.settings),
             "seconds": round(self.seconds, 3),
-            "requests": self.tally.count,
+            "requests": self.requests,
+            "answered": self.tally.count,
             "requests_per_second": round(self.rate, 1),
             "latency_ms": {
-                **{f"p{percent:g}": round(self.percentile(percent) * 1e3, 3) for percent in PERCENTILES},
-                "max": round(self.longest * 1e3, 3),
+                **{f"p{percent:g}": _milliseconds(self.percentile(percent)) for percent in PERCENTILES},
+                "max": _milliseconds(self.longest),
             },
             "errors": dict(self.tally.errors),
             "error_percent": round(self.error_percent, 3),
+            "silences": [list(span) for span in self.silences],
             "generator_cpu": round(self.generator_cpu, 3),
             "generator_was_the_limit": self.is_bound_by_generator,
             "server_rss": self.server_rss,
@@ -102,7 +142,7 @@ class Result:
             counted = self.tally.seconds.get(second)
             failed = self.tally.failed.get(second, 0)
             if counted is None:
-                found.append((second, 0, 0.0, 0.0, 0.0, failed))
+                found.append((second, 0, math.nan, math.nan, math.nan, failed))
                 continue
             half, most = (float(counted.get_value_at_percentile(percent)) / 1e6 for percent in (50, 99))
             longest = float(counted.get_max_value()) / 1e6
@@ -113,7 +153,8 @@ class Result:
         """What happened in each second, for spreadsheets."""
         lines = ["second,requests,p50_ms,p99_ms,max_ms,errors"]
         for second, count, half, most, longest, failed in self.by_second():
-            lines.append(f"{second},{count},{half * 1e3:.3f},{most * 1e3:.3f},{longest * 1e3:.3f},{failed}")
+            times = ",".join("" if math.isnan(one) else f"{one * 1e3:.3f}" for one in (half, most, longest))
+            lines.append(f"{second},{count},{times},{failed}")
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -150,14 +191,29 @@ def _check_format(file: Path, found: object) -> None:
 
 def _step(counted: Tally) -> dict[str, Any]:
     return {
-        "requests": counted.count,
-        "p50_ms": round(counted.percentile(50) * 1e3, 3),
-        "p99_ms": round(counted.percentile(99) * 1e3, 3),
-        "max_ms": round(counted.longest * 1e3, 3),
+        "requests": counted.count + counted.error_count,
+        "answered": counted.count,
+        "p50_ms": _milliseconds(counted.percentile(50)),
+        "p99_ms": _milliseconds(counted.percentile(99)),
+        "max_ms": _milliseconds(counted.longest),
         "errors": dict(counted.errors),
         **counted.counts,
     }
 
+
+def _milliseconds(seconds: float) -> float | None:
+    """None of nothing: JSON has no other word for it."""
+    return None if math.isnan(seconds) else round(seconds * 1e3, 3)
+
+
+EXPECTED: Final = 10
+"""Answers that are missing, at the usual rate, before a silence is told of: a few may be chance."""
+
+STALL: Final = 2
+"""Seconds of silence from which a run ends with an exit code that says so. Less may be a pause of the machine."""
+
+MOST_ERRORS: Final = 1.0
+"""Percent of errors beyond which latencies are not compared: they are those of the requests that were let through."""
 
 GENERATOR_LIMIT: Final = 0.9
 """Share of its core beyond which the generator, and not the server, may have been what was measured."""

@@ -4,6 +4,7 @@ Latencies are counted in microseconds with three significant digits, whatever th
 takes some kilobytes, and those of several processes can be added up.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final, Self
@@ -130,17 +131,17 @@ class Tally:
         return self.errors[UNANSWERED] + self.errors[OVERDUE]
 
     def percentile(self, percent: float) -> float:
-        """Seconds that so many percent of the requests took at most; 0 if there were none."""
-        return float(self.latencies.get_value_at_percentile(percent)) / 1e6 if self.count else 0.0
+        """Seconds that so many percent of the requests took at most; not a number if there were none."""
+        return float(self.latencies.get_value_at_percentile(percent)) / 1e6 if self.count else math.nan
 
     def percentiles(self) -> dict[float, float]:
         """All that are shown, in one go."""
         found = self.latencies.get_percentile_to_value_dict(PERCENTILES) if self.count else {}
-        return {percent: float(found.get(percent, 0)) / 1e6 for percent in PERCENTILES}
+        return {percent: float(found.get(percent, math.nan)) / 1e6 for percent in PERCENTILES}
 
     @property
     def longest(self) -> float:
-        return float(self.latencies.get_max_value()) / 1e6 if self.count else 0.0
+        return float(self.latencies.get_max_value()) / 1e6 if self.count else math.nan
 
     def recorded(self) -> list[tuple[float, int]]:
         """Every latency that is told apart, in seconds and from the shortest on, and how many took so long."""

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -83,7 +84,8 @@ A scenario has steps, or several [[script]] with steps and a weight each:
 
 Exit codes: 0 fine; 1 what --fail-if names has happened; 2 wrong arguments; 3 no
 server to speak to; 4 the server refused, or wants a login; 5 no answer in time,
-or the connection was lost; 130 Ctrl-C, and what was measured is shown.
+the connection was lost, or nothing was answered for 2 seconds or at the end;
+130 Ctrl-C, and what was measured is shown.
 """
 
 
@@ -141,6 +143,8 @@ def read_run(
         settings={**load.described(plan), "is_in_process": isinstance(there, Server)},
         view=View(screen),
         has_timeout=options.timeout is not None,
+        # A person who logs in may take his time.
+        patience=math.inf if options.timeout is None or options.auth in ("browser", "headless") else options.timeout,
         profile=load.profile,
         scenario=scenario,
         every=every,
@@ -184,7 +188,9 @@ def _tell(result: Result, load: Load, screen: Screen, *, is_json: bool) -> Exit:
         screen.say(f"callboard: {limit.text} holds: it is {limit.told(result)}")
     if not result.count:
         screen.say("callboard: not one request was answered")
-    return Exit.LIMIT_BROKEN if broken else Exit.FINE if result.count else Exit.REFUSED
+    if broken:
+        return Exit.LIMIT_BROKEN
+    return Exit.REFUSED if not result.count else Exit.LOST if result.has_stalled else Exit.FINE
 
 
 def write(file: Path, text: str) -> None:

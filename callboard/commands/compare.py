@@ -1,8 +1,9 @@
 """`callboard bench compare`: what has changed from one run to another."""
 
 import json
+import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from callboard.bench.figures import FIGURES, time, written
 from callboard.bench.page import page
-from callboard.bench.result import NotAResult, Result
+from callboard.bench.result import MOST_ERRORS, NotAResult, Result
 from callboard.bench.tally import PERCENTILES
 from callboard.commands.arguments import BadArgument
 from callboard.commands.bench import write
@@ -53,13 +54,22 @@ def compare(
             _print_json(*runs)
         else:
             _print(Console(), table)
+        said = [f"{name}: {note}" for name, run in zip(names, runs, strict=True) for note in _said(run)]
+        for note in said:
+            screen.say(f"callboard: {note}")
         if html is not None:
-            said = [f"{name}: {note}" for name, run in zip(names, runs, strict=True) for note in notes(run)]
             write(html, page("callboard bench compare", dict(zip(names, runs, strict=True)), table, said))
     except (NotAResult, BadArgument) as error:
         complain(screen, error)
         return Exit.USAGE
     return Exit.FINE
+
+
+def _said(run: Result) -> Iterator[str]:
+    """What must be known of a run before it is compared."""
+    if run.error_percent > MOST_ERRORS:
+        yield f"{run.error_count:,} of {run.requests:,} requests failed: latencies are not compared"
+    yield from notes(run)
 
 
 def _names(before: Path, after: Path) -> tuple[str, str]:
@@ -78,11 +88,12 @@ def _rows(before: Result, after: Result) -> Sequence[tuple[str, str, str, str]]:
     told = [("target", before.target, after.target, ""), ("work", before.work, after.work, "")]
     load = [str(run.settings.get("load", "")) for run in (before, after)]
     latencies = zip(_figures(before).items(), _figures(after).values(), strict=True)
+    change = _change if before.is_comparable and after.is_comparable else _no_change
     return [
         *told,
         ("load", load[0], load[1], ""),
         ("requests/s", f"{before.rate:,.1f}", f"{after.rate:,.1f}", _change(before.rate, after.rate)),
-        *((name, time(old), time(new), _change(old, new)) for (name, old), new in latencies),
+        *((name, time(old), time(new), change(old, new)) for (name, old), new in latencies),
         ("errors", f"{before.error_count:,}", f"{after.error_count:,}", _change(before.error_count, after.error_count)),
         *_further(before.figures, after.figures),
     ]
@@ -99,7 +110,13 @@ def _further(before: Mapping[str, float], after: Mapping[str, float]) -> Sequenc
     return found
 
 
+def _no_change(_: float, __: float) -> str:
+    return "-"
+
+
 def _change(old: float, new: float) -> str:
+    if math.isnan(old) or math.isnan(new):
+        return "-"
     if old == new:
         return "0 %"
     return f"{100 * (new - old) / old:+.1f} %" if old else "new"
@@ -121,8 +138,9 @@ def _print(console: Console, rows: Sequence[tuple[str, ...]]) -> None:
 
 def _print_json(before: Result, after: Result) -> None:
     ratios: dict[str, Any] = {"requests_per_second": _ratio(before.rate, after.rate)}
+    is_comparable = before.is_comparable and after.is_comparable
     for (name, old), new in zip(_figures(before).items(), _figures(after).values(), strict=True):
-        ratios[name] = _ratio(old, new)
+        ratios[name] = _ratio(old, new) if is_comparable else None
     shown = [{key: value for key, value in run.as_json().items() if key != "histograms"} for run in (before, after)]
     sys.stdout.write(json.dumps({"before": shown[0], "after": shown[1], "ratios": ratios}, indent=2) + "\n")
 

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from callboard.bench.figures import FIGURES, time, written
+from callboard.bench.figures import FIGURES, percent, time, written
 from callboard.bench.result import Result
 from callboard.bench.tally import PERCENTILES, Tally
 from callboard.commands.screen import Screen
@@ -107,7 +107,7 @@ def rows(result: Result) -> Rows:
 def _counted(result: Result) -> Rows:
     what = str(result.settings.get("counted", "requests"))
     rate = [] if result.settings.get("profile") == "idle" else [(f"{what}/s", f"{result.rate:,.1f}")]
-    return [(what, f"{result.count:,}"), *rate]
+    return [(what, f"{result.requests:,}"), *rate]
 
 
 def _figures(result: Result) -> Rows:
@@ -135,20 +135,18 @@ def step_rows(result: Result) -> Sequence[Step]:
 def _step(label: str, counted: Tally) -> Step:
     cancelled = counted.counts["cancelled"]
     count = f"{counted.count:,}" + (f" (and {cancelled:,} cancelled)" if cancelled else "")
-    half, most, longest = (
-        time(one) if counted.count else "-" for one in (counted.percentile(50), counted.percentile(99), counted.longest)
-    )
+    half, most, longest = map(time, (counted.percentile(50), counted.percentile(99), counted.longest))
     return label, count, half, most, longest, f"{counted.error_count:,}"
 
 
 def _latencies(result: Result) -> Rows:
     found = result.tally.percentiles()
-    return [*((f"p{percent:g}", time(found[percent])) for percent in PERCENTILES), ("max", time(result.longest))]
+    return [*((f"p{rank:g}", time(found[rank])) for rank in PERCENTILES), ("max", time(result.longest))]
 
 
 def _errors(result: Result) -> Rows:
     kinds = result.tally.errors.most_common(MAX_KINDS)
-    total = f"{result.error_count:,}" + (f" ({result.error_percent:.2g} %)" if result.error_count else "")
+    total = f"{result.error_count:,}" + (f" ({percent(result.error_percent)})" if result.error_count else "")
     return [("errors", total), *((f"  {kind}", f"{count:,}") for kind, count in kinds)]
 
 
@@ -171,8 +169,11 @@ def notes(result: Result) -> Iterator[str]:
     # A script, or what is published, is many requests, or many deliveries.
     unit = {"fanout": "published"}.get(str(result.settings.get("profile")), "scripts")
     done = result.figures[unit] / result.seconds if unit in result.figures and result.seconds else result.rate
-    if wanted and not result.settings.get("ramp") and done < 0.95 * wanted:
-        yield f"{wanted:g} a second were due, and {done:,.1f} were done"
+    tried = done + (result.error_count / result.seconds if unit not in result.figures and result.seconds else 0.0)
+    if wanted and not result.settings.get("ramp") and tried < 0.95 * wanted:
+        yield f"{wanted:g} a second were due, and {tried:,.1f} were done"
+    for start, end in result.silences:
+        yield f"no answer from second {start} to {end}"
     if result.unanswered:
         yield f"{result.unanswered:,} requests still waited when it was over: no percentile knows of them"
     if result.settings.get("is_in_process"):

@@ -11,7 +11,7 @@ from callboard.bench.engine import Drive, Engine, Lane, OpenLane, Plan
 from callboard.bench.fanout import BETWEEN, Fanout, Publication
 from callboard.bench.hub import Hub, is_possible
 from callboard.bench.idle import Idle, Rest
-from callboard.bench.lanes import ClientLane, by_churn, by_client, by_process
+from callboard.bench.lanes import ClientLane, by_churn, by_client, by_process, within
 from callboard.bench.machine import memory_of, seconds_of
 from callboard.bench.player import players
 from callboard.bench.prepared import by_requests
@@ -99,9 +99,16 @@ class Stage:
     pids: set[int]
     hub: Hub
     has_timeout: bool
+    patience: float
+    """Seconds in which each session must open."""
 
     def drive(self, work: Work | None) -> Drive[Any, Any]:
         """What makes the load. *work* is what was named, or chosen where nothing need be named."""
+        made = self._drive(work)
+        made.open_lane = within(self.patience, made.open_lane)
+        return made
+
+    def _drive(self, work: Work | None) -> Drive[Any, Any]:
         if self.scenario is not None:
             return Scripts(self.plan, self.scenario, players(self.target, self.common, self.scenario, self._met))
         if self.profile == "idle":
@@ -127,7 +134,7 @@ class Stage:
 
     def _lanes(self, work: Work) -> OpenLane:
         if self.profile == "churn":
-            return by_churn(self.target, self.common, self._met)
+            return by_churn(self.target, self.common, self._met, self.patience)
         # A deadline for each request is the client's, and costs as much as half of a fast one.
         if is_possible() and not self.has_timeout:
             return by_requests(self.target, self.common, work, self.on_open, self.hub)

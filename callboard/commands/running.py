@@ -1,6 +1,7 @@
 """One run of `bench`, from connecting to its result, with somebody who watches it and may end it."""
 
 import gc
+import math
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
@@ -13,7 +14,7 @@ from msgspec import UNSET
 from callboard.bench.crew import Crew, Failed, Met
 from callboard.bench.engine import Drive, Plan
 from callboard.bench.hub import Hub
-from callboard.bench.lanes import watched
+from callboard.bench.lanes import watched, within
 from callboard.bench.machine import Watch
 from callboard.bench.result import Result
 from callboard.bench.steps import Scenario
@@ -64,6 +65,8 @@ class Run:
     settings: Mapping[str, Any]
     view: View
     has_timeout: bool = False
+    patience: float = math.inf
+    """Seconds in which each session must open."""
     profile: Profile = "steady"
     scenario: Scenario | None = None
     every: float | None = None
@@ -135,6 +138,7 @@ class Run:
             pids=self.pids,
             hub=hub,
             has_timeout=self.has_timeout,
+            patience=self.patience,
         )
         needs_work = self.scenario is None and self.profile != "idle"
         work = self.work or (await self._choose(target) if needs_work else None)
@@ -183,11 +187,11 @@ class Run:
         return _FAILURES.get(failed.code, CallboardError)(failed.text)
 
     async def _meet(self, target: Target) -> None:
-        async with connect(target, **self.common):
+        async with within(self.patience, lambda: connect(target, **self.common))():
             pass
 
     async def _choose(self, target: Target) -> Work:
-        async with connect(target, **self.common) as client:
+        async with within(self.patience, lambda: connect(target, **self.common))() as client:
             tools = () if client.server_capabilities.tools is UNSET else await client.tools()
         try:
             return Work((harmless(tools),))

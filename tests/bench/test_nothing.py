@@ -1,0 +1,186 @@
+"""What is said of runs in which little or nothing was answered."""
+
+import json
+import sys
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import attrs
+import pytest
+import structlog
+import trio
+from trio.testing import MockClock
+
+from callboard.bench.figures import percent, time
+from callboard.bench.lanes import within
+from callboard.bench.page import page
+from callboard.bench.result import Result
+from callboard.bench.tally import Tally
+from callboard.commands.bench import _tell, bench
+from callboard.commands.codes import Exit
+from callboard.commands.compare import compare
+from callboard.commands.load import Load
+from callboard.commands.measuring import Moment, as_text, line, live_rows, notes, rows
+from callboard.commands.screen import Screen
+from callboard.commands.speaking import Options
+from callboard.errors import CannotConnect
+from tests.bench.figures import result
+
+DEAD = result(errors=6_000)
+HANGING = "import time; time.sleep(60)"
+
+
+def told(run: Result) -> dict[str, str]:
+    return dict(rows(run))
+
+
+def over(*seconds: int, each: int = 100, of: float = 6.0, errors: int = 0, **settings: Any) -> Result:
+    """A run with answers in these seconds only."""
+    tally = Tally()
+    for second in seconds:
+        for _ in range(each):
+            tally.succeeded(0.001, second + 0.5)
+    for _ in range(errors):
+        tally.broke("CannotConnect", of - 0.5)
+    run = result(seconds=of)
+    return attrs.evolve(run, tally=tally, settings={**run.settings, **settings})
+
+
+@pytest.mark.finding("newcomer-B1")
+def test_there_are_no_percentiles_of_nothing() -> None:
+    shown = told(DEAD)
+    assert [shown[name] for name in ("p50", "p90", "p99", "p99.9", "max")] == ["-"] * 5
+    assert shown["errors"] == "6,000 (100 %)"
+    assert (shown["requests"], shown["requests/s"]) == ("6,000", "0.0")
+    written = DEAD.as_json()
+    assert set(written["latency_ms"].values()) == {None}
+    json.dumps(written, allow_nan=False)
+    assert DEAD.as_csv().splitlines()[1] == "1,0,,,,6000"
+    drawn = page("t", {"": DEAD}, as_text(DEAD))
+    assert "<svg" not in drawn
+    assert "Nothing was answered" in drawn
+    now = Moment(elapsed=1.0, duration=10.0, rate=0.0, in_flight=1, result=DEAD)
+    assert "p50 -, p99 -, max -" in line(now)
+    assert dict(live_rows(now))["p50"] == "-"
+
+
+@pytest.mark.finding("newcomer-B1")
+def test_a_step_that_was_never_answered_has_no_percentiles_either() -> None:
+    tally = Tally()
+    tally.broke("ServerRefused", 0.5, step="save")
+    written = attrs.evolve(result(), tally=tally).as_json()
+    assert written["steps"]["save"]["p50_ms"] is None
+    assert (written["steps"]["save"]["requests"], written["steps"]["save"]["answered"]) == (1, 0)
+
+
+@pytest.mark.finding("newcomer-B2")
+def test_requests_are_all_that_were_made() -> None:
+    run = result(*[0.01] * 1696, errors=185)
+    assert told(run)["requests"] == "1,881"
+    assert told(run)["errors"] == "185 (9.8 %)"
+    assert (run.as_json()["requests"], run.as_json()["answered"]) == (1881, 1696)
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.0, "0 %"),
+        (100.0, "100 %"),
+        (99.99, "99.9 %"),
+        (55.55, "55.5 %"),
+        (9.8, "9.8 %"),
+        (0.4, "0.4 %"),
+        (0.00001, "less than 0.001 %"),
+    ],
+)
+def test_a_share_is_written_as_people_read_it(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+def test_no_time_is_written_as_such() -> None:
+    assert time(float("nan")) == "-"
+
+
+@pytest.mark.finding("newcomer-B1")
+@pytest.mark.parametrize("bad", [DEAD, result(*[0.001] * 900, errors=100), over(0, 1, 2, errors=9)])
+@pytest.mark.parametrize("is_after", [True, False])
+def test_a_run_that_failed_is_never_called_better(
+    bad: Result, is_after: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [tmp_path / name for name in ("a.json", "b.json")]
+    good = result(*[0.0118] * 1000)
+    for file, run in zip(files, (good, bad) if is_after else (bad, good), strict=True):
+        file.write_text(json.dumps(run.as_json()))
+    assert compare(*files) == Exit.FINE
+    out = capsys.readouterr().out
+    changes = {row.split("\t")[0]: row.split("\t")[3] for row in out.splitlines() if row.count("\t") == 3}
+    assert {changes[name] for name in ("p50", "p90", "p99", "p99.9", "max")} == {"-"}
+    assert compare(*files, json=True) == Exit.FINE
+    assert json.loads(capsys.readouterr().out)["ratios"]["p50"] is None
+
+
+@pytest.mark.finding("newcomer-B2")
+@pytest.mark.parametrize(
+    ("run", "silences", "code"),
+    [
+        (over(0, 1, 2, errors=36), [(3, 6)], Exit.LOST),
+        (over(0, 1, 2, 3, 4), [(5, 6)], Exit.LOST),
+        (over(0, 3, 4, 5), [(1, 3)], Exit.LOST),
+        (over(0, 2, 3, 4, 5), [(1, 2)], Exit.FINE),
+        (over(0, 1, 2, 3, 4, 5), [], Exit.FINE),
+        (over(0, 3, each=1), [], Exit.FINE),
+        (over(2, 3, 4, 5, ramp=2), [], Exit.FINE),
+        (over(0, 1, 5, profile="chaos"), [], Exit.FINE),
+        (over(0, 1, of=2.9), [], Exit.FINE),
+    ],
+)
+def test_a_server_that_died_or_stalled_is_told_of(
+    run: Result, silences: list[tuple[int, int]], code: Exit, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert list(run.silences) == silences
+    said = [note for note in notes(run) if note.startswith("no answer")]
+    assert said == [f"no answer from second {start} to {end}" for start, end in silences]
+    assert run.as_json()["silences"] == [list(span) for span in silences]
+    assert _tell(run, Load(), Screen(), is_json=False) == code
+
+
+@pytest.mark.finding("newcomer-B2")
+def test_errors_are_not_taken_for_requests_that_were_never_made() -> None:
+    run = result(*[0.01] * 1820, errors=180)
+    assert list(notes(attrs.evolve(run, settings={**run.settings, "rate": 200}))) == []
+    late = result(*[0.01] * 1000)
+    assert list(notes(attrs.evolve(late, settings={**late.settings, "rate": 200})))
+
+
+@pytest.mark.finding("newcomer-B5")
+async def test_a_server_that_hangs_is_given_up_after_the_time_it_has(autojump_clock: MockClock) -> None:
+    with pytest.raises(CannotConnect, match="within 3 s"):
+        async with within(3, _stuck)():
+            pytest.fail("it is not there")
+    assert trio.current_time() == 3
+
+
+class _Stuck:
+    async def __aenter__(self) -> None:
+        await trio.sleep_forever()
+
+    async def __aexit__(self, *_: object) -> None:
+        pytest.fail("it was never entered")
+
+
+def _stuck() -> Any:
+    return _Stuck()
+
+
+@pytest.mark.finding("newcomer-B5")
+@pytest.mark.parametrize("load", [Load(), Load(tool=["x"]), Load(tool=["x"], profile="churn")])
+def test_bench_of_a_command_that_hangs_ends_in_time(
+    load: Load, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(structlog.reset_defaults)
+    started = monotonic()
+    target = json.dumps([sys.executable, "-S", "-c", HANGING])
+    assert bench(target, load=load, options=Options(timeout=0.3)) == Exit.CANNOT_CONNECT
+    assert monotonic() - started < 5  # it was 38 s; 0.7 s on an idle machine
+    assert "within 0.3 s" in capsys.readouterr().err
