@@ -8,17 +8,19 @@
 | an object: attrs, dataclass, `TypedDict`, `Struct`, pydantic, dict | its JSON as text | the object |
 | a number, a truth value, a date, an enum | its JSON as text (a string without quotes) | under `result`, if promised |
 | a list of any of these, promised as data | its JSON as text, one block | under `result` |
+| a list of anything (`-> list`) with content in it | the blocks of each item | under `result` |
 | a list of any of these, not promised | the blocks of each item | - |
 
 Promised means that the signature has an output schema. A result that breaks the promise is never sent.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias, get_args
 
 import msgspec
 
 from callboard.codecs.revisions import (
+    LATEST,
     UNSET,
     AnyResourceContents,
     BlobResourceContents,
@@ -32,6 +34,7 @@ from callboard.codecs.revisions import (
     Role,
     TextContent,
     TextResourceContents,
+    write,
 )
 from callboard.hosting.defaults import fill_defaults
 from callboard.hosting.errors import BadResult
@@ -45,6 +48,7 @@ TEXT: Final = "text/plain"
 
 _BLOCKS: Final[tuple[type, ...]] = get_args(ContentBlock)
 _BLOCK_LIKE: Final = (str, bytes, bytearray, Blob, ResourceContents, *_BLOCKS)
+_CONTENT: Final = (Blob, ResourceContents, *_BLOCKS)
 _Contents: TypeAlias = list[AnyResourceContents]
 
 
@@ -114,10 +118,28 @@ _PARTS: Final = (bytes, bytearray, Blob, EmbeddedResource, ResourceContents)
 def _promised(value: Any, output: Output) -> CallToolResult:
     if output.lacks_defaults:
         fill_defaults(value)
+    if output.may_hold_content and isinstance(value, list | tuple) and _holds_content(value):
+        return _mixed(value, output)
     text, data = _encoded(value)
     structured = {RESULT: data} if output.is_wrapped else data
     output.check(structured)
     return CallToolResult(content=[TextContent(text=_bare(text, data))], structured_content=structured)
+
+
+def _holds_content(values: Sequence[Any]) -> bool:
+    return any(isinstance(item, _CONTENT) for item in values)
+
+
+def _mixed(values: Sequence[Any], output: Output) -> CallToolResult:
+    """A list in which there are content blocks: a block for each item, and in the data each as the protocol has it."""
+    blocks = [_block(item) for item in values]
+    told = [
+        write(LATEST, block) if isinstance(item, _CONTENT) else _encoded(item)[1]
+        for item, block in zip(values, blocks, strict=True)
+    ]
+    structured = {RESULT: told} if output.is_wrapped else told
+    output.check(structured)
+    return CallToolResult(content=blocks, structured_content=structured)
 
 
 def _encoded(value: Any) -> tuple[str, Any]:

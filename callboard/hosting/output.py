@@ -7,7 +7,7 @@ every revision alike: a tool that changes its answer with its client's age could
 
 import inspect
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 import attrs
@@ -34,6 +34,8 @@ class Output:
     """Whether a value stands under `result`."""
     lacks_defaults: bool
     """Whether a value may hold data classes that lack their defaults."""
+    may_hold_content: bool
+    """Whether it is a list of anything, and so perhaps of content blocks."""
     _validator: Validator = attrs.field(repr=False)
 
     @classmethod
@@ -47,7 +49,7 @@ class Output:
         [schema], defs = schemas_of([annotation], mode="serialization")
         root = with_object_root(schema, defs)
         if root is not None:
-            return cls(root, False, may_lack_defaults(annotation), compile_schema(root))
+            return cls(root, False, may_lack_defaults(annotation), False, compile_schema(root))
         wrapped = {
             "type": "object",
             "properties": {RESULT: schema},
@@ -55,18 +57,27 @@ class Output:
             "additionalProperties": False,
         }
         whole = with_defs(wrapped, defs)
-        return cls(whole, True, may_lack_defaults(annotation), compile_schema(whole))
+        return cls(whole, True, may_lack_defaults(annotation), _is_any_list(annotation), compile_schema(whole))
 
     @classmethod
     def explicit(cls, schema: Mapping[str, Any]) -> "Output":
         """Take a schema as its author wrote it. Raises `InvalidDefinition`."""
-        return cls(dict(schema), False, True, compile_schema(schema))
+        return cls(dict(schema), False, True, False, compile_schema(schema))
 
     def check(self, structured: Any) -> None:
         """Raises `BadResult` if a result breaks the promise."""
         if not self._validator.is_valid(structured):
             problems, _ = find_problems(self._validator, self.schema, structured)
             raise BadResult("the result does not match the output schema", problems)
+
+
+def _is_any_list(annotation: Any) -> bool:
+    """Whether a type is a list, and does not say of what."""
+    if get_origin(annotation) is Annotated:
+        return _is_any_list(annotation.__origin__)
+    kind = get_origin(annotation) or annotation
+    is_list = isinstance(kind, type) and issubclass(kind, Sequence) and not issubclass(kind, str | bytes)
+    return is_list and all(inner in (Any, object, Ellipsis) for inner in get_args(annotation))
 
 
 def _is_plain(annotation: Any, plain: tuple[type, ...]) -> bool:

@@ -166,4 +166,4 @@ async def test_a_backend_sees_its_own_names_and_what_goes_along_and_nothing_of_t
         await line.answer(request, **text("done"), _meta={"example.com/back": 2})
         done = await client.finish(begun)
         assert done["_meta"]["example.com/back"] == 2
-        assert done["_meta"]["callboard/backend"] == "w"
+        assert done["_meta"]["dev.callboard/backend"] == "w"

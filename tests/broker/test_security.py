@@ -159,7 +159,7 @@ async def test_s17_two_of_one_name_are_both_called_by_their_backends(autojump_cl
         begun = await client.begin("tools/call", name="good__book", arguments={})
         line, request = await good.hear()
         await line.answer(request, **text("mine"))
-        assert (await client.finish(begun))["_meta"]["callboard/backend"] == "good"
+        assert (await client.finish(begun))["_meta"]["dev.callboard/backend"] == "good"
         assert not bad.told("tools/call")
 
 

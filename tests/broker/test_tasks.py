@@ -85,7 +85,7 @@ async def test_a_task_goes_by_an_id_of_ours_from_its_beginning_to_its_outcome(au
         assert (await stand(client, back, task, status="completed"))["status"] == "completed"
         done = await fetch(client, back, task, **text("done"), _meta=related(THERE))
         assert done["content"][0]["text"] == "done"
-        assert done["_meta"] == {**related(ours), "callboard/backend": "back"}
+        assert done["_meta"] == {**related(ours), "dev.callboard/backend": "back"}
         bare = await fetch(client, back, task, **text("done"))  # known for a while, and named in any case
         assert bare["_meta"] == done["_meta"]
         assert THERE not in str(client.heard)

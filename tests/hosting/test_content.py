@@ -1,6 +1,6 @@
 import base64
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -332,3 +332,35 @@ def test_a_result_that_never_ends_is_the_servers_own_fault() -> None:
 def test_structured_content_is_what_a_peer_will_read() -> None:
     result = to_result({"a": float("nan"), "b": {1}}, returning(Any))
     assert result.structured_content == {"a": None, "b": [1]} == msgspec.json.decode(text_of(result)[0])
+
+
+@pytest.mark.finding("protocol-1.12b")
+@pytest.mark.parametrize(
+    "annotation", [list, list[Any], tuple, tuple[Any, ...], Sequence[Any], Annotated[list[Any], "x"]]
+)
+def test_a_list_of_anything_with_content_in_it_is_blocks(annotation: Any) -> None:
+    signature = returning(annotation)
+    result = to_result([TEXT, "words", Image(PNG), LINK, {"a": 1}], signature)
+    kinds = [type(block) for block in result.content]
+    assert kinds == [TextContent, TextContent, ImageContent, ResourceLink, TextContent]
+    assert signature.output is not None
+    structured: Any = result.structured_content
+    signature.output.check(structured)
+    told = structured["result"]
+    assert told[0] == {"type": "text", "text": "t"}
+    assert told[1] == "words"
+    assert told[2]["mimeType"] == "image/png"
+    assert told[3:] == [{"type": "resource_link", "uri": "file:///a", "name": "a"}, {"a": 1}]
+    assert "extra" not in str([*result.content, told])
+
+
+@pytest.mark.parametrize("annotation", [list, list[Any]])
+def test_a_list_of_anything_without_content_is_data(annotation: Any) -> None:
+    result = to_result([1, "a", {"b": None}], returning(annotation))
+    assert text_of(result) == ['[1,"a",{"b":null}]']
+    assert result.structured_content == {"result": [1, "a", {"b": None}]}
+
+
+def test_a_list_of_something_else_may_hold_no_content() -> None:
+    with pytest.raises(BadResult):
+        to_result([TEXT], returning(list[int]))

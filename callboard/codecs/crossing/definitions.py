@@ -17,10 +17,10 @@ from callboard.errors import PeerError
 MAX_DESCRIPTION: Final = 8192
 """Longest description that is passed on, in characters. What is longer is cut, and flagged."""
 
-STALE: Final = "callboard/stale"
+STALE: Final = "dev.callboard/stale"
 """The key of `_meta` that marks what a backend said before it was lost."""
 
-FLAGS: Final = "callboard/flags"
+FLAGS: Final = "dev.callboard/flags"
 """The key of `_meta` that says what is odd about a definition."""
 
 _FIRST: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta")

@@ -26,7 +26,7 @@ from callboard.codecs.revisions import (
 from callboard.codecs.revisions.revision import R1, R2
 from callboard.errors import PeerError
 
-BACKEND: Final = "callboard/backend"
+BACKEND: Final = "dev.callboard/backend"
 """The key of `_meta` under which a client finds whose words it reads."""
 
 COMPLETE: Final = raw("complete")

@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callboard.codecs.crossing.definitions import FLAGS, STALE
+from callboard.codecs.crossing.results import BACKEND
 from callboard.codecs.revisions import meta
 from callboard.codecs.revisions.meta import is_reserved_meta_key, is_valid_meta_key
 from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5, Revision
+from callboard.codecs.websocket.client import SESSION_KEY
 
 
 @pytest.mark.parametrize(
@@ -61,3 +64,10 @@ def test_every_key_of_plain_labels_is_valid(key: str) -> None:
 @given(st.text())
 def test_no_text_breaks_the_checks(key: str) -> None:
     assert is_reserved_meta_key(key) <= is_valid_meta_key(key)
+
+
+@pytest.mark.finding("protocol-1.12n")
+@pytest.mark.parametrize("key", [BACKEND, STALE, FLAGS, SESSION_KEY])
+def test_our_own_keys_are_reverse_names_of_the_dns(key: str) -> None:
+    assert is_valid_meta_key(key)
+    assert key.startswith("dev.callboard/")
