@@ -55,7 +55,7 @@ async def test_questions_with_a_meta_of_any_shape_are_asked(said: Any, autojump_
         with trio.fail_after(1):
             result = await client.finish(begun)
         assert result["resultType"] == "input_required"
-        assert result["_meta"]["callboard/backend"] == "back"
+        assert result["_meta"]["dev.callboard/backend"] == "back"
 
 
 @pytest.mark.finding("security-21")

@@ -115,7 +115,7 @@ class Doors:
 
 @asynccontextmanager
 async def opened(server: Hosted, settings: Settings) -> AsyncIterator[Doors]:
-    async with server.host(parking=Parking(server.info.name, wall=trio.current_time)) as host:
+    async with server.host(parking=Parking(server.info.name)) as host:
         upgrade = WebSocketDoor(host, settings, None).serve
         access = Access.of("127.0.0.1", 8000)
         endpoint = Endpoint(host, access, settings, legacy_sse=True, on_upgrade=upgrade)

@@ -244,7 +244,7 @@ async def run_batch(batch: int, complaints: Complaints, steps: Steps, logs: list
     behind = Behind(Oddity(f"{SEED} {batch} 0"), complaints)
     specs = [backend(neighbour(), "good", BackendSettings()), backend(behind.ways, "odd", settings(draw))]
     broker = Broker(specs)
-    async with broker.host(parking=Parking("broker", wall=trio.current_time)) as host:
+    async with broker.host(parking=Parking("broker")) as host:
         for number in range(ROUNDS):
             complaints.round = f"CALLBOARD_FUZZ_SEED={SEED} CALLBOARD_FUZZ_BATCH={batch} round {number}"
             behind.become(Oddity(f"{SEED} {batch} {number}"))
