@@ -105,7 +105,8 @@ NAMES: Final = (
         "task",
     ),
     *("contents", "text", "blob", "role", "messages", "method", "params", "id", "error", "result", "jsonrpc", "$defs"),
-    *("progressToken", "progress", "total", "io.modelcontextprotocol/serverInfo", "dev.callboard/backend", "__proto__", ""),
+    *("progressToken", "progress", "total", "io.modelcontextprotocol/serverInfo", "__proto__", ""),
+    "dev.callboard/backend",
 )
 
 
