@@ -27,6 +27,8 @@ class Tokens:
     """Who each token stands for. Only digests are kept, so that no dump and no log can tell a token."""
 
     _principals: Mapping[bytes, str]
+    open_mode: str | None = None
+    """The mode of the file, if others may read or write it."""
 
     @classmethod
     def read(cls, path: Path, *, is_running: bool = False) -> "Tokens":
@@ -41,10 +43,6 @@ class Tokens:
             raise CannotServe(f"{path}: not UTF-8") from None
         if len(contents.data) > MAX_FILE:
             raise CannotServe(f"{path}: larger than {MAX_FILE} bytes")
-        if contents.others_may_read:
-            log.warning(
-                "token_file_open_to_others", file=str(path), mode=f"{contents.mode & 0o777:04o}", fix="chmod 600"
-            )
         found: dict[bytes, str] = {}
         for number, line in enumerate(lines, 1):
             words = line.split()
@@ -56,7 +54,7 @@ class Tokens:
             found[_digest(words[1])] = words[0]
         if not found:
             raise CannotServe(f"{path}: there is no token in it, so nobody could come in")
-        return cls(found)
+        return cls(found, f"{contents.mode & 0o777:04o}" if contents.others_may_read else None)
 
     @property
     def principals(self) -> Set[str]:
@@ -88,6 +86,7 @@ class TokenFile:
 
     def __attrs_post_init__(self) -> None:
         self.tokens = Tokens.read(self.path)
+        self._warn(None)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -100,6 +99,7 @@ class TokenFile:
     async def use(self, tokens: Tokens) -> Mapping[str, object]:
         """Go by *tokens* from the next request on; how that differs. Principals without any token left are cut off."""
         before, self.tokens = self.tokens, tokens
+        self._warn(before.open_mode)
         gone = before.principals - tokens.principals
         ended = await self.on_gone(gone) if gone and self.on_gone is not None else 0
         added, revoked = tokens.differs(before), before.differs(tokens)
@@ -107,6 +107,11 @@ class TokenFile:
 
     async def __call__(self, token: str) -> str | None:
         return await self.tokens(token)
+
+    def _warn(self, before: str | None) -> None:
+        mode = self.tokens.open_mode
+        if mode is not None and mode != before:
+            log.warning("token_file_open_to_others", file=str(self.path), mode=mode, fix="chmod 600")
 
 
 def _problem(words: list[str], found: Mapping[bytes, str]) -> str | None:

@@ -311,6 +311,7 @@ def test_a_closed_input_is_said_so() -> None:
 async def test_a_script_reads_the_port_calls_and_ends_it(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text("ada a-token-of-ada-s-own\n")
+    tokens.chmod(0o600)
     flags = ("--http", "0", "--ws", "0", "--json", "--token-file", str(tokens))
     async with started(*RUN, *flags) as process:
         assert await process.line() == b"loading"  # standard output is nobody's here
