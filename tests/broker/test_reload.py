@@ -35,7 +35,8 @@ def write(config: Path, **servers: Any) -> None:
 
 @asynccontextmanager
 async def brokered(config: Path) -> AsyncIterator[tuple[Process, Client]]:
-    async with started(*CALLBOARD, "serve", str(config), "--http", "0", "--json") as process:
+    heard = ("env", "CALLBOARD_LOG_LEVEL=debug")  # what servers write to standard error is in the log then
+    async with started(*heard, *CALLBOARD, "serve", str(config), "--http", "0", "--json") as process:
         told = await process.hear()
         async with connect(told["listening"][0]["url"]) as client:
             yield process, client
