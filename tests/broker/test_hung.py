@@ -73,6 +73,7 @@ async def test_a_hung_process_of_one_client_is_ended_without_touching_the_others
     back = Back(R4)
     async with brokered(backend(back.ways, timeout=3.0)) as host, peer(host, principal="ann") as client:
         await time_out(client, 3)
+        await wait_all_tasks_blocked()  # it is pinged, and answers
         back.holds.add("ping")
         await time_out(client, 3)
         await trio.sleep(15)
