@@ -219,6 +219,7 @@ async def test_sloppy_prompts_and_resources_are_shown_in_a_valid_form(
             {"uri": "odd://nameless"},
             {"uri": "odd://two", "name": None, "size": "large", "mimeType": None, "annotations": {"priority": 7}},
             {"uri": "no scheme", "name": "x"},
+            {"uri": "path/only", "name": "x"},
             {"uri": 7, "name": "x"},
         ],
         templates=[{"uriTemplate": "odd://{a}"}, {"uriTemplate": "odd://{", "name": "x"}, {"name": "x"}],

@@ -14,7 +14,6 @@ from callboard.codecs.crossing.guard import Definition
 from callboard.codecs.crossing.names import prefixed, skeleton, told_apart
 from callboard.codecs.header_map import HeaderMap
 from callboard.codecs.members import Members
-from callboard.codecs.uri_template import UriTemplate
 
 Approve: TypeAlias = Callable[[str, Mapping[str, str]], Mapping[str, str]]
 """A backend and the digests of all its tools in; those that are to be withheld out, with what was approved instead."""
@@ -43,10 +42,6 @@ class Entry:
     @property
     def headers(self) -> HeaderMap:
         return self.source.headers
-
-    @property
-    def template(self) -> UriTemplate | None:
-        return self.source.template
 
 
 @attrs.frozen

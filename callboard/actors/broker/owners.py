@@ -6,6 +6,7 @@ from urllib.parse import quote, unquote
 
 import attrs
 
+from callboard.codecs.crossing.guard import Definition
 from callboard.codecs.uri_match import normal
 from callboard.codecs.uri_template import UriTemplate
 from callboard.errors import InvalidParams
@@ -28,7 +29,7 @@ class Claim(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def template(self) -> UriTemplate | None: ...
+    def source(self) -> Definition: ...
 
 
 @attrs.frozen(eq=False)
@@ -59,11 +60,12 @@ class Owners:
         for one in templates:
             scheme = one.name.partition(":")[0]
             schemes.setdefault(scheme, {})[one.backend] = None
-            if one.template is None or one.template.unmatchable or counts.get(one.backend, 0) >= MAX_MATCHED:
+            if not one.source.is_matchable or counts.get(one.backend, 0) >= MAX_MATCHED:
                 continue
             counts[one.backend] = counts.get(one.backend, 0) + 1
-            head = one.template.head.partition(":")
-            by_scheme.setdefault(head[0] if head[1] else "", {}).setdefault(one.backend, []).append(one.template)
+            template = one.source.template
+            head = template.head.partition(":")
+            by_scheme.setdefault(head[0] if head[1] else "", {}).setdefault(one.backend, []).append(template)
         return cls(listed, schemes, by_scheme)
 
     def find(self, uri: str) -> str | None:

@@ -5,8 +5,10 @@ protocol and within our limits, so nothing behind this module has to expect anyt
 the caller remembers the outcome by those bytes, and uses a thread where there are many.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -18,7 +20,7 @@ from callboard.codecs.crossing.input_schema import mend_input_schema, mend_schem
 from callboard.codecs.crossing.names import hides_text, problem_with
 from callboard.codecs.header_map import ANNOTATION, NO_HEADERS, HeaderMap
 from callboard.codecs.json_scan import check_value
-from callboard.codecs.members import Members, raw, read_members
+from callboard.codecs.members import Members, raw, read_members, write_members
 from callboard.codecs.revisions import (
     LATEST,
     Annotations,
@@ -44,6 +46,7 @@ MAX_DEFINITION_DEPTH: Final = 48
 HIDDEN: Final = "hidden text"
 CUT: Final = "cut"
 
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")  # RFC 3986
 _ABSENT: Final = object()
 _read_array = msgspec.json.Decoder(list[Raw]).decode
 _Form: TypeAlias = tuple[Revision, Any]
@@ -70,22 +73,30 @@ _OPTIONAL: Final[Mapping[str, Mapping[str, _Form]]] = {
 
 @attrs.frozen(eq=False)
 class Definition:
-    """A definition that passed. *members* are what clients may be shown; equal bytes give the same object, if the
-    caller remembers."""
+    """A definition that passed. Kept as bytes: taken apart, one of many small members takes thirty times as much."""
 
     kind: Kind
     name: str
     """What it is known by at its backend: a name, a URI or a template."""
-    members: Members
-    size: int
-    """Bytes of it, as it came."""
+    data: bytes
+    """What clients may be shown."""
     digest: str = ""
     """Of a tool: what it is pinned by."""
     headers: HeaderMap = NO_HEADERS
-    template: UriTemplate | None = None
+    is_matchable: bool = False
+    """Of a template: whether URIs can be matched with it."""
     flags: tuple[str, ...] = ()
     mended: tuple[str, ...] = ()
     """Members that are others than the backend sent, or gone."""
+
+    @property
+    def members(self) -> Members:
+        return read_members(self.data)
+
+    @cached_property
+    def template(self) -> UriTemplate:
+        """The template, ready to be matched. Made when it is needed: few of many are."""
+        return UriTemplate.parse(self.name)
 
 
 @attrs.frozen(eq=False)
@@ -94,7 +105,6 @@ class Refused:
 
     name: str | None
     reason: str
-    size: int
 
 
 Examined: TypeAlias = Definition | Refused
@@ -106,9 +116,9 @@ def examine(kind: Kind, data: bytes, without: Sequence[str] = ()) -> Examined:
     try:
         return _checked(kind, data, without)
     except PeerError as error:
-        return Refused(_name_in(kind, data), str(error), len(data))
+        return Refused(_name_in(kind, data), str(error))
     except Exception as error:  # a trust boundary: what a stranger's definition does to our code costs it alone
-        return Refused(_name_in(kind, data), f"cannot be read ({type(error).__name__})", len(data))
+        return Refused(_name_in(kind, data), f"cannot be read ({type(error).__name__})")
 
 
 def examine_all(kind: Kind, several: Iterable[bytes], without: Sequence[str] = ()) -> list[Examined]:
@@ -126,7 +136,7 @@ def part_twins(examined: Sequence[Examined]) -> tuple[list[Definition], list[Ref
         if isinstance(one, Refused):
             refused.append(one)
         elif named[one.name] > 1:
-            refused.append(Refused(one.name, "is listed twice", one.size))
+            refused.append(Refused(one.name, "is listed twice"))
         else:
             kept.append(one)
     return kept, refused
@@ -172,16 +182,14 @@ def _checked(kind: Kind, data: bytes, without: Sequence[str]) -> Definition:
         flags.append(CUT)
     others = tuple(key for key in {**found, **mended} if found.get(key, _ABSENT) is not mended.get(key, _ABSENT))
     may_mirror = kind is TOOLS and (ANNOTATION.encode() in data or b"\\" in data)
+    shown = {key: raw(value) if key in others else members[key] for key, value in mended.items()} if others else {}
     return Definition(
         kind,
         name,
-        {key: members[key] if key not in others else raw(value) for key, value in mended.items()}
-        if others
-        else members,
-        len(data),
+        write_members(shown) if others else data,
         digest=digest_of(members) if kind is TOOLS else "",
         headers=HeaderMap.compile(mended["inputSchema"]) if may_mirror else NO_HEADERS,
-        template=UriTemplate.parse(name) if kind is TEMPLATES else None,
+        is_matchable=kind is TEMPLATES and UriTemplate.parse(name).unmatchable is None,
         flags=tuple(flags),
         mended=tuple(key for key in others if key not in without),
     )
@@ -195,7 +203,7 @@ def _key_of(kind: Kind, found: Mapping[str, Any]) -> str:
         problem = problem_with(name)
     elif len(name) > MAX_URI:
         problem = f"has a URI longer than {MAX_URI} characters"
-    elif kind is RESOURCES and not name.partition(":")[0].replace("+", "").replace("-", "").replace(".", "").isalnum():
+    elif kind is RESOURCES and _SCHEME.match(name) is None:
         problem = "has a URI without a scheme"
     else:
         problem = None
