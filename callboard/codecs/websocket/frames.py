@@ -96,12 +96,15 @@ class MessageReader:
 
     def feed(self, data: bytes) -> Iterator[Received]:
         """What *data* completes, in order. After a `Close` there is nothing more. Raises `Violation`."""
+        return (received for received in self.steps(data) if received is not None)
+
+    def steps(self, data: bytes) -> Iterator[Received | None]:
+        """As `feed`, one step for each frame: None for one that completes nothing. A reader that must not hold up
+        others can pause after any of them."""
         self._protocol.receive_bytes(data)
         try:
             for frame in self._protocol.received_frames():
-                received = self._take(frame)
-                if received is not None:
-                    yield received
+                yield self._take(frame)
         except ParseFailed as failure:
             if failure.code is CloseReason.INVALID_FRAME_PAYLOAD_DATA:
                 raise Violation(Close(Code.NOT_UTF8, "text is UTF-8")) from None

@@ -31,7 +31,13 @@ from callboard.transports.websocket.conversation import Conversation
 from callboard.transports.wire import Wire
 
 SLICE: Final = 8192
-"""Bytes that are parsed before others get a turn: a frame may be six bytes long, and takes as long as any."""
+"""Bytes that are parsed before others get a turn."""
+
+FRAMES: Final = 64
+"""Frames that are dealt with before others get a turn: a frame may be six bytes long, and takes as long as any."""
+
+MAX_CONTROLS: Final = 100
+"""Pings and pongs of a client in one second; with one more it is closed (1008). A ping every second is frequent."""
 
 CLOSE_TIME: Final = 2.0
 """Seconds that a peer has for its last word, once it has heard ours."""
@@ -58,6 +64,8 @@ class Link:
     _is_heard: bool = attrs.field(default=True, init=False)  # since the latest beat
     _is_pinging: bool = attrs.field(default=False, init=False)
     _missed: int = attrs.field(default=0, init=False)
+    _controls: int = attrs.field(default=0, init=False)
+    _counted_since: float = attrs.field(default=-math.inf, init=False)
     _began: float | None = attrs.field(default=None, init=False)  # when the message began that is being read
 
     def __attrs_post_init__(self) -> None:
@@ -124,23 +132,37 @@ class Link:
         for start in range(0, len(data), SLICE):
             if start:
                 await trio.lowlevel.checkpoint()
-            for received in self._reader.feed(data[start : start + SLICE]):
-                await self._meet(received)
-                if self._is_over:
-                    return
+            for count, received in enumerate(self._reader.steps(data[start : start + SLICE]), 1):
+                if received is not None:
+                    await self._meet(received)
+                    if self._is_over:
+                        return
+                if count % FRAMES == 0:
+                    await trio.lowlevel.checkpoint()
 
     async def _meet(self, received: Received) -> None:
         match received:
             case Text(frame):
                 await self.conversation.receive(frame)
             case Ping(payload):
+                self._count_control()
                 await self.wire.send(write_pong(payload))
             case Pong(payload):
+                self._count_control()
                 self.conversation.acknowledge(payload)
             case Close(code):
                 self.begin_close(Close(code))
                 if code in CLEAN:
                     self.conversation.end()
+
+    def _count_control(self) -> None:
+        """Raises `Violation` for a client that sends control frames without end."""
+        now = trio.current_time()
+        if now - self._counted_since >= 1.0:
+            self._counted_since, self._controls = now, 0
+        self._controls += 1
+        if self._controls > MAX_CONTROLS:
+            raise Violation(Close(Code.POLICY, "too many pings and pongs"))
 
     def _watch_the_message(self) -> None:
         """A message that has begun must end in time, and what is held of it counts. Raises `Overloaded`."""
