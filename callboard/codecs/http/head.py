@@ -23,6 +23,7 @@ _ONCE: Final = frozenset(
 _DISGUISED: Final = frozenset((b"content_length", b"transfer_encoding"))
 """Some gateways read `_` as `-`: to them these would say where the body ends."""
 
+_ABSOLUTE: Final = re.compile(rb"https?://([^/?#@]+)(/[^#]*)?", re.IGNORECASE)
 _NEVER: Final = re.compile(rb"q\s*=\s*0(?:\.0*)?")
 
 
@@ -42,6 +43,18 @@ class Head:
     def __attrs_post_init__(self) -> None:
         self.path = self.target.partition(b"?")[0]
         self._first = dict(reversed(self.headers))
+
+    def take_authority(self) -> bytes | None:
+        """The authority of a target in absolute form, which then becomes the path and query alone; None of any other.
+
+        RFC 9112 wants servers to accept that form, although only proxies need it.
+        """
+        match = _ABSOLUTE.fullmatch(self.target)
+        if match is None:
+            return None
+        self.target = match[2] or b"/"
+        self.path = self.target.partition(b"?")[0]
+        return match[1]
 
     def get(self, name: bytes) -> bytes | None:
         """The value of a header, by its lower-case name: of several the first."""

@@ -63,6 +63,7 @@ _PREFLIGHT: Final = (
     (b"access-control-allow-headers", b"*, authorization"),
     (b"access-control-max-age", b"600"),
 )
+_PLAIN: Final = ((b"accept-encoding", b"identity"),)
 _BEARER: Final = b"bearer "
 _JSON: Final = b"application/json"
 _EVENTS: Final = b"text/event-stream"
@@ -99,6 +100,10 @@ class Endpoint:
     def admit(self, head: Head) -> None:
         """Raises `Refusal` for what needs no body to be refused."""
         self.access.check(head.get(b"host"), head.get(b"origin"))
+        if not head.target.startswith(b"/") and (authority := head.take_authority()) is not None:
+            self.access.check(authority, None)
+        if head.path.removesuffix(b"/") in METHODS:  # as other servers have it: /mcp/ is /mcp
+            head.path = head.path.removesuffix(b"/")
         path = head.path
         if path != PATH and not (self.legacy_sse and path in METHODS):
             raise Refusal(404, "there is nothing here; the endpoint is /mcp", closes=True)
@@ -113,6 +118,8 @@ class Endpoint:
     def _check_post(self, head: Head) -> None:
         if media_type_of(head.get(b"content-type")) != _JSON:
             raise Refusal(415, "the body must be application/json", closes=True)
+        if (head.get(b"content-encoding") or b"identity").lower() != b"identity":
+            raise Refusal(415, "the body must not be compressed", headers=_PLAIN, closes=True)
         accepted = head.all(b"accept")
         if head.path == PATH and not (covers(accepted, _JSON) and covers(accepted, _EVENTS)):
             raise Refusal(406, "accept both application/json and text/event-stream", closes=True)

@@ -179,7 +179,7 @@ async def test_options_are_answered_without_a_body() -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["/", "/mcp/", "/MCP", "/mcpx", "/sse", "/messages", "*", "/%6dcp", "//mcp", "/mcp#x"]
+    "target", ["/", "/mcp//", "/MCP", "/mcpx", "/sse", "/messages", "*", "/%6dcp", "//mcp", "/mcp#x"]
 )
 async def test_there_is_nothing_anywhere_else(target: str) -> None:
     async with serving(open_house().server) as place:
