@@ -1,5 +1,6 @@
 """A connection or a session that ended, in whichever way, leaves nothing to the garbage collector."""
 
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
@@ -11,6 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.testing import Peer
+from callboard.transports.http.connection import HttpConnection
 from callboard.transports.settings import Settings
 from tests.broker.front import backend, brokered, peer
 from tests.garbage import left_by
@@ -270,3 +272,22 @@ async def served(is_brokered: bool) -> AsyncIterator[Callable[[Revision], Awaita
 async def test_a_shared_connection(is_brokered: bool, revision: Revision, autojump_clock: MockClock) -> None:
     async with served(is_brokered) as once:
         assert await left_by(lambda: once(revision), TIMES) == {}
+
+
+@pytest.mark.finding("faults-low-parked")
+async def test_a_parked_call_keeps_nothing_of_its_connection() -> None:
+    def connections() -> int:
+        return sum(type(one) is HttpConnection for one in gc.get_objects())
+
+    async with serving(company()) as place:
+        before = connections()
+        for _ in range(5):
+            client = await place.connect()
+            await client.send(client.modern("tools/call", name="ask", arguments={}))
+            assert (await client.answer()).result["resultType"] == "input_required"
+            await client.aclose()
+        for address, _ in place.edge.supervisor_of(CONNECTED).actors():
+            await address.wait_ended()
+        await wait_all_tasks_blocked(0.01)
+        assert place.host.root.supervisor_of("requests").child_count == 5
+        assert connections() == before

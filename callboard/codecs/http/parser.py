@@ -102,8 +102,13 @@ class RequestParser:
         self._body: bytes | bytearray = b""
 
     def close(self) -> None:
-        """Nothing more is read. llhttp's parser holds this one by its callbacks, and would never let it go."""
-        del self._parser
+        """Nothing more is read, and nothing is held any more. Harmless twice.
+
+        llhttp's parser holds this one by its callbacks: neither would ever let go of the other.
+        """
+        self.__dict__.pop("_parser", None)
+        self._found = []
+        self._begin()
 
     @property
     def head(self) -> Head | None:
@@ -151,6 +156,8 @@ class RequestParser:
         except httptools.HttpParserCallbackError as error:
             if isinstance(error.__context__, Refusal):
                 return error.__context__
+            if isinstance(error.__context__, MemoryError):
+                raise MemoryError from None  # noqa: TRY004  # it is what a callback raised, and no wrong type
             raise
         except httptools.HttpParserInvalidMethodError:
             return Refusal(501, "no such method is known here", closes=True)

@@ -18,7 +18,7 @@ from callboard.actors.outlet import Custody
 from callboard.actors.shares import LOCAL
 from callboard.codecs.http.parser import Received, RequestParser, Stage
 from callboard.codecs.http.refusal import Refusal
-from callboard.codecs.http.status import RETRY_AFTER, refusal_of
+from callboard.codecs.http.status import RETRY_AFTER, NoRoom, refusal_of
 from callboard.codecs.http.writer import CONTINUE, JSON, STREAM, write_answer
 from callboard.errors import Draining, Overloaded, RequestTimedOut, SupervisorClosed
 from callboard.supervisor import WHY_DEADLINE, WHY_DRAIN, WHY_SUPERVISOR, Actor, Address, Fact
@@ -37,6 +37,9 @@ SLACK: Final = 5.0
 
 LINGER: Final = 1.0
 """Seconds for a refused client to hear why. Closed while it still sends, it would get a reset and no answer."""
+
+
+_NO_MEMORY: Final = b'{"jsonrpc":"2.0","error":{"code":-31003,"message":"out of memory"}}'
 
 
 @attrs.define(eq=False)
@@ -92,6 +95,8 @@ class HttpConnection(Actor[Never]):
                     await self._mind_the_time()
         except Refusal as refusal:
             await self._refuse(refusal)
+        except MemoryError:
+            await self._refuse_without_room()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the peer is gone, or the answer was the last one
         finally:
@@ -259,6 +264,16 @@ class HttpConnection(Actor[Never]):
         self._wait_until(trio.current_time() + LINGER)
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             await self.wire.linger()
+
+    async def _refuse_without_room(self) -> None:
+        """There was no memory for a request. It is let go of and refused, and nothing else ends with it."""
+        self._parser.close()
+        response, headers = self._response, (*JSON, *RETRY_AFTER)
+        if response is not None and self._is_answering:
+            response.close_after()
+            await response.answer(503, headers, _NO_MEMORY)
+        else:
+            await self._refuse(NoRoom(503, "out of memory", headers=RETRY_AFTER, closes=True))
 
     async def _mind_the_body(self) -> None:
         """A body that did not come with its head: ask for the token first, and count what is held of it.

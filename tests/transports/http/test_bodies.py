@@ -5,7 +5,9 @@ from typing import Final
 import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from callboard.codecs.http.parser import RequestParser
 from callboard.codecs.revisions import Revision
+from callboard.transports.http.endpoint import Endpoint
 from callboard.transports.settings import Settings
 from tests.transports.http.house import open_house
 from tests.transports.http.sessions import OpenSession
@@ -184,3 +186,26 @@ async def test_a_message_on_a_websocket_counts_while_it_is_read(autojump_clock: 
         sockets[2].close()
         await wait_all_tasks_blocked()
         assert here.host.bodies.total == 0
+
+
+@pytest.mark.finding("faults-low-memory")
+@pytest.mark.parametrize("where", ["the body", "the request"])
+async def test_a_request_without_room_in_memory_is_refused_and_nothing_else(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(open_house().server) as place:
+        other = await place.connect()
+        assert (await other.call("echo", text="before")).status == 200
+
+        def fails(*_: object) -> None:
+            raise MemoryError
+
+        with monkeypatch.context() as patch:
+            target = RequestParser if where == "the body" else Endpoint
+            patch.setattr(target, "on_body" if where == "the body" else "_post", fails)
+            client = await place.connect()
+            await client.send(client.modern("tools/call", name="echo", arguments={"text": "x"}))
+            answer = await client.answer()
+        assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, -31003, "1")
+        assert await client.ended() == b""
+        assert (await other.call("echo", text="after")).status == 200
