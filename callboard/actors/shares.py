@@ -45,17 +45,18 @@ class Shares:
 
     def take(self, account: str, count: int = 1) -> None:
         """Hold *count* more for *account*. Raises `Overloaded`, and then nothing more is held."""
-        self._held[account] = self.check(account, count)
-        self.total += count
-
-    def check(self, account: str, count: int = 1) -> int:
-        """How much *account* would hold with *count* more. Raises `Overloaded` if that is too much."""
         held = self._held.get(account, 0) + count
         if self.total + count > self.most:
             raise Overloaded(f"too many {self.what}", for_all=True)
         if held > self.each and held > self.bound_of(account):
             raise Overloaded(f"too many {self.what}")
-        return held
+        self._held[account] = held
+        self.total += count
+
+    def check(self, account: str, count: int = 1) -> None:
+        """Raises `Overloaded` if *account* could not take *count* more now."""
+        self.take(account, count)
+        self.give_back(account, count)
 
     def give_back(self, account: str, count: int = 1) -> None:
         """Hold *count* less for *account*."""
