@@ -115,7 +115,7 @@ async def a_large_answer(place: Place, client: Client) -> None:
 
 
 async def a_listener(place: Place, client: Client) -> None:
-    uris = [f"note://{number}/{'x' * 10_000}" for number in range(100)]
+    uris = [f"note://{number}/{'x' * 8_000}" for number in range(125)]
     await client.send(client.modern("subscriptions/listen", notifications={"resourceSubscriptions": uris}))
     await (await client.stream_of()).message()
     for uri in uris:
@@ -130,7 +130,7 @@ async def a_post_of_a_session(place: Place, client: Client) -> None:
 
 async def a_get_of_a_session(place: Place, client: Client) -> None:
     session = await OpenSession.open(place, Revision.V2025_11_25)
-    uris = [f"note://{number}/{'x' * 10_000}" for number in range(100)]
+    uris = [f"note://{number}/{'x' * 8_000}" for number in range(125)]
     for uri in uris:
         assert (await session.ask("resources/subscribe", uri=uri)).status == 200
     await session.client.aclose()
