@@ -89,7 +89,8 @@ class Process:
 @asynccontextmanager
 async def started(*command: str, **more: Any) -> AsyncIterator[Process]:
     """Run *command* until the block ends; what is left of it then is killed. All under `PATIENCE`."""
-    environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}
+    # What its own servers say on standard error is logged at level debug.
+    environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200", "CALLBOARD_LOG_LEVEL": "debug"}
     with trio.fail_after(PATIENCE):
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         opened = await trio.lowlevel.open_process(command, env=environment, **{**pipes, **more})

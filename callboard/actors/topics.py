@@ -103,15 +103,10 @@ class Topics:
         slash."""
         if isinstance(change, ListChanged) or not self._lengths:
             return
-        uri = change.uri
-        root, cut = uri.find("://") + 2, len(uri)
-        for _ in range(MAX_STEPS):
-            cut = uri.rfind("/", 0, cut)
-            if cut <= root:
-                return
+        for cut in folders(change.uri):
             for end in (cut, cut + 1):
                 if end in self._lengths:
-                    yield ResourceUpdated(uri[:end])
+                    yield ResourceUpdated(change.uri[:end])
 
     def _followers(self) -> dict[Hear, None]:
         """Everybody who follows a resource."""
@@ -160,6 +155,16 @@ class Everybody:
 
     def unfollow(self, uris: Iterable[str], _: str) -> None:
         """Nobody need be told."""
+
+
+def folders(uri: str) -> Iterator[int]:
+    """Where the folders that a URI is in end, before their slashes: the innermost first, and not too many."""
+    root, cut = uri.find("://") + 2, len(uri)
+    for _ in range(MAX_STEPS):
+        cut = uri.rfind("/", 0, cut)
+        if cut <= root:
+            return
+        yield cut
 
 
 def wanted(chosen: SubscriptionFilter) -> list[Change]:

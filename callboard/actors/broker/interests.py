@@ -12,6 +12,7 @@ from msgspec import Raw
 from callboard.actors.broker.leg import Leg
 from callboard.actors.broker.uses import EVERYBODY, Key, Use
 from callboard.actors.caller import Hearer, Patience
+from callboard.actors.topics import folders
 from callboard.codecs.envelope import Error
 from callboard.codecs.revisions import MODERN, declares
 from callboard.errors import CallboardError
@@ -27,6 +28,10 @@ ACKNOWLEDGED: Final = 15.0
 
 AGAIN_FIRST, AGAIN_MOST = 0.1, 5.0
 """Seconds before a stream that ended is opened anew: at first, and at most."""
+
+MAX_GUESSED: Final = 32
+"""Resources followed on one connection up to which all of them count as changed when a backend names one that is none
+of them, nor a part of one."""
 
 BRIEF: Final = Patience(timeout=ACKNOWLEDGED, cap=ACKNOWLEDGED)
 ENDLESS: Final = Patience(timeout=10 * 365 * 86_400.0, cap=10 * 365 * 86_400.0)
@@ -70,6 +75,10 @@ class Interests:
     backend: "Backend"
     supervisor: Supervisor
     _followed: dict[tuple[Hashable, str], Following] = attrs.field(factory=dict, init=False)
+    _by_uri: dict[str, dict[Following, None]] = attrs.field(factory=dict, init=False)  # without a slash at the end
+    _granted: dict[Hashable, dict[Following, None]] = attrs.field(factory=dict, init=False)
+    _begun: dict[Following, None] = attrs.field(factory=dict, init=False)  # and not settled yet
+    _told_on: dict[Leg, dict[Following, None]] = attrs.field(factory=dict, init=False)
     _leaving: dict[tuple[Leg, str], trio.Event] = attrs.field(factory=dict, init=False)
     _lost: trio.Event = attrs.field(factory=trio.Event, init=False)
     _names: int = attrs.field(default=0, init=False)
@@ -89,7 +98,8 @@ class Interests:
         return await self._follow_first(Following(uri, who, count=1))
 
     async def _follow_first(self, mine: Following) -> bool:
-        self._followed[mine.who, mine.uri] = mine
+        self._keep(mine)
+        self._begun[mine] = None
         is_over = False
         try:
             await self._begin(mine)
@@ -100,9 +110,33 @@ class Interests:
             raise
         finally:
             mine.settled.set()
+            del self._begun[mine]
+            self._note(mine)
             if not is_over or mine.is_refused:
                 self._end(mine)
         return mine.is_granted
+
+    def _keep(self, mine: Following) -> None:
+        self._followed[mine.who, mine.uri] = mine
+        self._by_uri.setdefault(mine.uri.rstrip("/"), {})[mine] = None
+
+    def _note(self, mine: Following) -> None:
+        """Whether it is granted may be another now."""
+        granted = self._granted.setdefault(mine.who, {})
+        if mine.is_granted and self._is_followed(mine):
+            granted[mine] = None
+        else:
+            granted.pop(mine, None)
+        if not granted:
+            del self._granted[mine.who]
+
+    def _hear_on(self, mine: Following, leg: Leg | None) -> None:
+        """From now on *leg* tells of it first, or none does."""
+        if mine.leg is not None and mine.leg is not leg and mine.leg not in mine.others:
+            self._told_on.get(mine.leg, {}).pop(mine, None)
+        mine.leg = leg
+        if leg is not None:
+            self._told_on.setdefault(leg, {})[mine] = None
 
     def unfollow(self, uri: str, who: Hashable = EVERYBODY) -> None:
         """One less wants to hear of it. The last one has the backend told so."""
@@ -119,16 +153,19 @@ class Interests:
             if one.is_granted:
                 one.leg, one.stream = None, None
                 one.others.clear()
-                self._followed[one.who, one.uri] = one
+                self._keep(one)
+                self._note(one)
 
     def hand_over(self) -> list[Following]:
         """All that is followed, which is somebody else's business from here on."""
         followed, self._followed = list(self._followed.values()), {}
+        for index in (self._by_uri, self._granted, self._told_on):
+            index.clear()
         return followed
 
     def needs(self, leg: Leg) -> bool:
         """Whether a connection must stay because of what is heard on it."""
-        return any(one.leg is leg for one in self._followed.values())
+        return any(one.leg is leg for one in self._told_on.get(leg, ()))
 
     def heard(self, leg: Leg, method: str, params: Mapping[str, Raw]) -> None:
         """A notification on a connection to a legacy backend."""
@@ -137,14 +174,16 @@ class Interests:
         uri = _uri(params)
         if uri is None:
             return
-        followed = [one for one in self._followed.values() if one.leg is leg or leg in one.others]
-        exact = [one for one in followed if one.uri == uri or uri.startswith(one.uri.rstrip("/") + "/")]
-        for one in exact or followed:  # a part of what was followed, named as nobody named it, is not dropped
+        told = self._told_on.get(leg, {})
+        known = (uri.rstrip("/"), *(uri[:cut] for cut in folders(uri)), uri[: uri.find("://") + 1])
+        exact = [one for name in dict.fromkeys(known) for one in self._by_uri.get(name, ()) if one in told]
+        # A part of what was followed, named as nobody named it, is not dropped; unless it may be a part of anything.
+        for one in exact or (list(told) if len(told) <= MAX_GUESSED else ()):
             self.backend.on_updated(uri, one.uri, one.who)
 
     def lost(self, leg: Leg) -> None:
         """A connection has ended, and what was heard on it is heard no more, until it is followed again."""
-        for one in self._followed.values():
+        for one in self._told_on.pop(leg, {}):
             one.others.pop(leg, None)
             if one.leg is leg:
                 one.leg = None
@@ -152,7 +191,11 @@ class Interests:
 
     def misses(self, leg: Leg) -> bool:
         """Whether something is followed by those whose connection it is, of which it does not tell."""
-        return bool(self._followed) and any(self._missed(leg))
+        granted = self._granted.get(leg.key.whose) if self._granted else None
+        if not granted or not leg.is_process or leg.revision in MODERN:
+            return False
+        told = self._told_on.get(leg, {})
+        return len(granted) > len(told) - sum(one in told for one in self._begun)
 
     async def join(self, leg: Leg) -> None:
         """Have one more process tell of what is followed."""
@@ -161,6 +204,7 @@ class Interests:
             if not self._is_followed(one):
                 continue
             one.others[leg] = None
+            self._told_on.setdefault(leg, {})[one] = None
             try:
                 await leg.caller.send("resources/subscribe", {"uri": one.uri}, wants_progress=False)
             except CallboardError as error:
@@ -168,8 +212,8 @@ class Interests:
 
     def _missed(self, leg: Leg) -> Iterator[Following]:
         if leg.is_process and leg.revision not in MODERN:
-            for one in self._followed.values():
-                if one.is_granted and one.who == leg.key.whose and one.leg is not leg and leg not in one.others:
+            for one in self._granted.get(leg.key.whose, ()):
+                if one.leg is not leg and leg not in one.others:
                     yield one
 
     async def keep_following(self) -> None:
@@ -192,6 +236,8 @@ class Interests:
             except CallboardError as error:
                 log.warning("not_followed_again", backend=self.backend.name, reason=str(error)[:200])
                 continue
+            finally:
+                self._note(one)
             if not self._is_followed(one):
                 self._end(one)  # given up while the backend was asked
             elif one.leg is not None:  # a stream tells of it as soon as it is acknowledged
@@ -262,13 +308,13 @@ class Interests:
             leg = await self.backend.legs.take(Key(mine.who), mine.use, str(mine.who), alone=False)
         try:
             await self._wait_left(leg, mine.uri)
-            mine.leg = leg  # also if this is given up: then the backend must be told
+            self._hear_on(mine, leg)  # also if this is given up: then the backend must be told
             answer = await leg.caller.send("resources/subscribe", {"uri": mine.uri}, wants_progress=False)
             mine.is_granted = not isinstance(answer, Error)
             if not mine.is_granted or leg.is_over:
-                mine.leg = None
+                self._hear_on(mine, None)
         except CallboardError:
-            mine.leg = None
+            self._hear_on(mine, None)
             raise
         finally:
             self.backend.legs.give_back(leg, mine.use)
@@ -297,13 +343,19 @@ class Interests:
         """Nobody follows it any more: have the backend told so."""
         if self._is_followed(mine):
             del self._followed[mine.who, mine.uri]
+            self._note(mine)
+        same = self._by_uri.get(mine.uri.rstrip("/"), {})
+        if same.pop(mine, mine) is None and not same:
+            del self._by_uri[mine.uri.rstrip("/")]
         if mine.stream is not None:
             mine.stream.kill("nobody listens")
         for leg in mine.heard_on():
             self._names += 1
             self._leaving[leg, mine.uri] = trio.Event()
             self.supervisor.spawn(Farewell(self, mine.uri, leg), name=f"farewell-{self._names}")
-        mine.leg = None
+        for leg in mine.others:
+            self._told_on.get(leg, {}).pop(mine, None)
+        self._hear_on(mine, None)
 
     async def _wait_left(self, leg: Leg, uri: str) -> None:
         """Let the backend hear first that nobody followed *uri*: heard in the other order, it would tell nobody."""
