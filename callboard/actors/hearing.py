@@ -9,7 +9,7 @@ import trio
 from callboard.actors.fan_out import BEHIND, Pace
 from callboard.actors.outlet import Kind, Outbound
 from callboard.actors.subscription import change_notification
-from callboard.actors.topics import Change, ListChanged, ListName, News, ResourceUpdated, Topics
+from callboard.actors.topics import Change, ListChanged, ListName, News, ResourceUpdated, Topics, weight_of
 from callboard.actors.wire import notification_frame
 from callboard.errors import ResourceNotFound
 from callboard.supervisor import get_logger
@@ -51,12 +51,19 @@ class Hearing:
         if change in self.changes:
             return
         session.host.check_followed(len(self.changes) + 1)
-        if not await audience.follow([uri], session.principal):
-            raise ResourceNotFound(uri)
-        if change in self.changes or session.is_over:
-            audience.unfollow([uri], session.principal)  # asked for twice at once, or by a client that has left
-        else:
-            self.join([change])
+        weight, is_kept = weight_of([uri]), False
+        session.host.followed.take(session.account, weight)
+        try:
+            if not await audience.follow([uri], session.principal):
+                raise ResourceNotFound(uri)
+            if change in self.changes or session.is_over:
+                audience.unfollow([uri], session.principal)  # asked for twice at once, or by a client that has left
+            else:
+                self.join([change])
+                is_kept = True
+        finally:
+            if not is_kept:
+                session.host.followed.give_back(session.account, weight)
 
     def unfollow(self, uri: str) -> None:
         """Hear of it no more. Harmless if it was never followed."""
@@ -64,7 +71,13 @@ class Hearing:
         if change in self.changes:
             self.changes.discard(change)
             self.topics.leave(self.hear, [change])
-            self.session.host.audience.unfollow([uri], self.session.principal)
+            self._unfollow([uri])
+
+    def _unfollow(self, uris: list[str]) -> None:
+        host = self.session.host
+        host.audience.unfollow(uris, self.session.principal)
+        if uris:
+            host.followed.give_back(self.session.account, weight_of(uris))
 
     def end(self) -> None:
         """Hear of nothing any more."""
@@ -74,7 +87,7 @@ class Hearing:
             self.topics.leave(self.hear, self.changes)
             followed = [one.uri for one in self.changes if isinstance(one, ResourceUpdated)]
             self.changes.clear()
-            self.session.host.audience.unfollow(followed, self.session.principal)
+            self._unfollow(followed)
 
     # What is heard.
 

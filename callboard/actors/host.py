@@ -17,7 +17,7 @@ from callboard.actors.shares import LOCAL, Shares
 from callboard.actors.slot import Slot
 from callboard.actors.subscription import Subscription, granted
 from callboard.actors.terms import Terms
-from callboard.actors.topics import Audience, Everybody, Topics, wanted
+from callboard.actors.topics import MAX_FOLLOWED_BYTES, Audience, Everybody, Topics, wanted
 from callboard.codecs.crossing.results import Forwarded
 from callboard.codecs.envelope import Request
 from callboard.codecs.header_map import HeaderMap
@@ -119,6 +119,9 @@ class Host:
         factory=lambda: Shares("bytes are being sent", MAX_BODY_BYTES, MAX_BODY_BYTES // 2), init=False
     )
     kept: KeptBudget = attrs.field(factory=lambda: KeptBudget(MAX_KEPT_BYTES), init=False)
+    followed: Shares = attrs.field(
+        factory=lambda: Shares("resources are followed", MAX_FOLLOWED_BYTES, MAX_FOLLOWED_BYTES // 4), init=False
+    )
     meters: Mapping[str, Meters] = attrs.field(factory=dict)
     check_extensions: Callable[[Request, Terms], None] = attrs.field(default=lambda _, __: None)
     """Raises what is said to a modern request that belongs to an extension which is not offered."""
@@ -237,7 +240,7 @@ class Host:
         declared = self.offer.capabilities(revision)
         lists = {name: declares(declared, f"{name}.list_changed") for name in ("tools", "prompts", "resources")}
         allowed = granted(params.notifications, lists=lists, resources=declares(declared, "resources.subscribe"))
-        return Subscription(exchange, self.audience, allowed)
+        return Subscription(exchange, self.audience, allowed, self.followed)
 
 
 def host_spec(name: str, parking: Callable[[], Parking]) -> SupervisorSpec:

@@ -11,7 +11,8 @@ from callboard.actors.exchange import Exchange
 from callboard.actors.fan_out import BEHIND, Pace
 from callboard.actors.life import Event
 from callboard.actors.outlet import Kind, Outbound, Outlet
-from callboard.actors.topics import Audience, Change, ListChanged, News, ResourceUpdated, wanted
+from callboard.actors.shares import Shares
+from callboard.actors.topics import Audience, Change, ListChanged, News, ResourceUpdated, wanted, weight_of
 from callboard.actors.wire import error_frame, notification_frame
 from callboard.codecs.revisions import (
     CancelledNotificationParams,
@@ -24,7 +25,7 @@ from callboard.codecs.revisions import (
     SubscriptionsListenResult,
     SubscriptionsListenResultMetaObject,
 )
-from callboard.errors import Overloaded, SupervisorClosed
+from callboard.errors import InvalidParams, Overloaded, SupervisorClosed
 from callboard.supervisor import WHY_OVERFLOW, Actor, Lost, MailboxSpec, Overflow
 
 SUBSCRIPTION_SIZE = 1024
@@ -51,9 +52,26 @@ class Subscription(Actor[Change]):
     exchange: Exchange
     audience: Audience
     granted: SubscriptionFilter
+    followed: Shares
     _pace: Pace | None = attrs.field(default=None, init=False)
 
     async def run(self) -> None:
+        asked = self.granted.resource_subscriptions
+        account = self.exchange.slot.account
+        try:
+            weight = 0 if asked is UNSET else weight_of(asked)
+            if weight:
+                self.followed.take(account, weight)
+        except (InvalidParams, Overloaded) as error:
+            await self.exchange.settle(error, Event.RESULT)
+            return
+        try:
+            await self._listen()
+        finally:
+            if weight:
+                self.followed.give_back(account, weight)
+
+    async def _listen(self) -> None:
         slot, principal, hear = self.exchange.slot, self.exchange.terms.principal, self.hear
         meta = NotificationMetaObject(subscription_id=slot.request_id)
         uris = await self._follow(principal)

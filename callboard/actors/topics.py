@@ -9,12 +9,31 @@ from msgspec import UNSET
 
 from callboard.actors.fan_out import SLICE, FanOut
 from callboard.codecs.revisions import SubscriptionFilter
+from callboard.codecs.uri_match import MAX_URI
+from callboard.errors import InvalidParams
 
 ListName: TypeAlias = Literal["tools", "prompts", "resources"]
 LISTS: Final[tuple[ListName, ...]] = ("tools", "prompts", "resources")
 
 MAX_STEPS: Final = 32
 """Folders of a changed resource whose followers are told of it, the innermost first."""
+
+
+MAX_FOLLOWED_BYTES: Final = 32 * 1024 * 1024
+"""Most bytes that followed resources of all clients may take: their URIs, and what is kept beside each."""
+
+FOLLOWED_WEIGHT: Final = 1024
+"""Bytes that are kept beside the URI of a followed resource, or about as many."""
+
+
+def weight_of(uris: Iterable[str]) -> int:
+    """Bytes that it takes to follow *uris*. Raises `InvalidParams` for one that is too long."""
+    weight = 0
+    for uri in uris:
+        if len(uri) > MAX_URI:
+            raise InvalidParams(f"a URI may have {MAX_URI} characters")
+        weight += FOLLOWED_WEIGHT + len(uri)
+    return weight
 
 
 @attrs.frozen

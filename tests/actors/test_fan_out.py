@@ -17,7 +17,7 @@ from callboard.actors.topics import MORE, ListChanged, News, ResourceUpdated, To
 from callboard.actors.wire import notification_frame
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.supervisor import Lost, SupervisorSpec, open_tree
-from callboard.testing.peer import Peer
+from callboard.testing.peer import Peer, Refusal
 from tests.actors.stage import Stage, stage
 
 MANY = 3000
@@ -256,3 +256,44 @@ def test_a_file_is_news_to_those_who_watch_its_folder_with_or_without_its_slash(
         topics.leave(told.append, [ResourceUpdated(watched)])
         assert topics.publish(ResourceUpdated("file:///a/b/c")) == 0
         assert not topics._lengths
+
+
+# How much one client may follow.
+
+
+def listening(count: int, length: int = 10) -> dict[str, Any]:
+    return {"resourceSubscriptions": [f"file:///{number}/".ljust(length, "x") for number in range(count)]}
+
+
+@pytest.mark.finding("security-11")
+async def test_one_client_that_follows_much_leaves_the_others_their_share(autojump_clock: MockClock) -> None:
+    async with stage({}) as here:
+        shares = here.host.followed
+        shares.allow(100_000, 25_000)
+        alice, bob = await here.peer(R5, principal="alice"), await here.peer(R4, principal="bob")
+        begun = await alice.begin("subscriptions/listen", notifications=listening(20))
+        await alice.hear()
+        with pytest.raises(Refusal, match="-31003"):
+            await alice.request("subscriptions/listen", notifications=listening(20))
+        for number in range(24):
+            await bob.request("resources/subscribe", uri=f"file:///{number}")
+        with pytest.raises(Refusal, match="-31003"):
+            await bob.request("resources/subscribe", uri="file:///24")
+        await bob.request("resources/unsubscribe", uri="file:///0")
+        await bob.request("resources/subscribe", uri="file:///30")
+        await alice.say({"method": "notifications/cancelled", "params": {"requestId": begun}})
+        bob.connection.close()
+        await trio.sleep(1)
+        assert (shares.total, len(shares)) == (0, 0)  # with its clients all of it is given back
+
+
+@pytest.mark.finding("security-22")
+async def test_a_uri_that_is_too_long_is_not_followed(autojump_clock: MockClock) -> None:
+    async with stage({}) as here:
+        modern, legacy = await here.peer(R5), await here.peer(R4)
+        with pytest.raises(Refusal, match="-32602"):
+            await modern.request("subscriptions/listen", notifications=listening(1, 9000))
+        with pytest.raises(Refusal, match="-32602"):
+            await legacy.request("resources/subscribe", uri="file:///" + "x" * 9000)
+        assert here.host.followed.total == 0
+        assert len(here.host.topics) == 2  # the lists of the legacy session
