@@ -135,7 +135,7 @@ STRANGER: Final = (
         "followed",
         "resources that are followed",
         "{actors.host.MAX_FOLLOWED} a subscription, {codecs.uri_match.MAX_URI!b} a URI",
-        "{settings.max_in_flight} subscriptions",
+        "{actors.topics.MAX_FOLLOWED_BYTES!b}, a quarter of it for a principal",
         "-32602, 429, 503",
     ),
     Thing(
