@@ -1,9 +1,8 @@
 """How a server is run: any set of transports at once, in one process, until it is asked to end."""
 
-import gc
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypedDict, Unpack
@@ -17,6 +16,7 @@ from callboard.actors.parking import Parking
 from callboard.admin import Health, admin_edge
 from callboard.announcing import announce, announce_drain
 from callboard.codecs.http.access import EVERYONE, Access, is_wildcard
+from callboard.collecting import collect_now_and_then, collecting_seldom
 from callboard.errors import CannotServe
 from callboard.hosted import Behind, Hosted
 from callboard.refusing import RefusedNames
@@ -34,9 +34,6 @@ from callboard.transports.settings import DEFAULTS, Settings
 from callboard.transports.stdio import Pipes, Stdio, claim_stdio
 from callboard.transports.tls import Certificate
 from callboard.transports.websocket.door import WebSocketDoor
-
-COLLECT_AFTER: Final = 50_000
-"""Objects made, and not gone, after which the garbage collector looks at them. Python's own figure is 700."""
 
 Door: TypeAlias = Literal["native", "asgi"]
 DOORS: Final[tuple[Door, ...]] = ("native", "asgi")
@@ -213,23 +210,8 @@ def run(server: Hosted, **options: Unpack[Options]) -> None:
     """`serve` in an event loop of its own, until a signal says that it is enough: the first one lets it drain."""
     options.setdefault("on_ready", announce)
     raise_descriptor_limit()
-    with _collecting_seldom():
+    with collecting_seldom():
         trio.run(partial(_run, server, options))
-
-
-@contextmanager
-def _collecting_seldom() -> Iterator[None]:
-    """This process serves and does little else: what was loaded stays, and what a request makes is gone without a
-    collector's help. A full collection among ten thousand sessions stops everybody for more than a second."""
-    before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(COLLECT_AFTER, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 async def _run(server: Hosted, options: Options) -> None:
@@ -252,6 +234,7 @@ async def _run(server: Hosted, options: Options) -> None:
             whole.cancel()
 
     options["on_ready"] = on_ready
+    trio.lowlevel.spawn_system_task(collect_now_and_then)
     with trio.CancelScope() as whole, heed_signals(whole.cancel, on_first=on_first) as asked, heed_hangups():
         await serve(server, until=asked.wait, **options)
     if early == signal.SIGINT:

@@ -1,0 +1,63 @@
+"""When the garbage collector runs in a process that serves: little and often, and thoroughly only while it is idle.
+
+What a request, a connection or a session makes is gone with it, without a collector's help. The collector is there for
+what handlers leave behind. Left to itself it looks at everything now and then, which among ten thousand sessions stops
+everybody for more than a second.
+"""
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import trio
+
+YOUNG: Final = 10_000
+"""Objects made, and not gone, after which the collector looks at them: a few ms. Python's own figure is 700."""
+
+NEVER: Final = 1_000_000
+"""Collections of younger objects after which the collector would look at older ones unasked."""
+
+EVERY: Final = 5.0
+"""Seconds between two looks at what is no longer young, and has never been looked at since."""
+
+IDLE: Final = 0.1
+"""Share of a core up to which the process is idle."""
+
+FEW: Final = 100_000
+"""Objects up to which all of them are looked at while the process is idle: about 50 ms."""
+
+THOROUGH: Final = 60.0
+"""Seconds between two such looks, at the least."""
+
+
+@contextmanager
+def collecting_seldom() -> Iterator[None]:
+    """Have the collector look at the young only; what was loaded so far is never looked at."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG, NEVER, NEVER)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+async def collect_now_and_then(
+    collect: Callable[[int], object] = gc.collect,
+    count_old: Callable[[], int] = lambda: len(gc.get_objects(2)),
+    cpu: Callable[[], float] = time.process_time,
+) -> None:
+    """Look at the rest, for as long as the process serves."""
+    thorough = trio.current_time() + THOROUGH
+    while True:
+        used = cpu()
+        await trio.sleep(EVERY)
+        collect(1)
+        is_idle = cpu() - used < IDLE * EVERY
+        if is_idle and trio.current_time() >= thorough and count_old() <= FEW:
+            collect(2)
+            thorough = trio.current_time() + THOROUGH
