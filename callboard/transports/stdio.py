@@ -20,6 +20,7 @@ from callboard.actors.session_tree import open_session
 from callboard.codecs.lines import MAX_FRAME
 from callboard.errors import CannotServe
 from callboard.supervisor import Actor, Supervisor, get_logger
+from callboard.supervisor.standard_error import STANDARD_ERROR
 from callboard.transports.lines import ByteStream, LineConnection
 from callboard.transports.pipe import PipeEnd
 
@@ -85,7 +86,8 @@ def _flush(file: TextIO | None) -> None:
 
 
 class _Stray(io.FileIO):
-    """Standard output as handlers see it: it leads to standard error, and says so once."""
+    """Standard output as handlers see it: it leads to standard error, and says so once. A handler that prints does not
+    block everybody where nobody reads that."""
 
     has_said_so = False
 
@@ -93,7 +95,10 @@ class _Stray(io.FileIO):
         if not self.has_said_so:
             self.has_said_so = True
             log.warning("stdout belongs to the protocol; what is printed goes to stderr")
-        return super().write(data)
+        data = bytes(data)
+        STANDARD_ERROR.write(data)
+        STANDARD_ERROR.flush()
+        return len(data)
 
 
 class ThreadStream:
