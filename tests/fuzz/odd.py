@@ -117,7 +117,7 @@ class Oddity:
         acts += (
             self._listens(message) if message["method"] == "subscriptions/listen" else self._answers(message, params)
         )
-        if self.is_odd(0.5) or (self.heard > 6 and self.draw.random() < 0.05):
+        if self.is_odd(0.5) or (self.oddness and self.heard > 6 and self.draw.random() < 0.05):
             acts += self._unasked()
         return acts
 

@@ -16,6 +16,7 @@ import trio
 
 from callboard.codecs.revisions import LEGACY, MODERN, Revision, meta
 from callboard.codecs.revisions.revision import R4
+from callboard.supervisor.logs import LINES
 from callboard.transports.memory import MemoryConnection
 from tests.by_the_book import definition_of, judged, validator
 from tests.fuzz.odd import GONE
@@ -113,6 +114,7 @@ class Complaints:
                 kind = line.get("kind", line.get("child", ""))
                 self.add(f"{line['event']} {kind} {line.get('failure', '')[:80]} at {line.get('where', '')}", line)
         logs.clear()
+        LINES.forget()  # else the log would merge the next round's lines with these
 
     def report(self) -> str:
         return "\n".join(f"{self.counted[kind]} x {kind}\n      {text}" for kind, text in self.first.items())
