@@ -27,7 +27,7 @@ from tests.transports.websocket.stage import OPENING, Gone, Socket
 from tests.transports.websocket.stage import request as opening
 
 LONG: Final = COUNT >= 100_000
-SECONDS: Final = 12.0 if LONG else 1.0
+SECONDS: Final = 10.0 if LONG else 1.0
 MOVES: Final = 1.2
 """How much longer 99 of 100 answers of the neighbour may take, beside an odd server instead of a good one."""
 GOOD: Final = Path(__file__).resolve().parents[1] / "soak" / "backend.py"
@@ -57,13 +57,15 @@ class TcpWire:
 @asynccontextmanager
 async def broker(folder: Path, oddness: float) -> AsyncIterator[tuple[Process, str]]:
     """A broker with a good backend and one of this oddness. Yields it, and where its WebSockets are."""
-    restarts = {"times": 100_000, "per": 1, "first": 0.05, "most": 0.2}
+    # A new interpreter takes a core for a third of a second: more of them would measure the machine.
+    restarts = {"times": 100_000, "per": 1, "first": 0.5, "most": 2}
     odd = {"command": sys.executable, "args": ["-m", "tests.fuzz.odd", str(SEED), str(oddness)], "cwd": str(ROOT)}
     good = {"command": sys.executable, "args": ["-I", "-S", str(GOOD), "good", str(folder / "journal")]}
     servers = {"good": good, "odd": {**odd, "callboard": {"timeout": 1, "restart": restarts}}}
     config = folder / "servers.json"
     config.write_text(json.dumps({"mcpServers": servers}))
-    async with started(*CALLBOARD, "serve", str(config), "--ws", "127.0.0.1:0", "--json") as process:
+    flags = ("--ws", "127.0.0.1:0", "--json", "--drain-time", "1", "--grace", "1")
+    async with started(*CALLBOARD, "serve", str(config), *flags) as process:
         told: dict[str, Any] = json.loads(await process.line() or b"{}")
         yield process, next(one["url"] for one in told["listening"] if one["transport"] == "ws")
         process.signal()
