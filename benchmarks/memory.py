@@ -18,8 +18,9 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import psutil
@@ -128,7 +129,12 @@ def brokered(folder: Path, how: str = "") -> list[str]:
     return [*SERVE, str(config)]
 
 
-async def measure(only: Sequence[str], few: int, many: int) -> dict[str, Weight]:
+def keep(key: str, weight: Weight) -> None:
+    """Keep a figure for the reference, beside those that are there."""
+    FOUND.write_text(json.dumps({**read(), key: attrs.asdict(weight)}, indent=2) + "\n")
+
+
+async def measure(only: Sequence[str], few: int, many: int, *, writes: bool) -> dict[str, Weight]:
     """Everything, or what is named."""
     found: dict[str, Weight] = {}
 
@@ -136,6 +142,8 @@ async def measure(only: Sequence[str], few: int, many: int) -> dict[str, Weight]
         if not only or key in only:
             found[key] = await weigh(command, [acts[name] for name in names], few, many)
             print(found[key].line(key), flush=True)
+            if writes:
+                keep(key, found[key])
 
     for key in memory_clients.ACTS:
         await take(key, hosted(), memory_clients.ACTS, [key])
@@ -166,11 +174,8 @@ def main() -> int:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     print(f"{'thing':14} {'peak MiB':>8} {'after':>8}")
-    found = trio.run(measure, given.only, given.few, given.many)
+    found = trio.run(partial(measure, given.only, given.few, given.many, writes=given.write))
     print(*verdicts(found), sep="\n")
-    if given.write:
-        figures: dict[str, Any] = {key: attrs.asdict(one) for key, one in found.items()}
-        FOUND.write_text(json.dumps({**read(), **figures}, indent=2) + "\n")
     return any("NOT" in line for line in verdicts(found))
 
 
