@@ -141,8 +141,8 @@ STRANGER: Final = (
     Thing(
         "parked",
         "calls that wait for their client's input",
-        "{settings.max_parked_each}, {codecs.state.STATE_TTL} s",
-        "{settings.max_parked}",
+        "{settings.max_parked_each}, {actors.parking.MAX_PARKED_BYTES_EACH!b}, {codecs.state.STATE_TTL} s",
+        "{settings.max_parked}, {actors.parking.MAX_PARKED_BYTES!b}",
         "429, 503",
     ),
     Thing(

@@ -37,6 +37,13 @@ MAX_PARKED: Final = 10_000
 MAX_PARKED_EACH: Final = 64
 """Most parked exchanges of one account, or on one connection: what one client may have in flight."""
 
+MAX_PARKED_BYTES: Final = 24 * 1024 * 1024
+"""Most bytes of the arguments of parked exchanges, in all. A handler holds them as objects too, so the process holds
+about twice as much, for as long as a client may take."""
+
+MAX_PARKED_BYTES_EACH: Final = MAX_PARKED_BYTES // 2
+"""Most of them for one principal: two calls of the largest size, and room for small ones."""
+
 MAX_SPENT: Final = 100_000
 """Most states that are remembered as used, until they expire. About 20 MiB."""
 
@@ -68,7 +75,8 @@ class Parking(Actor[None]):
     is_closed: bool = attrs.field(default=False, init=False)
     _parked: dict[str, Exchange] = attrs.field(factory=dict, init=False)
     _shares: Shares = attrs.field(init=False)
-    _accounts: dict[Exchange, str] = attrs.field(factory=dict, init=False)
+    _bytes: Shares = attrs.field(init=False)
+    _accounts: dict[Exchange, tuple[str, int]] = attrs.field(factory=dict, init=False)
     _due: OrderedDict[str, float] = attrs.field(factory=OrderedDict, init=False)
     _names: dict[Exchange, str] = attrs.field(factory=dict, init=False)
     _spent: OrderedDict[bytes, tuple[float, str]] = attrs.field(factory=OrderedDict, init=False)
@@ -79,6 +87,7 @@ class Parking(Actor[None]):
 
     def __attrs_post_init__(self) -> None:
         self._shares = Shares("requests that wait for input", self.most, self.most_each)
+        self._bytes = Shares("bytes of requests that wait for input", MAX_PARKED_BYTES, MAX_PARKED_BYTES_EACH)
         self._spenders = Shares("answered rounds", MAX_SPENT, MAX_SPENT_EACH)
 
     async def run(self) -> None:
@@ -182,7 +191,9 @@ class Parking(Actor[None]):
         if name is not None:
             del self._parked[name]
             self._due.pop(name, None)
-            self._shares.give_back(self._accounts.pop(exchange))
+            account, size = self._accounts.pop(exchange)
+            self._shares.give_back(account)
+            self._bytes.give_back(account, size)
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -195,8 +206,14 @@ class Parking(Actor[None]):
         # An address may hold more than a principal, since many clients may share it; one connection may not.
         if exchange.slot.is_shared and self._shares.held(account) >= self.most_each:
             raise Overloaded("too many requests wait for input")
-        self._shares.take(account)
-        self._accounts[exchange] = account
+        size = 1 + salient_size(exchange.request.params)
+        self._bytes.take(account, size)
+        try:
+            self._shares.take(account)
+        except Overloaded:
+            self._bytes.give_back(account, size)
+            raise
+        self._accounts[exchange] = account, size
         name = self._names[exchange] = secrets.token_urlsafe(9)
         self._parked[name] = exchange
         return name

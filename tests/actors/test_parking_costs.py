@@ -133,3 +133,19 @@ async def test_anonymous_clients_of_one_address_never_take_all_places(autojump_c
                 break
         assert parked_so_far == 6
         assert (await bob.request("tools/call", name="together", arguments={}))["resultType"] == "input_required"
+
+
+@pytest.mark.finding("security-22")
+async def test_large_requests_that_wait_for_input_are_bounded_in_bytes(autojump_clock: MockClock) -> None:
+    async with stage(TOOLS) as here:
+        here.host.parking._bytes.allow(4000, 1000)
+        alice, bob = await here.peer(R5, principal="alice"), await here.peer(R5, principal="bob")
+        large = {"text": "x" * 600}
+        await alice.request("tools/call", name="together", arguments=large)
+        with pytest.raises(Refusal, match="-31003"):
+            await alice.request("tools/call", name="together", arguments=large)
+        await alice.request("tools/call", name="together", arguments={})  # a small one has room
+        assert (await bob.request("tools/call", name="together", arguments=large))["resultType"] == "input_required"
+        await trio.sleep(601)  # nobody came back
+        assert here.host.parking._bytes.total == 0
+        assert (await alice.request("tools/call", name="together", arguments=large))["resultType"] == "input_required"
