@@ -148,9 +148,9 @@ STRANGER: Final = (
     Thing(
         "spent",
         "rounds that were answered",
-        "{codecs.state.STATE_TTL} s",
+        "{actors.parking.MAX_SPENT_EACH}, {codecs.state.STATE_TTL} s",
         "{actors.parking.MAX_SPENT}",
-        "503",
+        "429, 503",
         "actors.parking.MAX_SPENT",
     ),
     Thing(
@@ -189,11 +189,11 @@ BACKEND: Final = (
     Thing(
         "lists",
         "lists and their pages",
-        "{actors.broker.listings.MAX_PAGES} pages, {actors.broker.listings.MAX_ENTRIES} entries a list",
+        "{actors.broker.listings.MAX_LISTS!b}, {actors.broker.listings.MAX_ENTRIES} entries a list",
         "as many backends as the operator names",
         "the rest is left out, and logged",
     ),
-    Thing("definitions", "one definition", "{codecs.lines.MAX_FRAME!b} a message", "", "left out, and logged"),
+    Thing("definitions", "one definition", "{codecs.crossing.guard.MAX_DEFINITION!b}", "", "left out, and logged"),
     Thing(
         "results",
         "results that a client does not read",
@@ -236,7 +236,7 @@ def lines(found: dict[str, Any]) -> list[str]:
     ):
         told += [f"### Made to grow {title}: {most} MiB in all", COLUMNS, *_rows(things, found), ""]
         told += [together] if (together := _together(found.get(title.split()[-1]), most)) else []
-    return told[:-1]
+    return told
 
 
 def _together(measured: dict[str, Any] | None, most: int) -> str:

@@ -44,7 +44,10 @@ def limits() -> Iterator[tuple[str, float, str]]:
 def page() -> str:
     table = runpy.run_path(str(PACKAGE.parent / "benchmarks" / "memory_table.py"))
     grown: list[str] = table["lines"](table["read"]())
-    return "\n".join([HEAD, *(f"| `{name}` | {value:,} | {why} |" for name, value, why in limits()), *grown]) + "\n"
+    return (
+        "\n".join([HEAD, *(f"| `{name}` | {value:,} | {why} |" for name, value, why in limits()), *grown]).rstrip("\n")
+        + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ async def test_23_it_lives_and_says_so_at_once_whatever_a_backend_does() -> None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(look)
             for fault in ROUGH:
-                await FAULTS[fault](here.run, "b0", 3.0 if LONG else 0.3)
+                await FAULTS[fault](here.run, "b0", 2.0 if LONG else 0.3)
                 here.run.kill("b0")
                 await here.run.wait_up("b0")
             nursery.cancel_scope.cancel()

@@ -21,7 +21,7 @@ FOLLOWED = "nemesis://b0"
 BATCH = 500
 """Changes that are published in one go: fewer than wait for one subscriber."""
 FEW = 20 * BATCH if LONG else 8 * BATCH
-MANY = 200_000 if LONG else FEW
+MANY = 100_000 if LONG else FEW
 MOST = 1_000_000 if LONG else FEW
 """Changes in all. A million once, where all are different; what is held is the same after a hundred thousand, and
 changes of the same few resources are one piece of news for those that wait together."""
