@@ -71,6 +71,9 @@ class HealthHandler:
         if head.method not in _METHODS:
             raise Refusal(405, "use GET", headers=((b"allow", ", ".join(_METHODS).encode()),), closes=True)
 
+    def expect_head(self, peer: str) -> None:
+        """A head is short here, and not counted."""
+
     async def expect_body(self, head: Head, peer: str) -> tuple[str, None]:
         return ANYBODY, None  # a body is no use here, and at most a kilobyte
 

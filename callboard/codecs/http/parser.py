@@ -120,6 +120,11 @@ class RequestParser:
         """Bytes of that body so far."""
         return len(self._body)
 
+    @property
+    def unfinished(self) -> int:
+        """Bytes of a head that has not ended."""
+        return self._unseen if self._head is None else 0
+
     def feed(self, data: bytes) -> Iterable[Received]:
         """Return the requests that *data* completes, in order. Raises `Refusal`, at the latest after the last of them:
         what was whole is answered, wherever the bytes were cut."""

@@ -38,6 +38,12 @@ SLACK: Final = 5.0
 LINGER: Final = 1.0
 """Seconds for a refused client to hear why. Closed while it still sends, it would get a reset and no answer."""
 
+SHORT_HEAD: Final = 2048
+"""Bytes of a head that has not ended which are not counted: that much is in a connection's own weight."""
+
+HEAD_WEIGHT: Final = 2
+"""Bytes that are counted for each byte of a longer one: the parser holds what it has read, and the headers in it."""
+
 
 _NO_MEMORY: Final = b'{"jsonrpc":"2.0","error":{"code":-31003,"message":"out of memory"}}'
 
@@ -62,6 +68,7 @@ class HttpConnection(Actor[Never]):
     _since: float = attrs.field(default=0.0, init=False)  # when an errand began to wait
     _principal: str | None = attrs.field(default=None, init=False)  # of the request whose body is being read
     _incoming: Held | None = attrs.field(default=None, init=False)  # what is held of that body
+    _incoming_head: Held | None = attrs.field(default=None, init=False)  # what is held of a head that has not ended
     _reading: Stage = attrs.field(default=Stage.IDLE, init=False)
     _is_stopping: bool = attrs.field(default=False, init=False)
     _watch: Address[Never] | None = attrs.field(default=None, init=False)
@@ -281,18 +288,28 @@ class HttpConnection(Actor[Never]):
         Raises `Refusal`: 401, and 429 or 503 if too much is held already.
         """
         head = self._parser.head
+        self._mind_the_head(self._parser.unfinished)
         if head is None:
             return
         if self._principal is None:
             self._principal, self._incoming = await self.endpoint.expect_body(head, self.peer)
         self._hold(self._parser.held)
 
+    def _mind_the_head(self, size: int) -> None:
+        """Count a long head while it has not ended. Raises `Refusal`: 429 or 503."""
+        if size > SHORT_HEAD and self._incoming_head is None:
+            self._incoming_head = self.endpoint.expect_head(self.peer)
+        if self._incoming_head is None:
+            return
+        if size:
+            _grow(self._incoming_head, HEAD_WEIGHT * size)
+        else:
+            self._incoming_head.release()
+            self._incoming_head = None
+
     def _hold(self, size: int) -> None:
         if self._incoming is not None:
-            try:
-                self._incoming.grow(size)
-            except Overloaded as error:
-                raise refusal_of(error) from None
+            _grow(self._incoming, size)
 
     # How long it waits for what.
 
@@ -342,8 +359,9 @@ class HttpConnection(Actor[Never]):
             self._response.lose()
         elif self._reading is not Stage.IDLE and self.why_cut == WHY_DEADLINE:
             self.wire.send_nowait(write_answer(408, (), b"", closes=True))
-        if self._incoming is not None:
-            self._incoming.release()
+        for held in (self._incoming, self._incoming_head):
+            if held is not None:
+                held.release()
         self._custody = self._response = None
         self._parser.close()
         self.wire.close()
@@ -367,3 +385,10 @@ class Watch(Actor[Never]):
             return await self.connection.wire.receive()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return b""
+
+
+def _grow(held: Held, size: int) -> None:
+    try:
+        held.grow(size)
+    except Overloaded as error:
+        raise refusal_of(error) from None

@@ -124,6 +124,10 @@ class Endpoint:
         if head.path == PATH and not (covers(accepted, _JSON) and covers(accepted, _EVENTS)):
             raise Refusal(406, "accept both application/json and text/event-stream", closes=True)
 
+    def expect_head(self, peer: str) -> Held:
+        """Where the bytes of a head are counted that does not come at once: with those of bodies."""
+        return Held(self.host.bodies, peer)
+
     async def expect_body(self, head: Head, peer: str) -> tuple[str, Held]:
         """The principal of a request whose body does not come with its head, and where the body's bytes are counted.
 

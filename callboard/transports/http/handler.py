@@ -19,6 +19,9 @@ class RequestHandler(Protocol):
     def admit(self, head: Head) -> None:
         """Raises `Refusal` for a request that needs no body to be refused."""
 
+    def expect_head(self, peer: str) -> Held | None:
+        """Where the bytes of a head are counted that does not come at once. Its sender may be anybody at *peer*."""
+
     async def expect_body(self, head: Head, peer: str) -> tuple[str, Held | None]:
         """The principal of a request whose body does not come with its head, and where the body's bytes are counted.
         Raises `Refusal`."""

@@ -209,3 +209,33 @@ async def test_a_request_without_room_in_memory_is_refused_and_nothing_else(
         assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, -31003, "1")
         assert await client.ended() == b""
         assert (await other.call("echo", text="after")).status == 200
+
+
+# Heads that do not come at once.
+
+
+def long_head(client: Client, size: int) -> bytes:
+    """A request without the end of its head."""
+    lines = [f"X-{number}: {'x' * 1000}" for number in range(size // 1024)]
+    return request("GET", "/mcp", *lines, host=client.host.decode()).removesuffix(b"\r\n")
+
+
+@pytest.mark.finding("security-20")
+async def test_long_heads_that_do_not_end_are_counted_and_given_back() -> None:
+    async with serving(open_house().server, SMALL) as place:
+        slow = [await place.connect() for _ in range(8)]
+        for client in slow:
+            await client.send(long_head(client, 20 * KIB))
+        await settle()
+        held = place.host.bodies.total
+        assert 250 * KIB < held <= 300 * KIB  # of one address, and twice their bytes
+        assert (await slow[-1].answer()).status == 429
+        assert (await (await place.connect()).call("echo", text="a short one")).status == 200
+        await slow[0].send(b"\r\n")  # it ends, and is answered
+        assert (await slow[0].answer()).status == 400  # there is no session in it
+        await settle()
+        assert place.host.bodies.total < held
+        for client in slow[1:]:
+            await client.aclose()
+        await settle()
+        assert place.host.bodies.total == 0
