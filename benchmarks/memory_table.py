@@ -83,9 +83,8 @@ STRANGER: Final = (
         "heads",
         "heads of requests that do not end",
         "{settings.max_header!b}, {settings.header_time} s",
-        "{settings.max_connections} connections",
-        "431, 408; closed",
-        "settings.max_connections",
+        "{settings.max_connections} connections; {settings.max_body_bytes!b}, with bodies, each byte counted twice",
+        "431, 408, 429, 503; closed",
     ),
     Thing(
         "bodies",
@@ -105,7 +104,7 @@ STRANGER: Final = (
     Thing(
         "sessions",
         "legacy sessions",
-        "{actors.host.MAX_SESSIONS_EACH}, {settings.session_idle} s",
+        "{settings.max_sessions_each}, {settings.session_idle} s",
         "{settings.max_sessions}",
         "429, 503",
         "settings.max_sessions",
@@ -114,7 +113,7 @@ STRANGER: Final = (
         "events",
         "events kept for clients that left",
         "{settings.max_events}, {settings.max_event_bytes!b}",
-        "see the settings",
+        "{settings.max_kept_bytes!b}",
         "the oldest are forgotten: 400 to a client that wants them",
     ),
     Thing(
@@ -128,7 +127,7 @@ STRANGER: Final = (
         "replay",
         "answers kept for a dropped WebSocket",
         "{settings.max_events}, {settings.max_event_bytes!b}, {settings.grace} s",
-        "{settings.max_sessions} sessions",
+        "{settings.max_kept_bytes!b}, with those of the row above",
         "404: a new session",
     ),
     Thing(
@@ -164,7 +163,7 @@ STRANGER: Final = (
     Thing(
         "sockets",
         "WebSocket sessions",
-        "{actors.host.MAX_SESSIONS_EACH}",
+        "{settings.max_sessions_each}",
         "{settings.max_sessions}, {settings.max_connections} connections",
         "429, 503",
         "settings.max_sessions",
