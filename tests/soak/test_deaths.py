@@ -90,11 +90,10 @@ async def test_5_a_backend_that_does_not_read_costs_exactly_the_deadline() -> No
         run, taken = here.run, list[float]()
         await run.wait_up("b0")
         await asked(run, "fault", how="deaf")
-        for _ in range(5):  # the pipe is full after the first
+        for _ in range(2):  # the pipe is full after the first; after the third the backend is found to be hung
             outcome = await asked(run, "echo", filler="x" * 200_000)
-            assert outcome.code in (GONE, -31002)
-            taken += [outcome.seconds] if outcome.code == -31002 else []
+            assert outcome.code == -31002
+            taken.append(outcome.seconds)
     figure("promise 5", f"a deaf backend, timeout 1 s: errors after {min(taken):.3f} to {max(taken):.3f} s", "1 s")
-    assert taken
     assert min(taken) >= 1.0
     assert max(taken) <= 1.0 + 0.1 * BUSY
