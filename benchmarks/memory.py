@@ -36,7 +36,7 @@ START_TIME: Final = 60.0
 ACT_TIME: Final = 90.0
 """Seconds for one act. Then it is measured as far as it came."""
 REST: Final = 2.0
-WORST: Final = ("events", "followed", "parked", "sessions", "replay", "requests", "outboxes", "bodies")
+WORST: Final = ("events", "followed", "parked", "replay", "sessions", "requests", "outboxes", "bodies")
 """What strangers do at the same time, at last: all that is large, what stays longest first; and all sessions there are,
 after those that need one."""
 WORST_OF_BACKENDS: Final = ("results", "questions", "updates")
