@@ -158,6 +158,7 @@ class HttpConnection(Actor[Never]):
         self._custody = None
         if self._reading is not Stage.IDLE:
             self._reading = Stage.IDLE
+            self._mind_the_head(0)  # it came whole in the end
             self._allow_idling()
         if received.rest is not None:
             self.expire(math.inf)
