@@ -87,8 +87,10 @@ class Result:
 
     @property
     def has_stalled(self) -> bool:
-        """Whether the server was silent for so long, or at the end, that the run has not measured what it should."""
-        return any(end - start >= STALL or end >= int(self.seconds) for start, end in self.silences)
+        """Whether the server was silent for so long that the run has not measured what it should, or died at its end:
+        then what was asked last has failed."""
+        last = max(self.tally.failed, default=-1)
+        return any(end - start >= STALL or (end >= int(self.seconds) and last >= start) for start, end in self.silences)
 
     @property
     def is_comparable(self) -> bool:

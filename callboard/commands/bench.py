@@ -84,8 +84,8 @@ A scenario has steps, or several [[script]] with steps and a weight each:
 
 Exit codes: 0 fine; 1 what --fail-if names has happened; 2 wrong arguments; 3 no
 server to speak to; 4 the server refused, or wants a login; 5 no answer in time,
-the connection was lost, or nothing was answered for 2 seconds or at the end;
-130 Ctrl-C, and what was measured is shown.
+the connection was lost, or nothing was answered for 2 seconds, or the server
+died before the end; 130 Ctrl-C, and what was measured is shown.
 """
 
 

@@ -125,7 +125,8 @@ def test_a_run_that_failed_is_never_called_better(
     ("run", "silences", "code"),
     [
         (over(0, 1, 2, errors=36), [(3, 6)], Exit.LOST),
-        (over(0, 1, 2, 3, 4), [(5, 6)], Exit.LOST),
+        (over(0, 1, 2, 3, 4, errors=1), [(5, 6)], Exit.LOST),
+        (over(0, 1, 2, 3, 4), [(5, 6)], Exit.FINE),
         (over(0, 3, 4, 5), [(1, 3)], Exit.LOST),
         (over(0, 2, 3, 4, 5), [(1, 2)], Exit.FINE),
         (over(0, 1, 2, 3, 4, 5), [], Exit.FINE),
