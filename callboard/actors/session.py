@@ -100,10 +100,13 @@ class Session(Actor[Outbound]):
     _in_flight: dict[RequestId, InFlight] = attrs.field(factory=dict, init=False)
     _tokens: dict[RequestId, RequestId] = attrs.field(factory=dict, init=False)  # and whose they are
     _questions: Questions = attrs.field(factory=Questions, init=False)
+    _gathering: Gathering | None = attrs.field(init=False)
     _hearing: Hearing | None = attrs.field(default=None, init=False)  # refers to the session, so not after its end
 
     def __attrs_post_init__(self) -> None:
         self.account = account_of(self.principal, self.peer)
+        # Asked once: a check of a protocol at run time costs more than the rest of a write.
+        self._gathering = self.sink if isinstance(self.sink, Gathering) else None
 
     async def run(self) -> None:
         try:
@@ -118,12 +121,12 @@ class Session(Actor[Outbound]):
         """End for good, and let go of the way out, which may hold the session: they would wait for the collector."""
         self.hang_up()
         self.on_end()
-        self.on_end, self.sink = lambda: None, CLOSED
+        self.on_end, self.sink, self._gathering = lambda: None, CLOSED, None
 
     async def _write(self, frame: bytes) -> None:
         """Write a frame, and with it what waits behind it where the sink takes several at once."""
-        if isinstance(self.sink, Gathering):
-            await self.sink.send_together(self._gathered(frame))
+        if self._gathering is not None:
+            await self._gathering.send_together(self._gathered(frame))
         else:
             await self.sink.send(frame)
         hearing = self._hearing
