@@ -53,6 +53,25 @@ MAX_IN_FLIGHT_IN_ALL: Final = 16_384
 MAX_SESSIONS: Final = 20_000
 """Most sessions of all clients together."""
 
+MAX_UNREAD_BYTES: Final = 64 * 1024 * 1024
+"""Most bytes of large answers that all clients together have not read yet."""
+
+MAX_MEMORY: Final = 2 * 1024 * 1024 * 1024
+"""Most memory that all clients may take up together, estimated: more than all other bounds together let them."""
+
+MAX_MEMORY_EACH: Final = 160 * 1024 * 1024
+"""Most memory that one client may take up in all, estimated. With the events that are kept, which all share, that stays
+under 256 MiB."""
+
+IN_FLIGHT_WEIGHT: Final = 16 * 1024
+"""Bytes that a request in flight takes up, its body not counted: measured, a stream."""
+
+SESSION_WEIGHT: Final = 28 * 1024
+"""Bytes that a session takes up: measured, of a WebSocket. Others take half of that."""
+
+FOLLOWED_WEIGHT: Final = 2
+"""Bytes for each byte of a URI that is followed: it stands in the subscription and in the table of topics."""
+
 MAX_SESSIONS_EACH: Final = 5_000
 """Most sessions of one authenticated principal: a platform may serve all its users with one token."""
 
@@ -111,17 +130,16 @@ class Host:
     cap: float = HARD_CAP
     most_in_flight: int = MAX_IN_FLIGHT
     most_followed: int = MAX_FOLLOWED
-    in_flight: Shares = attrs.field(
-        factory=lambda: Shares("requests are in flight", MAX_IN_FLIGHT_IN_ALL, MAX_IN_FLIGHT), init=False
+    memory: Shares = attrs.field(
+        factory=lambda: Shares("bytes are in use", MAX_MEMORY, MAX_MEMORY_EACH, each_address=MAX_MEMORY_EACH),
+        init=False,
     )
-    sessions: Shares = attrs.field(factory=lambda: Shares("sessions", MAX_SESSIONS, MAX_SESSIONS_EACH), init=False)
-    bodies: Shares = attrs.field(
-        factory=lambda: Shares("bytes are being sent", MAX_BODY_BYTES, MAX_BODY_BYTES // 2), init=False
-    )
+    in_flight: Shares = attrs.field(init=False)
+    sessions: Shares = attrs.field(init=False)
+    bodies: Shares = attrs.field(init=False)
+    unread: Shares = attrs.field(init=False)
+    followed: Shares = attrs.field(init=False)
     kept: KeptBudget = attrs.field(factory=lambda: KeptBudget(MAX_KEPT_BYTES), init=False)
-    followed: Shares = attrs.field(
-        factory=lambda: Shares("resources are followed", MAX_FOLLOWED_BYTES, MAX_FOLLOWED_BYTES // 4), init=False
-    )
     meters: Mapping[str, Meters] = attrs.field(factory=dict)
     check_extensions: Callable[[Request, Terms], None] = attrs.field(default=lambda _, __: None)
     """Raises what is said to a modern request that belongs to an extension which is not offered."""
@@ -131,6 +149,15 @@ class Host:
     _infos: dict[Revision, Raw | None] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
+        memory = self.memory
+        self.in_flight = Shares("requests are in flight", MAX_IN_FLIGHT_IN_ALL, MAX_IN_FLIGHT, IN_FLIGHT_WEIGHT, memory)
+        self.sessions = Shares("sessions", MAX_SESSIONS, MAX_SESSIONS_EACH, SESSION_WEIGHT, memory)
+        self.bodies = Shares("bytes are being sent", MAX_BODY_BYTES, MAX_BODY_BYTES // 2, 1, memory)
+        self.unread = Shares("bytes wait to be read", MAX_UNREAD_BYTES, MAX_UNREAD_BYTES // 2, 1, memory)
+        self.followed = Shares(
+            "resources are followed", MAX_FOLLOWED_BYTES, MAX_FOLLOWED_BYTES // 4, FOLLOWED_WEIGHT, memory
+        )
+        self.parking.count_in(memory)
         self.audience.fan_out.supervisor = self.root
 
     def server_info(self, revision: Revision) -> Raw | None:

@@ -39,6 +39,7 @@ class Outbound:
     key: Hashable = None
     ends: bool = False  # it is the answer, after which its request has nothing more to say
     error: Exception | None = None  # what an answer is about that is an error: HTTP says it in the status, too
+    hold: object = None  # of the bytes that wait to be read: as long as this message
 
 
 class Sink(Protocol):

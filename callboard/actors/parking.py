@@ -54,6 +54,9 @@ DIGESTED_HERE: Final = 32 * 1024
 """Bytes of arguments up to which their digest is worked out at once. A thread does it for more: 4 MiB of numbers take
 seconds."""
 
+PARKED_WEIGHT: Final = 14 * 1024
+"""Bytes that a parked exchange takes up beside its request: measured."""
+
 # What a sealed state begins with: the name of a parked exchange follows, or what a handler gave to be kept.
 PARKED: Final = b"p"
 HANDED_OVER: Final = b"h"
@@ -89,6 +92,11 @@ class Parking(Actor[None]):
         self._shares = Shares("requests that wait for input", self.most, self.most_each)
         self._bytes = Shares("bytes of requests that wait for input", MAX_PARKED_BYTES, MAX_PARKED_BYTES_EACH)
         self._spenders = Shares("answered rounds", MAX_SPENT, MAX_SPENT_EACH)
+
+    def count_in(self, ledger: Shares) -> None:
+        """Count what is parked from now on also as memory that its client takes up."""
+        self._shares.ledger = self._bytes.ledger = ledger
+        self._shares.weight = PARKED_WEIGHT
 
     async def run(self) -> None:
         while True:

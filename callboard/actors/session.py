@@ -284,7 +284,8 @@ class Session(Actor[Outbound]):
             raise
         info = self.host.server_info(terms.revision)
         closed = partial(self._closed, request.id, route)
-        slot = Slot(request.id, request.method, terms, way, info, closed, is_shared=way is self, account=self.account)
+        account, unread = self.account, self.host.unread
+        slot = Slot(request.id, request.method, terms, way, info, closed, way is self, account=account, unread=unread)
         if isinstance(way, Batch):
             way.expect(slot)
         try:

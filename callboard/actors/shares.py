@@ -31,11 +31,18 @@ class Shares:
 
     A principal may hold *each*. Many anonymous clients may share one address, so an address may hold more: all but a
     quarter of *most*, and that quarter stays for the others.
+
+    What is counted here also counts in the *ledger*, if there is one, with its *weight* in bytes: so the bound of all
+    that one account holds is one figure, and not the sum of many.
     """
 
     what: str
     most: int
     each: int
+    weight: int = 1
+    ledger: "Shares | None" = None
+    each_address: int | None = None
+    """What an address may hold, if that is not all but a quarter of *most*."""
     total: int = attrs.field(default=0, init=False)
     _held: dict[str, int] = attrs.field(factory=dict, init=False)
 
@@ -50,6 +57,8 @@ class Shares:
             raise Overloaded(f"too many {self.what}", for_all=True)
         if held > self.each and held > self.bound_of(account):
             raise Overloaded(f"too many {self.what}")
+        if self.ledger is not None:
+            self.ledger.take(account, count * self.weight)
         self._held[account] = held
         self.total += count
 
@@ -60,6 +69,8 @@ class Shares:
 
     def give_back(self, account: str, count: int = 1) -> None:
         """Hold *count* less for *account*."""
+        if self.ledger is not None:
+            self.ledger.give_back(account, count * self.weight)
         self.total -= count
         rest = self._held[account] - count
         if rest:
@@ -73,8 +84,30 @@ class Shares:
 
     def bound_of(self, account: str) -> int:
         """How much *account* may hold."""
-        return max(self.each, self.most - self.most // 4) if account.startswith(f"{ANYBODY}@") else self.each
+        if not account.startswith(f"{ANYBODY}@"):
+            return self.each
+        return max(self.each, self.most - self.most // 4) if self.each_address is None else self.each_address
 
     def __len__(self) -> int:
         """How many accounts hold something."""
         return len(self._held)
+
+
+class Hold:
+    """What one object holds of a share, for as long as that object lives: a message that waits to be read.
+
+    Raises `Overloaded` if there is no room. It gives back when the last reference to it goes, however that comes about:
+    the message was written, dropped, or left in the mailbox of a session that ended.
+    """
+
+    __slots__ = ("_account", "_count", "_shares")
+
+    def __init__(self, shares: Shares, account: str, count: int) -> None:
+        self._count = 0
+        self._shares, self._account = shares, account
+        shares.take(account, count)
+        self._count = count
+
+    def __del__(self) -> None:
+        if self._count:
+            self._shares.give_back(self._account, self._count)

@@ -1,17 +1,22 @@
 """Where one front request is answered: once, and before that with whatever belongs to it."""
 
 from collections.abc import Callable, Hashable
+from typing import Final
 
 import attrs
 from msgspec import Raw
 
 from callboard.actors.outlet import Kind, Outbound, Outlet
-from callboard.actors.shares import LOCAL
+from callboard.actors.shares import LOCAL, Hold, Shares
 from callboard.actors.terms import Terms
 from callboard.actors.wire import answer_frame, error_frame, notification_frame, text_frame
 from callboard.codecs.crossing.results import Forwarded
 from callboard.codecs.envelope import RequestId
-from callboard.codecs.revisions import Model
+from callboard.codecs.revisions import Model, Revision
+from callboard.errors import Overloaded
+
+LARGE: Final = 65_536
+"""Bytes of an answer that count until it is written. Smaller ones fit into a socket, and wait in the kernel."""
 
 
 @attrs.define(eq=False)
@@ -26,6 +31,7 @@ class Slot:
     on_close: Callable[[], None] = attrs.field(default=lambda: None)
     is_shared: bool = False  # others are answered on the same way, so its end is not the end of a stream
     account: str = LOCAL  # what fairness is counted by
+    unread: Shares | None = None  # where the bytes of an answer count until it is written
     is_open: bool = attrs.field(default=True, init=False)
     reason: str = attrs.field(default="", init=False)  # why the client cancelled the request, in its own words
 
@@ -58,4 +64,24 @@ class Slot:
     async def _close(self, frame: bytes, error: Exception | None) -> None:
         if self.is_open:
             self.close()
-            await self.outlet.send(Outbound(frame, ends=True, error=error))
+            frame, error, hold = hold_unread(
+                self.unread, self.account, self.request_id, self.terms.revision, frame, error
+            )
+            await self.outlet.send(Outbound(frame, ends=True, error=error, hold=hold))
+
+
+def hold_unread(
+    unread: Shares | None,
+    account: str,
+    request_id: RequestId,
+    revision: Revision,
+    frame: bytes,
+    error: Exception | None,
+) -> tuple[bytes, Exception | None, Hold | None]:
+    """Count a large answer until it is written. If too much waits already, the client gets an error in its place."""
+    if unread is None or len(frame) < LARGE:
+        return frame, error, None
+    try:
+        return frame, error, Hold(unread, account, len(frame))
+    except Overloaded as refused:
+        return error_frame(request_id, revision, refused), refused, None

@@ -58,6 +58,8 @@ class Subscription(Actor[Change]):
     async def run(self) -> None:
         asked = self.granted.resource_subscriptions
         account = self.exchange.slot.account
+        # What was asked for is read: a stream may be open for days, and need not keep the bytes of its request.
+        self.exchange.request = attrs.evolve(self.exchange.request, params=UNSET)
         try:
             weight = 0 if asked is UNSET else weight_of(asked)
             if weight:

@@ -4,7 +4,14 @@ from typing import Any, Final
 
 import attrs
 
-from callboard.actors.host import MAX_BODY_BYTES, MAX_KEPT_BYTES, MAX_SESSIONS, MAX_SESSIONS_EACH, Host
+from callboard.actors.host import (
+    MAX_BODY_BYTES,
+    MAX_KEPT_BYTES,
+    MAX_MEMORY_EACH,
+    MAX_SESSIONS,
+    MAX_SESSIONS_EACH,
+    Host,
+)
 from callboard.actors.parking import MAX_PARKED, MAX_PARKED_EACH
 from callboard.codecs.lines import MAX_FRAME
 
@@ -37,6 +44,9 @@ class Settings:
     max_in_flight: int = _setting(16_384, "Most requests in flight in all, streams counted too: 503.")
     max_in_flight_each: int = _setting(64, "Most of them for one authenticated principal, in all its sessions: 429.")
     max_sessions: int = _setting(MAX_SESSIONS, "Most sessions in all, of every transport: 503.")
+    max_memory_each: int = _setting(
+        MAX_MEMORY_EACH, "Most memory that one client, or one address, takes up in all, estimated: 429."
+    )
     max_sessions_each: int = _setting(
         MAX_SESSIONS_EACH, "Most of them for one authenticated principal, and never more than three quarters: 429."
     )
@@ -67,6 +77,7 @@ class Settings:
         most = self.max_sessions
         host.in_flight.allow(self.max_in_flight, self.max_in_flight_each)
         host.sessions.allow(most, min(self.max_sessions_each, most - most // 4))
+        host.memory.each = host.memory.each_address = self.max_memory_each
         host.bodies.allow(self.max_body_bytes, self.max_body_bytes // 2)
         host.kept.most = self.max_kept_bytes
 

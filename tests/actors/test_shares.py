@@ -2,7 +2,7 @@
 
 import pytest
 
-from callboard.actors.shares import LOCAL, Shares, account_of, anonymous_at
+from callboard.actors.shares import LOCAL, Hold, Shares, account_of, anonymous_at
 from callboard.actors.terms import ANYBODY
 from callboard.errors import Overloaded
 
@@ -47,4 +47,35 @@ def test_what_is_refused_is_not_held_and_what_is_given_back_leaves_nothing() -> 
         shares.take("bob", 7)
     assert (shares.total, len(shares)) == (4, 1)
     shares.give_back("alice", 4)
+    assert (shares.total, len(shares)) == (0, 0)
+
+
+@pytest.mark.finding("security-11")
+def test_all_that_one_account_holds_is_one_figure() -> None:
+    memory = Shares("bytes are in use", most=1000, each=100, each_address=100)
+    sessions = Shares("sessions", most=50, each=50, weight=30, ledger=memory)
+    bodies = Shares("bytes are being sent", most=500, each=500, ledger=memory)
+    one = anonymous_at("192.0.2.1")
+    sessions.take(one, 2)
+    bodies.take(one, 40)
+    with pytest.raises(Overloaded, match="too many bytes are in use"):
+        sessions.take(one)
+    assert (sessions.held(one), memory.held(one)) == (2, 100)
+    sessions.take("alice")
+    sessions.give_back(one)
+    bodies.take(one, 30)
+    assert (memory.held(one), memory.held("alice"), memory.total) == (100, 30, 130)
+    sessions.give_back(one)
+    bodies.give_back(one, 70)
+    sessions.give_back("alice")
+    assert (memory.total, len(memory)) == (0, 0)
+
+
+def test_a_hold_lasts_as_long_as_what_holds_it() -> None:
+    shares = Shares("bytes wait to be read", most=10, each=10)
+    message = [Hold(shares, "alice", 7)]
+    with pytest.raises(Overloaded):
+        Hold(shares, "bob", 7)
+    assert shares.total == 7
+    message.clear()
     assert (shares.total, len(shares)) == (0, 0)

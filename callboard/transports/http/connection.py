@@ -97,6 +97,7 @@ class HttpConnection(Actor[Never]):
                     self._allow_idling()  # a deadline that is close must not fall into what is served now
                 for received in self._parser.feed(data):
                     await self._serve(received)
+                    del received  # its body is the request's to keep, and goes with it
                 if self._parser.stage is not Stage.IDLE or self._reading is not Stage.IDLE:
                     await self._mind_the_body()
                     await self._mind_the_time()

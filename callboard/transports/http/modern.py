@@ -10,7 +10,7 @@ from callboard.actors.host import Errand, Host
 from callboard.actors.life import Event
 from callboard.actors.outlet import Adopt, Custody, Outbound
 from callboard.actors.shares import account_of
-from callboard.actors.slot import Slot
+from callboard.actors.slot import Slot, hold_unread
 from callboard.actors.terms import Terms, is_modern, modern_terms
 from callboard.actors.wire import answer_frame, error_frame, text_frame
 from callboard.codecs.envelope import Request, RequestId
@@ -118,7 +118,7 @@ class Modern:
             return
         way = ResponseWay(response, self.pulse)
         info, over = self.host.server_info(terms.revision), partial(self.host.in_flight.give_back, account)
-        slot = Slot(request.id, request.method, terms, way, info, over, account=account)
+        slot = Slot(request.id, request.method, terms, way, info, over, account=account, unread=self.host.unread)
         try:
             await self._begin(request, route, slot, method, response)
         except (PeerError, RequestFailed) as error:
@@ -146,7 +146,9 @@ class Modern:
                 frame, error = answer_frame(request.id, revision, request.method, outcome, info)
         finally:
             host.in_flight.give_back(account)
+        frame, error, hold = hold_unread(host.unread, account, request.id, revision, frame, error)
         await answer(response, frame, error)
+        del hold  # it was kept until the answer was written
 
     def _check(self, head: Head, request: Request, route: Route, principal: str) -> tuple[Terms, Method]:
         header_map = self.host.offer.header_map(request.method, route)
