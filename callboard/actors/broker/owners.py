@@ -39,6 +39,7 @@ class Owners:
     listed: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
     """The backends that list a resource, by its URI."""
     _schemes: dict[str, dict[str, None]] = attrs.field(factory=dict)
+    _origins: dict[str, dict[str, None]] = attrs.field(factory=dict)
     _templates: dict[str, dict[str, list[UriTemplate]]] = attrs.field(factory=dict)
     """By the scheme that they begin with, and by backend. Those that begin with a variable have no scheme."""
     _claimed: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
@@ -48,6 +49,7 @@ class Owners:
         listed: dict[str, tuple[str, ...]] = {}
         alone: dict[str, tuple[str, ...]] = {}
         schemes: dict[str, dict[str, None]] = {}
+        origins: dict[str, dict[str, None]] = {}
         by_scheme: dict[str, dict[str, list[UriTemplate]]] = {}
         for one in resources:
             backend = one.backend
@@ -56,6 +58,7 @@ class Owners:
             if others is not mine and backend not in others:
                 listed[one.name] = (*others, backend)
             schemes.setdefault(one.name.partition(":")[0], {})[backend] = None
+            origins.setdefault(_origin(one.name), {})[backend] = None
         counts: dict[str, int] = {}
         for one in templates:
             scheme = one.name.partition(":")[0]
@@ -66,7 +69,7 @@ class Owners:
             template = one.source.template
             head = template.head.partition(":")
             by_scheme.setdefault(head[0] if head[1] else "", {}).setdefault(one.backend, []).append(template)
-        return cls(listed, schemes, by_scheme)
+        return cls(listed, schemes, origins, by_scheme)
 
     def find(self, uri: str) -> str | None:
         """The backend that a URI is read from; None if it is nobody's. In this order: who lists it, whose template it
@@ -80,7 +83,9 @@ class Owners:
         scheme = uri.partition(":")[0]
         fitting, same = self._fitting(uri, scheme), self._schemes.get(scheme, {})
         if fitting and scheme not in GENERIC:
-            fitting = {**fitting, **same}  # a template is no title to what another one lists of its own scheme
+            # A template is no title to what another backend lists of its own: of its scheme, or of its authority if the
+            # template names one. Two instances of one server have the same scheme, and an authority each.
+            fitting |= self._origins.get(_origin(uri), {}) if all(fitting.values()) else same
         for candidates in (fitting, same, self._fitting(uri, ""), self._only_one()):
             if candidates:
                 return _only(uri, tuple(candidates))
@@ -95,16 +100,28 @@ class Owners:
             found = self._claimed[uri] = tuple(dict.fromkeys([*self.listed.get(uri, ()), *fitting]))
         return found
 
-    def _fitting(self, uri: str, scheme: str) -> dict[str, None]:
+    def _fitting(self, uri: str, scheme: str) -> dict[str, bool | None]:
+        """The backends with a template that fits, and whether each such template names the authority."""
         by_backend = self._templates.get(scheme)
         text = None if by_backend is None else normal(uri)
         if by_backend is None or text is None:
             return {}
-        return {backend: None for backend, those in by_backend.items() if any(one.fits(text) for one in those)}
+        found: dict[str, bool | None] = {}
+        for backend, those in by_backend.items():
+            fitting = [one for one in those if one.fits(text)]
+            if fitting:
+                found[backend] = all(len(one.head) > len(_origin(one.head)) for one in fitting)
+        return found
 
     def _only_one(self) -> dict[str, None]:
         having = {backend: None for backends in self._schemes.values() for backend in backends}
         return having if len(having) == 1 else {}
+
+
+def _origin(uri: str) -> str:
+    """The scheme and the authority of a URI; of one without an authority, the scheme."""
+    scheme, parted, rest = uri.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}" if parted else uri.partition(":")[0]
 
 
 def address_of(backend: str, uri: str) -> str:
