@@ -28,7 +28,6 @@ from callboard.codecs.revisions import (
     GetPromptResult,
     Implementation,
     InputRequiredResult,
-    ListChangedCapability,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
@@ -38,7 +37,6 @@ from callboard.codecs.revisions import (
     PromptReference,
     ReadResourceRequestParams,
     ReadResourceResult,
-    ResourcesCapability,
     Revision,
     ServerCapabilities,
 )
@@ -78,14 +76,6 @@ _CALL: Final = frozenset(("name", "arguments", "_meta"))
 _STRING: Final = msgspec.json.Decoder(str)
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 
-_CAPABILITIES: Final = ServerCapabilities(
-    tools=ListChangedCapability(list_changed=True),
-    prompts=ListChangedCapability(list_changed=True),
-    resources=ResourcesCapability(list_changed=True, subscribe=True),
-    completions={},
-    logging={},
-)
-
 
 class Performance:
     """One run of a server: what the engine is handed as its offer."""
@@ -119,8 +109,8 @@ class Performance:
         }
 
     def capabilities(self, revision: Revision) -> ServerCapabilities:
-        """All that the hosting API can do: lists may fill up while the server runs."""
-        return _CAPABILITIES
+        """What the server offers by now, or said that it will."""
+        return self._repertoire.capabilities
 
     def header_map(self, method: str, route: Route) -> HeaderMap:
         entry = self._repertoire.tools.entries.get(route.name or "") if method == "tools/call" else None

@@ -1,22 +1,27 @@
 """What a server can perform: its tools, resources, templates, prompts and completions, in the order they were added."""
 
 import math
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import attrs
 import trio
 
 from callboard.codecs.header_map import HeaderMap
 from callboard.codecs.revisions import (
+    UNSET,
     CacheScope,
     CompletionReference,
+    ListChangedCapability,
     Model,
     Prompt,
     PromptReference,
     Resource,
+    ResourcesCapability,
     ResourceTemplate,
+    ServerCapabilities,
     Tool,
 )
 from callboard.codecs.seal import KeyRing, Seal
@@ -31,6 +36,17 @@ PAGE: Final = 100
 
 CURSOR_TTL: Final = 24 * 3600.0
 """Seconds that a cursor may be used: as long as anybody leafs through a list."""
+
+Offered: TypeAlias = Literal["tools", "resources", "prompts", "completions", "logging"]
+"""What a server may say that it offers."""
+
+OFFERS: Final[Mapping[Offered, Any]] = {
+    "tools": ListChangedCapability(list_changed=True),
+    "resources": ResourcesCapability(list_changed=True, subscribe=True),
+    "prompts": ListChangedCapability(list_changed=True),
+    "completions": {},
+    "logging": {},
+}
 
 Function: TypeAlias = Callable[..., Any]
 E = TypeVar("E", bound="Entry")
@@ -159,6 +175,30 @@ class Repertoire:
     prompts: Shelf[PromptEntry] = attrs.field(factory=lambda: Shelf("prompt"), init=False)
     completions: dict[tuple[str, str], Entry] = attrs.field(factory=dict, init=False)
     cursors: Seal = attrs.field(factory=lambda: Seal(KeyRing.generate(), "cursor"), init=False)
+    capabilities: ServerCapabilities = attrs.field(factory=ServerCapabilities, init=False)
+    """What the server declares: the same object until a kind is added, so that a host can tell by it."""
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    """Held while `capabilities` is replaced: plain functions add handlers from threads."""
+
+    def offer(self, *names: Offered) -> list[Offered]:
+        """Declare these kinds from now on, and return those that were not declared before.
+
+        A kind stays declared when the last of its handlers is removed: the clients that were told of it wait for news
+        of it. Raises ValueError for a name that is no kind.
+        """
+        unknown = [name for name in names if name not in OFFERS]
+        if unknown:
+            raise ValueError(f"a server cannot offer {unknown[0]!r}: take {', '.join(OFFERS)}")
+        with self._lock:
+            new = [name for name in names if getattr(self.capabilities, name) is UNSET]
+            if new:
+                self.capabilities = attrs.evolve(self.capabilities, **{name: OFFERS[name] for name in new})
+        return new
+
+    def offer_anything(self) -> None:
+        """Declare every kind if none is declared: the handlers of an empty server come later, of any kind."""
+        if self.capabilities == ServerCapabilities():
+            self.offer(*OFFERS)
 
     def has(self, ref: CompletionReference) -> bool:
         """Whether there is what *ref* names."""

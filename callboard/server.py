@@ -1,7 +1,7 @@
 """The hosting API: a server is an object; its tools, resources and prompts are functions."""
 
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final, TypeAlias, TypeVar, overload
 
@@ -35,8 +35,10 @@ from callboard.context import Context, InputRequired
 from callboard.hosted import Behind, Served
 from callboard.hosting import Signature
 from callboard.performance import Middleware, Performance
-from callboard.repertoire import Entry, Kept, PromptEntry, Repertoire, ResourceEntry, TemplateEntry, ToolEntry
-from callboard.supervisor import open_tree
+from callboard.repertoire import Entry, Kept, Offered, PromptEntry, Repertoire, ResourceEntry, TemplateEntry, ToolEntry
+from callboard.supervisor import get_logger, open_tree
+
+log = get_logger("callboard.handlers")
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:.")
@@ -71,11 +73,17 @@ class Server(Served):
         ttl: float = 0,
         cache_scope: CacheScope = "private",
         show_errors: bool = False,
+        offers: Collection[Offered] = (),
     ) -> None:
         """*ttl* and *cache_scope*: how many seconds a client may keep a list, and whether for all its users.
 
         When a handler raises, the log gets the exception, its text and its place. The client gets the text of a
         `ToolError`, and of any other exception only the type; with *show_errors* the text of all of them.
+
+        Clients are told of tools, resources, prompts and completions if the server has any, and of log messages if a
+        handler takes a context or there is a middleware. *offers* names the kinds whose first handler is added while
+        the server runs: a client that was not told of prompts never asks for any. A server that is empty when it starts
+        offers every kind, unless *offers* says which.
         """
         self.info = Implementation(
             name=name,
@@ -88,6 +96,7 @@ class Server(Served):
         self.instructions = instructions
         self.revisions = frozenset(revisions)
         self.repertoire = Repertoire()
+        self.repertoire.offer(*offers)
         self.middlewares: list[Middleware] = []
         self.lists_kept = Kept.of(ttl, cache_scope)
         self.show_errors = show_errors
@@ -152,6 +161,7 @@ class Server(Served):
             headers = HeaderMap.compile(signature.input_schema)
             entry = ToolEntry(function=function, signature=signature, shown=tool, headers=headers)
             self.repertoire.tools.add(tool.name, entry)
+            self._offer("tools", signature)
             self._changed(ListChanged("tools"))
             return function
 
@@ -206,6 +216,7 @@ class Server(Served):
                 self.repertoire.resources.add(
                     uri, ResourceEntry(function=function, signature=signature, shown=one, kept=kept)
                 )
+            self._offer("resources", signature)
             self._changed(ListChanged("resources"))
             return function
 
@@ -258,6 +269,7 @@ class Server(Served):
                 meta=_checked(meta),
             )
             self.repertoire.prompts.add(prompt.name, PromptEntry(function=function, signature=signature, shown=prompt))
+            self._offer("prompts", signature)
             self._changed(ListChanged("prompts"))
             return function
 
@@ -273,6 +285,7 @@ class Server(Served):
         def add(function: F) -> F:
             signature = Signature.of(function, context_type=Context, output_schema=False)
             self.repertoire.completions[of, argument] = Entry(function=function, signature=signature)
+            self._offer("completions", signature)
             return function
 
         return add
@@ -290,6 +303,7 @@ class Server(Served):
         ```
         """
         self.middlewares.append(function)
+        self._offer("logging")
         return function
 
     def remove_tool(self, name: str) -> None:
@@ -325,6 +339,7 @@ class Server(Served):
         context = nullcontext() if self._lifespan is None else self._lifespan(self)
         async with context as value, open_tree(host_spec(self.info.name.replace("/", "-"), lambda: lot)) as root:
             meters = {method: Meters(rate) for method, rate in self._rates.items()}
+            self.repertoire.offer_anything()
             host = Host(Performance(self, value), root, lot, meters=meters)
             self._hosts.add(host)
             try:
@@ -339,6 +354,17 @@ class Server(Served):
     def behind(self) -> Behind | None:
         """It stands in front of nobody: a broker does."""
         return None
+
+    def _offer(self, kind: Offered, signature: Signature | None = None) -> None:
+        """Declare the kind of a handler, and log messages if it takes a context.
+
+        The clients of a running server were told once what it offers: the author should know that these miss it.
+        """
+        logs = signature is not None and signature.context_parameter is not None
+        late = self.repertoire.offer(kind, "logging") if logs else self.repertoire.offer(kind)
+        if late and self._hosts:
+            hint = f"clients hear of it when they connect again; Server(offers={late}) tells them from the start"
+            log.warning("offered_late", server=self.info.name, kinds=late, hint=hint)
 
     def _changed(self, change: Change) -> None:
         if not self._hosts:

@@ -133,7 +133,8 @@ async def test_a_tool_that_too_many_wait_in_is_refused_as_overload_and_not_by_it
 
 @pytest.mark.requirement("M227", "L196")
 async def test_nobody_may_ask_more_often_than_the_rate_says(autojump_clock: MockClock) -> None:
-    server = Server("s", rates={"tools/call": Rate(2, per=60), "completion/complete": Rate(1)})
+    rates = {"tools/call": Rate(2, per=60), "completion/complete": Rate(1)}
+    server = Server("s", rates=rates, offers=["completions"])
 
     @server.tool
     async def greet() -> str:
@@ -176,7 +177,7 @@ def test_completions_are_limited_unless_the_author_says_otherwise() -> None:
 
 
 async def test_a_handler_tells_of_changes_and_may_let_its_client_go(autojump_clock: MockClock) -> None:
-    server = Server("s")
+    server = Server("s", offers=["prompts", "resources"])
 
     @server.tool
     async def change(*, ctx: Context) -> str:

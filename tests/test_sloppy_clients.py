@@ -14,7 +14,7 @@ from tests.broker.front import brokered, peer
 
 
 def greeting() -> Server:
-    server = Server("s")
+    server = Server("s", offers=["completions"])
 
     @server.tool
     async def greet(name: str | None = None) -> str:

@@ -37,6 +37,7 @@ from callboard.codecs.revisions import (
     ProgressNotificationParams,
     ResourceRequestParams,
     ResultMetaObject,
+    ServerCapabilities,
     SetLevelRequestParams,
     UnsetType,
     declares,
@@ -70,6 +71,8 @@ MAX_REASON: Final = 200
 
 log = get_logger("callboard.actors")
 
+_NOTHING: Final = ServerCapabilities()
+
 
 @attrs.define(eq=False)
 class Session(Actor[Outbound]):
@@ -101,6 +104,7 @@ class Session(Actor[Outbound]):
     _tokens: dict[RequestId, RequestId] = attrs.field(factory=dict, init=False)  # and whose they are
     _questions: Questions = attrs.field(factory=Questions, init=False)
     _gathering: Gathering | None = attrs.field(init=False)
+    _declared: ServerCapabilities = attrs.field(default=_NOTHING, init=False)  # at `initialize`, for the whole session
     _hearing: Hearing | None = attrs.field(default=None, init=False)  # refers to the session, so not after its end
 
     def __attrs_post_init__(self) -> None:
@@ -430,12 +434,13 @@ class Session(Actor[Outbound]):
             raise UnsupportedVersion(asked.protocol_version, sorted(self.host.offer.revisions))
         revision = next((known for known in spoken if known == asked.protocol_version), max(spoken))
         params = read(revision, InitializeRequestParams, write_members(members))
+        self._declared = self.host.offer.capabilities(revision)
         self.terms = Terms(
             revision=revision,
             capabilities=params.capabilities,
             client_info=params.client_info,
             principal=self.principal,
-            log_level="info",
+            log_level="info" if declares(self._declared, "logging") else None,
         )
         slot = Slot(request.id, request.method, self.terms, way)
         self._questions.home = Slot(request.id, request.method, self.terms, self)
@@ -443,7 +448,7 @@ class Session(Actor[Outbound]):
         await slot.answer(
             InitializeResult(
                 protocol_version=revision.value,
-                capabilities=self.host.offer.capabilities(revision),
+                capabilities=self._declared,
                 server_info=self.host.offer.info,
                 instructions=UNSET if instructions is None else instructions,
                 meta=self.greeting(),
@@ -460,9 +465,8 @@ class Session(Actor[Outbound]):
             return
         self.is_ready = True
         self._questions.ready.set()
-        declared = self.host.offer.capabilities(self.terms.revision)
         self._hearing = self._hearing or Hearing(self)
-        self._hearing.join(ListChanged(name) for name in LISTS if declares(declared, f"{name}.list_changed"))
+        self._hearing.join(ListChanged(name) for name in LISTS if declares(self._declared, f"{name}.list_changed"))
 
     def set_level(self, exchange: Exchange) -> Model:
         """`logging/setLevel`: for the whole session."""

@@ -34,7 +34,7 @@ ASKED: Final[list[tuple[Revision, str, dict[str, Any]]]] = [
 async def test_a_long_uri_is_refused(
     revision: Revision, method: str, params: dict[str, Any], is_brokered: bool, autojump_clock: MockClock
 ) -> None:
-    back, server = Back(), Server("notes")
+    back, server = Back(), Server("notes", offers=["completions"])
 
     @server.resource("notes://{+name}")
     async def note(name: str) -> str:

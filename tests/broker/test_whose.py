@@ -9,7 +9,7 @@ from callboard.codecs.revisions.revision import R3, R4, R5
 from callboard.testing import Peer
 from tests.broker.back import Back, Line, form, named, text
 from tests.broker.front import backend, brokered, peer
-from tests.client.stage import Json
+from tests.client.stage import EVERYTHING, Json
 
 NO_REQUEST = "no client request in progress"
 FORMS: Json = {"elicitation": {"form": {}}}
@@ -108,8 +108,12 @@ async def test_principals_do_not_share_a_connection_unless_the_operator_says_so(
         assert len(used) == lines
 
 
-async def test_sessions_have_a_connection_each_where_the_operator_says_so(autojump_clock: MockClock) -> None:
-    back, used = Back(R4), set()
+@pytest.mark.parametrize("can_log", [True, False])
+async def test_sessions_have_a_connection_each_where_the_operator_says_so(
+    can_log: bool, autojump_clock: MockClock
+) -> None:
+    offered = {name: value for name, value in EVERYTHING.items() if can_log or name != "logging"}
+    back, used = Back(R4, capabilities=offered), set()
     async with brokered(backend(back.ways, share="session")) as host:
         for _ in range(2):
             async with peer(host, R4, capabilities={}) as client:

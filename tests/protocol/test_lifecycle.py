@@ -13,7 +13,7 @@ from callboard.server import Server
 from callboard.testing import Peer, Refusal
 from tests.protocol.house import EACH_LEGACY, hear_raw, hears_nothing, open_house, say_raw, text
 
-server = Server("life", version="1", title="Life", instructions="Live.")
+server = Server("life", version="1", title="Life", instructions="Live.", offers=["completions"])
 
 
 @server.tool

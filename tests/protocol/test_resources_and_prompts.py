@@ -175,7 +175,7 @@ async def test_a_completion_cannot_ask_the_client(revision: Revision, autojump_c
 
 @pytest.mark.requirement("M210", "M211", "M212")
 async def test_what_may_be_kept_says_how_long_and_by_whom(autojump_clock: MockClock) -> None:
-    keeping = Server("keeping", ttl=60, cache_scope="public")
+    keeping = Server("keeping", ttl=60, cache_scope="public", offers=["tools", "prompts"])
     for number in range(150):
         keeping.resource(f"keep://{number}", ttl=number / 2, cache_scope="public", name=f"n{number}")(nothing_much)
     keeping.resource("keep://t/{x}")(one_of)

@@ -14,7 +14,7 @@ from callboard.server import Server
 from callboard.testing import Refusal
 from tests.protocol.house import EVERY, open_house, text
 
-server = Server("tools")
+server = Server("tools", offers=["prompts", "resources", "completions"])
 
 
 @attrs.frozen

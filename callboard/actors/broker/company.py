@@ -104,7 +104,8 @@ class Company:
         """A request about which nobody can be asked."""
         if request.method not in _FORWARDED or route.request_state is not None or signature_of(terms.capabilities):
             return None
-        if terms.log_level is None and route.progress_token is None:
+        # The connections of a legacy session are known by its exchange: it keeps one though it hears no log.
+        if terms.log_level is None and route.progress_token is None and terms.revision in MODERN:
             return self._run_quiet_errand(request, route, terms, account)
         return None if exchange is None else self._run_errand(request, route, terms, exchange())
 

@@ -55,7 +55,7 @@ class House:
 
 
 def open_house(**options: Any) -> House:
-    server = Server("house", version="1", **options)
+    server = Server("house", version="1", offers=["prompts", "resources"], **options)
     house = House(server)
 
     @server.tool

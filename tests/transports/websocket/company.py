@@ -26,7 +26,7 @@ class Seen:
 
 
 def company() -> tuple[Server, Seen]:
-    server, seen = Server("company", version="1"), Seen()
+    server, seen = Server("company", version="1", offers=["resources"]), Seen()
 
     @server.tool
     async def wait(name: str, *, ctx: Context) -> str:

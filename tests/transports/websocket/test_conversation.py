@@ -21,7 +21,7 @@ BOTH = pytest.mark.parametrize("revision", [R4, LATEST], ids=str)
 
 def company() -> tuple[Server, dict[str, Any]]:
     """A server with a tool that waits, and what became of it."""
-    server = Server("company", version="1")
+    server = Server("company", version="1", offers=["resources"])
     seen: dict[str, Any] = {"begun": trio.Event(), "go": trio.Event(), "cancelled": False}
 
     @server.tool
