@@ -11,8 +11,10 @@ from msgspec import UNSET
 
 from callboard.actors.link import Link
 from callboard.actors.rate import Meters, Rate
+from callboard.actors.shares import Shares
 from callboard.actors.wire import error_frame, result_frame
-from callboard.codecs.envelope import Request, RequestId
+from callboard.codecs.envelope import Request, RequestId, size_of
+from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import Direction, Model, Revision, method_of, read_params
 from callboard.codecs.revisions import Result as Empty
@@ -24,6 +26,13 @@ log = get_logger("callboard.actors")
 MAX_QUESTIONS: Final = 64
 """Most questions of one server that are answered at once; the next ones are refused."""
 
+MAX_QUESTION_BYTES: Final = 8 * 1024 * 1024
+"""Most bytes of the questions of one server that are being answered: two of the largest, or many of the usual ones.
+Each is held several times over while its client is asked."""
+
+MAX_QUESTION_ID: Final = 1024
+"""Longest id of a question, in characters. A question with a longer one is not answered: the answer would repeat it."""
+
 NOTED: Final = Rate(1, per=10.0)
 """How often the log has one kind of event of a connection. A server may ask in a loop."""
 
@@ -34,12 +43,19 @@ Answer: TypeAlias = Callable[[Any], Awaitable[Model]]
 """Answers one kind of question: params in, result out."""
 
 
+def question_bytes() -> Shares:
+    """Counts the bytes of one server's questions."""
+    return Shares("bytes of questions", MAX_QUESTION_BYTES, MAX_QUESTION_BYTES)
+
+
 @attrs.define(eq=False)
 class Answering:
     """The questions of one server that are being answered, each by an actor of its own."""
 
     answers: Mapping[str, Answer]
     supervisor: Supervisor
+    asked: Shares = attrs.field(factory=question_bytes, kw_only=True)
+    """Bytes of the questions that are being answered: of this connection, or of all to the same server."""
     _begun: dict[RequestId, Address[Never]] = attrs.field(factory=dict, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _noted: Meters = attrs.field(factory=lambda: Meters(NOTED), init=False)
@@ -63,13 +79,26 @@ class Answering:
 
     def begin(self, request: Request, revision: Revision, link: Link, on_idle: Callable[[], None]) -> None:
         """Answer a request of the server's, whenever that is done. When none is left, *on_idle* is called."""
+        admitted = self.admit(request)
+        if admitted is not None:
+            actor = Answerer(self, admitted.request, revision, link, on_idle, admitted.size, admitted.is_refused)
+            self._begun[request.id] = self.supervisor.spawn(actor, name=f"q-{next(self._names)}")
+
+    def admit(self, request: Request) -> "Admitted | None":
+        """Whether a request is answered or refused, and what is kept of it. None if it is dropped."""
         if request.id in self._begun:
-            return  # an answer to it would end the first one
-        if len(self._begun) >= MAX_QUESTIONS + MAX_REFUSALS:
+            return None  # an answer to it would end the first one
+        is_long = isinstance(request.id, str) and len(request.id) > MAX_QUESTION_ID
+        if is_long or len(self._begun) >= MAX_QUESTIONS + MAX_REFUSALS:
             self.note("question_dropped", method=request.method[:128])
-            return
-        actor = Answerer(self, request, revision, link, on_idle, is_refused=len(self._begun) >= MAX_QUESTIONS)
-        self._begun[request.id] = self.supervisor.spawn(actor, name=f"q-{next(self._names)}")
+            return None
+        size = size_of(request)
+        try:
+            if size:
+                self.asked.take("", size)
+        except Overloaded:
+            return Admitted(Request(request.id, request.method), 0, is_refused=True)
+        return Admitted(request, size, is_refused=len(self._begun) >= MAX_QUESTIONS)
 
     def cancel(self, request_id: RequestId, reason: str) -> None:
         """The server no longer wants to know."""
@@ -78,8 +107,10 @@ class Answering:
             self.note("question_cancelled", request=request_id, reason=reason[:200])
             address.kill("no longer wanted")
 
-    def done(self, request_id: RequestId, on_idle: Callable[[], None]) -> None:
+    def done(self, request_id: RequestId, size: int, on_idle: Callable[[], None]) -> None:
         self._begun.pop(request_id, None)
+        if size:
+            self.asked.give_back("", size)
         if not self._begun:
             on_idle()
 
@@ -111,6 +142,16 @@ class Answering:
         return answer
 
 
+@attrs.frozen(eq=False)
+class Admitted:
+    """A request of the server's that is answered, or refused: then nothing but its id is kept of it."""
+
+    request: Request
+    size: int
+    """Bytes that are counted for it."""
+    is_refused: bool
+
+
 @attrs.define(eq=False)
 class Answerer(Actor[Never]):
     """Answers one request of the server's."""
@@ -122,6 +163,7 @@ class Answerer(Actor[Never]):
     revision: Revision
     link: Link
     on_idle: Callable[[], None]
+    size: int = 0
     is_refused: bool = False
     """Whether one more is too many."""
 
@@ -137,7 +179,7 @@ class Answerer(Actor[Never]):
         except (RequestFailed, CannotConnect):
             pass  # nobody is left who wants to know
         finally:
-            self.answering.done(request.id, self.on_idle)
+            self.answering.done(request.id, self.size, self.on_idle)
 
     async def _result(self) -> Model:
         request = self.request
@@ -145,7 +187,8 @@ class Answerer(Actor[Never]):
         if request.method == "ping":
             return Empty()
         if self.is_refused:
-            raise Overloaded(f"more than {MAX_QUESTIONS} questions at once")
+            raise Overloaded("too many questions at once")
         answer = self.answering.find(request.method)
         params = {} if request.params is UNSET else request.params
+        check_modelled(params)
         return await answer(read_params(self.revision, request.method, write_members(params)))

@@ -17,7 +17,7 @@ from callboard.actors.link import Link, Outgoing, held
 from callboard.actors.pace import Pace
 from callboard.actors.timekeeper import Limit
 from callboard.actors.wire import notification_frame
-from callboard.codecs.envelope import Error, Notification, Request, RequestId, Result
+from callboard.codecs.envelope import Error, Notification, Request, RequestId, Result, size_of
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import raw, read_members, write_members
 from callboard.codecs.mirror import mirror
@@ -285,7 +285,7 @@ class Caller:
     async def hear(self, message: Request | Notification, of: _Call | None = None) -> None:
         """Take in what the server says unasked; *of* is the request on whose way it came, if it has one of its own."""
         if self.pace is not None:
-            await self.pace.keep()
+            await self.pace.keep(size_of(message))
         hearer = NOBODY if of is None else of.hearer
         if isinstance(message, Request):
             self._asked(message, of)

@@ -241,7 +241,7 @@ class DuplexLink:
                 message = decode(member)
                 if isinstance(message, (Result, Error)):
                     if not self._settle(message):
-                        await self._pace.keep()
+                        await self._pace.keep(len(member))
                 else:
                     await hear(message)
         except PeerError as error:
@@ -253,7 +253,7 @@ class DuplexLink:
             if waiting is not None and not waiting.is_over:
                 waiting.failure = str(error)
                 waiting.end()
-            await self._pace.keep()
+            await self._pace.keep(0 if isinstance(frame, PeerError) else len(frame))
 
     def _settle(self, answer: Result | Error) -> bool:
         """Give an answer to the request that waits for it. False if none does."""

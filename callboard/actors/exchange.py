@@ -11,7 +11,7 @@ import trio
 from msgspec import UNSET, Raw
 
 from callboard.actors.life import Act, Event, Life, State
-from callboard.actors.progress import Progress, Relay, Report
+from callboard.actors.progress import Progress, Relay, Report, as_kept
 from callboard.actors.questions import Question, Questions, check_declared, check_may_ask
 from callboard.actors.rate import Meters, Rate
 from callboard.actors.rounds import GATHER, Asked, Rounds
@@ -143,11 +143,11 @@ class Exchange:
         """As `log`, for whoever may not wait: said by an actor of its own. What is said while this is parked is for the
         next front request, if that wants to hear it."""
         if self.life.state is State.PARKED:
-            self._kept_logs.append(params)
+            self._kept_logs.append(as_kept(params))
         elif self._wants_log(params.level) and self.life.state is State.WAITING:
             if self._relay is None:
                 self._relay = self.supervisor.spawn(Relay(self.slot), name=f"{self.name}.log-{self.rounds.number}")
-            self._relay.tell_nowait(params)
+            self._relay.tell_nowait(as_kept(params))
 
     def _wants_log(self, level: LoggingLevel) -> bool:
         wanted = self.terms.log_level

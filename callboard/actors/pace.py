@@ -19,6 +19,9 @@ FREE: Final = Rate(1000)
 FEW: Final = 8
 """Messages that are heard between two rests."""
 
+WEIGHT: Final = 16_384
+"""Bytes of a message that count as one more message: a message of four MiB takes milliseconds by itself."""
+
 REST: Final = 9.0
 """How much longer a rest is than what was heard before took: a tenth of the loop is the server's."""
 
@@ -34,14 +37,15 @@ class Pace:
     _heard: int = attrs.field(default=0, init=False)
     _began: float = attrs.field(default=0.0, init=False)
 
-    async def keep(self) -> None:
-        """Called for each message that was not asked for, before it is dealt with."""
-        if self._meters.allow(None, trio.current_time()):
+    async def keep(self, size: int = 0) -> None:
+        """Called for each message that was not asked for, before it is dealt with. *size*: its bytes."""
+        weight = 1 + size // WEIGHT
+        if self._meters.allow(None, trio.current_time(), weight):
             self._heard = 0
             return
         if self._heard == 0:
             self._began = time.perf_counter()
-        self._heard += 1
+        self._heard += weight
         if self._heard > FEW:
             self._heard = 0
             await trio.lowlevel.checkpoint()  # what they brought about counts, too

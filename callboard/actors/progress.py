@@ -3,8 +3,9 @@
 from typing import Final
 
 import attrs
+import msgspec
 import trio
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from callboard.actors.slot import Slot
 from callboard.codecs.envelope import RequestId
@@ -16,6 +17,32 @@ INTERVAL: Final = 0.01
 
 RELAYED: Final = 256
 """Log messages that wait to be said; older ones make room for newer."""
+
+MAX_LOG: Final = 16_384
+"""Longest log message of a backend that is passed on whole, in bytes. Of a longer one the client gets the beginning."""
+
+MAX_LOGGER: Final = 256
+"""Longest name of a logger that is passed on, in characters."""
+
+MAX_LOG_META: Final = 1024
+"""Largest `_meta` of a log message that is passed on, in bytes."""
+
+MAX_REPORT_TEXT: Final = 4096
+"""Longest message in a progress report of a backend that is passed on, in characters."""
+
+
+def as_kept(params: LoggingMessageNotificationParams) -> LoggingMessageNotificationParams:
+    """A log message of a backend as it waits for its client: bounded, and as bytes, for many small objects take twenty
+    times as much."""
+    if isinstance(params.data, Raw):
+        return params  # it was kept for a parked request, and is said now
+    data = msgspec.json.encode(params.data)
+    if len(data) > MAX_LOG:
+        text = data[:MAX_LOG].decode(errors="ignore")
+        data = msgspec.json.encode(f"{text} (cut: {len(data)} bytes)")
+    logger = params.logger if params.logger is UNSET else params.logger[:MAX_LOGGER]
+    meta = params.meta if params.meta is UNSET or len(msgspec.json.encode(params.meta)) <= MAX_LOG_META else UNSET
+    return LoggingMessageNotificationParams(level=params.level, data=Raw(data), logger=logger, meta=meta)
 
 
 @attrs.frozen

@@ -29,9 +29,9 @@ class Meters:
     most: int = 10_000
     _empty_at: dict[Hashable, float] = attrs.field(factory=dict, init=False)
 
-    def allow(self, who: Hashable, now: float) -> bool:
-        """Count one more for *who*, unless it is one too many."""
-        empty_at = max(self._empty_at.get(who, now), now) + self.rate.interval
+    def allow(self, who: Hashable, now: float, count: int = 1) -> bool:
+        """Count *count* more for *who*, unless that is too many."""
+        empty_at = max(self._empty_at.get(who, now), now) + self.rate.interval * count
         if empty_at - now > self.rate.per + self.rate.interval / 2:
             return False
         if len(self._empty_at) >= self.most:

@@ -41,6 +41,14 @@ class Notification:
     params: Members | UnsetType = UNSET
 
 
+def size_of(message: Request | Notification) -> int:
+    """Bytes of what a peer says unasked: its params, and an id that is text."""
+    size = 0 if message.params is UNSET else sum(map(len, message.params.values()))
+    if isinstance(message, Request) and isinstance(message.id, str):
+        size += len(message.id)
+    return size
+
+
 @attrs.frozen
 class Result:
     """The answer to a request that worked."""

@@ -102,8 +102,8 @@ def check_value(value: bytes | Raw, depth: int = MAX_DEPTH) -> None:
         _check_numbers(data)
 
 
-def check_modelled(members: Mapping[str, Raw | bytes], *, but: str = "") -> None:
-    """Refuse params with too many values to be read one by one, but for the member *but*. They are known to be JSON.
+def check_modelled(members: Mapping[str, Raw | bytes], *, but: str = "", most: int = MAX_MODELLED) -> None:
+    """Refuse members with too many values to be read one by one, but for the member *but*. They are known to be JSON.
 
     Raises `FrameTooLarge`.
     """
@@ -111,11 +111,16 @@ def check_modelled(members: Mapping[str, Raw | bytes], *, but: str = "") -> None
     for key, value in members.items():
         if key != but:
             data = bytes(value)
-            # A value has at least two bytes, with its comma. Most that are long are one long text.
-            if len(data) > 2 * MAX_MODELLED and data.count(b",") > MAX_MODELLED:
-                values += outside_strings(data).count(b",")
-    if values > MAX_MODELLED:
-        raise FrameTooLarge("number of values", limit=MAX_MODELLED)
+            # A value has at least one byte, and a comma or a bracket. Most that are long are one long text.
+            if len(data) > most and _marked(data) > most:
+                values += _marked(outside_strings(data))
+    if values > most:
+        raise FrameTooLarge("number of values", limit=most)
+
+
+def _marked(data: bytes) -> int:
+    """Commas and opening brackets: there are no more values than these, but for one."""
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
 
 
 def outside_strings(json: bytes) -> bytes:

@@ -21,8 +21,8 @@ async def test_all_who_wait_for_a_user_to_have_been_somewhere_hear_of_it(autojum
     mine = leg()
     with trio.fail_after(1):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(mine.wait_elicited, ["a"], 20)
-            nursery.start_soon(mine.wait_elicited, ["b"], 20)
+            nursery.start_soon(mine.visits.wait, ["a"], 20)
+            nursery.start_soon(mine.visits.wait, ["b"], 20)
             await wait_all_tasks_blocked()
             for elicitation in (b'"a"', b'"b"'):
                 mine._told("notifications/elicitation/complete", {"elicitationId": Raw(elicitation)})
@@ -33,4 +33,4 @@ async def test_a_connection_goes_on_remembering_visits_after_many_of_them(autoju
     for number in range(5000):
         mine._told("notifications/elicitation/complete", {"elicitationId": Raw(b'"e-%d"' % number)})
     with trio.fail_after(1):
-        await mine.wait_elicited(["e-4999"], 20)
+        await mine.visits.wait(["e-4999"], 20)

@@ -9,6 +9,7 @@ import attrs
 import trio
 from msgspec import Raw
 
+from callboard.actors.answering import question_bytes
 from callboard.actors.broker.circuit import Circuit, State
 from callboard.actors.broker.health import HEALTH, SILENT, Check, Health
 from callboard.actors.broker.interests import Interests
@@ -70,6 +71,7 @@ class Backend(Actor[Never]):
     said: tuple[str, ...] = attrs.field(default=(), init=False)
     """What it wrote last to standard error before it was lost. For the operator, never for a client."""
     in_flight: Shares = attrs.field(init=False)
+    _asked: Shares = attrs.field(factory=question_bytes, init=False)
     _brief: str = attrs.field(default="", init=False)  # the same for clients, without paths
     _checks: int = attrs.field(default=0, init=False)
     _exit_code: int | None = attrs.field(default=None, init=False)
@@ -312,6 +314,7 @@ class Backend(Actor[Never]):
             on_end=self._ended,
             roots=self.settings.roots,
             wait_change=self.wait_change,
+            asked=self._asked,
         )
         leg.used = trio.current_time() if trio.lowlevel.in_trio_run() else -math.inf
         return leg

@@ -326,7 +326,11 @@ def _instructions(backends: list[Backend]) -> str | None:
         for backend in backends
         if backend.agreed is not None and backend.agreed.instructions
     }
-    if len(backends) == 1:
-        return next(iter(said.values()), None)
-    texts = [f"{name}: {text}" for name, text in said.items()]
-    return "\n\n".join(texts)[:MAX_INSTRUCTIONS] or None
+    if len(backends) > 1:
+        said = {name: f"{name}: {text}\n\n" for name, text in said.items()}
+    left, kept = MAX_INSTRUCTIONS, {}
+    for rank, name in enumerate(sorted(said, key=lambda name: len(said[name]))):
+        # The shortest first: one that says much gets what the others leave, and takes nothing from them.
+        kept[name] = said[name][: left // (len(said) - rank)]
+        left -= len(kept[name])
+    return "".join(kept[name] for name in said).rstrip("\n") or None

@@ -1,6 +1,6 @@
 """One connection to a backend: opened, used by many, and ended when nobody needs it or when it breaks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import cached_property, lru_cache
 from itertools import count
@@ -11,17 +11,20 @@ import msgspec
 import trio
 from msgspec import UNSET, Raw
 
+from callboard.actors.answering import question_bytes
 from callboard.actors.broker.relaying import Known, Relaying
 from callboard.actors.broker.uses import EVERYBODY, Key, Use, are_of_one_client, is_one_session
+from callboard.actors.broker.visits import Visits
 from callboard.actors.caller import NOBODY, Caller, Hearer, Patience, WaitChange
 from callboard.actors.duplex import DuplexLink
 from callboard.actors.eras import Agreed
 from callboard.actors.exchange import LEVELS, Exchange
 from callboard.actors.link import Link
 from callboard.actors.pace import Pace
-from callboard.actors.progress import Report
+from callboard.actors.progress import MAX_REPORT_TEXT, Report
 from callboard.actors.questions import Questions
 from callboard.actors.rate import Meters, Rate
+from callboard.actors.shares import Shares
 from callboard.actors.terms import Terms
 from callboard.codecs.crossing.signature import Signature, declared_by, signature_of
 from callboard.codecs.envelope import Error, Request, Result
@@ -54,9 +57,6 @@ SAID: Final = Rate(10)
 
 _NAMES: Final = count(1)
 
-MAX_ELICITED: Final = 1024
-"""Visits to URLs that one connection remembers: the latest."""
-
 
 @attrs.define(eq=False)
 class Leg(Actor[Never]):
@@ -73,6 +73,8 @@ class Leg(Actor[Never]):
     on_end: Callable[["Leg"], None]
     roots: tuple[str, ...] = ()
     wait_change: WaitChange | None = None
+    asked: Shares = attrs.field(factory=question_bytes)
+    """Bytes of what the backend asks, on all its connections."""
     uses: dict[Use, None] = attrs.field(factory=dict, init=False)
     tasks: dict[str, Known] = attrs.field(factory=dict, init=False)
     """Tasks that began here and are a client's, by what the backend calls them."""
@@ -93,8 +95,7 @@ class Leg(Actor[Never]):
     _link: Link | None = attrs.field(default=None, init=False)  # the latest that was tried
     _agreed: Agreed | None = attrs.field(default=None, init=False)
     _level: LoggingLevel | None = attrs.field(default=None, init=False)
-    _elicited: dict[str, None] = attrs.field(factory=dict, init=False)
-    _was_elicited: trio.Event = attrs.field(factory=trio.Event, init=False)
+    visits: Visits = attrs.field(factory=Visits, init=False)
     _asked: trio.Event = attrs.field(factory=trio.Event, init=False)
     _last_said: str = attrs.field(default="", init=False)  # why the link was lost, when that is gone
     _said: Meters = attrs.field(factory=lambda: Meters(SAID), init=False)
@@ -303,7 +304,8 @@ class Leg(Actor[Never]):
     def _hearer(self, exchange: Exchange) -> Hearer:
         def progressed(report: ProgressNotificationParams) -> None:
             total = None if report.total is UNSET else report.total
-            exchange.report_nowait(Report(report.progress, total, None if report.message is UNSET else report.message))
+            message = None if report.message is UNSET else report.message[:MAX_REPORT_TEXT]
+            exchange.report_nowait(Report(report.progress, total, message))
 
         def asked(request: Request) -> None:
             self._relaying.relay(request, exchange, self.caller.link)
@@ -348,26 +350,13 @@ class Leg(Actor[Never]):
             return found
         return None
 
-    async def wait_elicited(self, ids: Sequence[str], within: float) -> None:
-        """Wait until the backend says that its user has been at these URLs, but not for long."""
-        with trio.move_on_after(within):
-            while not self._elicited.keys() >= set(ids):
-                await self._was_elicited.wait()
-
     def _told(self, method: str, params: Mapping[str, Raw]) -> None:
         if method == "notifications/tasks/status":
             self._stands(params)
-            return
-        if method != "notifications/elicitation/complete":
+        elif method == "notifications/elicitation/complete":
+            self.visits.add(params.get("elicitationId"))
+        else:
             self.on_change(self, method, params)
-            return
-        found = msgspec.json.decode(params.get("elicitationId", b"null"))
-        if isinstance(found, str):
-            self._elicited[found] = None
-            if len(self._elicited) > MAX_ELICITED:
-                del self._elicited[next(iter(self._elicited))]
-            self._was_elicited.set()
-            self._was_elicited = trio.Event()
 
     def _stands(self, params: Mapping[str, Raw]) -> None:
         named = msgspec.json.decode(params.get("taskId", b"null"))
@@ -389,7 +378,9 @@ class Leg(Actor[Never]):
             link.peer = self.backend
         self._link = link
         relaying = Relaying(
-            {}, self.answers, self.backend, self.key.signature, self.whose, self.wait_asker, self.roots, self.tasks
+            *({}, self.answers, self.backend, self.key.signature),
+            *(self.whose, self.wait_asker, self.roots, self.tasks),
+            asked=self.asked,
         )
         relaying.session = self._session
         caller = Caller(link, relaying, self.info, declared_by(self.key.signature), on_log=self._logged)

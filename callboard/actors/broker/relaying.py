@@ -9,7 +9,7 @@ import attrs
 import trio
 from msgspec import UNSET
 
-from callboard.actors.answering import MAX_QUESTIONS, MAX_REFUSALS, Answerer, Answering
+from callboard.actors.answering import Answerer, Answering
 from callboard.actors.caller import Caller
 from callboard.actors.exchange import Exchange
 from callboard.actors.link import Link
@@ -19,6 +19,7 @@ from callboard.codecs.crossing.questions import NotExpressible, back_answer, fro
 from callboard.codecs.crossing.signature import NOTHING, Signature
 from callboard.codecs.crossing.tasks import about_task, task_named
 from callboard.codecs.envelope import Request
+from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import Members, write_members
 from callboard.codecs.revisions import (
     Direction,
@@ -102,13 +103,14 @@ class Relaying(Answering):
     def _begin(
         self, request: Request, exchange: Exchange | None, revision: Revision, link: Link, on_idle: Callable[[], None]
     ) -> None:
-        if request.id in self._begun:
-            return  # an answer to it would end the first one
-        if len(self._begun) >= MAX_QUESTIONS + MAX_REFUSALS:
-            self.note("question_dropped", method=request.method[:128])
+        admitted = self.admit(request)
+        if admitted is None:
             return
-        is_refused = len(self._begun) >= MAX_QUESTIONS
-        asker = Asker(self, request, revision, link, on_idle, is_refused, exchange=exchange, relaying=self)
+        asker = Asker(
+            *(self, admitted.request, revision, link, on_idle, admitted.size, admitted.is_refused),
+            exchange=exchange,
+            relaying=self,
+        )
         self._begun[request.id] = self.supervisor.spawn(asker, name=f"q-{next(_NAMES)}")
 
 
@@ -125,8 +127,9 @@ class Asker(Answerer):
         if request.method == "ping":
             return Empty()
         if self.is_refused:
-            raise Overloaded(f"more than {MAX_QUESTIONS} questions at once")
+            raise Overloaded("too many questions at once")
         given = {} if request.params is UNSET else request.params
+        check_modelled(given)
         params = read_params(revision, request.method, write_members(given))
         task = task_named(given)
         question = Question(request.method, params)

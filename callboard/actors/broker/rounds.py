@@ -19,6 +19,7 @@ from callboard.actors.terms import Terms
 from callboard.codecs.crossing.results import Crossing, Forwarded, front_meta
 from callboard.codecs.crossing.signature import signature_of
 from callboard.codecs.envelope import Error
+from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import Members, raw
 from callboard.codecs.revisions import (
     ElicitationCompleteNotificationParams,
@@ -115,6 +116,7 @@ class Asking:
                 raise BackendRefused(INTERNAL_ERROR, f"{self.backend.name}: input_required without a question")
             return {}
         try:
+            check_modelled({"inputRequests": result["inputRequests"]})
             found: Mapping[str, InputRequest]
             found = read_form(self.leg.revision, InputRequests, result["inputRequests"], at="result.inputRequests")
             if len(found) > MAX_QUESTIONS:
@@ -206,7 +208,7 @@ class Asking:
         new = [one for one in data.elicitations if one.url not in self._visited]
         if not new:
             ids = [one.elicitation_id for one in data.elicitations if isinstance(one.elicitation_id, str)]
-            await self.leg.wait_elicited(ids, SHORT_WAIT)
+            await self.leg.visits.wait(ids, SHORT_WAIT)
             self._visited.clear()  # if that does not help, he is sent there again
             return
         self.has_asked = True

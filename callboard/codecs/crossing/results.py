@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from callboard.codecs.crossing.shapes import UnfitResult, fit
+from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import Members, raw, read_members
 from callboard.codecs.revisions import (
     LEGACY,
@@ -175,6 +176,7 @@ def _in_older_words(crossing: Crossing, method: str, result: Members) -> Model:
     """As a model, which is written in the words that the older revision has."""
     result = {**result, "_meta": front_meta(crossing, result.get("_meta"))}
     try:
+        check_modelled(result, but="structuredContent")
         read = read_result(crossing.back, method, {key: msgspec.json.decode(value) for key, value in result.items()})
     except PeerError as error:
         raise UnfitResult(str(error)) from None

@@ -10,13 +10,17 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
+from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import raw
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R1, R2
-from callboard.errors import PeerError
+from callboard.errors import FrameTooLarge, PeerError
 
 MAX_VALUES: Final = 100
 """Most values of one completion, as the protocol has it."""
+
+MAX_MENDED: Final = 30_000
+"""Most values of a member that is mended: each is looked at, in about a microsecond."""
 
 _PLAIN: Final = frozenset({R1, R2})
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -143,7 +147,7 @@ def fit(front: Revision, method: str, members: dict[str, Any]) -> None:
                 read(said)
                 continue
             except _UNREADABLE as error:
-                said = _without_nulls(said)
+                said = _without_nulls(method, name, said)
                 if said is not None and not _fits(read, said):
                     raise UnfitResult(f"{method}: {name}: {error}") from None
         if said is not None:
@@ -164,8 +168,13 @@ def _fits(read: Any, said: Raw) -> bool:
     return True
 
 
-def _without_nulls(said: Raw) -> Raw | None:
-    """The value without members that are null; None if it is null itself."""
+def _without_nulls(method: str, name: str, said: Raw) -> Raw | None:
+    """The value without members that are null; None if it is null itself. Raises `UnfitResult` if it has too many
+    values to be gone through one by one."""
+    try:
+        check_modelled({name: said}, most=MAX_MENDED)
+    except FrameTooLarge as error:
+        raise UnfitResult(f"{method}: {name}: {error}") from None
     try:
         value = _dropped(msgspec.json.decode(said))
     except _UNREADABLE:

@@ -148,3 +148,12 @@ def test_a_result_is_an_answer_or_a_question_or_nothing_that_is_known() -> None:
 def test_a_result_that_is_none_of_its_revision_is_the_backends_fault() -> None:
     with pytest.raises(UnfitResult):
         front_result(Crossing(R1, R5, "b"), "tools/call", members(content=7, structuredContent={}))
+
+
+@pytest.mark.finding("security-12")
+@pytest.mark.parametrize("front", [R1, R2])
+def test_a_result_of_too_many_blocks_is_not_put_into_older_words(front: Revision) -> None:
+    """Each would take microseconds on the loop: a hundred thousand values took 0.27 s."""
+    with pytest.raises(UnfitResult, match="number of values"):
+        crossed(front, R4, content=[WORDS] * 6000 + [SOUND])
+    assert len(crossed(front, R4, content=[WORDS] * 3000 + [SOUND])["content"]) == 3001

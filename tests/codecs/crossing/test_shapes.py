@@ -81,3 +81,12 @@ def test_a_block_that_came_later_does_not_fit_an_older_client() -> None:
     assert fitted(R4, "tools/call", {"content": [link]}) == {"content": [link]}
     with pytest.raises(UnfitResult):
         fitted(R1, "tools/call", {"content": [link]})
+
+
+@pytest.mark.finding("security-12")
+@pytest.mark.parametrize("odd", [[], [[[[[[[]]]]]]], {}], ids=["lists", "nested lists", "objects"])
+def test_a_result_of_too_many_values_is_not_gone_through_for_nulls(odd: object) -> None:
+    """A hundred thousand values took 0.12 s of the loop, and were refused all the same."""
+    with pytest.raises(UnfitResult, match="number of values"):
+        fitted(R4, "tools/call", {"content": [None, *[odd] * 31_000]})
+    assert len(fitted(R4, "tools/call", {"content": [WORDS | {"annotations": None}] * 5000})["content"]) == 5000
