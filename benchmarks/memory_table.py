@@ -214,7 +214,13 @@ BACKEND: Final = (
         "",
         "the rest is left out, and counted",
     ),
-    Thing("questions", "questions to clients", "{actors.answering.MAX_QUESTIONS}", "", "refused"),
+    Thing(
+        "questions",
+        "questions to clients",
+        "{actors.answering.MAX_QUESTIONS}, {actors.answering.MAX_QUESTION_BYTES!b}",
+        "",
+        "refused",
+    ),
     Thing(
         "updates",
         "updates of resources for a client that has left",
