@@ -1,6 +1,7 @@
 """Newline framing: what a peer that writes lines would observe."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -139,3 +140,17 @@ def test_a_frame_that_drips_in_costs_linear_time() -> None:
         decoder.feed(b"x")
     [frame] = decoder.feed(b"\n")
     assert len(frame) == MAX_FRAME if isinstance(frame, bytes) else False
+
+
+@pytest.mark.finding("security-23")
+@pytest.mark.parametrize("blank", [b"\n", b"\r\n", b" \n", b"\t \r\n"])
+def test_blank_lines_of_every_kind_cost_next_to_nothing(blank: bytes) -> None:
+    """A server that wrote nothing but CR and LF took the whole loop, 20 ms at a time."""
+    decoder = LineDecoder()
+    flood = blank * (65_536 // len(blank))
+    assert decoder.feed(b'{"a":') == []
+    began = time.thread_time()
+    found = decoder.feed(b"1}" + flood + b'{"b":2}\n' + flood + b"  {}\n")
+    took = time.thread_time() - began
+    assert [bytes(one).strip() for one in found if isinstance(one, bytes)] == [b'{"a":1}', b'{"b":2}', b"{}"]
+    assert took < 0.01

@@ -19,7 +19,7 @@ import trio
 from callboard.actors.duplex import DuplexLink
 from callboard.actors.link import Hear
 from callboard.actors.rate import Meters, Rate
-from callboard.codecs.lines import without_empty
+from callboard.codecs.lines import without_blank
 from callboard.errors import CannotConnect
 from callboard.supervisor import get_logger
 from callboard.transports.client.orphans import GUARD, MARK, end_marked, new_mark
@@ -208,7 +208,7 @@ async def _read_stderr(stderr: trio.abc.ReceiveStream, tail: deque[str], name: s
 
     partial, meters, left_out = b"", Meters(SAID), 0
     async for data in stderr:
-        *lines, partial = without_empty(partial + data).split(b"\n")
+        *lines, partial = without_blank(partial + data).split(b"\n")
         partial = partial[-MAX_LINE:]
         tail.extend(_text(line) for line in lines[-TAIL:])
         now = trio.current_time()
