@@ -26,6 +26,7 @@ from callboard.actors.eras import Agreed
 from callboard.actors.host import Host, host_spec
 from callboard.actors.parking import Parking
 from callboard.codecs.crossing.definitions import TOOLS
+from callboard.codecs.crossing.signature import Signature
 from callboard.codecs.revisions import ALL, Implementation, Revision
 from callboard.configuration import BackendSpec, Configuration, PythonTarget, read_configuration
 from callboard.errors import Draining
@@ -236,18 +237,24 @@ class Broker(Served):
             self.info,
             group,
             on_listing=self._listed,
+            on_view=self._shown,
             on_state=self._changed,
             on_updated=lambda uri, followed, who: self._listeners.updated(backend, uri, followed, who),
             wait_change=self._listeners.fan_out.wait_source,
         )
         if (before := self.backends.get(spec.name)) is not None:
             self._listeners.replace(before, backend)
+            self.catalogue.forget_others(spec.name)
         self._running().backends[spec.name] = backend  # before it has anything to say
         return backend
 
     def _listed(self, name: str, listing: Listing, said: Set[str]) -> None:
         if self._company is not None:
             self._company.put(name, listing, said)
+
+    def _shown(self, name: str, signature: Signature, listing: Listing, tells: bool) -> None:
+        if self._company is not None:
+            self._company.put_for(signature, name, listing, tells=tells)
 
     def _changed(self, name: str) -> None:
         """A backend is up, or is not any more."""

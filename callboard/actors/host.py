@@ -40,8 +40,9 @@ from callboard.codecs.routing import Route
 from callboard.errors import Draining, MethodNotFound, Overloaded
 from callboard.supervisor import Actor, Address, ChildSpec, Supervisor, SupervisorSpec
 
-Instant: TypeAlias = Callable[[Exchange], Model | Forwarded]
-"""A handler that never waits: it runs where the request was read."""
+Instant: TypeAlias = Callable[[Exchange], Model | Forwarded | None]
+"""A handler that never waits: it runs where the request was read. None if this request has to wait after all: then the
+handler of the same name has it."""
 
 
 MAX_IN_FLIGHT: Final = 64
@@ -226,9 +227,10 @@ class Host:
     async def answers_at_once(self, exchange: Exchange) -> bool:
         """Answer a request that needs no waiting; False if it does."""
         instant = self.offer.instant.get(exchange.request.method)
-        if instant is not None:
-            await exchange.slot.answer(instant(exchange))
-        return instant is not None
+        result = None if instant is None else instant(exchange)
+        if result is not None:
+            await exchange.slot.answer(result)
+        return result is not None
 
     async def begin(self, exchange: Exchange, method: Method, route: Route, handler: Handler | None = None) -> Exchange:
         """Start a request, or go on with the one that its state leads to: that is returned.

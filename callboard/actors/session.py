@@ -466,7 +466,8 @@ class Session(Actor[Outbound]):
         self.is_ready = True
         self._questions.ready.set()
         self._hearing = self._hearing or Hearing(self)
-        self._hearing.join(ListChanged(name) for name in LISTS if declares(self._declared, f"{name}.list_changed"))
+        lists = [ListChanged(name) for name in LISTS if declares(self._declared, f"{name}.list_changed")]
+        self._hearing.join(self.host.audience.heard_by(lists, self.terms.capabilities))
 
     def set_level(self, exchange: Exchange) -> Model:
         """`logging/setLevel`: for the whole session."""

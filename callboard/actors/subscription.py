@@ -77,7 +77,7 @@ class Subscription(Actor[Change]):
         slot, principal, hear = self.exchange.slot, self.exchange.terms.principal, self.hear
         meta = NotificationMetaObject(subscription_id=slot.request_id)
         uris = await self._follow(principal)
-        changes = wanted(self.granted)
+        changes = self.audience.heard_by(wanted(self.granted), self.exchange.terms.capabilities)
         topics = self.audience.topics(principal)  # not before: where nobody listens, they are given up
         topics.join(hear, changes)
         try:

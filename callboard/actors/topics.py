@@ -8,7 +8,8 @@ import attrs
 from msgspec import UNSET
 
 from callboard.actors.fan_out import SLICE, FanOut
-from callboard.codecs.revisions import SubscriptionFilter
+from callboard.codecs.crossing.signature import NOTHING, Signature
+from callboard.codecs.revisions import ClientCapabilities, SubscriptionFilter
 from callboard.codecs.uri_match import MAX_URI
 from callboard.errors import InvalidParams
 
@@ -41,6 +42,8 @@ class ListChanged:
     """One of the three lists is another one now."""
 
     name: ListName
+    signature: Signature = NOTHING
+    """For whom: clients that can be asked just this; or everybody."""
 
 
 @attrs.frozen
@@ -149,6 +152,9 @@ class Audience(Protocol):
     def topics(self, principal: str) -> Topics:
         """Where *principal*'s sessions and subscriptions listen."""
 
+    def heard_by(self, changes: Sequence[Change], capabilities: ClientCapabilities) -> Sequence[Change]:
+        """*changes*, and those of them that only clients with these *capabilities* are told of."""
+
     async def follow(self, uris: Sequence[str], principal: str) -> Sequence[str]:
         """Which of *uris* can be followed: those are, until each is unfollowed."""
 
@@ -168,6 +174,9 @@ class Everybody:
 
     def topics(self, _: str) -> Topics:
         return self.all
+
+    def heard_by(self, changes: Sequence[Change], _: ClientCapabilities) -> Sequence[Change]:
+        return changes
 
     async def follow(self, uris: Sequence[str], _: str) -> Sequence[str]:
         return uris

@@ -218,7 +218,7 @@ async def test_a_changed_list_is_read_anew_and_told_of_once(
     front: Revision, behind: Revision, autojump_clock: MockClock
 ) -> None:
     back = Back(behind)
-    async with brokered(back.ways) as host, peer(host, front) as client:
+    async with brokered(back.ways) as host, peer(host, front, capabilities={}) as client:
         if front is R5:
             await client.begin("subscriptions/listen", notifications={"toolsListChanged": True})
             await client.hear()

@@ -9,6 +9,7 @@ import trio
 
 from callboard.client import connect
 from callboard.configuration import Remote
+from callboard.errors import ServerRefused
 from callboard.transports.client.process import Command
 from tests.broker.front import backend, ways_in
 from tests.broker.front import brokered as broker_of
@@ -84,6 +85,43 @@ async def test_all_of_them_at_once_are_one_server() -> None:
                     assert await met.call(f"{spec.name}__ask") == "hello ada"
                 assert await met.call("reference__echo", message="hi") == "Echo: hi"
                 assert "is 5" in await met.call("reference__get-sum", a=2, b=3)
+
+
+ONLY_FOR_THE_ABLE: Final = {
+    "get-roots-list",
+    "trigger-elicitation-request",
+    "trigger-sampling-request",
+    "trigger-url-elicitation",
+}
+
+
+@needs_npm
+@pytest.mark.finding("protocol-1.3")
+@pytest.mark.parametrize(("way", "order"), [("stdio", 1), ("stdio", -1), ("streamableHttp", 1)])
+async def test_the_reference_server_shows_more_to_clients_that_can_do_more(way: str, order: int) -> None:
+    async with AsyncExitStack() as stack:
+        stack.enter_context(trio.fail_after(PATIENCE))
+        command = [str(node()), EVERYTHING, way]
+        target: Command | Remote = Command(args=tuple(command), cwd=str(packages()))
+        if way != "stdio":
+            target = Remote(url=await stack.enter_async_context(listening(command, packages(), "/mcp")))
+        host = await stack.enter_async_context(broker_of(backend(target)))
+        able, unable = [
+            [await stack.enter_async_context(connect(ways_in(host), revision=era, **can)) for era in ERAS.values()]
+            for can in (ANSWERS, {})
+        ]
+        shown: dict[str, list[set[str]]] = {"able": [], "unable": []}
+        for _ in range(2):
+            for name, clients in list({"able": able, "unable": unable}.items())[::order]:
+                shown[name] += [{tool.name for tool in await client.tools()} for client in clients]
+            assert all([await Visit(client).call("echo", message="hi") == "Echo: hi" for client in (*able, *unable)])
+        assert [len(names) for names in shown["unable"]] == [13] * 4
+        assert [names - shown["unable"][0] for names in shown["able"]] == [ONLY_FOR_THE_ABLE] * 4
+        for client in able:
+            assert "file:///" in str((await client.call("get-roots-list")).content)
+        for client in unable:
+            with pytest.raises(ServerRefused, match="Unknown tool"):
+                await client.call("get-roots-list")
 
 
 IN_FRONT: Final = [

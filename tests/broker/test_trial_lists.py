@@ -74,7 +74,7 @@ async def _answer(good: Back) -> None:
 async def listed(host: Host, method: str = "tools/list", revision: Revision = LATEST) -> list[Json]:
     """All pages of a list, each of them valid to the letter."""
     found: list[Json] = []
-    async with peer(host, revision) as client:
+    async with peer(host, revision, capabilities={}) as client:
         cursor: dict[str, Any] = {}
         while True:
             result = await client.request(method, **cursor)

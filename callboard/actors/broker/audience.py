@@ -11,7 +11,9 @@ from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.uses import EVERYBODY
 from callboard.actors.fan_out import FanOut
 from callboard.actors.terms import ANYBODY
-from callboard.actors.topics import ListChanged, ListName, ResourceUpdated, Topics
+from callboard.actors.topics import Change, ListChanged, ListName, ResourceUpdated, Topics
+from callboard.codecs.crossing.signature import NOTHING, Signature, signature_of
+from callboard.codecs.revisions import ClientCapabilities
 from callboard.errors import CallboardError, SupervisorClosed
 from callboard.supervisor import Actor, get_logger
 
@@ -127,11 +129,16 @@ class Listeners:
         for one in [one for one in self._hearers if one[0] is before]:
             self._hearers[after, one[1], one[2]] = self._hearers.pop(one)
 
-    def lists_changed(self, lists: Iterable[ListName]) -> None:
-        """The merged lists are others now: news for everybody."""
+    def heard_by(self, changes: Sequence[Change], capabilities: ClientCapabilities) -> Sequence[Change]:
+        signature = signature_of(capabilities)
+        lists = [one for one in changes if isinstance(one, ListChanged)] if signature else []
+        return [*changes, *(ListChanged(one.name, signature) for one in lists)]
+
+    def lists_changed(self, lists: Iterable[ListName], signature: Signature = NOTHING) -> None:
+        """The merged lists are others now: news for everybody, or for clients of *signature*."""
         for name in lists:
             for topics in list(self._topics.values()):
-                topics.publish(ListChanged(name))
+                topics.publish(ListChanged(name, signature))
 
     async def _follow(self, uri: str, principal: str) -> bool:
         try:

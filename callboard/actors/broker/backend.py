@@ -1,7 +1,7 @@
 """A configured server that the broker stands in front of: kept alive, listened to, and left alone when it is down."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from typing import Final, Never, TypeAlias
 
@@ -15,9 +15,10 @@ from callboard.actors.broker.health import HEALTH, SILENT, Check, Health
 from callboard.actors.broker.interests import Interests
 from callboard.actors.broker.leg import Leg, Reach, leaf_of
 from callboard.actors.broker.legs import Legs
-from callboard.actors.broker.listings import Listings, OnListing
+from callboard.actors.broker.listings import Listing, Listings, OnListing
 from callboard.actors.broker.settings import BackendSettings
 from callboard.actors.broker.uses import EVERYBODY, SHARED, Key, Use
+from callboard.actors.broker.views import OnView, Views
 from callboard.actors.caller import Patience, WaitChange
 from callboard.actors.eras import Agreed
 from callboard.actors.exchange import Exchange
@@ -57,6 +58,7 @@ class Backend(Actor[Never]):
     group: Supervisor
     """Where its connections live, and those who ask its questions."""
     on_listing: OnListing
+    on_view: OnView
     on_state: OnState
     on_updated: OnUpdated
     wait_change: WaitChange | None = None
@@ -64,6 +66,7 @@ class Backend(Actor[Never]):
     legs: Legs = attrs.field(init=False)
     interests: Interests = attrs.field(init=False)
     listings: Listings = attrs.field(init=False)
+    views: Views = attrs.field(init=False)
     health: Health = attrs.field(factory=Health, init=False)
     agreed: Agreed | None = attrs.field(default=None, init=False)
     why: str = attrs.field(default="", init=False)
@@ -91,7 +94,8 @@ class Backend(Actor[Never]):
             settings.idle_time,
         )
         self.interests = Interests(self, self.group.supervisor_of("interests"))
-        self.listings = Listings(self.name, settings.timeout, self.on_listing)
+        self.listings = Listings(self.name, settings.timeout, self._listed)
+        self.views = Views(self, self.group.supervisor_of("answers"), self.on_view)
 
     async def run(self) -> None:
         try:
@@ -239,6 +243,7 @@ class Backend(Actor[Never]):
                     await is_heard.wait()
                 await nursery.start(self.listings.watch, leg)
                 self.circuit.opened(trio.current_time())
+                self.views.begin_anew()
                 self._enter(State.UP)
                 again = {"restarts": self.circuit.restarted} if self.circuit.restarted else {}
                 log.info("backend_up", backend=self.name, revision=leg.revision.value, **again)
@@ -300,8 +305,16 @@ class Backend(Actor[Never]):
 
     def changed(self, leg: Leg, method: str, params: Mapping[str, Raw]) -> None:
         """A notification that came on no request's way."""
-        if not self.listings.changed(leg, method):
+        if leg.key.signature and self.views.changed(leg, method):
+            return
+        if self.listings.changed(leg, method):
+            self.views.base_changed(leg, method)
+        else:
             self.interests.heard(leg, method, params)
+
+    def _listed(self, name: str, listing: Listing, said: Set[str]) -> None:
+        self.on_listing(name, listing, said)
+        self.views.base_read()
 
     def _leg(self, key: Key) -> Leg:
         leg = Leg(
@@ -323,6 +336,7 @@ class Backend(Actor[Never]):
         self.legs.forget(leg)
         self.interests.lost(leg)
         self.listings.lost(leg)
+        self.views.lost(leg)
 
 
 def _session(exchange: Exchange | None) -> object | None:

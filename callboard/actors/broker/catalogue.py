@@ -8,8 +8,8 @@ import attrs
 from msgspec import Raw
 
 from callboard.actors.broker.listings import Listing
-from callboard.actors.broker.merging import Approve, Entry, Merged, Offered, merge
-from callboard.actors.broker.owners import ADDRESS, Owners, address_of, addressed, ambiguous
+from callboard.actors.broker.merging import Approve, Entry, Merged, Offered, Shown, are_same
+from callboard.actors.broker.owners import ADDRESS, address_of, addressed, ambiguous
 from callboard.actors.broker.settings import BackendSettings
 from callboard.codecs.crossing.definitions import (
     KINDS,
@@ -21,6 +21,7 @@ from callboard.codecs.crossing.definitions import (
     for_revision,
     front_definition,
 )
+from callboard.codecs.crossing.signature import NOTHING, Signature
 from callboard.codecs.members import Members
 from callboard.codecs.revisions import Revision
 from callboard.codecs.seal import KeyRing, Seal
@@ -38,22 +39,30 @@ PAGE_BYTES: Final = 512 * 1024
 KEPT_PAGES: Final = 16 * 1024 * 1024
 """Bytes of pages that are kept written out, for all lists and revisions."""
 
+MAX_SHOWN: Final = 16
+"""Merged lists that are kept for clients which are shown others than the rest. One more is merged when it is needed."""
+
 CURSOR_TTL: Final = 24 * 3600.0
 """Seconds that a cursor may be used."""
 
 
 @attrs.define(eq=False)
 class Catalogue:
-    """The merged lists. Order is that of the backends, and within one its own."""
+    """The merged lists. Order is that of the backends, and within one its own.
+
+    Where a backend shows other lists to clients of one signature, those clients have merged lists of their own.
+    """
 
     approve: Approve | None = None
     seal: Seal = attrs.field(factory=lambda: Seal(KeyRing.generate(), "cursor"))
     wall: Callable[[], float] = time.monotonic
     version: int = attrs.field(default=0, init=False)
     _offered: dict[str, Offered] = attrs.field(factory=dict, init=False)
-    _merged: dict[str, Merged] = attrs.field(factory=lambda: {kind.member: Merged() for kind in KINDS}, init=False)
-    _owners: Owners = attrs.field(factory=Owners, init=False)
-    _pages: dict[tuple[str, Revision, int], tuple[Raw, int]] = attrs.field(factory=dict, init=False)
+    _base: Shown = attrs.field(factory=Shown, init=False)
+    _others: dict[Signature, dict[str, Listing]] = attrs.field(factory=dict, init=False)
+    """By signature and backend, the lists that are others than the backend's base lists."""
+    _shown: dict[Signature, Shown] = attrs.field(factory=dict, init=False)
+    _pages: dict[tuple[Merged, Revision, int], tuple[Raw, int]] = attrs.field(factory=dict, init=False)
     _kept: int = attrs.field(default=0, init=False)
 
     # What changes it. The new lists are made first and stored after: what goes wrong changes nothing.
@@ -74,6 +83,34 @@ class Catalogue:
             return set()
         return self._merge({**self._offered, backend: after}, others)
 
+    def put_for(self, signature: Signature, backend: str, listing: Listing) -> set[str]:
+        """A backend has said what it offers to clients of *signature*. A list that is not in *listing* stays as it is;
+        one that is the same as for everybody follows the base list from now on. Returns which lists have changed for
+        these clients."""
+        base = self._offered.get(backend)
+        if base is None:
+            return set()
+        mine = dict(self._others.get(signature, {}))
+        before = mine.pop(backend, {})
+        own = _own({**before, **listing}, base.listing)
+        if all(before.get(kind.member) is own.get(kind.member) for kind in KINDS):
+            return set()
+        shown = self._of(signature)
+        if own:
+            mine[backend] = own
+        self._shown.pop(signature, None)
+        self._others.pop(signature, None)
+        if mine:
+            self._others[signature] = mine
+        self._store(self._offered)
+        return _changed(shown, self._of(signature))
+
+    def forget_others(self, backend: str) -> None:
+        """A backend is another one now: what its predecessor showed to some clients only is gone."""
+        offered = self._offered.get(backend)
+        for signature in [signature for signature, mine in self._others.items() if backend in mine]:
+            self.put_for(signature, backend, {} if offered is None else offered.listing)
+
     def mark(self, backend: str, *, is_stale: bool) -> None:
         """A backend is lost, or back. What it offers stays in the lists, with a mark: no change that is told of."""
         offered = self._offered.get(backend)
@@ -82,37 +119,47 @@ class Catalogue:
 
     def review(self) -> set[str]:
         """What is approved of may be something else now. Returns which lists have changed."""
-        return self._merge(self._offered, [TOOLS])
+        before = dict(self._shown)
+        changed = self._merge(self._offered, [TOOLS])
+        for signature, shown in before.items():
+            changed |= _changed(shown, self._of(signature))
+        return changed
 
-    # What is asked of it.
+    # What is asked of it: by a client of any *signature*.
 
-    def tool(self, shown: str) -> Entry | None:
+    @property
+    def tells_apart(self) -> bool:
+        """Whether some clients are shown other lists than the rest."""
+        return bool(self._others)
+
+    def tool(self, shown: str, signature: Signature = NOTHING) -> Entry | None:
         """Raises `DefinitionChanged` for one that is withheld."""
-        merged = self._merged["tools"]
+        merged = self._of(signature).merged["tools"]
         if shown in merged.withheld:
             pinned, found = merged.withheld[shown]
             raise DefinitionChanged(shown, pinned=pinned, found=found)
         return merged.entries.get(shown)
 
-    def prompt(self, shown: str) -> Entry | None:
-        return self._merged[PROMPTS.member].entries.get(shown)
+    def prompt(self, shown: str, signature: Signature = NOTHING) -> Entry | None:
+        return self._of(signature).merged[PROMPTS.member].entries.get(shown)
 
-    def owner_of_template(self, template: str) -> tuple[str, str] | None:
+    def owner_of_template(self, template: str, signature: Signature = NOTHING) -> tuple[str, str] | None:
         """Whose a template is, or a resource that is named in its place, and how it is written there.
 
         Raises `InvalidParams` if it is several backends'.
         """
         if template.startswith(ADDRESS):
             return self._addressed(template)
+        merged = self._of(signature).merged
         for kind in (TEMPLATES, RESOURCES):
-            owners = [entry.backend for entry in self._merged[kind.member].entries.values() if entry.name == template]
+            owners = [entry.backend for entry in merged[kind.member].entries.values() if entry.name == template]
             if len(owners) > 1:
                 raise ambiguous(template, owners)
             if owners:
                 return owners[0], template
         return None
 
-    def owner_of(self, uri: str) -> tuple[str, str] | None:
+    def owner_of(self, uri: str, signature: Signature = NOTHING) -> tuple[str, str] | None:
         """Whose a resource is, and by which URI it goes there; None if nobody's: the backend that the URI names, or as
         `Owners.find` has it.
 
@@ -120,14 +167,17 @@ class Catalogue:
         """
         if uri.startswith(ADDRESS):
             return self._addressed(uri)
-        owner = self._owners.find(uri)
+        owner = self._of(signature).owners.find(uri)
         return None if owner is None else (owner, uri)
 
-    def page(self, kind: Kind, revision: Revision, cursor: str | None) -> tuple[Raw, str | None]:
+    def page(
+        self, kind: Kind, revision: Revision, cursor: str | None, signature: Signature = NOTHING
+    ) -> tuple[Raw, str | None]:
         """One page of a list, written out, and the cursor of the next. Raises `InvalidParams` for one not ours."""
-        shown = list(self._merged[kind.member].entries)
+        of = self._of(signature)
+        shown = list(of.merged[kind.member].entries)
         start = 0 if cursor is None else self._start(kind, shown, cursor)
-        page, end = self._page(kind, revision, start)
+        page, end = self._page(of, kind, revision, start)
         if end >= len(shown):
             return page, None
         context = [kind.member.encode()]
@@ -138,7 +188,7 @@ class Catalogue:
 
     def count_of(self, kind: Kind) -> int:
         """How many of a kind clients are shown."""
-        return len(self._merged[kind.member].entries)
+        return len(self._base.merged[kind.member].entries)
 
     def count(self, backend: str) -> int:
         """How much one backend offers."""
@@ -147,20 +197,46 @@ class Catalogue:
     # How it is made.
 
     def _merge(self, offered: dict[str, Offered], kinds: Iterable[Kind] = KINDS) -> set[str]:
-        before = self._merged
-        anew = {kind.member: merge(kind, offered, self.approve) for kind in kinds}
-        merged = {**before, **anew}
-        owners = self._owners
-        if not anew.keys().isdisjoint({RESOURCES.member, TEMPLATES.member}):
-            resources, templates = (merged[kind.member].entries.values() for kind in (RESOURCES, TEMPLATES))
-            owners = Owners.of(resources, templates)
-            for uri, backends in owners.listed.items():
-                if len(backends) > 1 and uri not in self._owners.listed:
-                    log.warning("resource_collision", name=ascii(uri[:200]), backends=list(backends))
-        changed = {member for member, after in anew.items() if not _is_same(before[member].entries, after.entries)}
-        self._merged, self._owners = merged, owners
+        before = self._base
+        after = before.with_kinds(kinds, offered, self.approve)
+        for uri, backends in after.owners.listed.items() if after.owners is not before.owners else ():
+            if len(backends) > 1 and uri not in before.owners.listed:
+                log.warning("resource_collision", name=ascii(uri[:200]), backends=list(backends))
+        self._base = after
         self._store(offered)
-        return changed
+        self._sort_out()
+        return _changed(before, after)
+
+    def _sort_out(self) -> None:
+        """The base lists are others now: what was shown to some clients only may be shown to everybody, or be gone."""
+        self._shown.clear()
+        for signature, mine in list(self._others.items()):
+            left = {
+                backend: own
+                for backend, listing in mine.items()
+                if backend in self._offered and (own := _own(listing, self._offered[backend].listing))
+            }
+            if left:
+                self._others[signature] = left
+            else:
+                del self._others[signature]
+
+    def _of(self, signature: Signature) -> Shown:
+        """What clients of *signature* are shown."""
+        if signature not in self._others:
+            return self._base
+        shown = self._shown.get(signature)
+        if shown is None:
+            mine = self._others[signature]
+            offered = {
+                name: attrs.evolve(one, listing={**one.listing, **mine[name]}) if name in mine else one
+                for name, one in self._offered.items()
+            }
+            kinds = [kind for kind in KINDS if any(kind.member in own for own in mine.values())]
+            if len(self._shown) >= MAX_SHOWN:
+                del self._shown[next(iter(self._shown))]
+            shown = self._shown[signature] = self._base.with_kinds(kinds, offered, self.approve)
+        return shown
 
     def _store(self, offered: dict[str, Offered]) -> None:
         self._offered = offered
@@ -177,16 +253,16 @@ class Catalogue:
     def _start(self, kind: Kind, names: list[str], cursor: str) -> int:
         opened = self.seal.open(cursor, [kind.member.encode()], now=self.wall())
         last = None if opened is None else opened.payload.decode()
-        if last is None or last not in self._merged[kind.member].entries:
+        if last is None or last not in names:
             raise InvalidParams("Invalid cursor")
         return names.index(last) + 1
 
-    def _page(self, kind: Kind, revision: Revision, start: int) -> tuple[Raw, int]:
+    def _page(self, of: Shown, kind: Kind, revision: Revision, start: int) -> tuple[Raw, int]:
         """A page, and where the next one begins."""
-        key = (kind.member, revision, start)
+        key = (of.merged[kind.member], revision, start)
         page = self._pages.get(key)
         if page is None:
-            page = self._write(kind, revision, start)
+            page = self._write(of, kind, revision, start)
             if self._kept + len(page[0]) > KEPT_PAGES:
                 self._pages.clear()
                 self._kept = 0
@@ -194,12 +270,12 @@ class Catalogue:
             self._kept += len(page[0])
         return page
 
-    def _write(self, kind: Kind, revision: Revision, start: int) -> tuple[Raw, int]:
+    def _write(self, of: Shown, kind: Kind, revision: Revision, start: int) -> tuple[Raw, int]:
         written: list[bytes] = []
         size = 0
-        for entry in list(self._merged[kind.member].entries.values())[start : start + PAGE]:
+        for entry in list(of.merged[kind.member].entries.values())[start : start + PAGE]:
             source, shown = entry.source, entry.shown
-            if kind is RESOURCES and len(self._owners.claimants(entry.name)) > 1:
+            if kind is RESOURCES and len(of.owners.claimants(entry.name)) > 1:
                 shown = address_of(entry.backend, entry.name)
             is_stale = self._offered[entry.backend].is_stale
             definition = front_definition(
@@ -210,6 +286,20 @@ class Catalogue:
             if size >= PAGE_BYTES:
                 break
         return Raw(b"[%b]" % b",".join(written)), start + len(written)
+
+
+def _own(listing: Listing, base: Listing) -> Listing:
+    """The lists of *listing* that are others than the *base* has."""
+    return {member: those for member, those in listing.items() if not are_same(those, base.get(member, ()))}
+
+
+def _changed(before: Shown, after: Shown) -> set[str]:
+    """The lists, by their members, of which clients are shown something else."""
+    return {
+        member
+        for member, merged in after.merged.items()
+        if merged is not before.merged[member] and not _is_same(before.merged[member].entries, merged.entries)
+    }
 
 
 def _is_same(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> bool:

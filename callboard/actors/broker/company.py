@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import attrs
 import msgspec
+import trio
 from msgspec import UNSET
 
 from callboard.actors.broker.backend import Backend
@@ -13,16 +14,17 @@ from callboard.actors.broker.forwarding import Destination, Forwarding
 from callboard.actors.broker.listings import Listing
 from callboard.actors.broker.merging import Entry
 from callboard.actors.broker.tasks import Tasks
+from callboard.actors.broker.views import VIEW_WAIT, View
 from callboard.actors.exchange import Exchange
 from callboard.actors.host import Errand, Instant
 from callboard.actors.request import Handler
 from callboard.actors.shares import LOCAL
-from callboard.actors.terms import Terms
+from callboard.actors.terms import Terms, modern_terms
 from callboard.actors.topics import ListName
 from callboard.codecs.crossing.definitions import KINDS, PROMPTS, TOOLS, Kind
 from callboard.codecs.crossing.names import SEPARATOR
 from callboard.codecs.crossing.results import COMPLETE, Forwarded
-from callboard.codecs.crossing.signature import signature_of
+from callboard.codecs.crossing.signature import NOTHING, Signature, signature_of
 from callboard.codecs.crossing.tasks import must_defer, runs_tasks
 from callboard.codecs.envelope import Request
 from callboard.codecs.header_map import NO_HEADERS, HeaderMap
@@ -46,7 +48,7 @@ from callboard.codecs.revisions import (
 )
 from callboard.codecs.revisions.revision import R1
 from callboard.codecs.routing import Route, read_route
-from callboard.errors import DefinitionChanged, InvalidParams, ResourceNotFound
+from callboard.errors import DefinitionChanged, InvalidParams, PeerError, ResourceNotFound
 
 MAX_INSTRUCTIONS: Final = 16_384
 """Characters of all backends' instructions together."""
@@ -64,11 +66,12 @@ _NO_META: Final[Members] = {}
 
 @attrs.define(eq=False)
 class Company:
-    """The offer of a broker. Lists come from the catalogue, and never wait; everything else goes to a backend."""
+    """The offer of a broker. Lists come from the catalogue; only the first list of a client that can be asked may wait,
+    and not for long. Everything else goes to a backend."""
 
     info: Implementation
     catalogue: Catalogue
-    on_lists: Callable[[Iterable[ListName]], None]
+    on_lists: Callable[[Iterable[ListName], Signature], None]
     revisions: frozenset[Revision] = ALL
     backends: dict[str, Backend] = attrs.field(factory=dict, init=False)
     tasks: Tasks = attrs.field(factory=Tasks, init=False)
@@ -81,7 +84,11 @@ class Company:
     def __attrs_post_init__(self) -> None:
         self._capabilities = _union([])
         self.instant = {"server/discover": self._discover, **{kind.method: self._lister(kind) for kind in KINDS}}
-        self.handlers = {**dict.fromkeys(_FORWARDED, self._forward), **self.tasks.handlers()}
+        self.handlers = {
+            **dict.fromkeys(_FORWARDED, self._forward),
+            **{kind.method: self._lister_that_looks(kind) for kind in KINDS},
+            **self.tasks.handlers(),
+        }
 
     # What the host asks.
 
@@ -91,7 +98,7 @@ class Company:
     def header_map(self, method: str, route: Route) -> HeaderMap:
         if method != "tools/call":
             return NO_HEADERS
-        return self._headers(route.name or "")
+        return self._headers(route.name or "", self._signature_in(route) if self.catalogue.tells_apart else NOTHING)
 
     def errand(
         self,
@@ -134,9 +141,16 @@ class Company:
         self.look_around()
         self.tell_of([*changed, *said])
 
-    def tell_of(self, changed: Iterable[str]) -> None:
+    def put_for(self, signature: Signature, backend: str, listing: Listing, *, tells: bool) -> None:
+        """A backend has said what it offers to clients of *signature*."""
+        changed = self.catalogue.put_for(signature, backend, listing)
+        self._tools.clear()
+        if tells:
+            self.tell_of(changed, signature)
+
+    def tell_of(self, changed: Iterable[str], signature: Signature = NOTHING) -> None:
         """Tell clients that these lists, named as in results, are others now."""
-        self.on_lists(dict.fromkeys(_LISTS[member] for member in changed))
+        self.on_lists(dict.fromkeys(_LISTS[member] for member in changed), signature)
 
     def look_around(self) -> None:
         """Take in which backends there are, and what they can do."""
@@ -158,43 +172,93 @@ class Company:
         )
 
     def _lister(self, kind: Kind) -> Instant:
-        def listed(exchange: Exchange) -> Forwarded:
-            cursor = exchange.params(PaginatedRequestParams).cursor
-            revision = exchange.terms.revision
-            page, following = self.catalogue.page(kind, revision, None if cursor is UNSET else cursor)
-            members: dict[str, Any] = {kind.member: page}
-            if following is not None:
-                members["nextCursor"] = raw(following)
-            if revision in MODERN:
-                members |= {**_KEPT, "resultType": COMPLETE}
-            return Forwarded(members)
+        def listed(exchange: Exchange) -> Forwarded | None:
+            signature = signature_of(exchange.terms.capabilities)
+            return None if signature and self._unknown(signature, exchange) else self._listed(kind, exchange, signature)
 
         return listed
+
+    def _lister_that_looks(self, kind: Kind) -> Handler:
+        async def listed(exchange: Exchange) -> Forwarded:
+            signature = signature_of(exchange.terms.capabilities)
+            await self._look(signature, exchange)
+            return self._listed(kind, exchange, signature)
+
+        return listed
+
+    def _listed(self, kind: Kind, exchange: Exchange, signature: Signature) -> Forwarded:
+        cursor = exchange.params(PaginatedRequestParams).cursor
+        revision = exchange.terms.revision
+        page, following = self.catalogue.page(kind, revision, None if cursor is UNSET else cursor, signature)
+        if signature:
+            for backend in self.backends.values():
+                backend.views.shown(signature)
+        members: dict[str, Any] = {kind.member: page}
+        if following is not None:
+            members["nextCursor"] = raw(following)
+        if revision in MODERN:
+            members |= {**_KEPT, "resultType": COMPLETE}
+        return Forwarded(members)
+
+    # What clients of one signature are shown.
+
+    def _unknown(self, signature: Signature, exchange: Exchange) -> list[View]:
+        """What is being read for clients of *signature*, and should be waited for."""
+        account = exchange.slot.account
+        wanted = (backend.views.want(signature, account) for backend in self.backends.values())
+        return [view for view in wanted if view is not None]
+
+    async def _look(self, signature: Signature, exchange: Exchange) -> bool:
+        """Wait until it is known what the backends show to clients of *signature*, but not for long. False if there was
+        nothing to wait for."""
+        views = self._unknown(signature, exchange)
+        with trio.move_on_after(VIEW_WAIT):
+            for view in views:
+                await view.tried.wait()
+        for view in views:
+            view.is_late = not view.tried.is_set()
+        return bool(views)
+
+    def _signature_in(self, route: Route) -> Signature:
+        """What the client of a modern request can be asked; nothing if that cannot be read, which is refused later."""
+        try:
+            return signature_of(modern_terms(route, self.revisions, "").capabilities)
+        except PeerError:
+            return NOTHING
 
     # What goes to a backend.
 
     async def _forward(self, exchange: Exchange) -> Model | Forwarded:
-        route = read_route(exchange.request)
-        return await self._forwarding(exchange.request, exchange.terms, route, exchange).run()
+        route, terms = read_route(exchange.request), exchange.terms
+        try:
+            forwarding = self._forwarding(exchange.request, terms, route, exchange)
+        except (InvalidParams, ResourceNotFound):
+            signature = signature_of(terms.capabilities)
+            if not signature or not await self._look(signature, exchange):
+                raise
+            forwarding = self._forwarding(exchange.request, terms, route, exchange)
+        return await forwarding.run()
 
     def _forwarding(self, request: Request, terms: Terms, route: Route, exchange: Exchange | None) -> Forwarding:
-        return self.tasks.forwarding(request, terms, route.meta, self._destination(request, route), exchange)
+        signature = signature_of(terms.capabilities) if self.catalogue.tells_apart else NOTHING
+        to = self._destination(request, route, signature)
+        return self.tasks.forwarding(request, terms, route.meta, to, exchange)
 
-    def _destination(self, request: Request, route: Route) -> Destination:
+    def _destination(self, request: Request, route: Route, signature: Signature) -> Destination:
         """Where a request goes. Raises `InvalidParams`, `ResourceNotFound` or `DefinitionChanged`."""
         match request.method:
             case "tools/call":
-                return self._of_tool(route.name or "")
+                return self._of_tool(route.name or "", signature)
             case "prompts/get":
-                return self._of_prompt(route.name or "")
+                return self._of_prompt(route.name or "", signature)
             case "resources/read":
-                backend, uri = self.find_resource(route.uri or "")
+                backend, uri = self.find_resource(route.uri or "", signature)
                 renamed = {} if uri == route.uri else {"uri": raw(uri)}
                 return Destination(backend=backend, renamed=renamed, uri=uri, may_repeat=True)
-        return self._of_completion(request)
+        return self._of_completion(request, signature)
 
-    def _of_tool(self, shown: str) -> Destination:
-        entry = self.catalogue.tool(shown)
+    def _of_tool(self, shown: str, signature: Signature) -> Destination:
+        entry = self.catalogue.tool(shown, signature)
         if entry is None:
             self._check_listed(TOOLS, shown)
             raise InvalidParams(f"Unknown tool: {shown[:128]}")
@@ -204,15 +268,15 @@ class Company:
             to = Destination(
                 backend=backend,
                 renamed=_renamed(entry),
-                headers=lambda: self._headers(shown),
+                headers=lambda: self._headers(shown, signature),
                 may_repeat=backend.settings.trusted and _is_harmless(entry),
                 must_defer=must_defer(entry.definition),
             )
             known = self._tools[shown] = entry, to
         return known[1]
 
-    def _of_prompt(self, shown: str) -> Destination:
-        entry = self.catalogue.prompt(shown)
+    def _of_prompt(self, shown: str, signature: Signature) -> Destination:
+        entry = self.catalogue.prompt(shown, signature)
         if entry is None:
             self._check_listed(PROMPTS, shown)
             raise InvalidParams(f"Unknown prompt: {shown[:128]}")
@@ -228,34 +292,34 @@ class Company:
         if backend is not None and not backend.listings.has_read(kind):
             raise backend.gone()
 
-    def _of_completion(self, request: Request) -> Destination:
+    def _of_completion(self, request: Request, signature: Signature) -> Destination:
         params = {} if request.params is UNSET else request.params
         ref = _reference(params)
         if "name" in ref:
-            entry = self.catalogue.prompt(ref["name"])
+            entry = self.catalogue.prompt(ref["name"], signature)
             if entry is None:
                 raise InvalidParams(f"Nothing to complete: {ref['name'][:128]}")
             renamed = {} if entry.name == entry.shown else {"ref": raw({**ref, "name": entry.name})}
             return Destination(backend=self.backends[entry.backend], renamed=renamed, may_repeat=True)
         uri = ref.get("uri", "")
-        found = self.catalogue.owner_of_template(uri)
+        found = self.catalogue.owner_of_template(uri, signature)
         if found is None:
             raise InvalidParams(f"Nothing to complete: {uri[:128]}")
         owner, there = found
         renamed = {} if there == uri else {"ref": raw({**ref, "uri": there})}
         return Destination(backend=self.backends[owner], renamed=renamed, may_repeat=True)
 
-    def find_resource(self, uri: str) -> tuple[Backend, str]:
+    def find_resource(self, uri: str, signature: Signature = NOTHING) -> tuple[Backend, str]:
         """Whose a resource is, and what it is called there. Raises `ResourceNotFound`, `InvalidParams`."""
-        found = self.catalogue.owner_of(uri)
+        found = self.catalogue.owner_of(uri, signature)
         if found is None:
             raise ResourceNotFound(uri)
         name, there = found
         return self.backends[name], there
 
-    def _headers(self, shown: str) -> HeaderMap:
+    def _headers(self, shown: str, signature: Signature) -> HeaderMap:
         try:
-            entry = self.catalogue.tool(shown)
+            entry = self.catalogue.tool(shown, signature)
         except DefinitionChanged:
             return NO_HEADERS
         return NO_HEADERS if entry is None else entry.headers

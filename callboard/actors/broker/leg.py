@@ -275,6 +275,13 @@ class Leg(Actor[Never]):
             spoken[meta.LOG_LEVEL] = raw(terms.log_level)
         return spoken
 
+    def said_for(self, signature: Signature) -> dict[str, Raw]:
+        """What a request of the broker's own says, for clients of *signature*."""
+        spoken = dict(self.caller.said())
+        if signature and self.revision in MODERN:
+            spoken[meta.CLIENT_CAPABILITIES] = _capabilities(self.revision, signature)
+        return spoken
+
     @cached_property
     def _info(self) -> Raw:
         return raw(write(LATEST, self.info))

@@ -26,6 +26,7 @@ from callboard.codecs.crossing.guard import (
     part_twins,
     read_list,
 )
+from callboard.codecs.crossing.signature import NOTHING, Signature
 from callboard.codecs.crossing.tasks import runs_tasks
 from callboard.codecs.envelope import Error
 from callboard.codecs.revisions import declares
@@ -83,7 +84,7 @@ IN_THREAD: Final = 256 * 1024
 MAX_TOLD: Final = 20
 """Definitions that are named in the log, of all that one reading of a list leaves out. The others are counted."""
 
-_CHANGES: Final[Mapping[str, tuple[str, ...]]] = {
+CHANGES: Final[Mapping[str, tuple[str, ...]]] = {
     "notifications/tools/list_changed": ("tools",),
     "notifications/prompts/list_changed": ("prompts",),
     "notifications/resources/list_changed": ("resources", "resourceTemplates"),
@@ -117,6 +118,8 @@ class OneList:
     """What became of each definition: the same bytes are not examined twice."""
     told: frozenset[tuple[str | None, str]] = frozenset()
     """What was left out of it, and why, according to the log."""
+    cut: str = ""
+    """Why it was not read to its end, according to the log."""
     dirty: trio.Event = attrs.field(factory=trio.Event)
     tried: trio.Event = attrs.field(factory=trio.Event)
     """Set by the next attempt to read it."""
@@ -196,13 +199,13 @@ class Listings:
 
     def changed(self, leg: Leg, method: str) -> bool:
         """Whether it is about lists, what a backend says on no request's way."""
-        if method not in _CHANGES:
+        if method not in CHANGES:
             return False
         if leg.key.whose == EVERYBODY:
             self._spoke = leg if leg.is_process else None
-        for member in _CHANGES[method]:
+        for member in CHANGES[method]:
             self.lists[member].said = True
-        self.refresh(_CHANGES[method])
+        self.refresh(CHANGES[method])
         return True
 
     def lost(self, leg: Leg) -> None:
@@ -278,7 +281,23 @@ class Listings:
     async def _read(self, one: OneList, leg: Leg) -> None:
         """Raises `ServerRefused`, `BadAnswer`, and what the connection raises."""
         others = [other for other in self.lists.values() if other is not one]
-        reading = Reading(leg, one, Patience(timeout=self.timeout, cap=self.timeout), others)
+        is_another = await self.read(Reading(leg, one, self.patience, others))
+        said = frozenset({one.kind.member}) if one.said and one.is_prompt else frozenset[str]()
+        one.said = False
+        if not self._is_first and (said or is_another):
+            self._tell(said)
+
+    @property
+    def patience(self) -> Patience:
+        """How long the backend may take for one page."""
+        return Patience(timeout=self.timeout, cap=self.timeout)
+
+    async def read(self, reading: "Reading") -> bool:
+        """Read a list, and keep what may be shown of it. Returns whether that is another than before.
+
+        Raises as `Reading.run` does.
+        """
+        one = reading.of
         try:
             await reading.run(without=() if self._may_defer else ("execution",))
         finally:
@@ -288,17 +307,14 @@ class Listings:
         is_same = one.is_read and len(kept) == len(one.definitions)
         is_same = is_same and all(new is old for new, old in zip(kept, one.definitions, strict=True))
         one.known, one.size, one.is_read = reading.known, reading.size, True
-        said = frozenset({one.kind.member}) if one.said and one.is_prompt else frozenset[str]()
-        one.said = False
         if not is_same:
             one.definitions = kept
-        if not self._is_first and (said or not is_same):
-            self._tell(said)
+        return not is_same
 
     def _log(self, one: OneList, reading: "Reading", refused: Sequence[Refused]) -> None:
         """One line for each definition that is left out, once; of many, the first ones."""
         facts = {"backend": self.backend, "kind": one.kind.name}
-        if reading.cut:
+        if reading.cut and reading.cut != one.cut:
             log.warning("list_cut", **facts, list=one.kind.method, reason=reading.cut, kept=len(reading.found))
         told = frozenset((each.name, each.reason) for each in refused)
         news = [each for each in refused if (each.name, each.reason) not in one.told]
@@ -306,7 +322,7 @@ class Listings:
             log.warning("definition_left_out", **facts, name=ascii((each.name or "")[:200]), reason=each.reason[:200])
         if len(news) > MAX_TOLD:
             log.warning("definitions_left_out", **facts, more=len(news) - MAX_TOLD)
-        one.told = told
+        one.told, one.cut = told, reading.cut
         mended = [each for each in reading.fresh if isinstance(each, Definition) and each.mended]
         if mended:
             first = mended[0]
@@ -324,6 +340,10 @@ class Reading:
     patience: Patience
     others: Sequence[OneList]
     """The other lists of the backend, which share the bytes that may be kept."""
+    signature: Signature = NOTHING
+    """For whom it is read: a modern backend is told with each request what its client can be asked."""
+    shared: Mapping[bytes, Examined] = attrs.field(factory=dict)
+    """What is kept in any case, and counts nothing here."""
     found: list[Examined] = attrs.field(factory=list, init=False)
     fresh: list[Examined] = attrs.field(factory=list, init=False)
     """Those that were examined for the first time."""
@@ -356,7 +376,7 @@ class Reading:
 
     async def _page(self, cursor: str | None) -> tuple[list[Raw], str | None]:
         kind = self.kind
-        body: dict[str, Any] = {"_meta": dict(self.leg.caller.said())}
+        body: dict[str, Any] = {"_meta": self.leg.said_for(self.signature)}
         if cursor is not None:
             body["cursor"] = cursor  # also an empty one: that is a cursor like any other
         answer = await self.leg.caller.send(kind.method, body, patience=self.patience, wants_progress=False)
@@ -377,7 +397,8 @@ class Reading:
         room = MAX_LISTS - sum(max(other.size, other.incoming) for other in self.others)
         for entry in entries:
             self._read += len(entry)
-            size = 0 if len(entry) > MAX_DEFINITION else len(entry)
+            data = bytes(entry)
+            size = 0 if len(data) > MAX_DEFINITION or data in self.shared else len(data)
             if len(self.found) + len(page) >= MAX_ENTRIES:
                 self.cut = f"more than {MAX_ENTRIES} entries"
             elif self.size + size > room:
@@ -387,12 +408,16 @@ class Reading:
             if self.cut:
                 break
             self.size += size
-            page.append(bytes(entry))
+            page.append(data)
         self.of.incoming = self.size
-        await self._examine([data for data in page if data not in before and data not in self.known], without)
+        shared = self.shared
+        await self._examine(
+            [data for data in page if data not in shared and data not in before and data not in self.known], without
+        )
         for data in page:
-            examined = self.known.get(data) or before[data]
-            self.known[data] = examined
+            examined = shared.get(data)
+            if examined is None:
+                examined = self.known[data] = self.known.get(data) or before[data]
             self.found.append(examined)
         for data in page:
             if len(data) > MAX_DEFINITION:  # told apart by its length alone: nothing to be remembered

@@ -1,15 +1,15 @@
 """Many backends' lists as one: which name each tool and prompt has there, and what of it is withheld."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
 
 from callboard.actors.broker.listings import Listing
-from callboard.actors.broker.owners import ADDRESS, address_of
+from callboard.actors.broker.owners import ADDRESS, Owners, address_of
 from callboard.actors.broker.settings import BackendSettings
-from callboard.codecs.crossing.definitions import RESOURCES, TEMPLATES, TOOLS, Kind
+from callboard.codecs.crossing.definitions import KINDS, RESOURCES, TEMPLATES, TOOLS, Kind
 from callboard.codecs.crossing.guard import Definition
 from callboard.codecs.crossing.names import prefixed, skeleton, told_apart
 from callboard.codecs.header_map import HeaderMap
@@ -59,6 +59,34 @@ class Merged:
 
     entries: Mapping[str, Entry] = attrs.field(factory=dict)
     withheld: Mapping[str, tuple[str, str]] = attrs.field(factory=dict)
+
+
+@attrs.frozen(eq=False)
+class Shown:
+    """What some clients are shown: the merged list of each kind, and which backend answers for a resource."""
+
+    merged: Mapping[str, Merged] = attrs.field(factory=lambda: {kind.member: Merged() for kind in KINDS})
+    owners: Owners = attrs.field(factory=Owners)
+
+    def with_kinds(self, kinds: Iterable[Kind], offered: Mapping[str, Offered], approve: Approve | None) -> "Shown":
+        """The same, with the lists of these kinds merged anew. Resources and templates decide together which backend a
+        URI belongs to, and how it is shown: of these two, none is left as it was."""
+        anew = list(kinds)
+        if RESOURCES in anew or TEMPLATES in anew:
+            anew = list(dict.fromkeys([*anew, RESOURCES, TEMPLATES]))
+        merged = {**self.merged, **{kind.member: merge(kind, offered, approve) for kind in anew}}
+        if RESOURCES not in anew:
+            return Shown(merged, self.owners)
+        resources, templates = (merged[kind.member].entries.values() for kind in (RESOURCES, TEMPLATES))
+        return Shown(merged, Owners.of(resources, templates))
+
+
+def are_same(some: Sequence[Definition], others: Sequence[Definition]) -> bool:
+    """Whether two lists of a backend show the same definitions, in the same order."""
+    return len(some) == len(others) and all(
+        one is other or (one.name == other.name and one.data == other.data)
+        for one, other in zip(some, others, strict=True)
+    )
 
 
 def merge(kind: Kind, offered: Mapping[str, Offered], approve: Approve | None) -> Merged:

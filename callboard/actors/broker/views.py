@@ -1,0 +1,287 @@
+"""What one backend shows to clients that can be asked: the lists of each signature, where they are others.
+
+The base lists come from the shared connection, which declares nothing. Some servers show more to a client that declares
+more, so the lists are read once more for each signature that a client comes with.
+"""
+
+import math
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import TYPE_CHECKING, Final, Never, TypeAlias
+
+import attrs
+import trio
+
+from callboard.actors.broker.leg import Leg
+from callboard.actors.broker.listings import CHANGES, MAX_LISTS, MAX_READ_AGAIN, READ_AGAIN, Listing, OneList, Reading
+from callboard.actors.broker.merging import are_same
+from callboard.actors.broker.uses import EVERYBODY, Key, Use
+from callboard.codecs.crossing.definitions import KINDS, TOOLS
+from callboard.codecs.crossing.signature import Signature
+from callboard.codecs.revisions import MODERN
+from callboard.errors import CallboardError, SupervisorClosed
+from callboard.supervisor import Actor, Supervisor, get_logger
+
+if TYPE_CHECKING:
+    from callboard.actors.broker.backend import Backend
+
+log = get_logger("callboard.broker")
+
+VIEW_WAIT: Final = 5.0
+"""Seconds that a client which can be asked waits for the lists that are shown to such clients. After that it gets the
+base lists, and hears of a change when the others are there."""
+
+VIEWS_AT_ONCE: Final = 2
+"""Signatures whose lists are read from one backend at a time: each may need a process of its own."""
+
+_ALL: Final = frozenset(kind.member for kind in KINDS)
+
+OnView: TypeAlias = Callable[[str, Signature, Listing, bool], None]
+"""Told of what a backend shows to clients of a signature, and whether these clients are to be told if it is new."""
+
+
+@attrs.define(eq=False)
+class View:
+    """The lists of one backend as clients of one signature see them. There are as many as signatures: 59 at most."""
+
+    signature: Signature
+    account: str
+    """The account of the client that needed it last: a connection that is opened for it counts there."""
+    lists: dict[str, OneList] = attrs.field(factory=lambda: {kind.member: OneList(kind) for kind in KINDS}, init=False)
+    is_known: bool = attrs.field(default=False, init=False)
+    """Whether the lists were read, and nothing says that they are others by now."""
+    is_late: bool = attrs.field(default=False, init=False)
+    """Whether a client has waited for them in vain."""
+    is_shown: bool = attrs.field(default=False, init=False)
+    """Whether a client has been answered with lists, and must be told of others."""
+    is_read_now: bool = attrs.field(default=False, init=False)
+    own: set[str] = attrs.field(factory=set, init=False)
+    """The lists that are others than the base lists."""
+    dirty: set[str] = attrs.field(factory=set, init=False)
+    """The lists that are to be read."""
+    tried: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """Set when the lists have been read, or could not be."""
+    spoke: Leg | None = attrs.field(default=None, init=False)
+    """Which of several connections said last that its lists have changed."""
+    not_before: float = attrs.field(default=-math.inf, init=False)
+    again: float = attrs.field(default=READ_AGAIN, init=False)
+
+    @property
+    def size(self) -> int:
+        return sum(one.size for one in self.lists.values())
+
+
+@attrs.define(eq=False)
+class Views:
+    """The views of one backend."""
+
+    backend: "Backend"
+    supervisor: Supervisor
+    on_view: OnView
+    _views: dict[Signature, View] = attrs.field(factory=dict, init=False)
+    _limit: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(VIEWS_AT_ONCE), init=False)
+    _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+
+    # What clients need.
+
+    def want(self, signature: Signature, account: str) -> View | None:
+        """Have the lists read for a client of *signature*, if they are not known. Returns what the client had better
+        wait for. A backend that is down is not waited for, nor one that was waited for in vain."""
+        view = self._views.get(signature)
+        if (view is not None and view.is_known) or not self.backend.is_up:
+            return None
+        if view is None:
+            view = self._views[signature] = View(signature, account)
+        if not view.is_read_now:
+            if trio.current_time() < view.not_before:
+                return None
+            view.account = account
+            self._refresh(view, _ALL)
+        return None if view.is_late else view
+
+    def shown(self, signature: Signature) -> None:
+        """A client of *signature* is answered with lists."""
+        view = self._views.get(signature)
+        if view is not None:
+            view.is_shown = True
+
+    # What the backend says.
+
+    def changed(self, leg: Leg, method: str) -> bool:
+        """Whether it is about lists, what a connection for clients that can be asked says on no request's way."""
+        if method not in CHANGES:
+            return False
+        signature = leg.key.signature
+        view = self._views.get(signature)
+        if leg.key.whose == EVERYBODY:
+            if view is None:
+                view = self._views[signature] = View(signature, leg.account)
+                view.is_shown = True
+            view.spoke = leg
+        if view is not None:
+            self._refresh(view, _ALL if not view.is_known else frozenset(CHANGES[method]))
+        return True
+
+    def base_changed(self, leg: Leg, method: str) -> None:
+        """The shared connection says that its lists have changed. A modern backend says so for all clients; a legacy
+        one may have nobody else to say it to."""
+        for view in list(self._views.values()) if method in CHANGES else ():
+            if leg.revision in MODERN:
+                self._refresh(view, frozenset(CHANGES[method]))
+            elif view.own and not self.backend.legs.has(_key(view)):
+                view.is_known = False
+
+    def base_read(self) -> None:
+        """The base lists are others now: what a view has in common with them has changed."""
+        base = self.backend.listings.lists
+        for view in self._views.values():
+            for member, one in base.items():
+                self._compare(view, view.lists[member], one)
+        if sum(one.size for one in base.values()) + sum(view.size for view in self._views.values()) > MAX_LISTS:
+            for view in list(self._views.values()):
+                del self._views[view.signature]
+                self.on_view(
+                    self.backend.name, view.signature, {member: base[member].definitions for member in view.own}, True
+                )
+
+    def _compare(self, view: View, mine: OneList, base: OneList) -> None:
+        """A list that is the same as for everybody is not kept, and follows the base list from then on."""
+        member = mine.kind.member
+        if member in view.own and are_same(mine.definitions, base.definitions):
+            view.own.discard(member)
+        if member not in view.own:
+            mine.definitions, mine.known, mine.size = base.definitions, {}, 0
+        else:
+            counted = {id(one) for one in (*base.definitions, *mine.known.values())}
+            mine.size = sum(map(len, mine.known))
+            mine.size += sum(len(one.data) for one in mine.definitions if id(one) not in counted)
+
+    def lost(self, leg: Leg) -> None:
+        """A connection has ended."""
+        for view in self._views.values():
+            if view.spoke is leg:
+                view.spoke, view.is_known = None, False
+
+    def begin_anew(self) -> None:
+        """The backend has come up: it may be another version of itself."""
+        for view in self._views.values():
+            view.is_known, view.is_late, view.not_before, view.again = False, False, -math.inf, READ_AGAIN
+
+    # How they are read.
+
+    def _refresh(self, view: View, members: frozenset[str]) -> None:
+        view.dirty |= members
+        if not view.is_read_now:
+            view.tried = trio.Event()
+            try:
+                self.supervisor.spawn(Looking(self, view), name=f"view-{next(self._names)}", shutdown=0)
+            except SupervisorClosed:  # the backend ends
+                view.tried.set()
+            else:
+                view.is_read_now = True
+
+    async def read(self, view: View) -> None:
+        """Read what is dirty, until nothing is."""
+        while view.dirty:
+            if view.is_known:
+                await trio.sleep(view.lists[TOOLS.member].pause(trio.current_time()))
+            members, view.dirty = view.dirty, set()
+            try:
+                async with self._limit, self._connection(view) as leg:
+                    await self._read_all(view, members, leg)
+            except CallboardError as error:
+                self._failed(view, error)
+                return
+            view.is_known, view.is_late, view.again = True, False, READ_AGAIN
+
+    @asynccontextmanager
+    async def _connection(self, view: View) -> AsyncIterator[Leg]:
+        """Where the lists are read. Never a connection that knows one client's secrets: its own, or the shared one of a
+        modern backend, which is told with each request what its client can be asked."""
+        backend, use, spoke = self.backend, Use(), view.spoke
+        scout = await backend.wait_up()
+        if scout.revision in MODERN:
+            yield scout
+            return
+        if spoke is not None and not spoke.is_lost:
+            spoke.begin(use)
+            leg = spoke
+        else:
+            leg = await backend.legs.borrow(_key(view), use, view.account)
+        try:
+            yield leg
+        finally:
+            backend.give_back(leg, use)
+
+    async def _read_all(self, view: View, members: set[str], leg: Leg) -> None:
+        """A list that nobody is shown is not tried. Raises why the first could not be read, if none could."""
+        base = self.backend.listings.lists
+        wanted = [member for member in sorted(members) if base[member].failure is None]
+        failures: list[CallboardError] = []
+        changed: list[str] = []
+
+        async def read(member: str) -> None:
+            try:
+                if await self._read_one(view, view.lists[member], leg):
+                    changed.append(member)
+            except CallboardError as error:
+                failures.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for member in wanted:
+                nursery.start_soon(read, member)
+        if view.spoke is leg and not changed:
+            view.spoke = None  # it shows what the others of this signature show
+        if failures and len(failures) == len(wanted):
+            raise failures[0]
+
+    async def _read_one(self, view: View, one: OneList, leg: Leg) -> bool:
+        """Returns whether the list is another one now."""
+        listings, member = self.backend.listings, one.kind.member
+        base = listings.lists[member]
+        others = [each for each in self._all_lists() if each is not one]
+        one.told, one.cut = one.told | base.told, one.cut or base.cut  # what the log has said of everybody's list
+        reading = Reading(leg, one, listings.patience, others, view.signature, base.known)
+        if not await listings.read(reading) or self._views.get(view.signature) is not view:
+            return False
+        view.own.add(member)
+        listed = one.definitions
+        self._compare(view, one, base)
+        self.on_view(self.backend.name, view.signature, {member: listed}, view.is_shown)
+        return True
+
+    def _all_lists(self) -> Iterator[OneList]:
+        yield from self.backend.listings.lists.values()
+        for view in self._views.values():
+            yield from view.lists.values()
+
+    def _failed(self, view: View, error: CallboardError) -> None:
+        view.is_known = False
+        view.not_before = trio.current_time() + view.again
+        view.again = min(2 * view.again, MAX_READ_AGAIN)
+        view.dirty.clear()
+        asked = ", ".join(sorted(view.signature))
+        log.info("view_not_read", backend=self.backend.name, can_be_asked=asked, reason=str(error)[:200])
+
+
+@attrs.define(eq=False)
+class Looking(Actor[Never]):
+    """Reads the lists of a backend as clients of one signature see them."""
+
+    mailbox = None
+
+    views: Views
+    view: View
+
+    async def run(self) -> None:
+        try:
+            await self.views.read(self.view)
+        finally:
+            self.view.is_read_now = False
+            self.view.tried.set()
+
+
+def _key(view: View) -> Key:
+    """A connection that belongs to nobody in particular, like the shared one: lists are for all of that signature."""
+    return Key(EVERYBODY, view.signature)
