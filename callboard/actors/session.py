@@ -467,7 +467,7 @@ class Session(Actor[Outbound]):
         self._questions.ready.set()
         self._hearing = self._hearing or Hearing(self)
         lists = [ListChanged(name) for name in LISTS if declares(self._declared, f"{name}.list_changed")]
-        self._hearing.join(self.host.audience.heard_by(lists, self.terms.capabilities))
+        self._hearing.join(self.host.audience.heard_by(lists, self.principal, self.terms.capabilities))
 
     def set_level(self, exchange: Exchange) -> Model:
         """`logging/setLevel`: for the whole session."""

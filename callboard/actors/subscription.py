@@ -77,8 +77,8 @@ class Subscription(Actor[Change]):
         slot, principal, hear = self.exchange.slot, self.exchange.terms.principal, self.hear
         meta = NotificationMetaObject(subscription_id=slot.request_id)
         uris = await self._follow(principal)
-        changes = self.audience.heard_by(wanted(self.granted), self.exchange.terms.capabilities)
         topics = self.audience.topics(principal)  # not before: where nobody listens, they are given up
+        changes = self.audience.heard_by(wanted(self.granted), principal, self.exchange.terms.capabilities)
         topics.join(hear, changes)
         try:
             acknowledged = SubscriptionsAcknowledgedNotificationParams(notifications=self.granted, meta=meta)

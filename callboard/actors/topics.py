@@ -43,7 +43,7 @@ class ListChanged:
 
     name: ListName
     signature: Signature = NOTHING
-    """For whom: clients that can be asked just this; or everybody."""
+    """For which clients, where lists are told apart: those that can be asked just this."""
 
 
 @attrs.frozen
@@ -152,8 +152,8 @@ class Audience(Protocol):
     def topics(self, principal: str) -> Topics:
         """Where *principal*'s sessions and subscriptions listen."""
 
-    def heard_by(self, changes: Sequence[Change], capabilities: ClientCapabilities) -> Sequence[Change]:
-        """*changes*, and those of them that only clients with these *capabilities* are told of."""
+    def heard_by(self, changes: Sequence[Change], principal: str, can: ClientCapabilities) -> Sequence[Change]:
+        """*changes*, as clients of *principal* hear of them that have these capabilities."""
 
     async def follow(self, uris: Sequence[str], principal: str) -> Sequence[str]:
         """Which of *uris* can be followed: those are, until each is unfollowed."""
@@ -175,7 +175,7 @@ class Everybody:
     def topics(self, _: str) -> Topics:
         return self.all
 
-    def heard_by(self, changes: Sequence[Change], _: ClientCapabilities) -> Sequence[Change]:
+    def heard_by(self, changes: Sequence[Change], _: str, __: ClientCapabilities) -> Sequence[Change]:
         return changes
 
     async def follow(self, uris: Sequence[str], _: str) -> Sequence[str]:

@@ -1,7 +1,8 @@
 """Who hears of which change: each principal on his own, behind subscriptions that are shared."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Final, Never, TypeAlias
 
 import attrs
@@ -36,6 +37,8 @@ class Listeners:
     find: Find
     fan_out: FanOut = attrs.field(factory=FanOut, init=False)
     _topics: dict[str, Topics] = attrs.field(factory=dict, init=False)
+    _signatures: dict[str, set[Signature]] = attrs.field(factory=dict, init=False)
+    """What clients of a principal can be asked, where any can be: dozens of signatures at most."""
     _followed: dict[tuple[str, str], list[Held]] = attrs.field(factory=dict, init=False)
     _hearers: dict[Held, Counter[tuple[str, str]]] = attrs.field(factory=dict, init=False)
     _names: int = attrs.field(default=0, init=False)
@@ -93,6 +96,7 @@ class Listeners:
         topics = self._topics.get(principal)
         if principal != ANYBODY and topics is not None and not len(topics):
             del self._topics[principal]
+            self._signatures.pop(principal, None)
 
     async def leave(self, uris: Sequence[str], principal: str) -> None:
         """Unfollow many, with turns for others in between."""
@@ -129,16 +133,27 @@ class Listeners:
         for one in [one for one in self._hearers if one[0] is before]:
             self._hearers[after, one[1], one[2]] = self._hearers.pop(one)
 
-    def heard_by(self, changes: Sequence[Change], capabilities: ClientCapabilities) -> Sequence[Change]:
-        signature = signature_of(capabilities)
-        lists = [one for one in changes if isinstance(one, ListChanged)] if signature else []
-        return [*changes, *(ListChanged(one.name, signature) for one in lists)]
+    def heard_by(self, changes: Sequence[Change], principal: str, can: ClientCapabilities) -> Sequence[Change]:
+        signature = signature_of(can)
+        if not signature:
+            return changes
+        self._signatures.setdefault(principal, set()).add(signature)
+        return [ListChanged(one.name, signature) if isinstance(one, ListChanged) else one for one in changes]
 
-    def lists_changed(self, lists: Iterable[ListName], signature: Signature = NOTHING) -> None:
-        """The merged lists are others now: news for everybody, or for clients of *signature*."""
+    def lists_changed(
+        self,
+        lists: Iterable[ListName],
+        signature: Signature | None = None,
+        but: Mapping[Signature, Set[ListName]] = MappingProxyType({}),
+    ) -> None:
+        """The merged lists are others now: news for clients of *signature*; or for everybody, *but* for clients to whom
+        these lists are the same as before."""
         for name in lists:
-            for topics in list(self._topics.values()):
-                topics.publish(ListChanged(name, signature))
+            for principal, topics in list(self._topics.items()):
+                those = (NOTHING, *self._signatures.get(principal, ())) if signature is None else (signature,)
+                for one in those:
+                    if name not in but.get(one, ()):
+                        topics.publish(ListChanged(name, one))
 
     async def _follow(self, uri: str, principal: str) -> bool:
         try:

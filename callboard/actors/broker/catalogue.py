@@ -1,7 +1,7 @@
 """All that the backends offer, as one: merged, name-spaced, filtered, in the same order every time."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final
 
 import attrs
@@ -131,6 +131,10 @@ class Catalogue:
     def tells_apart(self) -> bool:
         """Whether some clients are shown other lists than the rest."""
         return bool(self._others)
+
+    def apart(self, backend: str) -> Mapping[Signature, Set[str]]:
+        """The lists of *backend* that clients of some signatures see in another form than everybody."""
+        return {signature: mine[backend].keys() for signature, mine in self._others.items() if backend in mine}
 
     def tool(self, shown: str, signature: Signature = NOTHING) -> Entry | None:
         """Raises `DefinitionChanged` for one that is withheld."""

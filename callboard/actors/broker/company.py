@@ -1,7 +1,8 @@
 """All backends as one server: what the broker's host offers to its clients."""
 
-from collections.abc import Callable, Iterable, Mapping, Set
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 import attrs
 import msgspec
@@ -59,6 +60,9 @@ _LISTS: Final[Mapping[str, ListName]] = {
     "resources": "resources",
     "resourceTemplates": "resources",
 }
+OnLists: TypeAlias = Callable[[Iterable[ListName], Signature | None, Mapping[Signature, Set[ListName]]], None]
+"""Told that lists are others now: for clients of one signature, or for everybody but those who see them unchanged."""
+
 _FORWARDED: Final = ("tools/call", "resources/read", "prompts/get", "completion/complete")
 _KEPT: Final = {"ttlMs": raw(0), "cacheScope": raw("private")}
 _NO_META: Final[Members] = {}
@@ -71,7 +75,7 @@ class Company:
 
     info: Implementation
     catalogue: Catalogue
-    on_lists: Callable[[Iterable[ListName], Signature], None]
+    on_lists: OnLists
     revisions: frozenset[Revision] = ALL
     backends: dict[str, Backend] = attrs.field(factory=dict, init=False)
     tasks: Tasks = attrs.field(factory=Tasks, init=False)
@@ -137,9 +141,11 @@ class Company:
 
     def put(self, backend: str, listing: Listing, said: Set[str] = frozenset()) -> None:
         """A backend has said what it offers. Clients are told of the lists that are others now, and of those *said*."""
+        views = self.backends[backend].views if backend in self.backends else None
+        apart = {one: those for one, those in self.catalogue.apart(backend).items() if views and views.knows(one)}
         changed = self.catalogue.put(backend, listing)
         self.look_around()
-        self.tell_of([*changed, *said])
+        self.tell_of([*changed, *said], apart=apart)
 
     def put_for(self, signature: Signature, backend: str, listing: Listing, *, tells: bool) -> None:
         """A backend has said what it offers to clients of *signature*."""
@@ -148,9 +154,20 @@ class Company:
         if tells:
             self.tell_of(changed, signature)
 
-    def tell_of(self, changed: Iterable[str], signature: Signature = NOTHING) -> None:
-        """Tell clients that these lists, named as in results, are others now."""
-        self.on_lists(dict.fromkeys(_LISTS[member] for member in changed), signature)
+    def tell_of(
+        self,
+        changed: Collection[str],
+        signature: Signature | None = None,
+        apart: Mapping[Signature, Set[str]] = MappingProxyType({}),
+    ) -> None:
+        """Tell clients that these lists, named as in results, are others now: clients of *signature*, or all, but of a
+        list that is *apart* from everybody's not those who see it."""
+        names = dict.fromkeys(_LISTS[member] for member in changed)
+        but = {
+            one: names.keys() - {_LISTS[member] for member in changed if member not in members}
+            for one, members in apart.items()
+        }
+        self.on_lists(names, signature, but)
 
     def look_around(self) -> None:
         """Take in which backends there are, and what they can do."""

@@ -91,10 +91,6 @@ class Legs:
             raise Overloaded("all connections to the server are in use")
         return await self._begin(leg or self.open(key, account), use)
 
-    def has(self, key: Key) -> bool:
-        """Whether there is a connection of *key*."""
-        return self._free(key, alone=False) is not None
-
     def give_back(self, leg: Leg, use: Use) -> None:
         leg.end(use)
         self._free_all()

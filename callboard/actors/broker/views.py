@@ -20,7 +20,7 @@ from callboard.actors.broker.uses import EVERYBODY, Key, Use
 from callboard.codecs.crossing.definitions import KINDS, TOOLS
 from callboard.codecs.crossing.signature import Signature
 from callboard.codecs.revisions import MODERN
-from callboard.errors import CallboardError, SupervisorClosed
+from callboard.errors import CallboardError, Overloaded, SupervisorClosed
 from callboard.supervisor import Actor, Supervisor, get_logger
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class View:
     is_shown: bool = attrs.field(default=False, init=False)
     """Whether a client has been answered with lists, and must be told of others."""
     is_read_now: bool = attrs.field(default=False, init=False)
+    was_tried: bool = attrs.field(default=False, init=False)
     own: set[str] = attrs.field(factory=set, init=False)
     """The lists that are others than the base lists."""
     dirty: set[str] = attrs.field(factory=set, init=False)
@@ -64,6 +65,8 @@ class View:
     """Set when the lists have been read, or could not be."""
     spoke: Leg | None = attrs.field(default=None, init=False)
     """Which of several connections said last that its lists have changed."""
+    wanted_at: float = attrs.field(default=-math.inf, init=False)
+    """When a client needed it last."""
     not_before: float = attrs.field(default=-math.inf, init=False)
     again: float = attrs.field(default=READ_AGAIN, init=False)
 
@@ -80,7 +83,9 @@ class Views:
     supervisor: Supervisor
     on_view: OnView
     _views: dict[Signature, View] = attrs.field(factory=dict, init=False)
-    _limit: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(VIEWS_AT_ONCE), init=False)
+    _first: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(VIEWS_AT_ONCE), init=False)
+    _again: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1), init=False)
+    _pace: OneList = attrs.field(factory=lambda: OneList(TOOLS), init=False)  # of all views together
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
     # What clients need.
@@ -93,12 +98,17 @@ class Views:
             return None
         if view is None:
             view = self._views[signature] = View(signature, account)
+        view.account, view.wanted_at = account, trio.current_time()
         if not view.is_read_now:
-            if trio.current_time() < view.not_before:
+            if view.wanted_at < view.not_before:
                 return None
-            view.account = account
             self._refresh(view, _ALL)
         return None if view.is_late else view
+
+    def knows(self, signature: Signature) -> bool:
+        """Whether the lists of *signature* are read again as soon as they change."""
+        view = self._views.get(signature)
+        return view is not None and view.is_known
 
     def shown(self, signature: Signature) -> None:
         """A client of *signature* is answered with lists."""
@@ -124,13 +134,10 @@ class Views:
         return True
 
     def base_changed(self, leg: Leg, method: str) -> None:
-        """The shared connection says that its lists have changed. A modern backend says so for all clients; a legacy
-        one may have nobody else to say it to."""
-        for view in list(self._views.values()) if method in CHANGES else ():
-            if leg.revision in MODERN:
+        """The shared connection says that its lists have changed. A modern backend says so for all clients."""
+        if leg.revision in MODERN:
+            for view in self._views.values():
                 self._refresh(view, frozenset(CHANGES[method]))
-            elif view.own and not self.backend.legs.has(_key(view)):
-                view.is_known = False
 
     def base_read(self) -> None:
         """The base lists are others now: what a view has in common with them has changed."""
@@ -158,10 +165,13 @@ class Views:
             mine.size += sum(len(one.data) for one in mine.definitions if id(one) not in counted)
 
     def lost(self, leg: Leg) -> None:
-        """A connection has ended."""
+        """A connection has ended: lists that only it could speak of are read anew for the next client. A list that is
+        everybody's needs nobody."""
         for view in self._views.values():
             if view.spoke is leg:
                 view.spoke, view.is_known = None, False
+            elif view.own and leg.key == _key(view):
+                view.is_known = False
 
     def begin_anew(self) -> None:
         """The backend has come up: it may be another version of itself."""
@@ -182,18 +192,35 @@ class Views:
                 view.is_read_now = True
 
     async def read(self, view: View) -> None:
-        """Read what is dirty, until nothing is."""
+        """Read what is dirty, until nothing is. The first time at once; then in turn with the other views, and no more
+        often than a list is read that changes all the time. If there is no connection to be had, another attempt
+        follows, for as long as a client may still wonder."""
         while view.dirty:
-            if view.is_known:
-                await trio.sleep(view.lists[TOOLS.member].pause(trio.current_time()))
-            members, view.dirty = view.dirty, set()
             try:
-                async with self._limit, self._connection(view) as leg:
-                    await self._read_all(view, members, leg)
+                if view.was_tried:
+                    async with self._again:
+                        await trio.sleep(self._pace.pause(trio.current_time()))
+                        await self._read_dirty(view)
+                else:
+                    view.was_tried = True
+                    async with self._first:
+                        await self._read_dirty(view)
+            except Overloaded:
+                view.is_known, view.is_late = False, True
+                view.tried.set()
+                if trio.current_time() - view.wanted_at > MAX_READ_AGAIN:
+                    return
+                await trio.sleep(READ_AGAIN)
+                view.dirty |= _ALL
             except CallboardError as error:
                 self._failed(view, error)
-                return
-            view.is_known, view.is_late, view.again = True, False, READ_AGAIN
+            else:
+                view.is_known, view.is_late, view.again = True, False, READ_AGAIN
+
+    async def _read_dirty(self, view: View) -> None:
+        async with self._connection(view) as leg:
+            members, view.dirty = view.dirty, set()
+            await self._read_all(view, members, leg)
 
     @asynccontextmanager
     async def _connection(self, view: View) -> AsyncIterator[Leg]:
