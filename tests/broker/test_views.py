@@ -418,3 +418,24 @@ class Telling(Back):
             await line.answer(message, messages=[])
         else:
             await super()._take(line, message)
+
+
+@FINDING
+async def test_lists_are_never_read_on_the_connection_of_one_principal(autojump_clock: MockClock) -> None:
+    back = Choosy(R4)
+    async with (
+        brokered(backend(back.ways, share="principal")) as host,
+        peer(host, R4, capabilities=ABLE, principal="ada") as ada,
+        peer(host, R4, capabilities=ABLE, principal="bob") as bob,
+    ):
+        await called(ada, "plain")
+        [line] = back.lines_of(*ABLE)
+        for _ in range(2):
+            await tell_changed(back, [line])
+            await trio.sleep(10)
+            assert await names(bob) == await names(ada) == ALL_TOOLS
+        assert not line.told("tools/list")
+        back.extra = [tool("extra")]
+        await tell_changed(back, [line])
+        await trio.sleep(10)
+        assert [await changes(ada), await changes(bob)] == [1, 1]

@@ -5,7 +5,7 @@ more, so the lists are read once more for each signature that a client comes wit
 """
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Set
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Final, Never, TypeAlias
@@ -142,9 +142,10 @@ class Views:
     def base_read(self) -> None:
         """The base lists are others now: what a view has in common with them has changed."""
         base = self.backend.listings.lists
-        for view in self._views.values():
-            for member, one in base.items():
-                self._compare(view, view.lists[member], one)
+        for member, one in base.items():
+            common = {id(each) for each in one.definitions}
+            for view in self._views.values():
+                self._compare(view, view.lists[member], one, common)
         if sum(one.size for one in base.values()) + sum(view.size for view in self._views.values()) > MAX_LISTS:
             for view in list(self._views.values()):
                 del self._views[view.signature]
@@ -152,7 +153,7 @@ class Views:
                     self.backend.name, view.signature, {member: base[member].definitions for member in view.own}, True
                 )
 
-    def _compare(self, view: View, mine: OneList, base: OneList) -> None:
+    def _compare(self, view: View, mine: OneList, base: OneList, common: Set[int]) -> None:
         """A list that is the same as for everybody is not kept, and follows the base list from then on."""
         member = mine.kind.member
         if member in view.own and are_same(mine.definitions, base.definitions):
@@ -160,9 +161,9 @@ class Views:
         if member not in view.own:
             mine.definitions, mine.known, mine.size = base.definitions, {}, 0
         else:
-            counted = {id(one) for one in (*base.definitions, *mine.known.values())}
-            mine.size = sum(map(len, mine.known))
-            mine.size += sum(len(one.data) for one in mine.definitions if id(one) not in counted)
+            counted = {id(one) for one in mine.known.values()}
+            left = [one for one in mine.definitions if id(one) not in common and id(one) not in counted]
+            mine.size = sum(map(len, mine.known)) + sum(len(one.data) for one in left)
 
     def lost(self, leg: Leg) -> None:
         """A connection has ended: lists that only it could speak of are read anew for the next client. A list that is
@@ -224,8 +225,9 @@ class Views:
 
     @asynccontextmanager
     async def _connection(self, view: View) -> AsyncIterator[Leg]:
-        """Where the lists are read. Never a connection that knows one client's secrets: its own, or the shared one of a
-        modern backend, which is told with each request what its client can be asked."""
+        """Where the lists are read: on a connection that belongs to no client; or on the one that said last that its
+        lists have changed, if everybody may see them. A modern backend is told with each request what its client can be
+        asked, and needs but the shared connection."""
         backend, use, spoke = self.backend, Use(), view.spoke
         scout = await backend.wait_up()
         if scout.revision in MODERN:
@@ -274,7 +276,7 @@ class Views:
             return False
         view.own.add(member)
         listed = one.definitions
-        self._compare(view, one, base)
+        self._compare(view, one, base, {id(each) for each in base.definitions})
         self.on_view(self.backend.name, view.signature, {member: listed}, view.is_shown)
         return True
 
