@@ -234,9 +234,11 @@ async def _run(server: Hosted, options: Options) -> None:
             whole.cancel()
 
     options["on_ready"] = on_ready
-    trio.lowlevel.spawn_system_task(collect_now_and_then)
     with trio.CancelScope() as whole, heed_signals(whole.cancel, on_first=on_first) as asked, heed_hangups():
-        await serve(server, until=asked.wait, **options)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(collect_now_and_then)
+            await serve(server, until=asked.wait, **options)
+            nursery.cancel_scope.cancel()
     if early == signal.SIGINT:
         raise KeyboardInterrupt
 

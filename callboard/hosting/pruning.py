@@ -58,10 +58,11 @@ class Pruned:
         path, name = tuple(error.instance_path), error.kind.name
         if path in self._emptied:
             return bool(name == "type")
+        if not any(cut[: len(path)] == path for cut in self._cut):
+            return True
         if name in ("anyOf", "oneOf"):
             return all(any(map(self.holds, branch)) for branch in error.kind.value)
-        is_cut = any(cut[: len(path)] == path for cut in self._cut)
-        return not is_cut or name in _STILL_TRUE
+        return name in _STILL_TRUE
 
     def copy(self, value: Any, path: _Path = ()) -> Any:
         self._values -= 1

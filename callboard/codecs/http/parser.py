@@ -131,7 +131,7 @@ class RequestParser:
         starts = self.stage is Stage.IDLE and self._memory is not None
         if starts and self._memory is not None and (known := self._memory.recall(data)) is not None:
             return [known]
-        refusal = self._check_line(data) or self._read(data)
+        refusal = self._read(data)
         found, self._found = self._found, []
         if refusal is not None:
             if not found:
@@ -140,12 +140,6 @@ class RequestParser:
         if starts and self._memory is not None and len(found) == 1 and self.stage is Stage.IDLE:
             self._memory.remember(data, found[0])
         return found
-
-    def _check_line(self, data: bytes) -> Refusal | None:
-        """llhttp takes several blanks in a request line for one; another reader may see an empty target."""
-        if self.stage is Stage.IDLE and b"  " in data.lstrip(b"\r\n").partition(b"\r\n")[0]:
-            return Refusal(400, "not HTTP: two blanks in the request line", closes=True)
-        return None
 
     def _read(self, data: bytes) -> Refusal | None:
         self._is_stirred = False

@@ -111,7 +111,7 @@ def test_an_answer_of_several_blocks_is_one_for_older_servers() -> None:
     ("revision", "said", "found"),
     [
         (R4, {}, NOTHING),
-        (R4, {"roots": {"listChanged": True}}, {"roots"}),
+        (R4, {"roots": {"listChanged": True}}, {"roots", "roots.list_changed"}),
         (R3, {"elicitation": {}}, {"elicitation.form"}),
         (R4, {"elicitation": {}}, {"elicitation.form"}),
         (R4, {"elicitation": {"url": {}}}, {"elicitation.url"}),
@@ -126,6 +126,6 @@ def test_a_signature_is_what_a_server_may_ask(revision: Revision, said: dict[str
     assert signature_of(declared_by(signature)) == signature
 
 
-def test_changes_of_roots_and_tasks_are_not_declared() -> None:
+def test_tasks_are_not_declared_and_changes_of_roots_are() -> None:
     everything = read(R4, ClientCapabilities, {"roots": {"listChanged": True}, "tasks": {"list": {}}, "sampling": {}})
-    assert write(R4, declared_by(signature_of(everything))) == {"roots": {}, "sampling": {}}
+    assert write(R4, declared_by(signature_of(everything))) == {"roots": {"listChanged": True}, "sampling": {}}
