@@ -18,7 +18,7 @@ from callboard.actors.questions import Questions
 from callboard.actors.reader import Reader
 from callboard.actors.shares import LOCAL, account_of
 from callboard.actors.slot import Slot
-from callboard.actors.terms import ANYBODY, Terms, is_meant_modern, is_modern, modern_terms
+from callboard.actors.terms import ANYBODY, Terms, is_meant_modern, is_modern, kept_abilities, kept_info, modern_terms
 from callboard.actors.topics import LISTS, ListChanged
 from callboard.actors.wire import MAX_ANSWER, error_frame
 from callboard.codecs.batch import is_batch, split_batch
@@ -437,8 +437,8 @@ class Session(Actor[Outbound]):
         self._declared = self.host.offer.capabilities(revision)
         self.terms = Terms(
             revision=revision,
-            capabilities=params.capabilities,
-            client_info=params.client_info,
+            capabilities=kept_abilities(revision, params.capabilities),
+            client_info=kept_info(revision, params.client_info),
             principal=self.principal,
             log_level="info" if declares(self._declared, "logging") else None,
         )

@@ -28,6 +28,13 @@ from callboard.errors import InvalidParams, UnsupportedVersion
 ANYBODY: Final = "anonymous"
 """The principal of a peer that was not authenticated."""
 
+MAX_DECLARED: Final = 2048
+"""Bytes of what a client says of itself in `initialize`, and of what it can do, that a session keeps: there may be
+thousands of sessions, each for half an hour. Real clients say some 300."""
+
+MAX_TITLE: Final = 256
+"""Characters of a client's name, version and title that a session keeps if the client says more than it keeps whole."""
+
 
 @attrs.frozen(kw_only=True)
 class Terms:
@@ -44,6 +51,27 @@ class Terms:
     def written_info(self) -> Raw | None:
         """Who the client says it is, as it is said to others: written once for all requests of a session."""
         return None if self.client_info is None else raw(write(LATEST, self.client_info))
+
+
+def kept_info(revision: Revision, info: Implementation) -> Implementation:
+    """Who a client is, as a session keeps it: whole, or only its name, version and title, and these not too long."""
+    if len(raw(write(revision, info))) <= MAX_DECLARED:
+        return info
+    title = info.title if info.title is UNSET else info.title[:MAX_TITLE]
+    return Implementation(name=info.name[:MAX_TITLE], version=info.version[:MAX_TITLE], title=title)
+
+
+def kept_abilities(revision: Revision, capabilities: ClientCapabilities) -> ClientCapabilities:
+    """What a client can do, as a session keeps it: whole, or without what is experimental.
+
+    Raises `InvalidParams` if that is still too much.
+    """
+    if len(raw(write(revision, capabilities))) <= MAX_DECLARED:
+        return capabilities
+    rest = attrs.evolve(capabilities, experimental=UNSET)
+    if len(raw(write(revision, rest))) > MAX_DECLARED:
+        raise InvalidParams(f"params.capabilities: more than {MAX_DECLARED} bytes")
+    return rest
 
 
 def is_modern(route: Route) -> bool:
