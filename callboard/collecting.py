@@ -46,6 +46,22 @@ def collecting_seldom() -> Iterator[None]:
         gc.unfreeze()
 
 
+@contextmanager
+def collecting_now_and_then() -> Iterator[None]:
+    """Look at the rest meanwhile. In a system task: a nursery would put what is raised here into a group."""
+    scope = trio.CancelScope()
+
+    async def collect() -> None:
+        with scope:
+            await collect_now_and_then()
+
+    trio.lowlevel.spawn_system_task(collect)
+    try:
+        yield
+    finally:
+        scope.cancel()
+
+
 async def collect_now_and_then(
     collect: Callable[[int], object] = gc.collect,
     count_old: Callable[[], int] = lambda: len(gc.get_objects(2)),

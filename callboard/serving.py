@@ -16,7 +16,7 @@ from callboard.actors.parking import Parking
 from callboard.admin import Health, admin_edge
 from callboard.announcing import announce, announce_drain
 from callboard.codecs.http.access import EVERYONE, Access, is_wildcard
-from callboard.collecting import collect_now_and_then, collecting_seldom
+from callboard.collecting import collecting_now_and_then, collecting_seldom
 from callboard.errors import CannotServe
 from callboard.hosted import Behind, Hosted
 from callboard.refusing import RefusedNames
@@ -234,11 +234,13 @@ async def _run(server: Hosted, options: Options) -> None:
             whole.cancel()
 
     options["on_ready"] = on_ready
-    with trio.CancelScope() as whole, heed_signals(whole.cancel, on_first=on_first) as asked, heed_hangups():
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(collect_now_and_then)
-            await serve(server, until=asked.wait, **options)
-            nursery.cancel_scope.cancel()
+    with (
+        trio.CancelScope() as whole,
+        heed_signals(whole.cancel, on_first=on_first) as asked,
+        heed_hangups(),
+        collecting_now_and_then(),
+    ):
+        await serve(server, until=asked.wait, **options)
     if early == signal.SIGINT:
         raise KeyboardInterrupt
 

@@ -94,8 +94,8 @@ class Hearing:
     def hear(self, news: News) -> None:
         """Tell the client of a change, if there is room for it; else that the resources are others, once there is."""
         session = self.session
-        if session.terms is None or not session.is_ready:
-            return
+        if session.terms is None or not session.is_ready or session.is_over:
+            return  # it may end while many are being told
         waiting = session.inbox.coalesced
         if not isinstance(news, ListChanged | ResourceUpdated):
             self._miss(news, "resources")

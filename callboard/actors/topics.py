@@ -42,7 +42,7 @@ class ListChanged:
     """One of the three lists is another one now."""
 
     name: ListName
-    signature: Signature = NOTHING
+    signature: Signature = attrs.field(default=NOTHING, repr=False)
     """For which clients, where lists are told apart: those that can be asked just this."""
 
 
