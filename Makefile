@@ -30,7 +30,7 @@ browser:  ## Install Chromium, in which the tests look at pages, if there is non
 	@sh tests/install-browser || true  # the tests of pages will fail, and say so; all others run
 
 test: browser lint types  ## Install what tests need (Chromium too, if there is none); lint, types and every test
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 3 --dist worksteal  # three for two cores: many tests wait for processes
 
 conformance: .venv/.installed-dev  ## The official conformance suite: both doors and the client, scenario by scenario
 	$(BIN)/python -m tests.conformance.run

@@ -63,10 +63,10 @@ FIRST_LISTS: Final = 5.0
 GATHER: Final = 0.05
 """Seconds in which changes of a list are gathered before it is read anew."""
 
-PROMPT: Final = 16
+PROMPT: Final = 32
 """Changes of a list that are read at once. Clients are told of these in any case: something may have come and gone."""
 
-EVERY: Final = 5.0
+EVERY: Final = 2.0
 """Seconds after which one more is. Under a flood of changes a list is read no more often than that."""
 
 READ_AGAIN: Final = 5.0
