@@ -62,6 +62,19 @@ class Choosy(Back):
         return [line for line in self.lines if sorted(line.declared) == sorted(declared) and not line.is_gone]
 
 
+@attrs.define(eq=False)
+class Hasty(Choosy):
+    """Says that its tools have changed as soon as it has said hello, before the broker has read that."""
+
+    async def _take(self, line: Line, message: Json) -> None:
+        if message.get("method") in ("initialize", "server/discover"):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(super()._take, line, message)
+                nursery.start_soon(line.tell, "notifications/tools/list_changed")
+        else:
+            await super()._take(line, message)
+
+
 async def names(client: Peer) -> list[str]:
     return [one["name"] for one in (await client.request("tools/list"))["tools"]]
 
@@ -439,3 +452,18 @@ async def test_lists_are_never_read_on_the_connection_of_one_principal(autojump_
         await tell_changed(back, [line])
         await trio.sleep(10)
         assert [await changes(ada), await changes(bob)] == [1, 1]
+
+
+@FINDING
+@ERAS
+@CLIENTS
+async def test_a_change_during_the_handshake_does_not_end_the_connection(
+    back_revision: Revision, revision: Revision, autojump_clock: MockClock
+) -> None:
+    back = Hasty(revision=back_revision)
+    async with brokered(back.ways) as host:
+        for declared in (UNABLE, ABLE):
+            async with peer(host, revision, capabilities=declared) as client:
+                assert "plain" in await names(client)
+                assert await called(client, "plain")
+        assert all(not line.is_gone for line in back.lines)

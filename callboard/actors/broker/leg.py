@@ -155,6 +155,11 @@ class Leg(Actor[Never]):
         return self.agreed.revision
 
     @property
+    def is_modern(self) -> bool:
+        """False too before the handshake is done: a server may send notifications before its answer is read."""
+        return self._agreed is not None and self._agreed.revision in MODERN
+
+    @property
     def lost(self) -> str:
         """Why it cannot be used."""
         if self.failure is not None:

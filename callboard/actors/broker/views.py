@@ -135,7 +135,7 @@ class Views:
 
     def base_changed(self, leg: Leg, method: str) -> None:
         """The shared connection says that its lists have changed. A modern backend says so for all clients."""
-        if leg.revision in MODERN:
+        if leg.is_modern:
             for view in self._views.values():
                 self._refresh(view, frozenset(CHANGES[method]))
 
