@@ -73,6 +73,7 @@ def server_for(count: int) -> Contender:
     """callboard with room for *count* of each kind, and no limit changed that an idle listener feels."""
     room = str(2 * count + MARGIN)
     limits = [word for name in ("connections", "in-flight", "sessions") for word in (f"--max-{name}", room)]
+    limits += ["--max-memory-each", str(2 * count * 40 * 1024)]  # all of them come from one address
 
     def command(port: int) -> list[str]:
         run = [sys.executable, "-m", "callboard", "run", str(HERE / "hosting_app.py")]
@@ -121,7 +122,7 @@ def raise_limit() -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=10_000, help="listeners of each kind (default: 10,000)")
-    parser.add_argument("--rest", type=float, default=60.0, help="seconds of rest (default: 60, four comments to each)")
+    parser.add_argument("--rest", type=float, default=90.0, help="seconds of rest (default: 90, two pings to each)")
     add_json(parser)
     options = parser.parse_args()
     if options.count <= FIRST:

@@ -74,8 +74,9 @@ class Stand:
         return list(known)
 
     def facts(self, name: str) -> list[dict[str, Any]]:
-        """All that a backend wrote down."""
-        return [json.loads(line) for line in self.journal(name).read_text().splitlines()]
+        """All that a backend wrote down. A line that it is still writing does not count."""
+        written, _, _ = self.journal(name).read_text().rpartition("\n")
+        return [json.loads(line) for line in written.splitlines()]
 
     def signal(self, name: str, number: int = signal.SIGKILL) -> float:
         """Send a signal to a backend. Returns when."""

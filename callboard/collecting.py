@@ -6,6 +6,7 @@ everybody for more than a second.
 """
 
 import gc
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,8 +17,12 @@ import trio
 YOUNG: Final = 10_000
 """Objects made, and not gone, after which the collector looks at them: a few ms. Python's own figure is 700."""
 
+MIDDLE: Final = 4
+"""Collections of the young after which those that were left over are looked at once more: some 25 ms. Left for a timer
+they were hundreds of thousands after a storm of connections, and took most of a second."""
+
 NEVER: Final = 1_000_000
-"""Collections of younger objects after which the collector would look at older ones unasked."""
+"""Collections of those after which the collector would look at everything unasked."""
 
 EVERY: Final = 5.0
 """Seconds between two looks at what is no longer young, and has never been looked at since."""
@@ -25,8 +30,9 @@ EVERY: Final = 5.0
 IDLE: Final = 0.1
 """Share of a core up to which the process is idle."""
 
-FEW: Final = 100_000
-"""Objects up to which all of them are looked at while the process is idle: about 50 ms."""
+FEW: Final = 200_000
+"""Blocks of memory, beyond those at the start, up to which everything is looked at while the process is idle: 50 ms.
+An object has one or two; counting the objects themselves would be a look at all of them."""
 
 THOROUGH: Final = 60.0
 """Seconds between two such looks, at the least."""
@@ -38,7 +44,7 @@ def collecting_seldom() -> Iterator[None]:
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG, NEVER, NEVER)
+    gc.set_threshold(YOUNG, MIDDLE, NEVER)
     try:
         yield
     finally:
@@ -64,16 +70,16 @@ def collecting_now_and_then() -> Iterator[None]:
 
 async def collect_now_and_then(
     collect: Callable[[int], object] = gc.collect,
-    count_old: Callable[[], int] = lambda: len(gc.get_objects(2)),
+    count: Callable[[], int] = sys.getallocatedblocks,
     cpu: Callable[[], float] = time.process_time,
 ) -> None:
     """Look at the rest, for as long as the process serves."""
-    thorough = trio.current_time() + THOROUGH
+    thorough, loaded = trio.current_time() + THOROUGH, count()
     while True:
         used = cpu()
         await trio.sleep(EVERY)
         collect(1)
         is_idle = cpu() - used < IDLE * EVERY
-        if is_idle and trio.current_time() >= thorough and count_old() <= FEW:
+        if is_idle and trio.current_time() >= thorough and count() - loaded <= FEW:
             collect(2)
             thorough = trio.current_time() + THOROUGH

@@ -26,6 +26,9 @@ class WireAround(Wire):
     def is_quiet(self) -> bool:
         return self.wire.is_quiet()
 
+    def stop_probing(self) -> None:
+        self.wire.stop_probing()
+
     async def linger(self) -> None:
         await self.wire.linger()
 

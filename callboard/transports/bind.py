@@ -26,9 +26,10 @@ BACKLOG: Final = 1024
 USER_TIMEOUT: Final = 30_000
 """Milliseconds after which the kernel gives up on a peer that acknowledges nothing, where it can."""
 
-KEEP_ALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+KEEP_ALIVE: Final = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
 """When the kernel asks a silent peer whether it is still there, in seconds, and how often, where that can be set: a
-request whose client has vanished is cancelled within a minute or so, and not when its answer cannot be delivered."""
+request whose client has vanished is cancelled within half a minute, and not when its answer cannot be delivered. Linux
+goes by `USER_TIMEOUT` and not by the count: three probes must fit into it, or one lost probe ends a good connection."""
 
 TRIES: Final = 8
 """How often a free port is looked for that is free on every address of a name."""

@@ -65,7 +65,9 @@ class Settings:
     comment_every: float = _setting(15.0, "Between two comments that keep a quiet stream alive.")
     session_idle: float = _setting(1800.0, "For a legacy session that nobody uses.")
     retry: float = _setting(1.0, "After which a client whose stream ended comes back (2025-11-25).")
-    ping_every: float = _setting(20.0, "Between two pings of a WebSocket; two that are not answered end it.")
+    ping_every: float = _setting(
+        45.0, "Between two pings of a WebSocket. One that is not answered in a sixth of that is sent again, once."
+    )
     grace: float = _setting(60.0, "For a client to come back to the session of a dropped WebSocket.")
     drain_time: float = _setting(
         30.0, "For the end of a server: requests in flight finish, or are answered that it ends."

@@ -51,6 +51,9 @@ class Wire(Protocol):
     def is_quiet(self) -> bool:
         """Whether it is still there, and the peer has said nothing that was not read."""
 
+    def stop_probing(self) -> None:
+        """Have the system send no probes: whoever uses the wire sends pings, and knows better."""
+
     async def linger(self) -> None:
         """Say that nothing more comes, and let the peer say what it has to say, unheard. Bounded by the caller."""
 
@@ -164,6 +167,10 @@ class SocketWire:
         except OSError:
             return False
         return False
+
+    def stop_probing(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)
 
     async def linger(self) -> None:
         with contextlib.suppress(OSError):
@@ -359,6 +366,9 @@ class SslWire:
         except ssl.SSLError as error:
             raise trio.BrokenResourceError(str(error)) from None
         return self._outgoing.read()
+
+    def stop_probing(self) -> None:
+        self._wire.stop_probing()
 
     async def linger(self) -> None:
         with contextlib.suppress(ssl.SSLError):

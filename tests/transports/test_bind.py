@@ -9,7 +9,8 @@ import pytest
 import trio
 
 from callboard.errors import CannotServe
-from callboard.transports.bind import Place, listen
+from callboard.transports.bind import KEEP_ALIVE, USER_TIMEOUT, Place, listen
+from callboard.transports.wire import SocketWire
 
 HERE = "127.0.0.1"
 
@@ -188,4 +189,9 @@ async def test_the_kernel_asks_silent_clients_whether_they_are_there() -> None:
             with accepted:
                 assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
                 if hasattr(socket, "TCP_KEEPIDLE"):
-                    assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
+                    idle, pause, times = (
+                        accepted.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name, _ in KEEP_ALIVE
+                    )
+                    assert 1000 * (idle + pause * times) <= USER_TIMEOUT  # else one lost probe ends a good connection
+                SocketWire(accepted, 10).stop_probing()
+                assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 0

@@ -8,7 +8,15 @@ from typing import Final, TypeAlias
 import attrs
 from wsproto.frame_protocol import CloseReason, Frame, FrameProtocol, Opcode, ParseFailed
 
+from callboard.codecs.websocket.whole import Boundaries, payload_of
 from callboard.errors import PeerError
+
+_TEXT: Final = 0x81
+_CLOSE: Final = 0x88
+_PING: Final = 0x89
+_PONG: Final = 0x8A
+_SHORT: Final = 125
+_MEDIUM: Final = 0xFFFF
 
 
 class Code(IntEnum):
@@ -80,6 +88,7 @@ class MessageReader:
     """Whether the peer has closed."""
     _protocol: FrameProtocol = attrs.field(init=False)
     _begun: bytearray | None = attrs.field(default=None, init=False)
+    _boundaries: Boundaries = attrs.field(factory=Boundaries, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._protocol = FrameProtocol(client=self.is_client, extensions=[])
@@ -101,6 +110,11 @@ class MessageReader:
     def steps(self, data: bytes) -> Iterator[Received | None]:
         """As `feed`, one step for each frame: None for one that completes nothing. A reader that must not hold up
         others can pause after any of them."""
+        whole = self._whole(data)
+        if whole is not None:
+            yield whole
+            return
+        self._boundaries.feed(data)
         self._protocol.receive_bytes(data)
         try:
             for frame in self._protocol.received_frames():
@@ -109,6 +123,23 @@ class MessageReader:
             if failure.code is CloseReason.INVALID_FRAME_PAYLOAD_DATA:
                 raise Violation(Close(Code.NOT_UTF8, "text is UTF-8")) from None
             raise Violation(Close(Code.PROTOCOL_ERROR, str(failure))) from None
+
+    def _whole(self, data: bytes) -> Received | None:
+        """What *data* is, if it is a text, a ping or a pong in one frame, and stands where a frame may begin."""
+        if self._begun is not None or self.is_closed or not data or not self._boundaries.is_between:
+            return None
+        opcode = data[0]
+        if opcode not in (_TEXT, _PING, _PONG) or (payload := payload_of(data, is_masked=not self.is_client)) is None:
+            return None
+        if opcode == _TEXT:
+            try:
+                payload.decode()
+            except UnicodeDecodeError:
+                raise Violation(Close(Code.NOT_UTF8, "text is UTF-8")) from None
+            return self._text(payload, ends=True)
+        if len(payload) > _SHORT:
+            return None
+        return Ping(payload) if opcode == _PING else Pong(payload)
 
     def _take(self, frame: Frame) -> Received | None:
         payload = frame.payload
@@ -138,13 +169,6 @@ class MessageReader:
 
 
 # What a server writes is not masked; `client.mask` does that.
-
-_TEXT: Final = 0x81
-_CLOSE: Final = 0x88
-_PING: Final = 0x89
-_PONG: Final = 0x8A
-_SHORT: Final = 125
-_MEDIUM: Final = 0xFFFF
 
 
 def write_text(message: bytes) -> bytes:

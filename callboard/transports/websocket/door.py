@@ -57,6 +57,7 @@ class WebSocketDoor:
         else:
             link = await self._begin(principal, upgraded.peer, wire)
         upgraded.on_stop, upgraded.facts = link.leave, link.facts
+        wire.stop_probing()
         self._heart.add(link)
         try:
             await link.run(_opening(handshake, link.conversation), handshake.received, rest)

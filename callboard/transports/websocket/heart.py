@@ -17,52 +17,70 @@ BREATH: Final = 0.5
 BURST: Final = 128
 """Pings that are sent before others get a turn."""
 
+ANSWER: Final = 1 / 6
+"""Share of the time between two pings within which one is answered. Else it is sent again, once."""
+
 
 @attrs.define(eq=False, repr=False)
 class Heart(Actor[Never]):
-    """Beats for all sockets of a door, for each in its own time. All beat equally fast: one queue, one task."""
+    """Pings all sockets of a door, each in its own time: two queues, in each of which all wait equally long."""
 
     mailbox = None
 
     every: float
     silent: int = attrs.field(default=0, init=False)
-    _due: OrderedDict[Link, float] = attrs.field(factory=OrderedDict, init=False)
+    _asked: OrderedDict[Link, float] = attrs.field(factory=OrderedDict, init=False)  # by when it has answered
+    _quiet: OrderedDict[Link, float] = attrs.field(factory=OrderedDict, init=False)  # when it is pinged
     _woken: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def add(self, link: Link) -> None:
-        """A socket has opened."""
-        self._due[link] = trio.current_time() + self.every
+        """A socket has opened, which is as good as an answer."""
+        self._asked[link] = trio.current_time() + self._answer_time
         self._woken.set()
 
     def discard(self, link: Link) -> None:
         """A socket has closed. Harmless for one that is not here."""
-        self._due.pop(link, None)
+        self._asked.pop(link, None)
+        self._quiet.pop(link, None)
+
+    @property
+    def _answer_time(self) -> float:
+        return self.every * ANSWER
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             while True:
-                if not self._due:
+                if not self._asked and not self._quiet:
                     self._woken = trio.Event()
                     await self._woken.wait()
-                await trio.sleep_until(next(iter(self._due.values()), 0))
+                queues = self._asked, self._quiet
+                await trio.sleep_until(min((next(iter(queue.values())) for queue in queues if queue), default=0))
                 await self._beat(nursery)
 
     async def _beat(self, nursery: trio.Nursery) -> None:
-        until = trio.current_time() + BREATH
+        until = trio.current_time() + min(BREATH, self._answer_time / 2)
         seen = silent = 0
-        while self._due and (due := next(iter(self._due.values()))) <= until:
-            link, _ = self._due.popitem(last=False)
-            if link.beat(until):
-                self._due[link] = due + self.every
-                if not link.ping_nowait():  # TLS, or somebody is writing
-                    nursery.start_soon(link.ping)
-            silent += link.is_silent
-            seen += 1
-            if seen % BURST == 0:
-                await trio.lowlevel.checkpoint()
+        for queue in (self._asked, self._quiet):
+            while queue and (due := next(iter(queue.values()))) <= until:
+                link, _ = queue.popitem(last=False)
+                self._look(link, due, until, nursery, is_asked=queue is self._asked)
+                silent += link.is_silent
+                seen += 1
+                if seen % BURST == 0:
+                    await trio.lowlevel.checkpoint()
         if silent:  # a network that fails loses many at once
             self.silent += silent
             log.info("websockets_silent", heart=self.path, count=silent)
 
+    def _look(self, link: Link, due: float, now: float, nursery: trio.Nursery, *, is_asked: bool) -> None:
+        if not link.beat(now, is_asked=is_asked):
+            return
+        if is_asked and link.is_heard:
+            self._quiet[link] = due + self.every - self._answer_time
+            return
+        self._asked[link] = due + self._answer_time
+        if not link.ping_nowait():  # TLS, or another task is writing
+            nursery.start_soon(link.ping)
+
     def facts(self) -> dict[str, Fact]:
-        return {"sockets": len(self._due), "silent": self.silent}
+        return {"sockets": len(self._asked) + len(self._quiet), "silent": self.silent}

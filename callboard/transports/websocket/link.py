@@ -61,7 +61,8 @@ class Link:
     _listening: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _farewell: Close | None = attrs.field(default=None, init=False)
     _is_busy: bool = attrs.field(default=True, init=False)  # in the middle of something that must not be cut short
-    _is_heard: bool = attrs.field(default=True, init=False)  # since the latest beat
+    is_heard: bool = attrs.field(default=True, init=False)
+    """Whether anything has come since the latest ping."""
     _is_pinging: bool = attrs.field(default=False, init=False)
     _missed: int = attrs.field(default=0, init=False)
     _controls: int = attrs.field(default=0, init=False)
@@ -119,7 +120,7 @@ class Link:
                 return
             self._is_busy = False
             data = await self.wire.receive()
-            self._is_busy = self._is_heard = True
+            self._is_busy = self.is_heard = True
             if not data or self._is_over:
                 return
 
@@ -176,10 +177,12 @@ class Link:
 
     # Whether it is still there.
 
-    def beat(self, now: float) -> bool:
-        """Look whether anything was heard since the last time; False if this socket needs no other beat."""
-        self._missed = 0 if self._is_heard else self._missed + 1
-        self._is_heard = False
+    def beat(self, now: float, *, is_asked: bool) -> bool:
+        """Look whether a ping was answered in time, if it *is_asked*; False if this socket needs no other beat."""
+        if is_asked:
+            self._missed = 0 if self.is_heard else self._missed + 1
+        else:
+            self.is_heard = False
         if self._farewell is not None:
             return False
         if self.is_silent:

@@ -10,7 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from callboard import Context, Server
 from callboard.codecs.revisions.revision import LATEST, R4
 from callboard.transports.settings import DEFAULTS, Settings
-from callboard.transports.websocket.heart import BURST, Heart
+from callboard.transports.websocket.heart import ANSWER, BURST, Heart
 from callboard.transports.websocket.link import Link
 from tests.transports.websocket.stage import Socket, house, masked, socket_of
 from tests.transports.websocket.wires import MemoryWire
@@ -68,7 +68,7 @@ async def test_it_is_found_out_within_a_minute_whenever_it_vanishes(
             await trio.sleep(last_heard)
             await socket.write(masked(10, b""))
             wire_of(socket).outgoing.is_lost = True
-            assert 2 * EVERY - 1 <= await here.wait_dropped() - last_heard <= 60
+            assert 2 * EVERY * ANSWER - 1 <= await here.wait_dropped() - last_heard <= 60
             nursery.cancel_scope.cancel()
 
 
@@ -79,7 +79,7 @@ async def test_any_word_proves_life_not_only_a_pong(autojump_clock: MockClock) -
         for _ in range(20):
             await client.request("ping")
             await trio.sleep(15)
-        assert len(socket_of(client).pings) >= 14
+        assert len(socket_of(client).pings) >= 6
         assert len(here.connections()) == 1
 
 
@@ -197,13 +197,13 @@ async def test_many_pings_at_once_hold_up_nobody(autojump_clock: MockClock) -> N
     class Quiet:
         """Needs nothing but beats."""
 
-        def beat(self, now: float) -> bool:
+        def beat(self, now: float, *, is_asked: bool) -> bool:
             return True
 
         def ping_nowait(self) -> bool:
             return True
 
-        is_silent = False
+        is_silent = is_heard = False
 
     heart, turns = Heart(EVERY), 0
     for _ in range(10 * BURST):

@@ -120,6 +120,9 @@ class MemoryWire:
     def is_quiet(self) -> bool:
         return not (self.is_closed or self.incoming.is_broken or self.incoming.has_data)
 
+    def stop_probing(self) -> None:
+        pass
+
     async def linger(self) -> None:
         self.outgoing.end()
         while await self.receive():
