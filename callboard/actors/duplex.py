@@ -12,6 +12,7 @@ from callboard.actors.outlet import Begin, Connection, Prompt
 from callboard.actors.pace import Pace
 from callboard.actors.rate import Meters, Rate
 from callboard.actors.timekeeper import Limit, Timekeeper
+from callboard.actors.turnstile import wait_turn
 from callboard.actors.wire import notification_frame
 from callboard.codecs.batch import is_batch, split_batch
 from callboard.codecs.envelope import Error, RequestId, Result, decode
@@ -132,6 +133,7 @@ class DuplexLink:
         if mine.failure:
             raise BadAnswer(mine.failure)
         if mine.answer is None:
+            await wait_turn()  # a thousand may have waited
             raise ConnectionLost(self.lost)
         return mine.answer
 
