@@ -203,9 +203,8 @@ class Catalogue:
     def _merge(self, offered: dict[str, Offered], kinds: Iterable[Kind] = KINDS) -> set[str]:
         before = self._base
         after = before.with_kinds(kinds, offered, self.approve)
-        for uri, backends in after.owners.listed.items() if after.owners is not before.owners else ():
-            if len(backends) > 1 and uri not in before.owners.listed:
-                log.warning("resource_collision", name=ascii(uri[:200]), backends=list(backends))
+        if after.owners is not before.owners:
+            _log_collisions(before, after)
         self._base = after
         self._store(offered)
         self._sort_out()
@@ -290,6 +289,17 @@ class Catalogue:
             if size >= PAGE_BYTES:
                 break
         return Raw(b"[%b]" % b",".join(written)), start + len(written)
+
+
+def _log_collisions(before: Shown, after: Shown) -> None:
+    """Name resources that several backends list from now on: one of them, and how many there are."""
+    listed, known = after.owners.listed, before.owners.listed
+    contested = [uri for uri, backends in listed.items() if len(backends) > 1 >= len(known.get(uri, ()))]
+    if contested:
+        first = contested[0]
+        log.warning(
+            "resource_collision", name=ascii(first[:200]), backends=list(listed[first])[:8], count=len(contested)
+        )
 
 
 def _own(listing: Listing, base: Listing) -> Listing:

@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw
 from callboard.actors.broker.leg import Leg
 from callboard.actors.broker.uses import EVERYBODY
 from callboard.actors.caller import Patience
-from callboard.codecs.crossing.definitions import KINDS, TOOLS, Kind
+from callboard.codecs.crossing.definitions import KINDS, PROMPTS, TOOLS, Kind
 from callboard.codecs.crossing.guard import (
     MAX_DEFINITION,
     Definition,
@@ -26,6 +26,7 @@ from callboard.codecs.crossing.guard import (
     part_twins,
     read_list,
 )
+from callboard.codecs.crossing.names import foresee
 from callboard.codecs.crossing.signature import NOTHING, Signature
 from callboard.codecs.crossing.tasks import runs_tasks
 from callboard.codecs.envelope import Error
@@ -436,9 +437,16 @@ class Reading:
             if size <= INLINE:
                 examined = examine_all(kind, part, without)
             else:
-                examined = await trio.to_thread.run_sync(examine_all, kind, part, without)
+                examined = await trio.to_thread.run_sync(_examine_in_thread, self.leg.backend, kind, part, without)
             self.fresh += examined
             self.known.update(zip(part, examined, strict=True))
+
+
+def _examine_in_thread(backend: str, kind: Kind, part: list[bytes], without: Sequence[str]) -> list[Examined]:
+    examined = examine_all(kind, part, without)
+    if kind in (TOOLS, PROMPTS):
+        foresee(backend, [one.name for one in examined if isinstance(one, Definition)])
+    return examined
 
 
 def _has(leg: Leg, kind: Kind) -> bool:
