@@ -18,8 +18,11 @@ WARM_UP: Final = 20_000 if LONG else 50
 """Rounds after which a broker has all that it keeps: heads, dead letters, states, and what an allocator holds."""
 WARM_UP_TIME: Final = 200.0
 """Seconds that they may take."""
-MEASURED: Final = 120.0 if LONG else 2.0
+MEASURED: Final = 240.0 if LONG else 2.0
 EVERY: Final = 1.0 if LONG else 0.1
+BLOCK: Final = 10
+"""Samples that are one point of the line: an allocator gives back and takes in waves of some seconds, and what follows
+such a wave is no new evidence."""
 MIB: Final = 1 << 20
 SLOPE: Final = 1.0
 """MiB an hour."""
@@ -81,9 +84,12 @@ MIX: Final = (_plain, _fails, _leaves, _times_out, _session, _socket, _listens)
 
 def slope_of(memory: list[tuple[float, float]]) -> tuple[float, float]:
     """MiB an hour through (seconds, MiB), and how much of that may be chance: two standard errors."""
-    times, sizes = zip(*memory, strict=True)
+    size = BLOCK if LONG else 1
+    blocks = [memory[at : at + size] for at in range(0, len(memory) - size + 1, size)]
+    points = [(statistics.fmean(at for at, _ in block), _mean(block)) for block in blocks]
+    times, sizes = zip(*points, strict=True)
     slope, start = statistics.linear_regression(times, sizes)
-    rest = [size - start - slope * at for at, size in memory]
+    rest = [held - start - slope * at for at, held in points]
     spread = statistics.pvariance(times) * len(times)
     error = (sum(one * one for one in rest) / max(1, len(rest) - 2) / spread) ** 0.5
     return slope * 3600, 2 * error * 3600
