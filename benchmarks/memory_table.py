@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from callboard.transports.settings import DEFAULTS
+from callboard.transports.limits import DEFAULTS
 
 MIB: Final = 1 << 20
 STRANGER_MIB: Final = 256

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from callboard.collecting import EVERY, FEW, MIDDLE, THOROUGH, YOUNG, collect_now_and_then, collecting_seldom
+from callboard.serve.collector import EVERY, FEW, MIDDLE, THOROUGH, YOUNG, collect_now_and_then, collecting_seldom
 
 
 @pytest.mark.finding("faults-M1")

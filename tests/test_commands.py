@@ -15,7 +15,7 @@ import psutil
 import pytest
 import trio
 
-from callboard.cli import app
+from callboard.cli.main import app
 from callboard.client import connect
 from tests.at_terminal import piped
 from tests.process import CALLBOARD, started

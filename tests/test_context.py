@@ -8,7 +8,7 @@ import pytest
 from trio.testing import MockClock
 
 from callboard import Context, ResourceLink, Revision, Server
-from callboard.hosting import Titles
+from callboard.server.signature.markers import Titles
 from callboard.testing import Refusal, connect
 
 server = Server("asking")

@@ -9,13 +9,13 @@ import pytest
 from cyclopts import App
 
 from callboard import errors
-from callboard.cli import app as cli
+from callboard.cli import client
+from callboard.cli.client_run import Options
+from callboard.cli.codes import Exit
+from callboard.cli.main import app as cli
+from callboard.cli.serve_flags import Where
 from callboard.codecs.websocket.frames import Code
-from callboard.commands import client
-from callboard.commands.codes import Exit
-from callboard.commands.speaking import Options
-from callboard.commands.where import Where
-from callboard.transports.settings import DEFAULTS
+from callboard.transports.limits import DEFAULTS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

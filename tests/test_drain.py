@@ -10,13 +10,13 @@ import structlog
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.exchange import Exchange
-from callboard.actors.lame_duck import FAREWELL, MANY, drain
-from callboard.announcing import announce_drain
+from callboard.actors.server.drain import FAREWELL, MANY, drain
+from callboard.actors.server.exchange import Exchange
 from callboard.codecs.revisions import CallToolResult, Revision
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.errors import DRAINING
-from callboard.serving import _errands
+from callboard.serve.banner import announce_drain
+from callboard.serve.serve import _errands
 from callboard.supervisor import Actor, Address, ChildSpec
 from callboard.testing import Peer, Refusal
 from tests.actors.stage import Stage, said, stage, text

@@ -15,10 +15,10 @@ from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from callboard import Context, Server, ToolError
+from callboard.cli.client import call
 from callboard.codecs.revisions import LATEST, CallToolResult, Model, Revision
-from callboard.commands.client import call
 from callboard.errors import CannotConnect, ServerRefused
-from callboard.faults import DEBUG, TRACEBACK_TEXT
+from callboard.server.faults import DEBUG, TRACEBACK_TEXT
 from callboard.testing import Refusal, connect
 
 SECRET = "postgres://admin:hunter2@db/prod"  # noqa: S105

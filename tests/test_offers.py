@@ -10,10 +10,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from callboard import Context, Server
-from callboard.actors.session_tree import open_session
+from callboard.actors.server.session_tree import open_session
 from callboard.actors.terms import ANYBODY
 from callboard.codecs.revisions import LATEST, Model, Revision, declares
-from callboard.repertoire import OFFERS, Repertoire
+from callboard.server.registry import OFFERS, Repertoire
 from callboard.testing import Peer, Refusal, connect
 from callboard.transports.memory import memory_pair
 

@@ -7,9 +7,10 @@ import pytest
 from trio.testing import MockClock
 
 from callboard.codecs.revisions import Revision, Tool
-from callboard.context import Context, InputRequired
-from callboard.hosting import Doc, ToolError
 from callboard.server import Server
+from callboard.server.content.errors import ToolError
+from callboard.server.context import Context, InputRequired
+from callboard.server.signature.markers import Doc
 from callboard.testing import Peer, Refusal
 from tests.by_the_book import connect
 

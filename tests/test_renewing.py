@@ -16,17 +16,18 @@ import structlog.testing
 import trio
 from trio.testing import MockClock
 
-from callboard import connect, signals
-from callboard.configuration.reading import read_configuration
-from callboard.configuration.watching import POLL, Why, watching
+from callboard import connect
+from callboard.broker.pins import Pins
+from callboard.broker.reload import Reloading
+from callboard.config.files import read_file
+from callboard.config.load import read_configuration
+from callboard.config.watch import POLL, Why, watching
 from callboard.errors import CannotConnect, CannotRead, CannotServe, ConnectionLost
-from callboard.files import read_file
-from callboard.pins import Pins
-from callboard.reloading import Reloading
-from callboard.renewing import Renewing
+from callboard.serve.renew import Renewing
+from callboard.serve.tokens import TokenFile, Tokens
 from callboard.supervisor import SupervisorSpec, open_tree
-from callboard.tokens import TokenFile, Tokens
-from callboard.transports.tls import Certificate
+from callboard.transports import signals
+from callboard.transports.server.tls import Certificate
 from tests.certificate import write_certificate
 from tests.process import CALLBOARD, started
 from tests.test_serving import call, post, said, served
@@ -204,8 +205,8 @@ async def test_a_hangup_without_a_free_descriptor_ends_nothing(monkeypatch: pyte
 async def test_a_file_that_could_not_be_read_is_read_again_and_said_once(
     tokens: Path, logged: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("callboard.configuration.watching.POLL", 0.02)
-    monkeypatch.setattr("callboard.configuration.watching.SETTLE", 0.01)
+    monkeypatch.setattr("callboard.config.watch.POLL", 0.02)
+    monkeypatch.setattr("callboard.config.watch.SETTLE", 0.01)
     file = TokenFile(tokens)
     tries = []
     read = Tokens.read
@@ -248,7 +249,7 @@ def test_pins_that_could_not_be_read_are_read_again(tmp_path: Path, monkeypatch:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     with monkeypatch.context() as patched:
-        patched.setattr("callboard.pins.read_file", full)
+        patched.setattr("callboard.broker.pins.read_file", full)
         with pytest.raises(CannotServe, match="Too many open files"):
             pins.look_again()
     assert pins.look_again() is True
@@ -259,8 +260,8 @@ def test_pins_that_could_not_be_read_are_read_again(tmp_path: Path, monkeypatch:
 async def test_a_configuration_that_could_not_be_read_is_read_again_without_another_hangup(
     tmp_path: Path, logged: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("callboard.configuration.watching.POLL", 0.02)
-    monkeypatch.setattr("callboard.configuration.watching.SETTLE", 0.01)
+    monkeypatch.setattr("callboard.config.watch.POLL", 0.02)
+    monkeypatch.setattr("callboard.config.watch.SETTLE", 0.01)
     file, reloaded = tmp_path / "servers.json", trio.Event()
     write(file, '{"mcpServers": {"a": {"command": "true"}}}')
 
@@ -276,7 +277,7 @@ async def test_a_configuration_that_could_not_be_read_is_read_again_without_anot
     write(file, '{"mcpServers": {"a": {"command": "false"}}}')
     async with open_tree(SupervisorSpec("top")) as root:
         with monkeypatch.context() as patched:
-            patched.setattr("callboard.configuration.reading.read_file", full)
+            patched.setattr("callboard.config.load.read_file", full)
             root.spawn(Reloading(broker, before), name="reloading", shutdown=0)
             assert "Too many open files" in str(await wait_logged(logged, "configuration_refused"))
             await trio.sleep(0.1)

@@ -10,9 +10,9 @@ import trio
 from trio.testing import MockClock
 
 from callboard import Context, Rate, Server
-from callboard.actors.parking import MAX_PARKED_EACH
+from callboard.actors.server.parking import MAX_PARKED_EACH
 from callboard.codecs.revisions import Model
-from callboard.server import DEFAULT_RATES
+from callboard.server.server import DEFAULT_RATES
 from callboard.testing import Refusal, connect
 
 

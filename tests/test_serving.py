@@ -18,17 +18,18 @@ import trio.testing
 import trio_websocket
 
 from callboard import Context, Server
-from callboard.announcing import as_json, as_text
 from callboard.codecs.http.access import Access
 from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.revisions import meta
 from callboard.errors import DRAINING, CannotServe
-from callboard.refusing import MOST_NAMES, RefusedNames
-from callboard.serving import DOORS, Listening, Options, Ready, _Plan, _warnings, serve
-from callboard.tokens import Tokens
+from callboard.serve.banner import as_json, as_text
+from callboard.serve.options import DOORS, Listening, Options, Plan, Ready
+from callboard.serve.refused_names import MOST_NAMES, RefusedNames
+from callboard.serve.serve import _warnings, serve
+from callboard.serve.tokens import Tokens
 from callboard.transports.bind import Bound, Place
-from callboard.transports.settings import Settings
-from callboard.transports.stdio import Pipes
+from callboard.transports.limits import Settings
+from callboard.transports.server.stdio import Pipes
 from tests.certificate import write_certificate
 
 PATIENCE: Final = 20.0
@@ -232,7 +233,7 @@ async def test_what_makes_no_sense_is_refused_before_anything_starts(options: Op
 
 
 def warnings(place: Place, **options: Any) -> list[str]:
-    return list(_warnings(_Plan(**options), {place: Bound(place, ())}))
+    return list(_warnings(Plan(**options), {place: Bound(place, ())}))
 
 
 def test_who_listens_to_other_machines_is_warned() -> None:

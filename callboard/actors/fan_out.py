@@ -6,16 +6,14 @@ through one queue, which an actor works off between other tasks. So a burst is k
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Never, TypeAlias
+from typing import Final, Never, TypeAlias
 
 import attrs
 import trio
 
+from callboard.actors.changes import Change, Hear, News
 from callboard.errors import SupervisorClosed
 from callboard.supervisor import Actor, Fact, Lost, Supervisor, get_logger
-
-if TYPE_CHECKING:
-    from callboard.actors.topics import Change, Hear, News
 
 SLICE: Final = 100
 """Subscribers that are told of changes before others get a turn: each writes in the next one, in 50 us or so."""
@@ -37,7 +35,7 @@ NO_PATIENCE: Final = 30.0
 
 log = get_logger("callboard.actors")
 
-Tell: TypeAlias = "Callable[[], Iterable[Hear]]"
+Tell: TypeAlias = Callable[[], Iterable[Hear]]
 """Who is to be told, as of now."""
 
 

@@ -15,8 +15,8 @@ from callboard.bench.engine import Drive, kind_of
 from callboard.bench.lanes import ClientLane
 from callboard.bench.seats import PAUSE, Seat
 from callboard.bench.work import Act
+from callboard.client.subscriptions import Listening
 from callboard.errors import CallboardError
-from callboard.listening import Listening
 
 BETWEEN: Final = 0.05
 """Seconds between two changes, if nobody says how many. An update that comes meanwhile was one too many."""

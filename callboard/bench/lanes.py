@@ -10,16 +10,16 @@ from urllib.parse import urlsplit
 import attrs
 import trio
 
-from callboard.actors.link import Link
+from callboard.actors.client.link import Link
 from callboard.bench.engine import Lane, OpenLane
 from callboard.bench.seats import L, Open
 from callboard.bench.work import Act
-from callboard.client import Client, Common, connect
+from callboard.client.client import Client, Common, connect
+from callboard.client.routes import Target, Way, Ways
 from callboard.codecs.http.access import is_loopback
+from callboard.config.entry import Remote, is_entry, read_entry
 from callboard.errors import CannotConnect
-from callboard.mcp_servers import Remote, is_entry, read_entry
-from callboard.server import Server
-from callboard.targets import Target, Way, Ways
+from callboard.server.server import Server
 from callboard.transports.client.process import Command, OnStderr, running
 
 _UNIX: Final = "+unix"

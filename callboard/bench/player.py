@@ -9,15 +9,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import attrs
 import trio
 
-from callboard.actors.topics import ListChanged
+from callboard.actors.changes import ListChanged
 from callboard.bench.seats import Open
 from callboard.bench.steps import LISTS, NO_ANSWERS, Answers, Elicited, Listen, Request, Scenario
 from callboard.bench.work import Act
-from callboard.client import Client, Common, connect
+from callboard.client.client import Client, Common, connect
+from callboard.client.routes import Target
+from callboard.client.subscriptions import Change, Listening
 from callboard.codecs.revisions import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 from callboard.errors import CallboardError
-from callboard.listening import Change, Listening
-from callboard.targets import Target
 
 
 @attrs.define(eq=False)

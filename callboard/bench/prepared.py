@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 import trio
 
-from callboard.actors.link import Link
+from callboard.actors.client.link import Link
 from callboard.bench.around import WireAround
 from callboard.bench.by_http import PreparedLane
 from callboard.bench.engine import Lane, OpenLane
@@ -21,9 +21,9 @@ from callboard.bench.lanes import ClientLane
 from callboard.bench.requests import Template
 from callboard.bench.sharing import SharedLane, share
 from callboard.bench.work import Act, Work
-from callboard.client import Client, Common, connect
+from callboard.client.client import Client, Common, connect
+from callboard.client.routes import Access, Target, Way, Ways, ways_to
 from callboard.errors import CallboardError
-from callboard.targets import Access, Target, Way, Ways, ways_to
 from callboard.transports.client.http import HttpLink
 from callboard.transports.client.pool import Origin, Pool, reach
 from callboard.transports.wire import Wire

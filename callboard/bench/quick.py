@@ -2,26 +2,37 @@
 
 import random
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import attrs
 import trio
 
 from callboard.bench.hub import QuickLane
+from callboard.bench.seats import Seat
 from callboard.bench.work import Act
 from callboard.errors import CallboardError
 
-if TYPE_CHECKING:
-    from callboard.bench.engine import Engine, Lane
-    from callboard.bench.seats import Seat
+
+class Counts(Protocol):
+    """What is needed of the engine: what to do, until when, and who counts it."""
+
+    in_flight: int
+    until: float
+    work: Any
+
+    def settle(
+        self, seat: Seat[Any], lane: QuickLane, due: float, failure: CallboardError | None, now: float
+    ) -> bool: ...
+
+    def give_up(self, due: float) -> None: ...
 
 
 @attrs.define(eq=False)
 class Follower:
     """Makes a request as soon as the one before was answered (closed loop)."""
 
-    engine: "Engine"
-    seat: "Seat[Lane]"
+    engine: Counts
+    seat: Seat[Any]
     lane: QuickLane
     chance: random.Random
     _due: float = attrs.field(default=0.0, init=False)
@@ -68,18 +79,18 @@ class Follower:
 class Crowd:
     """Requests that were begun when they were due (open loop)."""
 
-    engine: "Engine"
+    engine: Counts
     _due: dict[int, float] = attrs.field(factory=dict, init=False)
     _last: int = attrs.field(default=0, init=False)
     _empty: trio.Event | None = attrs.field(default=None, init=False)
 
-    def begin(self, seat: "Seat[Lane]", lane: QuickLane, act: Act, due: float) -> None:
+    def begin(self, seat: Seat[Any], lane: QuickLane, act: Act, due: float) -> None:
         """One of them, in flight already."""
         self._last += 1
         self._due[self._last] = due
         lane.begin(act, partial(self._settled, self._last, seat, lane))
 
-    def _settled(self, number: int, seat: "Seat[Lane]", lane: QuickLane, failure: CallboardError | None) -> None:
+    def _settled(self, number: int, seat: Seat[Any], lane: QuickLane, failure: CallboardError | None) -> None:
         due = self._due.pop(number, None)
         if due is None:
             return  # it was given up

@@ -25,10 +25,10 @@ from callboard.bench.steps import (
     walk,
 )
 from callboard.bench.times import HOW, read_time
-from callboard.configuration.mistakes import Mistake, Report
-from callboard.configuration.nodes import Node, NotWritten
-from callboard.configuration.places import Place, Table, nearest, quoted
-from callboard.configuration.toml import read_toml
+from callboard.config.positions import Node, NotWritten
+from callboard.config.reader import Place, Table, nearest, quoted
+from callboard.config.report import Mistake, Report
+from callboard.config.toml import read_toml
 from callboard.errors import CallboardError
 
 MAX_STEPS: Final = 10_000

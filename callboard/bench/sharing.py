@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import attrs
 import trio
 
-from callboard.actors.link import Link
+from callboard.actors.client.link import Link
 from callboard.bench.around import WireAround
 from callboard.bench.framing import Cutter, FrameCutter, LineCutter
 from callboard.bench.hub import Hub, QuickLane, QuickWire, Settled

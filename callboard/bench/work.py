@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 from msgspec import UNSET
 
-from callboard.client import Client
+from callboard.client.client import Client
 from callboard.codecs.revisions import CallToolResult, TextContent, Tool
 from callboard.errors import CallboardError
 

@@ -16,7 +16,7 @@ from msgspec import UNSET
 from callboard.codecs.envelope import Notification, Request, RequestId
 from callboard.codecs.members import Members, read_members
 from callboard.codecs.revisions.meta import PROGRESS_TOKEN, PROTOCOL_VERSION
-from callboard.codecs.uri_match import MAX_URI
+from callboard.codecs.uri_template.match import MAX_URI
 from callboard.errors import InvalidParams, InvalidRequest, PeerError
 
 MAX_REMEMBERED: Final = 2048

@@ -12,18 +12,18 @@ from typing import Final
 import attrs
 import trio
 
-from callboard.codecs.http.answers import AnswerHead
+from callboard.codecs.http.response_parser import AnswerHead
 from callboard.codecs.oauth.challenge import Challenge, read_challenges, wanted
 from callboard.codecs.oauth.discovery import canonical, origin_of
 from callboard.codecs.oauth.jwt import PROOF_ALGORITHM, ProofKey
 from callboard.codecs.oauth.scopes import Scopes, choose, split
 from callboard.codecs.oauth.tokens import REFRESH, Refused, Tokens, read_tokens
 from callboard.errors import NotAuthorized
-from callboard.oauth.desk import Clock, Desk
-from callboard.oauth.finding import Found, find
+from callboard.oauth.discovery import Found, find
 from callboard.oauth.grants import Grant
 from callboard.oauth.identity import UNKNOWN, forget_client
 from callboard.oauth.store import Store, keep, recall
+from callboard.oauth.token_endpoint import Clock, Desk
 from callboard.supervisor import get_logger
 from callboard.transports.client.credentials import Proof
 from callboard.transports.client.fetch import Fetcher

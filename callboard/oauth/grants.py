@@ -11,9 +11,9 @@ from callboard.codecs.oauth.redirect import Errand, authorization_url, read_redi
 from callboard.codecs.oauth.scopes import Scopes, with_refresh
 from callboard.codecs.oauth.tokens import CODE, Refused, TokenAnswer
 from callboard.oauth.consent import Browser, Consent
-from callboard.oauth.desk import Desk
 from callboard.oauth.identity import UNKNOWN, Identity, forget_client
 from callboard.oauth.store import Store
+from callboard.oauth.token_endpoint import Desk
 
 
 @attrs.frozen

@@ -16,8 +16,8 @@ from callboard.codecs.oauth.client import (
 )
 from callboard.codecs.oauth.metadata import ServerMetadata, read_refusal
 from callboard.errors import NotAuthorized
-from callboard.oauth.desk import Desk
 from callboard.oauth.store import Store, keep, recall
+from callboard.oauth.token_endpoint import Desk
 
 _JSON: Final = {"content-type": "application/json"}
 _WITH_SECRET: Final = (BASIC, POST)

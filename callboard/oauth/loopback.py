@@ -11,8 +11,8 @@ import attrs
 import trio
 
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.parser import RequestParser
 from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.request_parser import RequestParser
 from callboard.codecs.http.writer import write_answer
 from callboard.codecs.oauth.addresses import is_here
 from callboard.codecs.oauth.redirect import MAX_PARAMETERS, MAX_QUERY

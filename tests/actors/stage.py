@@ -7,13 +7,13 @@ from typing import Any
 
 import attrs
 
-from callboard.actors.exchange import Exchange
-from callboard.actors.host import Errand, Host, Instant, host_spec
-from callboard.actors.parking import Parking
-from callboard.actors.request import Handler
-from callboard.actors.session_tree import open_session
+from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.host import Errand, Host, Instant, host_spec
+from callboard.actors.server.parking import Parking
+from callboard.actors.server.request import Handler
+from callboard.actors.server.session_tree import open_session
 from callboard.codecs.envelope import Request
-from callboard.codecs.header_map import NO_HEADERS, HeaderMap
+from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
     CallToolRequestParams,
     CallToolResult,

@@ -13,7 +13,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.exchange import Exchange
+from callboard.actors.server.exchange import Exchange
 from callboard.codecs.revisions import LEGACY, MODERN, CallToolResult, Revision
 from callboard.testing import Peer, Refusal
 from tests.actors.stage import Stage, said, stage, text

@@ -10,11 +10,13 @@ import trio
 import trio.testing
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors import fan_out, hearing
+from callboard.actors import fan_out
+from callboard.actors.changes import MORE, ListChanged, News, ResourceUpdated
 from callboard.actors.fan_out import BEHIND, HELD, PATIENCE, SLICE, SOURCE_WAITS, FanOut, Pace
-from callboard.actors.hearing import MAX_WAITING
-from callboard.actors.topics import MORE, ListChanged, News, ResourceUpdated, Topics
-from callboard.actors.wire import notification_frame
+from callboard.actors.frames import notification_frame
+from callboard.actors.server import session_changes as hearing
+from callboard.actors.server.session_changes import MAX_WAITING
+from callboard.actors.subscribers import Topics
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.supervisor import Lost, SupervisorSpec, open_tree
 from callboard.testing.peer import Peer, Refusal
@@ -119,7 +121,7 @@ async def test_an_absent_client_hoards_little_and_one_more_change_builds_nothing
         return notification_frame(*args)
 
     monkeypatch.setattr(hearing, "notification_frame", counted)
-    monkeypatch.setattr("callboard.actors.session.Session.is_attached", False)
+    monkeypatch.setattr("callboard.actors.server.session.Session.is_attached", False)
     async with stage({}) as here:
         gone = await here.peer(R4)
         await follow(gone)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from callboard.actors.life import TABLE, Act, Event, Life, State, step
+from callboard.actors.lifecycle import TABLE, Act, Event, Life, State, step
 from tests.figures import LONG, figure
 
 RACES = int(os.environ.get("CALLBOARD_RACES", "2000"))

@@ -8,7 +8,7 @@ from trio.testing import MockClock
 from callboard import Server
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R4, R5
-from callboard.codecs.uri_match import MAX_URI
+from callboard.codecs.uri_template.match import MAX_URI
 from callboard.testing import Refusal
 from tests.broker.back import Back
 from tests.broker.front import brokered, peer

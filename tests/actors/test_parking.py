@@ -6,8 +6,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.exchange import Exchange
-from callboard.actors.questions import Question
+from callboard.actors.server.client_requests import Question
+from callboard.actors.server.exchange import Exchange
 from callboard.codecs.revisions import (
     CallToolResult,
     CreateMessageRequestParams,

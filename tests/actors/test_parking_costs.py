@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from callboard.actors import parking as parking_module
-from callboard.actors.exchange import Exchange
+from callboard.actors.server import parking as parking_module
+from callboard.actors.server.exchange import Exchange
 from callboard.codecs.revisions.revision import R5
 from callboard.codecs.state import salient_digest
 from callboard.testing.peer import Peer, Refusal

@@ -6,9 +6,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.exchange import Exchange
-from callboard.actors.session import OUTBOX_BYTES, OUTBOX_SIZE
-from callboard.actors.topics import ResourceUpdated
+from callboard.actors.changes import ResourceUpdated
+from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.session import OUTBOX_BYTES, OUTBOX_SIZE
 from callboard.codecs.revisions import CallToolResult
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.errors import PeerRefused

@@ -9,10 +9,10 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard import Server
-from callboard.actors.host import Host
-from callboard.actors.lame_duck import drain
-from callboard.actors.session import OUTBOX_BYTES
-from callboard.actors.session_tree import open_session
+from callboard.actors.server.drain import drain
+from callboard.actors.server.host import Host
+from callboard.actors.server.session import OUTBOX_BYTES
+from callboard.actors.server.session_tree import open_session
 from callboard.codecs.revisions import LEGACY, Revision
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.errors import DRAINING, TIMED_OUT

@@ -6,8 +6,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.exchange import Exchange
-from callboard.actors.topics import ListChanged, ResourceUpdated
+from callboard.actors.changes import ListChanged, ResourceUpdated
+from callboard.actors.server.exchange import Exchange
 from callboard.codecs.revisions import LEGACY, CallToolResult, Revision
 from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5
 from callboard.testing.peer import Peer, Refusal

@@ -4,9 +4,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from callboard.actors.exchange import Exchange
-from callboard.actors.request import Handler
-from callboard.codecs.crossing.results import Forwarded
+from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.request import Handler
+from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.members import raw
 from callboard.codecs.revisions import LATEST, CallToolResult, Revision, TextContent
 from callboard.testing.peer import Refusal

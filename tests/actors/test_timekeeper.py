@@ -6,7 +6,7 @@ from typing import TypeAlias
 import trio
 from trio.testing import MockClock
 
-from callboard.actors.timekeeper import Limit, Timekeeper
+from callboard.actors.deadlines import Limit, Timekeeper
 
 Heard: TypeAlias = list[tuple[str, float]]
 

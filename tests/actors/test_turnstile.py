@@ -8,7 +8,7 @@ import trio.lowlevel
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.turnstile import IN_A_TURN, wait_turn
-from callboard.transports.http.pulse import BURST, Pulse
+from callboard.transports.server.http.keepalive import BURST, Pulse
 from callboard.transports.wire import SocketWire
 
 

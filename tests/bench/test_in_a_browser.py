@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from callboard.bench.page import page as made
-from callboard.commands.measuring import rows
+from callboard.cli.bench_view import rows
 from tests.at_terminal import piped
 from tests.bench.figures import result
 from tests.bench.test_page import PLOTS

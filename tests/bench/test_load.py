@@ -7,9 +7,9 @@ import pytest
 
 from callboard.bench.lanes import is_here, resolved
 from callboard.bench.pace import Pace
-from callboard.commands.arguments import BadArgument
-from callboard.commands.load import Load, seconds_in
-from callboard.mcp_servers import Remote
+from callboard.cli.arguments import BadArgument
+from callboard.cli.bench_flags import Load, seconds_in
+from callboard.config.entry import Remote
 
 
 @pytest.mark.parametrize(

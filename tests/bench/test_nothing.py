@@ -17,13 +17,13 @@ from callboard.bench.lanes import within
 from callboard.bench.page import page
 from callboard.bench.result import Result
 from callboard.bench.tally import Tally
-from callboard.commands.bench import _tell, bench
-from callboard.commands.codes import Exit
-from callboard.commands.compare import compare
-from callboard.commands.load import Load
-from callboard.commands.measuring import Moment, as_text, line, live_rows, notes, rows
-from callboard.commands.screen import Screen
-from callboard.commands.speaking import Options
+from callboard.cli.bench import _tell, bench
+from callboard.cli.bench_flags import Load
+from callboard.cli.bench_view import Moment, as_text, line, live_rows, notes, rows
+from callboard.cli.client_run import Options
+from callboard.cli.codes import Exit
+from callboard.cli.compare import compare
+from callboard.cli.screen import Screen
 from callboard.errors import CannotConnect
 from tests.bench.figures import result
 

@@ -12,7 +12,7 @@ import pytest
 from callboard.bench import plots
 from callboard.bench.page import page
 from callboard.bench.result import Result
-from callboard.commands.measuring import notes, rows
+from callboard.cli.bench_view import notes, rows
 from tests.at_terminal import piped
 from tests.bench.figures import result
 

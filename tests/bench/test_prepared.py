@@ -19,8 +19,8 @@ from callboard.bench.prepared import by_requests
 from callboard.bench.requests import FIRST_ID, Template, http_fault_of
 from callboard.bench.work import Act, ToolFailed, Work
 from callboard.client import Client
+from callboard.config.entry import Remote
 from callboard.errors import BadAnswer, CallboardError, ConnectionLost, HttpRefused, ServerRefused
-from callboard.mcp_servers import Remote
 from callboard.transports.client.pool import Origin
 from tests.process import PATIENCE
 from tests.served import served

@@ -14,8 +14,8 @@ import trio
 from trio.testing import MockClock
 
 from callboard import Context, Server
-from callboard.actors.duplex import DuplexLink
-from callboard.actors.link import Link
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Link
 from callboard.bench.chaos import JITTER, RECOVERY, Chaos
 from callboard.bench.engine import Lane, OpenLane, Plan
 from callboard.bench.fanout import HEARD_WITHIN, NOT_DELIVERED, Fanout, NothingHeard, Publication
@@ -28,15 +28,15 @@ from callboard.bench.result import Result
 from callboard.bench.seats import LOST, PAUSE, REOPENED
 from callboard.bench.storm import CALM, Storm
 from callboard.bench.work import Act, Work
-from callboard.client import Client, Common
+from callboard.cli.arguments import BadArgument
+from callboard.cli.bench_flags import Load
+from callboard.cli.bench_view import notes, rows
+from callboard.cli.profiles import check_profile
+from callboard.client.client import Client, Common
+from callboard.client.routes import Way, Ways
 from callboard.codecs.revisions import Revision
-from callboard.commands.arguments import BadArgument
-from callboard.commands.load import Load
-from callboard.commands.measuring import notes, rows
-from callboard.commands.profiles import check_profile
+from callboard.config.entry import Remote
 from callboard.errors import ConnectionLost, ServerRefused
-from callboard.mcp_servers import Remote
-from callboard.targets import Way, Ways
 from callboard.transports.client.process import Command
 from callboard.transports.memory import memory_pair
 from tests.bench.figures import result

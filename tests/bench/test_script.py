@@ -15,7 +15,7 @@ from callboard.bench.scenario import parse_scenario
 from callboard.bench.script import NOT_BEGUN, NOT_HEARD, OPENING, Scripts, StepFailed
 from callboard.bench.seats import RENEWED
 from callboard.bench.tally import UNANSWERED
-from callboard.client import Common
+from callboard.client.client import Common
 from callboard.codecs.revisions import Revision
 
 both_eras = pytest.mark.parametrize("revision", [Revision.V2025_11_25, Revision.V2026_07_28])

@@ -19,9 +19,9 @@ from callboard.bench.requests import FIRST_ID, Template
 from callboard.bench.sharing import MAX_HELD, SharedLane
 from callboard.bench.work import Act, ToolFailed, Work
 from callboard.client import Client
+from callboard.client.routes import Target
+from callboard.config.entry import Remote
 from callboard.errors import CallboardError, ConnectionLost, ServerRefused
-from callboard.mcp_servers import Remote
-from callboard.targets import Target
 from callboard.transports.client.process import Command
 from callboard.transports.wire import SocketWire
 from tests.process import PATIENCE

@@ -9,11 +9,11 @@ import attrs
 import msgspec
 import trio
 
-from callboard.actors.duplex import DuplexLink
-from callboard.actors.link import Link
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Link
+from callboard.client.routes import Way, Ways
 from callboard.codecs.revisions import LATEST, MODERN, Revision, meta
 from callboard.errors import CannotConnect
-from callboard.targets import Way, Ways
 from callboard.transports.memory import MemoryConnection, memory_pair
 from tests.client.stage import CACHED, EVERYTHING, INFO, Json
 

@@ -7,18 +7,18 @@ from typing import Any, Final, cast
 
 import trio
 
-from callboard.actors.broker.settings import BackendSettings
-from callboard.actors.duplex import DuplexLink
-from callboard.actors.host import Host
-from callboard.actors.link import Link
-from callboard.actors.parking import Parking
-from callboard.actors.session_tree import open_session
+from callboard.actors.broker.policy import BackendSettings
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Link
+from callboard.actors.server.host import Host
+from callboard.actors.server.parking import Parking
+from callboard.actors.server.session_tree import open_session
 from callboard.actors.terms import ANYBODY
 from callboard.broker import Broker
+from callboard.client.routes import Target, Way, Ways
 from callboard.codecs.revisions import LATEST, LEGACY, Revision
-from callboard.configuration import BackendSpec
+from callboard.config import BackendSpec
 from callboard.server import Server
-from callboard.targets import Target, Way, Ways
 from callboard.testing import EVERYTHING, Answer, Peer
 from callboard.transports.memory import memory_pair
 

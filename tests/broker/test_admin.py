@@ -18,7 +18,7 @@ import trio
 
 from callboard import Server, connect
 from callboard.errors import CannotServe
-from callboard.serving import Ready, serve
+from callboard.serve import Ready, serve
 from tests.process import CALLBOARD, Process, callboard, started
 
 APP: Final = str(Path(__file__).resolve().parents[1] / "apps" / "noisy.py")

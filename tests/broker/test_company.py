@@ -13,10 +13,11 @@ import trio
 import trio.testing
 
 from callboard import Client, connect
-from callboard.actors.topics import ResourceUpdated, Topics
-from callboard.commands.serve import DEFAULT_PORT
-from callboard.company import company
-from callboard.company.stage_clock import CLOCK, Ticker, Watchers
+from callboard.actors.changes import ResourceUpdated
+from callboard.actors.subscribers import Topics
+from callboard.broker.demo import company
+from callboard.broker.demo.stage_clock import CLOCK, Ticker, Watchers
+from callboard.cli.serve import DEFAULT_PORT
 from tests.process import CALLBOARD, Process, callboard, started
 
 ROOT: Final = Path(__file__).resolve().parents[2]

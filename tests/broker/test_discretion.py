@@ -8,12 +8,12 @@ import pytest
 import structlog
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.duplex import DuplexLink
-from callboard.actors.link import Hear, Link, Outgoing
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Hear, Link, Outgoing
+from callboard.client.routes import Way, Ways
 from callboard.codecs.envelope import Error, Result
 from callboard.codecs.revisions.revision import R4
 from callboard.errors import HttpRefused
-from callboard.targets import Way, Ways
 from callboard.testing import Peer, Refusal
 from tests.broker.back import Back
 from tests.broker.front import brokered, peer

@@ -6,7 +6,7 @@ import trio
 import trio.testing
 
 from callboard import Server
-from callboard.repertoire import Shelf
+from callboard.server.registry import Shelf
 from tests.broker.front import brokered, peer
 
 

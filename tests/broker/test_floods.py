@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from callboard.actors.pace import FREE, Pace
-from callboard.actors.parking import Parking
+from callboard.actors.client.pace import FREE, Pace
+from callboard.actors.server.parking import Parking
 from callboard.broker import Broker
 from callboard.server import Server
 from callboard.testing import Peer

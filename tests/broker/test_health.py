@@ -10,9 +10,9 @@ import trio
 from trio.testing import MockClock
 
 from callboard.actors.broker.health import HEALTH
+from callboard.client.routes import Access, ways_to
 from callboard.codecs.revisions.revision import R4
-from callboard.mcp_servers import Remote
-from callboard.targets import Access, ways_to
+from callboard.config.entry import Remote
 from callboard.testing import Refusal
 from tests.broker.back import Back, text
 from tests.broker.front import brokered, peer

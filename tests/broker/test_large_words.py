@@ -9,11 +9,11 @@ import trio
 from msgspec import UNSET, Raw
 from trio.testing import MockClock
 
-from callboard.actors.answering import MAX_QUESTION_BYTES, MAX_QUESTION_ID, Answering
-from callboard.actors.broker.company import MAX_INSTRUCTIONS, _instructions
+from callboard.actors.broker.offer import MAX_INSTRUCTIONS, _instructions
 from callboard.actors.broker.visits import Visits
-from callboard.actors.pace import Pace
-from callboard.actors.progress import MAX_LOG, MAX_LOGGER, as_kept
+from callboard.actors.client.answerer import MAX_QUESTION_BYTES, MAX_QUESTION_ID, Answering
+from callboard.actors.client.pace import Pace
+from callboard.actors.server.progress import MAX_LOG, MAX_LOGGER, as_kept
 from callboard.codecs.envelope import Request
 from callboard.codecs.revisions import LoggingMessageNotificationParams
 from callboard.codecs.revisions.revision import R4, R5

@@ -6,8 +6,8 @@ import trio
 from msgspec import Raw
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.broker.leg import Leg
-from callboard.actors.broker.uses import SHARED
+from callboard.actors.broker.connection import Leg
+from callboard.actors.broker.leases import SHARED
 from callboard.codecs.revisions import Implementation
 
 

@@ -7,8 +7,8 @@ import attrs
 import msgspec
 import pytest
 
-from callboard.actors.broker.interests import MAX_GUESSED, Following, Interests
-from callboard.actors.broker.uses import SHARED
+from callboard.actors.broker.leases import SHARED
+from callboard.actors.broker.upstream_subscriptions import MAX_GUESSED, Following, Interests
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R4
 

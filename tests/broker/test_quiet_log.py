@@ -3,8 +3,8 @@
 import pytest
 
 from callboard.actors.broker.circuit import Circuit, State
-from callboard.actors.broker.settings import BackendSettings
-from callboard.actors.duplex import BANNER, _banner
+from callboard.actors.broker.policy import BackendSettings
+from callboard.actors.client.duplex_link import BANNER, _banner
 
 
 @pytest.mark.finding("newcomer-H5")

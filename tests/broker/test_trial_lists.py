@@ -11,12 +11,12 @@ import structlog.testing
 import trio
 from trio.testing import MockClock
 
-from callboard.actors.broker.listings import EVERY, MAX_LISTS, MAX_TOLD, PROMPT
-from callboard.actors.host import Host
+from callboard.actors.broker.listing import EVERY, MAX_LISTS, MAX_TOLD, PROMPT
+from callboard.actors.server.host import Host
 from callboard.broker import Broker
-from callboard.codecs.crossing import guard
-from callboard.codecs.crossing.definitions import digest_of
-from callboard.codecs.crossing.guard import MAX_DEFINITION
+from callboard.codecs.bridge import guard
+from callboard.codecs.bridge.definitions import digest_of
+from callboard.codecs.bridge.guard import MAX_DEFINITION
 from callboard.codecs.revisions import LATEST, Revision
 from callboard.codecs.revisions.revision import R1, R3, R4, R5
 from callboard.errors import BACKEND_GONE

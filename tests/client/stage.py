@@ -9,11 +9,11 @@ import msgspec
 import pytest
 import trio
 
-from callboard.actors.duplex import DuplexLink
-from callboard.actors.link import Link
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Link
+from callboard.client.routes import Way, Ways
 from callboard.codecs.revisions import LATEST, MODERN, Revision
 from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5
-from callboard.targets import Way, Ways
 from callboard.transports.memory import MemoryConnection, memory_pair
 
 Json: TypeAlias = dict[str, Any]

@@ -9,8 +9,8 @@ import structlog
 import trio
 from trio.testing import MockClock
 
-from callboard.catalogue import MAX_ENTRIES, MAX_KEPT, MAX_PAGES, MAX_TTL
 from callboard.client import Client, connect
+from callboard.client.cache import MAX_ENTRIES, MAX_KEPT, MAX_PAGES, MAX_TTL
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5
 from callboard.errors import BadAnswer, ServerRefused

@@ -8,11 +8,11 @@ from trio.testing import MockClock
 
 from callboard import Server
 from callboard.client import connect
+from callboard.client.connect import MAX_KNOWN, MEMORY, Found, Memory
+from callboard.client.routes import Ways
 from callboard.codecs.revisions import LEGACY, Revision
 from callboard.codecs.revisions.revision import R1, R4, R5
 from callboard.errors import CannotConnect
-from callboard.meeting import MAX_KNOWN, MEMORY, Found, Memory
-from callboard.targets import Ways
 from tests.client.stage import EVERYTHING, INFO, Json, Puppet, played
 from tests.client.web import Reply, legacy, modern, nothing_unasked, web
 

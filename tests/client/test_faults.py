@@ -15,10 +15,10 @@ import msgspec
 import pytest
 import trio
 
-from callboard.actors.caller import Patience
+from callboard.actors.client.caller import Patience
 from callboard.client import Client, connect
 from callboard.errors import BadAnswer, CallboardError, CannotConnect, ConnectionLost, HttpRefused, RequestTimedOut
-from callboard.serving import Ready, serve
+from callboard.serve import Ready, serve
 from callboard.transports.client.pool import Origin, reach
 from callboard.transports.client.tls import believed
 from tests.certificate import certified

@@ -11,13 +11,13 @@ import trio
 from trio.testing import MockClock
 
 from callboard.client import connect
+from callboard.client.routes import Way, Ways
 from callboard.codecs.websocket.client import mask
 from callboard.codecs.websocket.frames import Close, Code, write_close, write_ping, write_text
 from callboard.errors import CannotConnect
-from callboard.targets import Way, Ways
 from callboard.transports.client.pool import Origin
-from callboard.transports.client.socket import Door
 from callboard.transports.client.websocket import open_websocket
+from callboard.transports.client.websocket_socket import Door
 from callboard.transports.wire import Wire
 
 HERE: Final = Origin("ws", "127.0.0.1", 8000)

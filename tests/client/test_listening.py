@@ -8,12 +8,12 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard import Server
-from callboard.actors.topics import ListChanged, ResourceUpdated
+from callboard.actors.changes import ListChanged, ResourceUpdated
 from callboard.client import connect
+from callboard.client.subscriptions import ACKNOWLEDGED, FAREWELL, MAX_CHANGES
 from callboard.codecs.revisions import Revision, meta
 from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5
 from callboard.errors import RequestTimedOut, ServerRefused
-from callboard.listening import ACKNOWLEDGED, FAREWELL, MAX_CHANGES
 from tests.client.stage import Json, Puppet, played
 
 EVERY: Final = [R1, R2, R3, R4, R5]

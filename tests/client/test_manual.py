@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from callboard.client import connect
+from callboard.client import Asked, ManualClient, connect
 from callboard.codecs.revisions import (
     CallToolResult,
     ClientCapabilities,
@@ -25,7 +25,6 @@ from callboard.codecs.revisions import (
 )
 from callboard.codecs.revisions.revision import R4
 from callboard.errors import BadAnswer, RequestTimedOut
-from callboard.manual import Asked, ManualClient
 from callboard.server import Server
 from tests.client.stage import CACHED, Json, Puppet, played
 from tests.client.test_rounds import ASKED, FORM, STATE, result

@@ -8,10 +8,10 @@ import trio
 from trio.testing import MockClock
 
 from callboard.client import connect
+from callboard.client.routes import Way, Ways
 from callboard.codecs.revisions.revision import R1, R4
 from callboard.errors import CannotConnect, ConnectionLost, HttpRefused, RequestTimedOut
-from callboard.targets import Way, Ways
-from callboard.transports.client.pair import ENDPOINT_TIME, open_pair
+from callboard.transports.client.sse_pair import ENDPOINT_TIME, open_pair
 from tests.client.stage import EVERYTHING, INFO, Json
 from tests.client.web import Handler, Reply, Web, web
 

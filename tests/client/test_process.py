@@ -12,11 +12,11 @@ import structlog
 import trio
 
 from callboard import Server
-from callboard.actors.duplex import DuplexLink
-from callboard.actors.session_tree import open_session
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.server.session_tree import open_session
 from callboard.client import Client, connect
+from callboard.client.routes import Way, Ways
 from callboard.errors import CannotConnect, ConnectionLost
-from callboard.targets import Way, Ways
 from callboard.transports.client.process import GRACE, TAIL, Command, running
 from callboard.transports.lines import LineConnection
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 from trio.testing import MockClock
 
-from callboard.actors.caller import Hearer, Report
+from callboard.actors.client.caller import Hearer, Report
 from callboard.client import connect
 from callboard.codecs.envelope import Error, Result
 from callboard.codecs.members import raw

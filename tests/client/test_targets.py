@@ -10,9 +10,9 @@ import trio
 
 from callboard import Server
 from callboard.client import connect
+from callboard.client.routes import Access, Target, ways_to
+from callboard.config.entry import Remote, read_entry
 from callboard.errors import CannotConnect
-from callboard.mcp_servers import Remote, read_entry
-from callboard.targets import Access, Target, ways_to
 from callboard.transports.client.pool import Origin
 from callboard.transports.client.process import Command
 

@@ -14,14 +14,14 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard import Context, Server
 from callboard.client import Client, connect
+from callboard.client.routes import Way, Ways
 from callboard.codecs.revisions.revision import R1, R4, R5
 from callboard.errors import CannotConnect, ConnectionLost
-from callboard.targets import Way, Ways
-from callboard.transports.client.conversation import MAX_KEPT, MISSED, PING_EVERY, RETURNS
 from callboard.transports.client.pool import Origin
-from callboard.transports.client.socket import Door
 from callboard.transports.client.websocket import WebSocketLink, open_websocket
-from callboard.transports.settings import DEFAULTS, Settings
+from callboard.transports.client.websocket_resumable import MAX_KEPT, MISSED, PING_EVERY, RETURNS
+from callboard.transports.client.websocket_socket import Door
+from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.wire import Wire
 from tests.transports.websocket.company import company
 from tests.transports.websocket.stage import House, house

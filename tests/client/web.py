@@ -11,15 +11,15 @@ import msgspec
 import pytest
 import trio
 
-from callboard.actors.link import Link
+from callboard.actors.client.link import Link
+from callboard.client.routes import Way, Ways
 from callboard.codecs.revisions import LATEST, Revision
 from callboard.codecs.revisions.revision import R2, R3, R4
 from callboard.codecs.sse import encode_comment, encode_event
 from callboard.errors import CannotConnect
-from callboard.targets import Way, Ways
 from callboard.transports.client.http import HttpLink
-from callboard.transports.client.pair import open_pair
 from callboard.transports.client.pool import Origin, Pool
+from callboard.transports.client.sse_pair import open_pair
 from callboard.transports.wire import Wire
 from tests.client.stage import EVERYTHING, INFO, Json
 from tests.transports.websocket.wires import MemoryWire, wire_pair

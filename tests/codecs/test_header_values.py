@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.codecs.header_values import MAX_SAFE_INTEGER, MAX_VALUE, decode_value, encode_value
+from callboard.codecs.mcp_headers.header_values import MAX_SAFE_INTEGER, MAX_VALUE, decode_value, encode_value
 from callboard.errors import HeaderMismatch, InvalidParams
 
 VECTORS = [

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from callboard.codecs.header_map import MAX_MIRRORED, NO_HEADERS, HeaderMap
-from callboard.codecs.header_values import MAX_SAFE_INTEGER
 from callboard.codecs.json_schema import MAX_SCHEMA_DEPTH
-from callboard.codecs.members import Members, read_members
-from callboard.codecs.mirror import (
+from callboard.codecs.mcp_headers.header_map import MAX_MIRRORED, NO_HEADERS, HeaderMap
+from callboard.codecs.mcp_headers.header_values import MAX_SAFE_INTEGER
+from callboard.codecs.mcp_headers.mirror import (
     MIRRORED_NAME,
     check_method,
     check_mirror,
@@ -21,6 +20,7 @@ from callboard.codecs.mirror import (
     mirror,
     read_mirror,
 )
+from callboard.codecs.members import Members, read_members
 from callboard.errors import HeaderMismatch, InvalidDefinition, InvalidParams, InvalidRequest, ParseError, PeerError
 
 VERSION = "2026-07-28"

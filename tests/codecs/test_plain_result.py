@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.codecs.members import read_members
-from callboard.codecs.plain_result import read_plain
 from callboard.codecs.revisions import MODERN, Revision, read_result
+from callboard.codecs.revisions.fast_result import read_plain
 from callboard.errors import InvalidParams
 
 INFO = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1"}}

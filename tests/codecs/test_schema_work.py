@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from callboard.codecs.json_schema import MAX_SUBSCHEMAS
-from callboard.codecs.schema_work import MAX_WORK, Work
+from callboard.codecs.schema_cost import MAX_WORK, Work
 from callboard.errors import InvalidDefinition
 
 Json = dict[str, Any]

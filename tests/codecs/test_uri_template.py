@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.codecs.uri_match import MAX_URI, Found
-from callboard.codecs.uri_plan import MAX_VARIABLES
-from callboard.codecs.uri_template import MAX_TEMPLATE, UriTemplate
+from callboard.codecs.uri_template.match import MAX_URI, Found
+from callboard.codecs.uri_template.plan import MAX_VARIABLES
+from callboard.codecs.uri_template.template import MAX_TEMPLATE, UriTemplate
 from callboard.errors import InvalidDefinition
 
 VALUES: dict[str, Any] = {

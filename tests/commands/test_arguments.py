@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from callboard.cli.arguments import BadArgument, read_arguments, read_headers, read_texts
 from callboard.codecs.revisions import Tool
-from callboard.commands.arguments import BadArgument, read_arguments, read_headers, read_texts
 
 
 def tool(defs: dict[str, Any] | None = None, /, **properties: Any) -> Tool:

@@ -8,8 +8,8 @@ import attrs
 import pytest
 import trio
 
+from callboard.cli.forms import MOST_TRIES, Asker
 from callboard.codecs.revisions import LATEST, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult, read
-from callboard.commands.asking import MOST_TRIES, Asker
 from callboard.supervisor.printable import clean
 
 

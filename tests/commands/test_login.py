@@ -13,7 +13,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from callboard.commands.login import Unhurried
+from callboard.cli.login import Unhurried
 from callboard.oauth.consent import Prepare
 from tests.at_terminal import at_terminal, piped
 from tests.oauth.town import Town, basic, open_town, visit

@@ -9,7 +9,10 @@ import pytest
 from rich.console import Console
 
 from callboard import Server
-from callboard.actors.topics import ResourceUpdated
+from callboard.actors.changes import ResourceUpdated
+from callboard.cli.output import Listing, Output
+from callboard.cli.screen import Screen
+from callboard.cli.terminal import Terminal
 from callboard.client import connect
 from callboard.codecs.revisions import (
     LATEST,
@@ -21,9 +24,6 @@ from callboard.codecs.revisions import (
     TextContent,
     Tool,
 )
-from callboard.commands.screen import Screen
-from callboard.commands.showing import Listing, Output
-from callboard.commands.terminal import Terminal
 
 WORDS: Final = [
     "\\[/red]x",

@@ -3,7 +3,7 @@
 import pytest
 from msgspec import Raw
 
-from callboard.commands.speaking import told
+from callboard.cli.client_run import told
 from callboard.errors import URL_ELICITATION_REQUIRED, HttpRefused, ServerRefused
 
 

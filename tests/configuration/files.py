@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from callboard.configuration import BackendSpec, BadConfiguration, Configuration, Mistake, read_configuration
+from callboard.config import BackendSpec, BadConfiguration, Configuration, Mistake, read_configuration
 
 
 def read(folder: Path, text: str, name: str = "servers.toml") -> Configuration:

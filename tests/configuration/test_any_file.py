@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.broker.settings import SHARES
-from callboard.configuration import BadConfiguration, Mistake, read_configuration
-from callboard.configuration.reading import ENTRY_KEYS, OUR_KEYS
-from callboard.configuration.settings import RESTART_KEYS, TOOLS_KEYS
-from callboard.configuration.upstream import GRANTS, OAUTH_KEYS
+from callboard.actors.broker.policy import SHARES
+from callboard.config import BadConfiguration, Mistake, read_configuration
+from callboard.config.auth import GRANTS, OAUTH_KEYS
+from callboard.config.load import ENTRY_KEYS, OUR_KEYS
+from callboard.config.policy import RESTART_KEYS, TOOLS_KEYS
 
 WORDS = st.sampled_from(
     [

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.configuration.jsonc import read_json
-from callboard.configuration.nodes import MAX_DEPTH, Node, NotWritten
+from callboard.config.jsonc import read_json
+from callboard.config.positions import MAX_DEPTH, Node, NotWritten
 
 KEYS = st.text(max_size=6).filter(lambda text: text.isprintable())
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | KEYS

@@ -7,9 +7,9 @@ from typing import Any
 import attrs
 import pytest
 
-from callboard.actors.broker.settings import BackendSettings
-from callboard.configuration import BadConfiguration, read_configuration
-from callboard.configuration.reading import MAX_FILE
+from callboard.actors.broker.policy import BackendSettings
+from callboard.config import BadConfiguration, read_configuration
+from callboard.config.load import MAX_FILE
 from tests.configuration.files import mistakes, read, told
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from callboard.actors.broker.settings import BackendSettings, Filter, Restarts
+from callboard.actors.broker.policy import BackendSettings, Filter, Restarts
 from callboard.codecs.revisions import Revision
-from callboard.configuration import BackendSpec, BadConfiguration, PythonTarget, Remote
+from callboard.config import BackendSpec, BadConfiguration, PythonTarget, Remote
 from callboard.supervisor import Backoff, Intensity
 from callboard.transports.client.process import Command
 from tests.configuration.files import mistakes, read, read_one

@@ -7,11 +7,11 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from callboard.actors.broker.settings import BackendSettings, Restarts
-from callboard.configuration.reading import ENTRY_KEYS, MAX_FILE, OUR_KEYS
-from callboard.configuration.settings import MAX_NAME, RESTART_KEYS, SETTINGS_KEYS, TOOLS_KEYS
-from callboard.configuration.upstream import GRANTS, OAUTH_KEYS
-from callboard.configuration.watching import SETTLE
+from callboard.actors.broker.policy import BackendSettings, Restarts
+from callboard.config.auth import GRANTS, OAUTH_KEYS
+from callboard.config.load import ENTRY_KEYS, MAX_FILE, OUR_KEYS
+from callboard.config.policy import MAX_NAME, RESTART_KEYS, SETTINGS_KEYS, TOOLS_KEYS
+from callboard.config.watch import SETTLE
 from callboard.supervisor import Backoff, Intensity
 from tests.configuration.files import read
 

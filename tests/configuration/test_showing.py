@@ -2,7 +2,7 @@
 
 import pytest
 
-from callboard.configuration.showing import shown_command, shown_url
+from callboard.config.redact import shown_command, shown_url
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.configuration.nodes import Node, NotWritten
-from callboard.configuration.toml import read_toml
+from callboard.config.positions import Node, NotWritten
+from callboard.config.toml import read_toml
 
 TEXT = """\
 # a comment = "with things"

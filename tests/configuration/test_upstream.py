@@ -8,7 +8,7 @@ import pytest
 from joserfc.jwk import ECKey
 
 from callboard.client import connect
-from callboard.configuration import UpstreamAuth
+from callboard.config import UpstreamAuth
 from callboard.oauth import AuthorizationCode, FileStore, OAuth, RegisteredClient
 from tests.configuration.files import mistakes, read_one
 from tests.oauth.town import Town, basic, look, open_town

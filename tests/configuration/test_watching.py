@@ -10,9 +10,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.configuration import Configuration, difference
-from callboard.configuration.watching import POLL, SETTLE, Watcher, Why, watching
-from callboard.signals import heed_hangups
+from callboard.config import Configuration, difference
+from callboard.config.watch import POLL, SETTLE, Watcher, Why, watching
+from callboard.transports.signals import heed_hangups
 from tests.configuration.files import read
 
 needs_hangups = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this system has no SIGHUP")

@@ -13,24 +13,24 @@ from h2.connection import H2Connection
 from h2.events import DataReceived, ResponseReceived, StreamEnded
 from h2.exceptions import ProtocolError
 
-from callboard.actors.host import Host
-from callboard.actors.parking import Parking
-from callboard.actors.session_tree import open_session
-from callboard.admin import LIMITS, Health, HealthHandler
+from callboard.actors.server.host import Host
+from callboard.actors.server.parking import Parking
+from callboard.actors.server.session_tree import open_session
 from callboard.codecs.http.access import Access
 from callboard.codecs.revisions import Revision
 from callboard.codecs.sse import Event, EventDecoder
-from callboard.hosted import Hosted
+from callboard.serve.admin import LIMITS, Health, HealthHandler
+from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor
-from callboard.transports import _hypercorn
-from callboard.transports.http.connection import HttpConnection
-from callboard.transports.http.endpoint import Endpoint
-from callboard.transports.http.listener import http_edge
-from callboard.transports.http.lookout import Lookout
-from callboard.transports.http2 import Http2, Opening
+from callboard.transports.limits import Settings
 from callboard.transports.lines import LineConnection
-from callboard.transports.settings import Settings
-from callboard.transports.websocket.door import WebSocketDoor
+from callboard.transports.server import _hypercorn
+from callboard.transports.server.http.connection import HttpConnection
+from callboard.transports.server.http.endpoint import Endpoint
+from callboard.transports.server.http.listener import http_edge
+from callboard.transports.server.http.slow_requests import Lookout
+from callboard.transports.server.http2 import Http2, Opening
+from callboard.transports.server.websocket.upgrade import WebSocketDoor
 from tests.fuzz.odd import GONE
 from tests.fuzz.strict import Complaints, Json, complaint_of
 from tests.transports.http.stage import Client, Gone, Stream

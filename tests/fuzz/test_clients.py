@@ -15,11 +15,11 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from callboard.actors.broker.settings import BackendSettings
+from callboard.actors.broker.policy import BackendSettings
 from callboard.broker import Broker
-from callboard.hosted import Hosted
+from callboard.server.served import Hosted
 from callboard.supervisor.snapshot import render
-from callboard.transports.settings import Settings
+from callboard.transports.limits import Settings
 from tests.broker.front import backend
 from tests.fuzz.callers import visit
 from tests.fuzz.doors import HOST, Doors, opened

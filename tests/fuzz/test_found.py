@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from callboard.broker import Broker
 from callboard.codecs.revisions.revision import R3
 from callboard.testing import connect
+from callboard.transports.limits import Settings
 from callboard.transports.memory import memory_pair
-from callboard.transports.settings import Settings
 from tests.broker.back import Back
 from tests.broker.front import backend
 from tests.fuzz.doors import HOST, Doors, opened

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
 
-from callboard.hosting import BadArguments, Meta, read_form, to_result
+from callboard.server.content.content import to_result
+from callboard.server.content.errors import BadArguments
+from callboard.server.content.forms import read_form
 from tests.hosting.kinds import Place, Point, Unit, signature
 
 ROUNDS: Final = 20_000

@@ -9,8 +9,10 @@ from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
 import attrs
 import msgspec
 import pydantic
+from msgspec import Meta
 
-from callboard.hosting import Doc, Meta, Signature
+from callboard.server.signature.markers import Doc
+from callboard.server.signature.signature import Signature
 
 
 class Context:

@@ -25,18 +25,10 @@ from callboard.codecs.revisions import (
     TextResourceContents,
     write,
 )
-from callboard.hosting import (
-    Audio,
-    BadResult,
-    Blob,
-    Image,
-    Signature,
-    assistant,
-    to_contents,
-    to_messages,
-    to_result,
-    user,
-)
+from callboard.server.content.content import assistant, to_contents, to_messages, to_result, user
+from callboard.server.content.errors import BadResult
+from callboard.server.content.media import Audio, Blob, Image
+from callboard.server.signature.signature import Signature
 from tests.hosting.kinds import Context, Guest, Level, Opaque, Pair, Place, Point, Row, Stay, Unit
 
 PNG = b"\x89PNG\r\n\x1a\n rest"

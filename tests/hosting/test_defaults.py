@@ -9,8 +9,9 @@ import attrs
 import msgspec
 import pytest
 
-from callboard.hosting import read_form, to_result
-from callboard.hosting.defaults import fill_defaults, may_lack_defaults
+from callboard.server.content.content import to_result
+from callboard.server.content.forms import read_form
+from callboard.server.signature.defaults import fill_defaults, may_lack_defaults
 from tests.hosting.kinds import Branch, Guest, Place, signature
 
 

@@ -2,7 +2,7 @@ import inspect
 
 import pytest
 
-from callboard.hosting import Docstring
+from callboard.server.signature.docstrings import Docstring
 
 GOOGLE = """Weather for the coming days.
 

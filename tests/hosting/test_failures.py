@@ -4,7 +4,9 @@ import pytest
 
 from callboard.codecs.revisions import TextContent
 from callboard.errors import InvalidParams, PeerRefused, RequestFailed
-from callboard.hosting import BadResult, Problem, ToolError, error_result, failure_text, is_unexpected
+from callboard.server.content.errors import BadResult, ToolError
+from callboard.server.content.failures import error_result, failure_text, is_unexpected
+from callboard.server.content.problems import Problem
 
 
 def crash() -> Exception:

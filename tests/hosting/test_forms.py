@@ -9,10 +9,13 @@ import attrs
 import msgspec
 import pydantic
 import pytest
+from msgspec import Meta
 
 from callboard.codecs.revisions import LATEST, RequestedSchema, Revision, read, write
 from callboard.errors import InvalidDefinition
-from callboard.hosting import BadForm, Doc, Email, Meta, Titles, Uri, form_for, form_of, read_form
+from callboard.server.content.errors import BadForm
+from callboard.server.content.forms import form_for, form_of, read_form
+from callboard.server.signature.markers import Doc, Email, Titles, Uri
 
 
 class Size(enum.Enum):

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.hosting.problems import find_problems
-from callboard.hosting.pruning import MAX_MEMBERS, MAX_TEXT, prune
-from callboard.hosting.schemas import compile_schema
+from callboard.server.content.problems import find_problems
+from callboard.server.content.pruning import MAX_MEMBERS, MAX_TEXT, prune
+from callboard.server.signature.schemas import compile_schema
 
 TAGGED = [
     {"type": "object", "properties": {"k": {"const": kind}, "x": {"type": of}}, "required": ["k", "x"]}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from callboard.hosting import BadArguments
+from callboard.server.content.errors import BadArguments
 from tests.hosting.kinds import Context, Opaque, Row, signature
 
 Schema = dict[str, Any]

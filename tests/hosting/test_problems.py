@@ -6,10 +6,11 @@ from typing import Annotated, Any
 import attrs
 import pydantic
 import pytest
+from msgspec import Meta
 
-from callboard.hosting import BadArguments, Meta
-from callboard.hosting.problems import find_problems, shown
-from callboard.hosting.schemas import compile_schema
+from callboard.server.content.errors import BadArguments
+from callboard.server.content.problems import find_problems, shown
+from callboard.server.signature.schemas import compile_schema
 from tests.hosting.kinds import Opaque, Place, Point, Unit, signature, taking
 
 CLOSED = {"additionalProperties": False}

@@ -14,8 +14,12 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Meta
 
-from callboard.hosting import BadArguments, Meta, Signature, compile_schema, to_result
+from callboard.server.content.content import to_result
+from callboard.server.content.errors import BadArguments
+from callboard.server.signature.schemas import compile_schema
+from callboard.server.signature.signature import Signature
 from tests.hosting.kinds import Branch, Context, Level, Pair, Place, Point, Row, Stay, Unit
 
 SCALARS = [

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import pydantic
 import pytest
+from msgspec import Meta
 
-from callboard.hosting import Meta
 from tests.hosting.kinds import Context, Opaque, Place, Point, signature
 
 

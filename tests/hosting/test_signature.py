@@ -9,10 +9,12 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import msgspec
 import pydantic
 import pytest
+from msgspec import Meta
 from typing_extensions import Doc as OtherDoc
 
-from callboard.codecs.header_map import HeaderMap
-from callboard.hosting import BadArguments, Doc, Email, Header, Meta
+from callboard.codecs.mcp_headers.header_map import HeaderMap
+from callboard.server.content.errors import BadArguments
+from callboard.server.signature.markers import Doc, Email, Header
 from tests.hosting.kinds import (
     Branch,
     Context,

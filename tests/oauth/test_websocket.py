@@ -6,15 +6,15 @@ from base64 import b64encode
 
 import pytest
 
-from callboard.codecs.http.answers import AnswerHead
+from callboard.client.routes import Access
+from callboard.codecs.http.response_parser import AnswerHead
 from callboard.errors import HttpRefused
 from callboard.oauth import OAuth
 from callboard.oauth.authorizer import Authorizer
-from callboard.targets import Access
 from callboard.transports.client.credentials import Proof
 from callboard.transports.client.http import HttpLink
 from callboard.transports.client.pool import Origin, Pool
-from callboard.transports.client.socket import Door
+from callboard.transports.client.websocket_socket import Door
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 

@@ -10,14 +10,14 @@ from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 import callboard.errors as ours
-from callboard.actors.wire import error_frame
+from callboard.actors.frames import error_frame
 from callboard.codecs.envelope import Error, Notification, Request, Result, decode
 from callboard.codecs.revisions import ERROR_CODES, MODERN, Revision
 from callboard.codecs.revisions.meta import is_valid_meta_key
 from callboard.codecs.revisions.revision import R4, R5
-from callboard.context import Context
-from callboard.hosting import ToolError
 from callboard.server import Server
+from callboard.server.content.errors import ToolError
+from callboard.server.context import Context
 from callboard.testing import Answer, Peer, Refusal
 from tests.protocol.house import EVERY, hears_nothing, open_house, recorded, say_raw, text
 

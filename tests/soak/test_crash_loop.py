@@ -10,16 +10,16 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.broker.settings import Restarts
-from callboard.actors.duplex import DuplexLink
-from callboard.actors.link import Link
-from callboard.actors.session_tree import open_session
+from callboard.actors.broker.policy import Restarts
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Link
+from callboard.actors.server.session_tree import open_session
 from callboard.broker import Broker
-from callboard.configuration import BackendSpec
+from callboard.client.routes import Way, Ways
+from callboard.config import BackendSpec
 from callboard.errors import CannotConnect
 from callboard.server import Server
 from callboard.supervisor import Backoff
-from callboard.targets import Way, Ways
 from callboard.testing import Peer, Refusal
 from callboard.transports.memory import memory_pair
 from tests.broker.front import backend, peer

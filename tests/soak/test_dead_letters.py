@@ -4,8 +4,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.host import Host
-from callboard.actors.subscription import SUBSCRIPTION_SIZE
+from callboard.actors.server.host import Host
+from callboard.actors.server.subscription import SUBSCRIPTION_SIZE
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.supervisor import Lost

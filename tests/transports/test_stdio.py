@@ -16,14 +16,14 @@ import trio
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from callboard import Server
-from callboard.actors.host import Host
-from callboard.actors.session import OUTBOX_BYTES
-from callboard.actors.session_tree import open_session
+from callboard.actors.server.host import Host
+from callboard.actors.server.session import OUTBOX_BYTES
+from callboard.actors.server.session_tree import open_session
 from callboard.codecs.lines import LineDecoder
 from callboard.codecs.revisions import MODERN, Revision, meta
 from callboard.supervisor import Address
 from callboard.transports.lines import IN_A_ROW, LineConnection
-from callboard.transports.stdio import Pipes, Stdio, ThreadStream, open_fd
+from callboard.transports.server.stdio import Pipes, Stdio, ThreadStream, open_fd
 
 EVERY = pytest.mark.parametrize("revision", list(Revision), ids=str)
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from callboard.supervisor.standard_error import MOST_KEPT
-from callboard.transports import stdio
+from callboard.transports.server import stdio
 from tests.supervisor.test_logs import standard_error
 
 

@@ -9,11 +9,12 @@ import attrs
 import trio
 
 from callboard.actors.broker.backend import Backend
-from callboard.actors.broker.uses import EVERYBODY
+from callboard.actors.broker.leases import EVERYBODY
+from callboard.actors.changes import Change, ListChanged, ListName, ResourceUpdated
 from callboard.actors.fan_out import FanOut
+from callboard.actors.subscribers import Topics
 from callboard.actors.terms import ANYBODY
-from callboard.actors.topics import Change, ListChanged, ListName, ResourceUpdated, Topics
-from callboard.codecs.crossing.signature import NOTHING, Signature, signature_of
+from callboard.codecs.bridge.askable import NOTHING, Signature, signature_of
 from callboard.codecs.revisions import ClientCapabilities
 from callboard.errors import CallboardError, SupervisorClosed
 from callboard.supervisor import Actor, get_logger

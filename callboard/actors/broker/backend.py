@@ -9,23 +9,24 @@ import attrs
 import trio
 from msgspec import Raw
 
-from callboard.actors.answering import question_bytes
 from callboard.actors.broker.circuit import Circuit, State
+from callboard.actors.broker.connection import Leg, Reach, leaf_of
 from callboard.actors.broker.health import HEALTH, SILENT, Check, Health
-from callboard.actors.broker.interests import Interests
-from callboard.actors.broker.leg import Leg, Reach, leaf_of
-from callboard.actors.broker.legs import Legs
-from callboard.actors.broker.listings import Listing, Listings, OnListing
-from callboard.actors.broker.settings import BackendSettings
-from callboard.actors.broker.uses import EVERYBODY, SHARED, Key, Use
+from callboard.actors.broker.leases import EVERYBODY, SHARED, Key, Use
+from callboard.actors.broker.listing import Listing, Listings, OnListing
+from callboard.actors.broker.policy import BackendSettings
+from callboard.actors.broker.pool import Legs
+from callboard.actors.broker.upstream import OnUpdated
+from callboard.actors.broker.upstream_subscriptions import Interests
 from callboard.actors.broker.views import OnView, Views
-from callboard.actors.caller import Patience, WaitChange
-from callboard.actors.eras import Agreed
-from callboard.actors.exchange import Exchange
+from callboard.actors.client.answerer import question_bytes
+from callboard.actors.client.caller import Patience, WaitChange
+from callboard.actors.client.negotiate import Agreed
+from callboard.actors.server.exchange import Exchange
 from callboard.actors.shares import Shares
 from callboard.actors.terms import ANYBODY, Terms
-from callboard.codecs.crossing.definitions import TOOLS
-from callboard.codecs.crossing.signature import NOTHING, signature_of
+from callboard.codecs.bridge.askable import NOTHING, signature_of
+from callboard.codecs.bridge.definitions import TOOLS
 from callboard.codecs.revisions import LATEST, METHODS, MODERN, Implementation
 from callboard.errors import BackendGone, CallboardError, Overloaded, SessionGone, SupervisorClosed
 from callboard.supervisor import Actor, Fact, Supervisor, get_logger
@@ -40,9 +41,6 @@ EARS: Final = 1.0
 
 OnState: TypeAlias = Callable[[str], None]
 """Told that a backend is up, or is not any more."""
-
-OnUpdated: TypeAlias = Callable[[str, str, object], None]
-"""Told of a resource that changed: its URI, the one it was followed by, and who shares the connection it came on."""
 
 
 @attrs.define(eq=False)

@@ -7,11 +7,12 @@ from typing import Final
 import attrs
 from msgspec import Raw
 
-from callboard.actors.broker.listings import Listing
+from callboard.actors.broker.listing import Listing
 from callboard.actors.broker.merging import Approve, Entry, Merged, Offered, Shown, are_same
 from callboard.actors.broker.owners import ADDRESS, address_of, addressed, ambiguous
-from callboard.actors.broker.settings import BackendSettings
-from callboard.codecs.crossing.definitions import (
+from callboard.actors.broker.policy import BackendSettings
+from callboard.codecs.bridge.askable import NOTHING, Signature
+from callboard.codecs.bridge.definitions import (
     KINDS,
     PROMPTS,
     RESOURCES,
@@ -21,7 +22,6 @@ from callboard.codecs.crossing.definitions import (
     for_revision,
     front_definition,
 )
-from callboard.codecs.crossing.signature import NOTHING, Signature
 from callboard.codecs.members import Members
 from callboard.codecs.revisions import Revision
 from callboard.codecs.seal import KeyRing, Seal

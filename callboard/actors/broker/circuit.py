@@ -4,7 +4,7 @@ from enum import Enum
 
 import attrs
 
-from callboard.actors.broker.settings import Restarts
+from callboard.actors.broker.policy import Restarts
 from callboard.supervisor.window import RestartWindow
 
 

@@ -11,8 +11,8 @@ from typing import Final, Never, Protocol, runtime_checkable
 import attrs
 import trio
 
-from callboard.actors.broker.leg import Leg
-from callboard.actors.caller import Patience
+from callboard.actors.broker.connection import Leg
+from callboard.actors.client.caller import Patience
 from callboard.codecs.revisions import MODERN
 from callboard.errors import CallboardError, ConnectionLost, RequestTimedOut
 from callboard.supervisor import Actor, get_logger

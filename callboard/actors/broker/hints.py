@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from callboard.codecs.crossing.results import Forwarded
+from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.members import Members, raw
 from callboard.codecs.revisions import LEGACY, MODERN, Revision
 

@@ -6,13 +6,13 @@ from typing import TypeAlias
 
 import attrs
 
-from callboard.actors.broker.listings import Listing
+from callboard.actors.broker.listing import Listing
 from callboard.actors.broker.owners import ADDRESS, Owners, address_of
-from callboard.actors.broker.settings import BackendSettings
-from callboard.codecs.crossing.definitions import KINDS, RESOURCES, TEMPLATES, TOOLS, Kind
-from callboard.codecs.crossing.guard import Definition
-from callboard.codecs.crossing.names import prefixed, skeleton, told_apart
-from callboard.codecs.header_map import HeaderMap
+from callboard.actors.broker.policy import BackendSettings
+from callboard.codecs.bridge.definitions import KINDS, RESOURCES, TEMPLATES, TOOLS, Kind
+from callboard.codecs.bridge.guard import Definition
+from callboard.codecs.bridge.names import prefixed, skeleton, told_apart
+from callboard.codecs.mcp_headers.header_map import HeaderMap
 from callboard.codecs.members import Members
 
 Approve: TypeAlias = Callable[[str, Mapping[str, str]], Mapping[str, str]]

@@ -6,9 +6,9 @@ from urllib.parse import quote, unquote
 
 import attrs
 
-from callboard.codecs.crossing.guard import Definition
-from callboard.codecs.uri_match import normal
-from callboard.codecs.uri_template import UriTemplate
+from callboard.codecs.bridge.guard import Definition
+from callboard.codecs.uri_template.match import normal
+from callboard.codecs.uri_template.template import UriTemplate
 from callboard.errors import InvalidParams
 
 ADDRESS: Final = "callboard://"

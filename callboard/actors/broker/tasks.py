@@ -17,20 +17,20 @@ import trio
 from msgspec import UNSET
 
 from callboard.actors.broker.backend import Backend
-from callboard.actors.broker.forwarding import LONG, Destination, Forwarding, Visit
-from callboard.actors.broker.leg import Leg
-from callboard.actors.broker.rounds import Asking
-from callboard.actors.broker.uses import Use
-from callboard.actors.caller import Patience
-from callboard.actors.exchange import Exchange
+from callboard.actors.broker.connection import Leg
+from callboard.actors.broker.forward import LONG, Destination, Forwarding, Visit
+from callboard.actors.broker.input_bridge import Asking
+from callboard.actors.broker.leases import Use
+from callboard.actors.client.caller import Patience
 from callboard.actors.outlet import Kind, Outbound
-from callboard.actors.request import Handler
-from callboard.actors.slot import Slot
+from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.reply_slot import Slot
+from callboard.actors.server.request import Handler
 from callboard.actors.terms import ANYBODY, Terms
-from callboard.codecs.crossing.errors import front_error
-from callboard.codecs.crossing.params import carried_meta
-from callboard.codecs.crossing.results import Crossing, Forwarded, front_result
-from callboard.codecs.crossing.tasks import (
+from callboard.codecs.bridge.errors import front_error
+from callboard.codecs.bridge.params import carried_meta
+from callboard.codecs.bridge.results import Crossing, Forwarded, front_result
+from callboard.codecs.bridge.tasks import (
     EXTENSION,
     TASK_METHODS,
     Standing,

@@ -8,23 +8,21 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterator, Set
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Final, Never, TypeAlias
+from typing import Final, Never, TypeAlias
 
 import attrs
 import trio
 
-from callboard.actors.broker.leg import Leg
-from callboard.actors.broker.listings import CHANGES, MAX_LISTS, MAX_READ_AGAIN, READ_AGAIN, Listing, OneList, Reading
+from callboard.actors.broker.connection import Leg
+from callboard.actors.broker.leases import EVERYBODY, Key, Use
+from callboard.actors.broker.listing import CHANGES, MAX_LISTS, MAX_READ_AGAIN, READ_AGAIN, Listing, OneList, Reading
 from callboard.actors.broker.merging import are_same
-from callboard.actors.broker.uses import EVERYBODY, Key, Use
-from callboard.codecs.crossing.definitions import KINDS, TOOLS
-from callboard.codecs.crossing.signature import Signature
+from callboard.actors.broker.upstream import Upstream
+from callboard.codecs.bridge.askable import Signature
+from callboard.codecs.bridge.definitions import KINDS, TOOLS
 from callboard.codecs.revisions import MODERN
 from callboard.errors import CallboardError, Overloaded, SupervisorClosed
 from callboard.supervisor import Actor, Supervisor, get_logger
-
-if TYPE_CHECKING:
-    from callboard.actors.broker.backend import Backend
 
 log = get_logger("callboard.broker")
 
@@ -79,7 +77,7 @@ class View:
 class Views:
     """The views of one backend."""
 
-    backend: "Backend"
+    backend: Upstream
     supervisor: Supervisor
     on_view: OnView
     _views: dict[Signature, View] = attrs.field(factory=dict, init=False)

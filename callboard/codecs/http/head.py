@@ -6,9 +6,9 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from callboard.codecs.header_map import HeaderMap
 from callboard.codecs.http.refusal import Refusal
-from callboard.codecs.mirror import Received, read_mirror
+from callboard.codecs.mcp_headers.header_map import HeaderMap
+from callboard.codecs.mcp_headers.mirror import Received, read_mirror
 
 HeaderList: TypeAlias = Sequence[tuple[bytes, bytes]]
 

@@ -10,7 +10,7 @@ import attrs
 import msgspec
 from wsproto.utilities import generate_accept_token
 
-from callboard.codecs.http.answers import AnswerHead
+from callboard.codecs.http.response_parser import AnswerHead
 from callboard.codecs.websocket.handshake import RECEIVED, SESSION, SUBPROTOCOL, VERSION
 from callboard.errors import BadAnswer
 

@@ -5,7 +5,7 @@ from typing import Protocol, TypeAlias
 
 import attrs
 
-from callboard.codecs.http.answers import AnswerHead
+from callboard.codecs.http.response_parser import AnswerHead
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 

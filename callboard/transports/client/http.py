@@ -12,11 +12,11 @@ from typing import Final
 import attrs
 import trio
 
-from callboard.actors.link import Hear, Hold, Outgoing, held
-from callboard.actors.wire import notification_frame
+from callboard.actors.client.link import Hear, Hold, Outgoing, held
+from callboard.actors.frames import notification_frame
 from callboard.codecs.batch import is_batch, split_batch
 from callboard.codecs.envelope import Error, Result, decode
-from callboard.codecs.http.answers import AnswerHead
+from callboard.codecs.http.response_parser import AnswerHead
 from callboard.codecs.lines import MAX_FRAME
 from callboard.codecs.revisions import MODERN, CancelledNotificationParams, Revision
 from callboard.codecs.revisions.revision import R3

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import attrs
 import trio
 
-from callboard.codecs.http.answers import END, AnswerHead, AnswerParser, End, Event
+from callboard.codecs.http.response_parser import END, AnswerHead, AnswerParser, End, Event
 from callboard.errors import BadAnswer, CannotConnect, ConnectionLost
 from callboard.transports.client.tls import secured, why_untrusted
 from callboard.transports.wire import SocketWire, SslWire, Wire

@@ -16,8 +16,8 @@ from typing import Final, Self, TypeAlias, TypeVarTuple, Unpack
 import attrs
 import trio
 
-from callboard.actors.duplex import DuplexLink
-from callboard.actors.link import Hear
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Hear
 from callboard.actors.rate import Meters, Rate
 from callboard.codecs.lines import without_blank
 from callboard.errors import CannotConnect

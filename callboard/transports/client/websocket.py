@@ -7,12 +7,12 @@ from typing import Final
 import attrs
 import trio
 
-from callboard.actors.duplex import DuplexLink
-from callboard.actors.link import Hear, Outgoing
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Hear, Outgoing
 from callboard.codecs.envelope import Error, Result
 from callboard.codecs.revisions import Revision
-from callboard.transports.client.conversation import Conversation
-from callboard.transports.client.socket import Door
+from callboard.transports.client.websocket_resumable import Conversation
+from callboard.transports.client.websocket_socket import Door
 
 CLOSE_TIME: Final = 2.0
 """Seconds that a server has for its last word, once it has heard ours."""

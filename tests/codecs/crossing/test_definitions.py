@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from callboard.codecs.crossing.definitions import (
+from callboard.codecs.bridge.definitions import (
     PROMPTS,
     STALE,
     TOOLS,
@@ -14,7 +14,7 @@ from callboard.codecs.crossing.definitions import (
     for_revision,
     front_definition,
 )
-from callboard.codecs.crossing.results import BACKEND
+from callboard.codecs.bridge.results import BACKEND
 from callboard.codecs.members import Members
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec import UNSET, Raw
 
-from callboard.codecs.crossing.errors import front_error
+from callboard.codecs.bridge.errors import front_error
 from callboard.codecs.envelope import Error
 from callboard.codecs.revisions import LEGACY, MODERN, Revision
 from callboard.codecs.revisions.revision import R1, R4, R5

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from callboard.codecs.crossing.definitions import (
+from callboard.codecs.bridge.definitions import (
     KINDS,
     MAX_DESCRIPTION,
     PROMPTS,
@@ -19,7 +19,7 @@ from callboard.codecs.crossing.definitions import (
     for_revision,
     front_definition,
 )
-from callboard.codecs.crossing.guard import (
+from callboard.codecs.bridge.guard import (
     CUT,
     HIDDEN,
     MAX_DEFINITION,

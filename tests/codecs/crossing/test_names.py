@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.codecs.crossing.names import MAX_NAME, hides_text, prefixed, problem_with, skeleton
+from callboard.codecs.bridge.names import MAX_NAME, hides_text, prefixed, problem_with, skeleton
 
 
 def test_a_name_gets_its_prefix_unless_that_is_empty() -> None:

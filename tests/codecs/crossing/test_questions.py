@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from callboard.codecs.crossing.questions import NotExpressible, back_answer, front_question
-from callboard.codecs.crossing.signature import NOTHING, declared_by, signature_of
+from callboard.codecs.bridge.askable import NOTHING, declared_by, signature_of
+from callboard.codecs.bridge.questions import NotExpressible, back_answer, front_question
 from callboard.codecs.revisions import (
     ClientCapabilities,
     CreateMessageResult,

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from callboard.codecs.crossing.results import BACKEND, Crossing, Forwarded, asks, front_result
-from callboard.codecs.crossing.shapes import UnfitResult
+from callboard.codecs.bridge.results import BACKEND, Crossing, Forwarded, asks, front_result
+from callboard.codecs.bridge.shapes import UnfitResult
 from callboard.codecs.members import Members
 from callboard.codecs.revisions import LEGACY, MODERN, Revision, meta, write
 from callboard.codecs.revisions.older import for_older

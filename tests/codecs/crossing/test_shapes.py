@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from callboard.codecs.crossing.shapes import UnfitResult, fit
+from callboard.codecs.bridge.shapes import UnfitResult, fit
 from callboard.codecs.revisions import ALL, Revision
 from callboard.codecs.revisions.revision import R1, R4
 

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from callboard.codecs.crossing.shapes import UnfitResult
-from callboard.codecs.crossing.tasks import (
+from callboard.codecs.bridge.shapes import UnfitResult
+from callboard.codecs.bridge.tasks import (
     about_task,
     front_created,
     front_refusal,

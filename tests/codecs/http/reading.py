@@ -6,8 +6,8 @@ from typing import TypeAlias
 import attrs
 
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.parser import HeadMemory, Received, RequestParser, Stage
 from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.request_parser import HeadMemory, Received, RequestParser, Stage
 
 LUMP = 1 << 20
 

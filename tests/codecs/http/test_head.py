@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.http.head import Head, check_framing, check_once, covers, media_type_of
 from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.http.status import status_of, status_of_unread
+from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.errors import (
     Draining,
     FrameTooLarge,

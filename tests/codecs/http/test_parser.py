@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.parser import HeadMemory, Stage
 from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.request_parser import HeadMemory, Stage
 from tests.codecs.chunking import byte_by_byte
 from tests.codecs.chunking import chunked as in_pieces
 from tests.codecs.http.reading import GOOD, LUMP, chunked, cut, get, parser, post, read, states

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.codecs.http.answers import AnswerHead, AnswerParser
 from callboard.codecs.http.head import Head
+from callboard.codecs.http.response_parser import AnswerHead, AnswerParser
 from callboard.codecs.websocket.client import (
     RESUMED,
     SESSION_KEY,

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from callboard.codecs.websocket.kept import Kept
+from callboard.codecs.websocket.replay_buffer import Kept
 
 MOST, MOST_BYTES = 5, 40
 

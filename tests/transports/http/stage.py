@@ -13,14 +13,14 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from callboard import Server
-from callboard.actors.host import Host
-from callboard.actors.parking import Parking
+from callboard.actors.server.host import Host
+from callboard.actors.server.parking import Parking
 from callboard.codecs.http.access import Access
 from callboard.codecs.sse import Event, EventDecoder
 from callboard.supervisor import Supervisor
-from callboard.transports.http.endpoint import Authenticate, Endpoint
-from callboard.transports.http.listener import http_edge
-from callboard.transports.settings import Settings
+from callboard.transports.limits import Settings
+from callboard.transports.server.http.endpoint import Authenticate, Endpoint
+from callboard.transports.server.http.listener import http_edge
 
 Json: TypeAlias = dict[str, Any]
 

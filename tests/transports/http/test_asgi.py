@@ -12,10 +12,10 @@ import trio
 
 from callboard import Context, Server
 from callboard.codecs.http.access import Access
-from callboard.transports.asgi import AsgiResponse
-from callboard.transports.http.endpoint import Endpoint
-from callboard.transports.http.listener import http_edge
-from callboard.transports.settings import Settings
+from callboard.transports.limits import Settings
+from callboard.transports.server.asgi import AsgiResponse
+from callboard.transports.server.http.endpoint import Endpoint
+from callboard.transports.server.http.listener import http_edge
 from tests.transports.http.stage import PATIENCE, QUICK, Place, request, settle
 
 

@@ -5,10 +5,10 @@ from typing import Final
 import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.codecs.http.parser import RequestParser
+from callboard.codecs.http.request_parser import RequestParser
 from callboard.codecs.revisions import Revision
-from callboard.transports.http.endpoint import Endpoint
-from callboard.transports.settings import Settings
+from callboard.transports.limits import Settings
+from callboard.transports.server.http.endpoint import Endpoint
 from tests.transports.http.house import open_house
 from tests.transports.http.sessions import OpenSession
 from tests.transports.http.stage import Client, Place, request, serving, settle

@@ -7,8 +7,8 @@ import trio
 from structlog.testing import capture_logs
 
 from callboard import Revision
-from callboard.actors.lame_duck import drain
-from callboard.transports.settings import Settings
+from callboard.actors.server.drain import drain
+from callboard.transports.limits import Settings
 from tests.fuzz.mutate import mutated
 from tests.transports.http.house import open_house
 from tests.transports.http.sessions import OpenSession, initialize

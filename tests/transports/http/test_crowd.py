@@ -10,7 +10,8 @@ import pytest
 import structlog.testing
 import trio
 
-from callboard.transports.http.crowd import (
+from callboard.transports.limits import Settings
+from callboard.transports.server.http.crowd import (
     MOST_DESCRIPTORS,
     RESERVE,
     Crowd,
@@ -18,7 +19,6 @@ from callboard.transports.http.crowd import (
     descriptor_ceiling,
     raise_descriptor_limit,
 )
-from callboard.transports.settings import Settings
 from tests.broker.test_admin import ask
 from tests.process import CALLBOARD, started
 from tests.transports.http.house import open_house

@@ -22,11 +22,11 @@ import trio.testing
 
 from callboard import Server
 from callboard.codecs.http.access import Access
-from callboard.serving import Ready, serve
+from callboard.serve import Ready, serve
 from callboard.supervisor import SupervisorSpec, live_trees
-from callboard.transports.asgi import AsgiApp
-from callboard.transports.http.endpoint import Endpoint
-from callboard.transports.settings import Settings
+from callboard.transports.limits import Settings
+from callboard.transports.server.asgi import AsgiApp
+from callboard.transports.server.http.endpoint import Endpoint
 from tests.certificate import write_certificate
 from tests.transports.http.stage import PATIENCE, Client, request
 

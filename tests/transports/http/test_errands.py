@@ -11,9 +11,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard import Server, ToolError
-from callboard.actors.adoption import run_noticing
+from callboard.actors.server.adoption import run_noticing
 from callboard.errors import INTERNAL_ERROR, BackendRefused
-from callboard.transports.http.lookout import SOON
+from callboard.transports.server.http.slow_requests import SOON
 from tests.transports.http.stage import QUICK, Client, Json, Place, request, serving, settle
 
 

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.codecs.kept_budget import KeptBudget
+from callboard.codecs.replay_budget import KeptBudget
 from callboard.codecs.revisions import Revision
-from callboard.codecs.websocket.kept import Kept
-from callboard.transports.http import legacy
-from callboard.transports.settings import Settings
+from callboard.codecs.websocket.replay_buffer import Kept
+from callboard.transports.limits import Settings
+from callboard.transports.server.http import legacy
 from tests.transports.http.house import open_house
 from tests.transports.http.sessions import OpenSession
 from tests.transports.http.stage import Place, serving, settle

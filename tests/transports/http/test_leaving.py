@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from callboard import Revision
-from callboard.actors.topics import ResourceUpdated
-from callboard.transports.settings import Settings
+from callboard.actors.changes import ResourceUpdated
+from callboard.transports.limits import Settings
 from tests.transports.http.house import House, open_house
 from tests.transports.http.sessions import OpenSession
 from tests.transports.http.stage import META, Client, Place, serving, settle

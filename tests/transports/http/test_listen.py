@@ -7,9 +7,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors import fan_out
-from callboard.actors.lame_duck import drain
-from callboard.transports.http.pulse import BREATH, COMMENT, Pulse
-from callboard.transports.settings import Settings
+from callboard.actors.server.drain import drain
+from callboard.transports.limits import Settings
+from callboard.transports.server.http.keepalive import BREATH, COMMENT, Pulse
 from tests.transports.http.house import open_house
 from tests.transports.http.stage import META, Client, Place, Stream, serving, settle
 

@@ -10,9 +10,9 @@ import pytest
 import trio
 
 from callboard.codecs.http.access import EVERYONE
-from callboard.transports.http.endpoint import Endpoint
-from callboard.transports.http.listener import PAUSE, Edge, http_edge
-from callboard.transports.settings import Settings
+from callboard.transports.limits import Settings
+from callboard.transports.server.http.endpoint import Endpoint
+from callboard.transports.server.http.listener import PAUSE, Edge, http_edge
 from callboard.transports.wire import Wire
 from tests.transports.http.house import open_house
 from tests.transports.http.stage import PATIENCE, Client, serving, settle

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from callboard import Context, Revision
-from callboard.transports.settings import Settings
+from callboard.transports.limits import Settings
 from tests.transports.http.house import open_house
 from tests.transports.http.sessions import HTTP_REVISIONS, OpenSession, said
 from tests.transports.http.stage import Json, serving, settle

@@ -7,7 +7,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from callboard import Context
-from callboard.actors.parking import Parking
+from callboard.actors.server.parking import Parking
 from tests.transports.http.house import Name, open_house
 from tests.transports.http.stage import Answer, Client, Json, Place, serving, settle
 

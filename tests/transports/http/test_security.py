@@ -7,7 +7,7 @@ import pytest
 from callboard import Rate, Revision
 from callboard.codecs.http.access import Access
 from callboard.transports.bind import Place as Address
-from callboard.transports.settings import Settings
+from callboard.transports.limits import Settings
 from tests.transports.http.house import open_house
 from tests.transports.http.sessions import OpenSession, initialize
 from tests.transports.http.stage import Answer, request, serving, settle

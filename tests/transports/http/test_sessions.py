@@ -4,9 +4,9 @@ import pytest
 import trio
 
 from callboard import Revision
-from callboard.actors.lame_duck import drain
+from callboard.actors.server.drain import drain
 from callboard.codecs.revisions import LEGACY
-from callboard.transports.settings import Settings
+from callboard.transports.limits import Settings
 from tests.transports.http.house import open_house
 from tests.transports.http.sessions import HTTP_REVISIONS, OpenSession, initialize
 from tests.transports.http.stage import Json, Place, request, serving, settle

@@ -12,11 +12,11 @@ from trio.testing import wait_all_tasks_blocked
 from callboard.actors.outlet import Adopt, Outbound
 from callboard.actors.shares import LOCAL
 from callboard.codecs.http.refusal import Refusal
-from callboard.codecs.kept_budget import KeptBudget
+from callboard.codecs.replay_budget import KeptBudget
 from callboard.codecs.sse import Event, EventDecoder
 from callboard.transports.held import Held
-from callboard.transports.http.pulse import Pulse
-from callboard.transports.http.streams import EventStore, LegacyStream
+from callboard.transports.server.http.keepalive import Pulse
+from callboard.transports.server.http.legacy_streams import EventStore, LegacyStream
 
 
 @attrs.define(eq=False)

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from callboard import Revision
-from callboard.transports.settings import Settings
+from callboard.transports.limits import Settings
 from tests.transports.http.house import open_house
 from tests.transports.http.sessions import HTTP_REVISIONS, OpenSession, said
 from tests.transports.http.stage import Json, Stream, serving, settle

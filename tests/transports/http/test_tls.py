@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from callboard.transports.settings import Settings
+from callboard.transports.limits import Settings
 from tests.certificate import certified
 from tests.transports.http.house import open_house
 from tests.transports.http.stage import serving, settle

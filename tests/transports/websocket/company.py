@@ -9,7 +9,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from callboard import Context, Server
 from callboard.testing import Peer
-from callboard.transports.websocket.conversation import RESUMED
+from callboard.transports.server.websocket.resumable import RESUMED
 from tests.transports.websocket.stage import House, Refused, back, session_of, socket_of
 from tests.transports.websocket.wires import MemoryWire
 

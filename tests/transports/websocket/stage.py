@@ -17,19 +17,19 @@ from wsproto.events import Ping as PingEvent
 from wsproto.events import Pong as PongEvent
 
 from callboard import Server
-from callboard.actors.host import Host
-from callboard.actors.parking import Parking
+from callboard.actors.server.host import Host
+from callboard.actors.server.parking import Parking
 from callboard.codecs.http.access import Access
 from callboard.codecs.revisions import LEGACY, Revision
 from callboard.supervisor import Address, Snapshot, SupervisorSpec
 from callboard.testing import EVERYTHING, Answer, Peer
-from callboard.transports.http.connection import HttpConnection
-from callboard.transports.http.endpoint import Authenticate, Endpoint
-from callboard.transports.http.lookout import Lookout
+from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.memory import MemoryConnection
-from callboard.transports.settings import DEFAULTS, Settings
-from callboard.transports.websocket.conversation import SESSION_KEY
-from callboard.transports.websocket.door import WebSocketDoor
+from callboard.transports.server.http.connection import HttpConnection
+from callboard.transports.server.http.endpoint import Authenticate, Endpoint
+from callboard.transports.server.http.slow_requests import Lookout
+from callboard.transports.server.websocket.resumable import SESSION_KEY
+from callboard.transports.server.websocket.upgrade import WebSocketDoor
 from callboard.transports.wire import Wire
 from tests.by_the_book import Stickler
 from tests.transports.websocket.wires import wire_pair

@@ -5,8 +5,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.codecs.revisions.revision import R2, R4
-from callboard.transports.settings import Settings
-from callboard.transports.websocket.conversation import RESUMED
+from callboard.transports.limits import Settings
+from callboard.transports.server.websocket.resumable import RESUMED
 from tests.test_one_handler_every_revision import text
 from tests.transports.websocket.company import company, drop, refusal, resume
 from tests.transports.websocket.stage import back, house, session_of, socket_of

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard import Context, Revision, Server
-from callboard.actors.lame_duck import drain
+from callboard.actors.server.drain import drain
 from callboard.codecs.revisions.revision import LATEST, R4
 from callboard.supervisor import Address
 from callboard.testing import Refusal

@@ -13,8 +13,8 @@ from trio.testing import MockClock
 
 from callboard import Context, Server
 from callboard.codecs.revisions.revision import R4
-from callboard.transports.settings import Settings
-from callboard.transports.websocket.conversation import RESUMED, SESSION_KEY
+from callboard.transports.limits import Settings
+from callboard.transports.server.websocket.resumable import RESUMED, SESSION_KEY
 from tests.transports.websocket.stage import OPENING, Gone, House, Refused, Socket, back, house, request
 from tests.transports.websocket.wires import MemoryWire
 

@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from callboard import Server
 from callboard.codecs.websocket.frames import Code, MessageReader, Ping, Text
-from callboard.transports.websocket.link import FRAMES, MAX_CONTROLS
+from callboard.transports.server.websocket.socket import FRAMES, MAX_CONTROLS
 from tests.transports.websocket.stage import house, masked
 
 pytestmark = pytest.mark.finding("security-23")

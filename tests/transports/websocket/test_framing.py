@@ -6,8 +6,8 @@ from trio.testing import MockClock
 
 from callboard import Server
 from callboard.codecs.revisions.revision import R4
-from callboard.transports.settings import Settings
-from callboard.transports.websocket.link import FRAMES
+from callboard.transports.limits import Settings
+from callboard.transports.server.websocket.socket import FRAMES
 from tests.test_one_handler_every_revision import text
 from tests.transports.websocket.stage import House, Socket, house, masked
 

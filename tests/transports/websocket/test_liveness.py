@@ -9,9 +9,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard import Context, Server
 from callboard.codecs.revisions.revision import LATEST, R4
-from callboard.transports.settings import DEFAULTS, Settings
-from callboard.transports.websocket.heart import ANSWER, BURST, Heart
-from callboard.transports.websocket.link import Link
+from callboard.transports.limits import DEFAULTS, Settings
+from callboard.transports.server.websocket.pings import ANSWER, BURST, Heart
+from callboard.transports.server.websocket.socket import Link
 from tests.transports.websocket.stage import Socket, house, masked, socket_of
 from tests.transports.websocket.wires import MemoryWire
 

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from callboard import Server
 from callboard.codecs.revisions.revision import R4
-from callboard.transports.settings import Settings
+from callboard.transports.limits import Settings
 from tests.transports.websocket.stage import (
     OPENING,
     Gone,

@@ -11,9 +11,9 @@ from callboard.actors.terms import ANYBODY
 from callboard.codecs.http.refusal import Refusal
 from callboard.codecs.revisions.revision import LATEST, R4
 from callboard.testing import Peer
+from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.memory import MemoryConnection
-from callboard.transports.settings import DEFAULTS, Settings
-from callboard.transports.websocket.conversation import SESSION_KEY
+from callboard.transports.server.websocket.resumable import SESSION_KEY
 from tests.test_one_handler_every_revision import text
 from tests.transports.websocket.company import company, drop, resume, wire_of
 from tests.transports.websocket.stage import Refused, Socket, back, house, masked, session_of, socket_of

@@ -15,14 +15,14 @@ import trio
 from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnection, wrap_client_stream
 
 from callboard import Context, Server
-from callboard.actors.host import Host
+from callboard.actors.server.host import Host
 from callboard.codecs.http.access import Access
 from callboard.codecs.revisions.revision import R4
-from callboard.transports.http.endpoint import Authenticate, Endpoint
-from callboard.transports.http.listener import http_edge
-from callboard.transports.settings import DEFAULTS, Settings
-from callboard.transports.websocket.conversation import RESUMED, SESSION_KEY
-from callboard.transports.websocket.door import WebSocketDoor
+from callboard.transports.limits import DEFAULTS, Settings
+from callboard.transports.server.http.endpoint import Authenticate, Endpoint
+from callboard.transports.server.http.listener import http_edge
+from callboard.transports.server.websocket.resumable import RESUMED, SESSION_KEY
+from callboard.transports.server.websocket.upgrade import WebSocketDoor
 from callboard.transports.wire import SocketWire
 from tests.transports.http import test_tls
 from tests.transports.websocket.stage import OPENING, Socket, back, request

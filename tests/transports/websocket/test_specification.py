@@ -13,9 +13,9 @@ from callboard import Context, Server
 from callboard.codecs.revisions.meta import is_reserved_meta_key, is_valid_meta_key
 from callboard.codecs.websocket import handshake
 from callboard.codecs.websocket.frames import Code
-from callboard.transports.settings import DEFAULTS
-from callboard.transports.websocket.conversation import RESUMED, SESSION_KEY
-from callboard.transports.websocket.link import CLOSE_TIME
+from callboard.transports.limits import DEFAULTS
+from callboard.transports.server.websocket.resumable import RESUMED, SESSION_KEY
+from callboard.transports.server.websocket.socket import CLOSE_TIME
 from tests.transports.websocket.stage import OPENING, House, Refused, Socket, house, request
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "websocket.md").read_text()

@@ -1,0 +1,42 @@
+"""What the parts of a backend need of the whole."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias
+
+from msgspec import Raw
+
+from callboard.actors.broker.connection import Leg
+from callboard.actors.broker.leases import Use
+from callboard.actors.broker.listing import Listings
+from callboard.actors.broker.pool import Legs
+
+OnUpdated: TypeAlias = Callable[[str, str, object], None]
+"""Told of a resource that changed: its URI, the one it was followed by, and who shares the connection it came on."""
+
+
+class Upstream(Protocol):
+    """A backend, as its views and its subscriptions know it."""
+
+    name: str
+    legs: Legs
+    listings: Listings
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it can be asked."""
+
+    async def wait_up(self) -> Leg:
+        """Wait for the shared connection. Raises `BackendGone`."""
+
+    def give_back(self, leg: Leg, use: Use) -> None:
+        """A connection is no longer used."""
+
+    def changed(self, leg: Leg, method: str, params: Mapping[str, Raw]) -> None:
+        """A notification that came on no request's way."""
+
+    def refresh(self) -> None:
+        """Read all lists again."""
+
+    @property
+    def on_updated(self) -> OnUpdated:
+        """Is told of a resource that has changed: its URI, what was followed, and by whom."""

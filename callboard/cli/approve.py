@@ -1,0 +1,82 @@
+"""`callboard approve`: the operator's word that a tool may be what it is now."""
+
+import json as json_text
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import attrs
+from cyclopts import Parameter
+
+from callboard.broker.pins import PATIENCE, Pins, Waiting
+from callboard.cli.codes import Exit
+from callboard.cli.serve_flags import FLAG, Json
+from callboard.errors import CannotServe
+from callboard.supervisor.printable import clean
+
+APPROVE_EXAMPLES: Final = """\
+Examples:
+
+  callboard approve servers.toml --list              only say what waits
+  callboard approve servers.toml weather forecast    one tool of one server
+  callboard approve servers.toml weather             all tools of one server
+  callboard approve servers.toml                     all of all servers
+
+It is about servers with `pin = true`: a tool that is new, or is not what it
+was, is withheld until then. A broker that runs notices within seconds.
+
+Exit codes: 0 approved, or nothing waits; 2 there is no such file, server or
+tool.
+"""
+
+_SHOWN: Final = 12
+
+
+def approve(
+    config: Annotated[Path, Parameter(name="CONFIG", help="The file of servers; the pins are beside it.")],
+    server: Annotated[str | None, Parameter(name="SERVER", help="Only this server's.")] = None,
+    tool: Annotated[str | None, Parameter(name="TOOL", help="Only this tool, by its name at its server.")] = None,
+    /,
+    *,
+    list_: Annotated[bool, FLAG, Parameter(name="--list", help="Only say what waits.")] = False,
+    json: Json = False,
+) -> int:
+    """Approve of definitions of tools that changed. What they are now is what is expected from now on."""
+    config = config.expanduser()
+    if not config.is_file():
+        raise CannotServe(f"{config}: there is no such file")
+    pins = Pins.beside(config)
+    waiting = pins.waiting(server, tool)
+    if server is not None and not waiting:
+        _check_known(pins, server, tool)
+    if not list_ and waiting:
+        for one in waiting:
+            pins.settle(one)
+        try:
+            pins.save(are_ours=True, patience=PATIENCE)
+        except OSError as error:
+            raise CannotServe(f"{pins.file}: {error.strerror or error}") from None
+    _tell(waiting, is_approved=not list_, is_json=json)
+    return Exit.FINE
+
+
+def _check_known(pins: Pins, server: str, tool: str | None) -> None:
+    """Raises `CannotServe` for what was never seen: it is a slip of the finger."""
+    known = pins.known()
+    if server not in known:
+        raise CannotServe(f"{pins.file}: no server {server[:64]!r} is pinned; {', '.join(known) or 'none'} is")
+    if tool is not None and tool not in known[server]:
+        raise CannotServe(f"{pins.file}: {server} has no tool {tool[:128]!r}")
+
+
+def _tell(waiting: Sequence[Waiting], *, is_approved: bool, is_json: bool) -> None:
+    if is_json:
+        told = {"approved" if is_approved else "waiting": [attrs.asdict(one) for one in waiting]}
+        sys.stdout.write(json_text.dumps(told) + "\n")
+        return
+    for one in waiting:
+        words = (one.server, one.tool, one.pinned[:_SHOWN], one.found[:_SHOWN])
+        sys.stdout.write("\t".join(clean(word) for word in words) + "\n")
+    if not waiting:
+        sys.stdout.write("nothing waits for approval\n")

@@ -1,0 +1,101 @@
+"""The commands that log in at a server, and that forget it."""
+
+import json as json_
+from typing import Annotated, Final
+
+import attrs
+import trio
+from cyclopts import Parameter
+
+from callboard.cli.arguments import BadArgument
+from callboard.cli.client_run import Options, Talk, complain, speak
+from callboard.cli.codes import Exit
+from callboard.cli.login import store_of
+from callboard.cli.screen import Screen
+from callboard.config.entry import Remote, is_entry, read_entry
+from callboard.errors import CallboardError
+
+LOGIN_EXAMPLES: Final = """\
+Examples:
+
+  callboard login https://mcp.example.com/mcp                    in a browser
+  callboard login https://mcp.example.com/mcp --auth headless    on a machine
+                                                                 without one
+  callboard call https://mcp.example.com/mcp whoami    it is known who is there
+  callboard logout https://mcp.example.com/mcp
+
+Exit codes: 0 the server lets us in; 2 wrong arguments; 3 no server to speak
+to; 4 it does not let us in; 5 no answer in time; 130 Ctrl-C.
+"""
+
+LOGOUT_EXAMPLES: Final = """\
+Examples:
+
+  callboard logout https://mcp.example.com/mcp
+  callboard logout ~/.config/mcp.json#weather
+  callboard logout https://mcp.example.com/mcp --client-id me    for a machine
+
+Exit codes: 0 nothing is kept any more; 2 wrong arguments; 3 there is no such
+entry; 4 it cannot be forgotten.
+"""
+
+
+Place = Annotated[str, Parameter(name="TARGET", help="The URL of the server, or FILE.json#NAME.")]
+_PLAIN: Final = Options()
+
+
+def login(target: Place, /, *, options: Options = _PLAIN) -> int:
+    """Log in at a server, so that later commands need no --auth. Any other command with --auth does the same."""
+    way = attrs.evolve(options, auth="browser") if options.auth == "kept" else options
+    try:
+        url = _url(target)
+    except (CallboardError, BadArgument) as error:
+        return complain(Screen(is_quiet=options.json), error)
+
+    async def errand(talk: Talk) -> Exit:
+        await talk.client.ping()  # some let everybody in, and ask at the first request who that is
+        is_kept = await _is_kept(url, way.client_id if way.auth == "machine" else None)
+        said = f"logged in at {url}" if is_kept else f"{url} lets us in without a login"
+        print(json_.dumps({"url": url, "is_kept": is_kept}) if options.json else said)  # noqa: T201  # the output
+        return Exit.FINE
+
+    return speak(target, way, errand)
+
+
+async def _is_kept(url: str, machine: str | None) -> bool:
+    from callboard.oauth.authorizer import tokens_of  # it takes time to load
+
+    return await store_of(machine).load(tokens_of(url)) is not None
+
+
+def logout(
+    target: Place,
+    /,
+    *,
+    client_id: Annotated[str | None, Parameter(help="Forget what a machine got by this client.")] = None,
+    json: Annotated[bool, Parameter(negative="", show_default=False, help="Print JSON instead of text.")] = False,
+) -> int:
+    """Forget the tokens that a login at a server left. What the server knows of them is its own."""
+    screen = Screen(is_quiet=json)
+    try:
+        url = _url(target)
+        trio.run(_forget, url, client_id)
+    except (CallboardError, BadArgument) as error:
+        return complain(screen, error)
+    forgotten = json_.dumps({"forgotten": url}) if json else f"nothing is kept any more of a login at {url}"
+    print(forgotten)  # noqa: T201  # the output
+    return Exit.FINE
+
+
+async def _forget(url: str, machine: str | None) -> None:
+    from callboard.oauth import OAuth  # it takes time to load
+
+    await OAuth(store=store_of(machine)).forget(url)
+
+
+def _url(target: str) -> str:
+    named = read_entry(target) if is_entry(target) else None
+    url = named.url if isinstance(named, Remote) else target
+    if "://" not in url:
+        raise BadArgument(f"{target[:200]!r} is no URL: nobody logs in elsewhere")
+    return url

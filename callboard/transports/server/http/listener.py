@@ -1,0 +1,164 @@
+"""The native door: takes connections in, and the tree that they live in."""
+
+import errno
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from typing import Final, Never
+
+import attrs
+import trio
+
+from callboard.actors.rate import Meters, Rate
+from callboard.supervisor import Actor, ChildSpec, Fact, Supervisor, SupervisorSpec, get_logger
+from callboard.transports.limits import Settings
+from callboard.transports.server.http.connection import HttpConnection
+from callboard.transports.server.http.crowd import Crowd, counted_address
+from callboard.transports.server.http.endpoint import Endpoint
+from callboard.transports.server.http.handler import RequestHandler
+from callboard.transports.server.http.slow_requests import Lookout
+from callboard.transports.server.http.write_batch import Outbox
+from callboard.transports.server.http2 import Http2, Opening
+from callboard.transports.server.tls import Certificate
+from callboard.transports.wire import SocketWire, SslWire, Wire, peer_of
+
+log = get_logger("callboard.transports")
+
+BURST: Final = 64
+"""Connections that are taken in before others get a turn."""
+
+PAUSE: Final = 0.1
+"""Seconds to wait when the system has no descriptor left for another connection."""
+
+SAID: Final = Rate(1, per=10.0)
+"""Log lines of one listener about connections that it has no room for, for each reason."""
+
+_NO_ROOM: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+
+
+@attrs.frozen(eq=False)
+class Edge:
+    """What the listeners of one edge share. It outlives each of them."""
+
+    handler: RequestHandler
+    settings: Settings
+    tls: ssl.SSLContext | Certificate | None = None
+    http2: Http2 | None = None
+    outbox: Outbox = attrs.field(factory=Outbox)
+    lookout: Lookout = attrs.field(factory=Lookout)
+    crowd: Crowd = attrs.field()
+    names: "count[int]" = attrs.field(factory=lambda: count(1))
+    said: Meters = attrs.field(factory=lambda: Meters(SAID))
+
+    @crowd.default
+    def _crowd(self) -> Crowd:
+        return Crowd(self.settings.max_connections)
+
+    def wire(self, connected: socket.socket) -> Wire:
+        tls = self.tls.context if isinstance(self.tls, Certificate) else self.tls
+        if tls is not None:
+            return SslWire(connected, tls, self.settings.write_time)
+        wire = SocketWire(connected, self.settings.write_time)
+        wire.outbox = self.outbox
+        return wire
+
+
+@attrs.define(eq=False)
+class HttpListener(Actor[Never]):
+    """Accepts on one socket, which is its caller's to close."""
+
+    mailbox = None
+
+    edge: Edge
+    listening: socket.socket
+    accepted: int = attrs.field(default=0, init=False)
+
+    async def run(self) -> None:
+        connections = self.supervisor.supervisor_of("connections")
+        self.listening.setblocking(False)
+        while True:
+            await trio.lowlevel.wait_readable(self.listening)
+            for _ in range(BURST):
+                try:
+                    connected, peer = self.listening.accept()
+                except BlockingIOError:
+                    break
+                except OSError as error:
+                    if error.errno in _NO_ROOM:
+                        self._say("no_room_for_connections", errno.errorcode[error.errno])
+                        await trio.sleep(PAUSE)
+                    break
+                self._take(connected, peer, connections)
+
+    def _take(self, connected: socket.socket, peer: object, connections: Supervisor) -> None:
+        edge, address = self.edge, counted_address(peer)
+        full = edge.crowd.enter(address, connected.fileno())
+        if full is not None:
+            connected.close()
+            self._say("connections_refused", full)
+            return
+        try:
+            self._begin(connected, partial(edge.crowd.leave, address), connections)
+        except Exception as error:  # whatever is wrong with one connection, or with memory, the others are accepted
+            edge.crowd.leave(address)
+            connected.close()
+            self._say("connection_not_taken", type(error).__name__)
+        else:
+            self.accepted += 1
+
+    def _begin(self, connected: socket.socket, leave: Callable[[], None], connections: Supervisor) -> None:
+        edge = self.edge
+        connected.setblocking(False)
+        if connected.family in (socket.AF_INET, socket.AF_INET6):
+            with suppress(OSError):  # some systems say so if the peer is gone already
+                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = HttpConnection(
+            *(edge.handler, edge.wire(connected), edge.settings, edge.lookout, peer_of(connected)), on_end=leave
+        )
+        name = f"c-{self.listening.fileno()}-{next(edge.names)}"
+        connections.spawn(connection if edge.http2 is None else Opening(connection, edge.http2), name=name)
+
+    def _say(self, event: str, why: str) -> None:
+        if self.edge.said.allow((event, why), trio.current_time()):
+            log.warning(event, listener=self.path, why=why, refused=self.edge.crowd.refused)
+
+    def facts(self) -> dict[str, Fact]:
+        return {"accepted": self.accepted, "refused": self.edge.crowd.refused}
+
+
+def listeners(edge: Edge, sockets: Sequence[socket.socket]) -> tuple[ChildSpec[Never] | SupervisorSpec, ...]:
+    """The children that take connections in, and the connections."""
+    return (
+        ChildSpec("outbox", lambda: edge.outbox, shutdown=0),
+        ChildSpec("lookout", lambda: edge.lookout, shutdown=0),
+        SupervisorSpec("watches", drain=0),
+        SupervisorSpec("connections", drain=edge.settings.write_time),
+        *(
+            ChildSpec(f"listener-{number}", partial(HttpListener, edge, listening), shutdown=0)
+            for number, listening in enumerate(sockets, 1)
+        ),
+    )
+
+
+def http_edge(
+    name: str,
+    endpoint: Endpoint,
+    sockets: Sequence[socket.socket],
+    tls: ssl.SSLContext | Certificate | None = None,
+    *,
+    with_http2: bool = False,
+) -> SupervisorSpec:
+    """The tree of one edge. Stopped bottom to top: first nobody new is taken in, then those who are here finish."""
+    http2 = Http2(endpoint, is_tls=tls is not None) if with_http2 else None
+    requests = (SupervisorSpec("requests", drain=endpoint.settings.write_time),) if with_http2 else ()
+    return SupervisorSpec(
+        name,
+        children=(
+            ChildSpec("pulse", lambda: endpoint.pulse, shutdown=0),
+            *requests,
+            *listeners(Edge(endpoint, endpoint.settings, tls, http2), sockets),
+        ),
+    )

@@ -1,0 +1,146 @@
+"""Where WebSockets come in: the handshake, and the sessions that a client may come back to."""
+
+import secrets
+from itertools import count
+from typing import Final
+
+import attrs
+import trio
+
+from callboard.actors.server.host import Host
+from callboard.actors.server.session_tree import add_session
+from callboard.actors.shares import account_of
+from callboard.actors.terms import ANYBODY
+from callboard.codecs.http.head import Head
+from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.status import RETRY_AFTER, refusal_of
+from callboard.codecs.websocket.frames import Close, Code
+from callboard.codecs.websocket.handshake import RECEIVED, Handshake, read_handshake, write_accept
+from callboard.errors import Overloaded, SupervisorClosed
+from callboard.supervisor import ChildSpec
+from callboard.transports.limits import DEFAULTS, Settings
+from callboard.transports.server.http.endpoint import CHALLENGE, Authenticate, Upgraded
+from callboard.transports.server.websocket.pings import Heart
+from callboard.transports.server.websocket.resumable import Conversation
+from callboard.transports.server.websocket.socket import Link, part
+from callboard.transports.wire import Wire
+
+START_TIME: Final = 5.0
+"""Seconds for a session to begin. It waits for nothing but its turn."""
+
+
+@attrs.define(eq=False, repr=False)  # nobody who prints it shall learn an id
+class WebSocketDoor:
+    """Serves the connections that turn into WebSockets: `Endpoint(..., on_upgrade=door.serve)`."""
+
+    host: Host
+    settings: Settings = DEFAULTS
+    authenticate: Authenticate | None = None
+    _heart: Heart = attrs.field(init=False)
+    _beats: bool = attrs.field(default=False, init=False)
+    _conversations: dict[str, Conversation] = attrs.field(factory=dict, init=False)
+    _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._heart = Heart(self.settings.ping_every)
+        self.settings.apply(self.host)
+
+    async def serve(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
+        """Serve one connection until it ends. Raises `Refusal` while it can still be answered by HTTP."""
+        handshake = read_handshake(head)
+        principal = await self._principal(handshake)
+        if handshake.session is not None:
+            link = self._return(handshake.session, principal, handshake.received, wire)
+        elif not self._has_room(account_of(principal, upgraded.peer)):
+            await self._turn_away(handshake, wire)
+            return
+        else:
+            link = await self._begin(principal, upgraded.peer, wire)
+        upgraded.on_stop, upgraded.facts = link.leave, link.facts
+        wire.stop_probing()
+        self._heart.add(link)
+        try:
+            await link.run(_opening(handshake, link.conversation), handshake.received, rest)
+        finally:
+            self._heart.discard(link)
+
+    def _has_room(self, account: str) -> bool:
+        try:
+            self.host.sessions.check(account)
+        except Overloaded:
+            return False
+        return True
+
+    async def _principal(self, handshake: Handshake) -> str:
+        """Raises `Refusal` (401) if somebody must be known and is not."""
+        if self.authenticate is None:
+            return ANYBODY
+        principal = None if handshake.token is None else await self.authenticate(handshake.token)
+        if principal is None:
+            raise Refusal(401, "a bearer token is needed", headers=CHALLENGE, closes=True)
+        return principal
+
+    def _return(self, session_id: str, principal: str, received: int, wire: Wire) -> Link:
+        """Go on with a session. Raises `Refusal` (404), whyever that is not possible: one answer for all causes."""
+        conversation = self._conversations.get(session_id)
+        if conversation is None or not conversation.can_resume(principal, received):
+            raise Refusal(404, "there is no such session", closes=True)
+        link = Link(wire, conversation, self.settings)
+        conversation.claim(link)
+        return link
+
+    async def _begin(self, principal: str, peer: str, wire: Wire) -> Link:
+        """Begin a session. Raises `Refusal` (503) if the server is about to end."""
+        if self.host.is_draining:
+            raise _ending()
+        conversation = Conversation(
+            secrets.token_urlsafe(24), self.host, self.settings, principal, self._conversations_pop, peer
+        )
+        link = Link(wire, conversation, self.settings)
+        conversation.claim(link)
+        try:
+            with trio.move_on_after(START_TIME, shield=True) as started:  # half begun, nobody would end it
+                await self._start_beating()
+                await add_session(self.host, conversation.session, f"w-{next(self._names)}")
+        except SupervisorClosed:
+            raise _ending() from None
+        except Overloaded as error:
+            raise refusal_of(error) from None
+        if started.cancelled_caught:
+            raise Refusal(503, "too much is going on", headers=RETRY_AFTER, closes=True)
+        self._conversations[conversation.id] = conversation
+        return link
+
+    async def _start_beating(self) -> None:
+        if not self._beats:
+            self._beats = True
+            root = self.host.root
+            name = next(name for number in count(1) if root.node(name := f"heart-{number}") is None)
+            await root.add(ChildSpec(name, lambda: self._heart, shutdown=0))
+
+    async def _turn_away(self, handshake: Handshake, wire: Wire) -> None:
+        """A browser is told nothing of an HTTP answer, but what a WebSocket was closed for."""
+        try:
+            await wire.send(write_accept(handshake))
+            await part(wire, Close(Code.OVERLOADED, "too many sessions"))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # it did not wait for that
+        finally:
+            wire.close()
+
+    def _conversations_pop(self, session_id: str) -> None:
+        self._conversations.pop(session_id, None)
+
+    def __len__(self) -> int:
+        return len(self._conversations)
+
+
+def _opening(handshake: Handshake, conversation: Conversation) -> bytes:
+    if handshake.session is None:
+        return write_accept(handshake)
+    told = (RECEIVED, b"%d" % conversation.received)
+    return write_accept(handshake, (told,)) + conversation.resumption(handshake.received)
+
+
+def _ending() -> Refusal:
+    return Refusal(503, "the server is about to end", headers=RETRY_AFTER, closes=True)
