@@ -15,7 +15,8 @@ from typing import IO, Final
 
 import attrs
 
-ROOT: Final = Path(__file__).resolve().parents[1]
+from tests.shared import ROOT
+
 RUN: Final = (sys.executable, "-m", "callboard", "run")
 SERVE: Final = (sys.executable, "-m", "callboard", "serve")
 

@@ -16,8 +16,8 @@ from callboard.cli.main import app as cli
 from callboard.cli.serve_flags import Where
 from callboard.codecs.websocket.frames import Code
 from callboard.transports.limits import DEFAULTS
+from tests.shared import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 

@@ -17,9 +17,9 @@ from callboard.transports.server.http.connection import HttpConnection
 from tests.broker.front import backend, brokered, peer
 from tests.garbage import left_by
 from tests.test_no_cycles_failed import company
-from tests.transports.http.sessions import OpenSession, initialize
-from tests.transports.http.stage import Client, Place, request, serving
-from tests.transports.websocket.stage import House, Refused, Socket, back, house, masked, session_of, socket_of
+from tests.transports.server.http.sessions import OpenSession, initialize
+from tests.transports.server.http.stage import Client, Place, request, serving
+from tests.transports.server.websocket.stage import House, Refused, Socket, back, house, masked, session_of, socket_of
 
 pytestmark = pytest.mark.finding("faults-C3", "faults-M1")
 

@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-ROOT: Final = Path(__file__).resolve().parents[1]
+from tests.shared import ROOT
+
 IMAGES: Final = ROOT / "docs" / "images"
 SCRIPT: Final[dict[str, Any]] = runpy.run_path(str(ROOT / "docs" / "recordings.py"))
 

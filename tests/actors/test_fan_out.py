@@ -20,7 +20,7 @@ from callboard.actors.subscribers import Topics
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.supervisor import Lost, SupervisorSpec, open_tree
 from callboard.testing.peer import Peer, Refusal
-from tests.actors.stage import Stage, stage
+from tests.actors.server.stage import Stage, stage
 
 MANY = 3000
 FOLDER = "file:///folder"

@@ -23,8 +23,9 @@ from callboard.errors import CannotConnect
 from tests.at_terminal import piped
 from tests.process import CALLBOARD, PATIENCE, Process, started
 from tests.served import served
+from tests.shared import APPS
 
-APP: Final = str(Path(__file__).parents[1] / "apps" / "steady.py")
+APP: Final = str(APPS / "steady.py")
 ECHO: Final = ("--tool", "echo", "--args", '{"text": "hello"}')
 SECRET: Final = "token-that-nobody-sees"  # noqa: S105
 WORK: Final = Work((Act(kind="list"),))

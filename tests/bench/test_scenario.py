@@ -6,8 +6,9 @@ import pytest
 
 from callboard.bench.scenario import BadScenario, parse_scenario
 from callboard.bench.steps import Answers, Await, Elicited, Listen, Repeat, Request, Scenario, Script, Think
+from tests.shared import ROOT
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "scenario.toml"
+EXAMPLE = ROOT / "examples" / "scenario.toml"
 
 
 def parsed(text: str) -> Scenario:

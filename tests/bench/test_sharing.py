@@ -5,7 +5,6 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import attrs
@@ -26,8 +25,9 @@ from callboard.transports.client.process import Command
 from callboard.transports.wire import SocketWire
 from tests.process import PATIENCE
 from tests.served import RUN, served
+from tests.shared import APPS
 
-APP: Final = str(Path(__file__).parents[1] / "apps" / "steady.py")
+APP: Final = str(APPS / "steady.py")
 ECHO: Final = Act(kind="call", name="echo", arguments={"text": "hi"})
 SENT: Final = (
     b'{"jsonrpc":"2.0","id":7,"method":"tools/call",'

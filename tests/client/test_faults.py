@@ -23,9 +23,10 @@ from callboard.transports.client.pool import Origin, reach
 from callboard.transports.client.tls import believed
 from tests.certificate import certified
 from tests.process import CALLBOARD, Process, started
-from tests.transports.http.house import House, open_house
+from tests.shared import APPS
+from tests.transports.server.http.house import House, open_house
 
-APP: Final = str(Path(__file__).parents[1] / "apps" / "curious.py")
+APP: Final = str(APPS / "curious.py")
 PATIENCE: Final = 20.0
 """Seconds for a whole test: on a machine that does nothing else each takes less than one."""
 SHORT: Final = Patience(timeout=1)

@@ -3,7 +3,6 @@
 import re
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
@@ -28,8 +27,9 @@ from callboard.errors import BadAnswer, RequestTimedOut
 from callboard.server import Server
 from tests.client.stage import CACHED, Json, Puppet, played
 from tests.client.test_rounds import ASKED, FORM, STATE, result
+from tests.shared import ROOT
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "howto" / "connect.md"
+PAGE: Final = ROOT / "docs" / "howto" / "connect.md"
 FORMS: Final = ClientCapabilities(elicitation=ElicitationCapability(form={}))
 
 REQUESTS: Final[dict[str, Callable[[ManualClient], Any]]] = {

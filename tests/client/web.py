@@ -22,7 +22,7 @@ from callboard.transports.client.pool import Origin, Pool
 from callboard.transports.client.sse_pair import open_pair
 from callboard.transports.wire import Wire
 from tests.client.stage import EVERYTHING, INFO, Json
-from tests.transports.websocket.wires import MemoryWire, wire_pair
+from tests.transports.server.websocket.wires import MemoryWire, wire_pair
 
 HERE: Final = Origin("http", "127.0.0.1", 8000)
 legacy_revisions = pytest.mark.parametrize("revision", [R2, R3, R4])

@@ -33,10 +33,10 @@ from callboard.transports.server.http2 import Http2, Opening
 from callboard.transports.server.websocket.upgrade import WebSocketDoor
 from tests.fuzz.odd import GONE
 from tests.fuzz.strict import Complaints, Json, complaint_of
-from tests.transports.http.stage import Client, Gone, Stream
-from tests.transports.websocket.stage import Gone as SocketGone
-from tests.transports.websocket.stage import Refused, Socket
-from tests.transports.websocket.wires import MemoryWire, wire_pair
+from tests.transports.server.http.stage import Client, Gone, Stream
+from tests.transports.server.websocket.stage import Gone as SocketGone
+from tests.transports.server.websocket.stage import Refused, Socket
+from tests.transports.server.websocket.wires import MemoryWire, wire_pair
 
 PROTOCOL: Final = _hypercorn.Http2Protocol
 """Loaded now: in the middle of a run it would be a stall."""

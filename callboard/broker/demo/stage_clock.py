@@ -9,11 +9,11 @@ from typing import Final, Never
 import attrs
 import trio
 
-from callboard import Server, ToolAnnotations
 from callboard.actors.changes import ResourceUpdated
 from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
 from callboard.actors.subscribers import Everybody
+from callboard.server import Server, ToolAnnotations
 from callboard.supervisor import Actor, Fact
 
 CLOCK: Final = "clock://stage"

@@ -6,7 +6,7 @@ import attrs
 import trio
 from msgspec import Meta
 
-from callboard import Context, Server, ToolAnnotations
+from callboard.server import Context, Server, ToolAnnotations
 
 server = Server("wardrobe", version="1.0")
 
