@@ -10,7 +10,7 @@ from cyclopts import App
 
 from callboard import errors
 from callboard.cli import client
-from callboard.cli.client_run import Options
+from callboard.cli.client_run import ClientOptions
 from callboard.cli.codes import Exit
 from callboard.cli.main import app as cli
 from callboard.cli.serve_flags import Where
@@ -46,7 +46,7 @@ def test_the_page_of_commands_names_every_command_every_option_of_theirs_and_eve
     page = (ROOT / "docs" / "reference" / "commands.md").read_text()
     for command in client.COMMANDS:
         assert f"`callboard {command.__name__.rstrip('_')} TARGET" in page
-    flags = [field.name.replace("_", "-") for field in attrs.fields(Options)]
+    flags = [field.name.replace("_", "-") for field in attrs.fields(ClientOptions)]
     assert [flag for flag in flags if f"`--{flag}" not in page] == []
     for written in (
         "login TARGET",

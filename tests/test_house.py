@@ -147,3 +147,7 @@ def public_classes() -> Counter[str]:
         for node in ast.parse(path.read_text()).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    assert not {name: count for name, count in public_classes().items() if count > 1}

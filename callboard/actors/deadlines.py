@@ -15,7 +15,7 @@ import trio
 OnPassed: TypeAlias = Callable[[], None]
 
 
-class Limit:
+class Deadline:
     """Until when something may take. It may be moved while somebody keeps it: a cancel scope, or a timekeeper."""
 
     __slots__ = ("_at", "on_move", "on_passed")
@@ -43,19 +43,19 @@ class Limit:
 
 
 @attrs.define(eq=False)
-class Timekeeper:
+class DeadlineTimer:
     """Tells whoever has waited too long."""
 
-    _limits: dict[Limit, None] = attrs.field(factory=dict, init=False)
+    _limits: dict[Deadline, None] = attrs.field(factory=dict, init=False)
     _nap: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
-    def keep(self, limit: Limit, on_passed: OnPassed) -> None:
+    def keep(self, limit: Deadline, on_passed: OnPassed) -> None:
         """Call *on_passed* when *limit* has passed, unless it is forgotten before."""
         limit.on_passed, limit.on_move = on_passed, self._moved
         self._limits[limit] = None
         self._moved(limit.deadline)
 
-    def forget(self, limit: Limit) -> None:
+    def forget(self, limit: Deadline) -> None:
         """Harmless for one that is not kept."""
         self._limits.pop(limit, None)
         limit.on_move = None

@@ -40,7 +40,7 @@ Tell: TypeAlias = Callable[[], Iterable[Hear]]
 
 
 @attrs.define(eq=False)
-class Pace:
+class SubscriberPace:
     """Whether one subscriber keeps up. It is waited for if it mostly does."""
 
     fan_out: "FanOut"
@@ -67,7 +67,7 @@ class FanOut:
 
     supervisor: Supervisor | None = None
     """Where the relay runs. Without one, everything is told at once."""
-    behind: dict[Pace, None] = attrs.field(factory=dict, init=False)
+    behind: dict[SubscriberPace, None] = attrs.field(factory=dict, init=False)
     lost: int = attrs.field(default=0, init=False)
     _queue: "OrderedDict[tuple[object, Change], Tell]" = attrs.field(factory=OrderedDict, init=False)
     _more: "dict[object, tuple[News, Tell]]" = attrs.field(factory=dict, init=False)
@@ -98,7 +98,7 @@ class FanOut:
         try:
             if self.supervisor is not None:
                 self._relays += 1
-                self.supervisor.spawn(Relay(self), name=f"fan-out-{self._relays}", shutdown=0)
+                self.supervisor.spawn(FanOutRelay(self), name=f"fan-out-{self._relays}", shutdown=0)
                 self._is_running = True
         except SupervisorClosed:
             return False
@@ -179,7 +179,7 @@ class FanOut:
 
 
 @attrs.define(eq=False)
-class Relay(Actor[Never]):
+class FanOutRelay(Actor[Never]):
     """Works off the queue, and ends when it is empty."""
 
     mailbox = None

@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 
 
-class State(Enum):
+class RequestState(Enum):
     """Where a request stands."""
 
     WAITING = "waiting"
@@ -24,7 +24,7 @@ class State(Enum):
     """Given up. The protocol forbids an answer."""
 
 
-class Event(Enum):
+class RequestEvent(Enum):
     """What can happen to a request."""
 
     RESULT = "result"
@@ -39,7 +39,7 @@ class Event(Enum):
     EXPIRED = "not retried in time"
 
 
-class Act(Enum):
+class Consequence(Enum):
     """What follows."""
 
     ANSWER = "answer"
@@ -50,45 +50,45 @@ class Act(Enum):
     DROP = "drop: too late"
 
 
-_WAITING: Final = State.WAITING
-_PARKED: Final = State.PARKED
+_WAITING: Final = RequestState.WAITING
+_PARKED: Final = RequestState.PARKED
 
-TABLE: Final[dict[tuple[State, Event], tuple[State, Act]]] = {
-    (_WAITING, Event.RESULT): (State.SETTLED, Act.ANSWER),
-    (_WAITING, Event.FAILURE): (State.SETTLED, Act.ANSWER),
-    (_WAITING, Event.DEADLINE): (State.SETTLED, Act.ANSWER),
-    (_WAITING, Event.BACKEND_GONE): (State.SETTLED, Act.ANSWER),
-    (_WAITING, Event.PEER_CANCELLED): (State.CANCELLED, Act.STAY_SILENT),
-    (_WAITING, Event.DISCONNECTED): (State.CANCELLED, Act.STAY_SILENT),
-    (_WAITING, Event.SESSION_ENDED): (State.CANCELLED, Act.STAY_SILENT),
-    (_WAITING, Event.ASKED): (_PARKED, Act.ANSWER_INPUT_REQUIRED),
-    (_PARKED, Event.RETRIED): (_WAITING, Act.RESUME),
+TABLE: Final[dict[tuple[RequestState, RequestEvent], tuple[RequestState, Consequence]]] = {
+    (_WAITING, RequestEvent.RESULT): (RequestState.SETTLED, Consequence.ANSWER),
+    (_WAITING, RequestEvent.FAILURE): (RequestState.SETTLED, Consequence.ANSWER),
+    (_WAITING, RequestEvent.DEADLINE): (RequestState.SETTLED, Consequence.ANSWER),
+    (_WAITING, RequestEvent.BACKEND_GONE): (RequestState.SETTLED, Consequence.ANSWER),
+    (_WAITING, RequestEvent.PEER_CANCELLED): (RequestState.CANCELLED, Consequence.STAY_SILENT),
+    (_WAITING, RequestEvent.DISCONNECTED): (RequestState.CANCELLED, Consequence.STAY_SILENT),
+    (_WAITING, RequestEvent.SESSION_ENDED): (RequestState.CANCELLED, Consequence.STAY_SILENT),
+    (_WAITING, RequestEvent.ASKED): (_PARKED, Consequence.ANSWER_INPUT_REQUIRED),
+    (_PARKED, RequestEvent.RETRIED): (_WAITING, Consequence.RESUME),
     # A handler that stops waiting for its input, or a backend that does: the next retry gets what came of it.
-    (_PARKED, Event.RESULT): (State.SETTLED, Act.KEEP),
-    (_PARKED, Event.FAILURE): (State.SETTLED, Act.KEEP),
-    (_PARKED, Event.BACKEND_GONE): (State.SETTLED, Act.KEEP),
-    (_PARKED, Event.EXPIRED): (State.CANCELLED, Act.STAY_SILENT),
-    (_PARKED, Event.SESSION_ENDED): (State.CANCELLED, Act.STAY_SILENT),
+    (_PARKED, RequestEvent.RESULT): (RequestState.SETTLED, Consequence.KEEP),
+    (_PARKED, RequestEvent.FAILURE): (RequestState.SETTLED, Consequence.KEEP),
+    (_PARKED, RequestEvent.BACKEND_GONE): (RequestState.SETTLED, Consequence.KEEP),
+    (_PARKED, RequestEvent.EXPIRED): (RequestState.CANCELLED, Consequence.STAY_SILENT),
+    (_PARKED, RequestEvent.SESSION_ENDED): (RequestState.CANCELLED, Consequence.STAY_SILENT),
 }
 
 
-def step(state: State, event: Event) -> tuple[State, Act]:
+def step(state: RequestState, event: RequestEvent) -> tuple[RequestState, Consequence]:
     """Return where *event* leads from *state*, and what must be done about it."""
-    return TABLE.get((state, event), (state, Act.DROP))
+    return TABLE.get((state, event), (state, Consequence.DROP))
 
 
 @attrs.define
-class Life:
+class Lifecycle:
     """One request on its way through the table. `late` counts what came after its outcome."""
 
-    state: State = State.WAITING
-    outcome: Event | None = None
+    state: RequestState = RequestState.WAITING
+    outcome: RequestEvent | None = None
     late: int = 0
 
-    def meet(self, event: Event) -> Act:
+    def meet(self, event: RequestEvent) -> Consequence:
         """Let *event* happen and return what follows from it."""
         self.state, act = step(self.state, event)
-        if act is Act.DROP:
+        if act is Consequence.DROP:
             self.late += 1
         elif self.is_over:
             self.outcome = event
@@ -96,4 +96,4 @@ class Life:
 
     @property
     def is_over(self) -> bool:
-        return self.state in (State.SETTLED, State.CANCELLED)
+        return self.state in (RequestState.SETTLED, RequestState.CANCELLED)

@@ -13,7 +13,7 @@ from callboard.supervisor import Overflow
 T = TypeVar("T")
 
 
-class Kind(Enum):
+class FrameKind(Enum):
     """What a message is to whoever must queue it. The value says what happens when there is no more room."""
 
     ANSWER = (Overflow.WAIT, "a")
@@ -35,7 +35,7 @@ class Outbound:
     """One frame on its way to the peer. Of two changes with the same *key* the later one counts."""
 
     frame: bytes
-    kind: Kind = Kind.ANSWER
+    kind: FrameKind = FrameKind.ANSWER
     key: Hashable = None
     ends: bool = False  # it is the answer, after which its request has nothing more to say
     error: Exception | None = None  # what an answer is about that is an error: HTTP says it in the status, too
@@ -60,7 +60,7 @@ CLOSED: Final[Sink] = _Closed()
 
 
 @runtime_checkable
-class Gathering(Protocol):
+class BatchSink(Protocol):
     """A sink for which several frames at once are cheaper than one after the other."""
 
     async def send_together(self, frames: Sequence[bytes]) -> None:
@@ -71,7 +71,7 @@ Begin: TypeAlias = Callable[[bytes], Coroutine[Any, Any, None] | None]
 
 
 @runtime_checkable
-class Prompt(Protocol):
+class ImmediateSink(Protocol):
     """A sink that mostly takes a frame at once: then nobody has to think of how long that may take."""
 
     def begin(self, frame: bytes) -> Coroutine[Any, Any, None] | None:
@@ -87,7 +87,7 @@ class Connection(Sink, Protocol):
     def __aiter__(self) -> AsyncIterator[bytes | PeerError]: ...
 
 
-class Custody(NamedTuple):
+class InlinePolicy(NamedTuple):
     """How an errand is looked after while it waits, in the task that brought it."""
 
     cap: float
@@ -103,7 +103,7 @@ class Custody(NamedTuple):
 class Adopt(Protocol):
     """Runs an errand in the task that brought it."""
 
-    async def __call__(self, errand: Coroutine[Any, Any, T], custody: Custody) -> T: ...
+    async def __call__(self, errand: Coroutine[Any, Any, T], custody: InlinePolicy) -> T: ...
 
 
 class Outlet(Protocol):

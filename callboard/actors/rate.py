@@ -19,7 +19,7 @@ class Rate:
 
 
 @attrs.define(eq=False)
-class Meters:
+class RateLimit:
     """One meter for each who is counted. Those whose time is up cost nothing and are forgotten.
 
     A meter is one number: when it will be empty again (the generic cell rate algorithm).

@@ -12,7 +12,7 @@ from callboard.codecs.revisions import ClientCapabilities
 
 
 @attrs.define(eq=False)
-class Topics:
+class Subscribers:
     """Fan-out: each change goes to those who asked for it."""
 
     fan_out: FanOut = attrs.field(factory=FanOut)
@@ -94,7 +94,7 @@ class Audience(Protocol):
     def fan_out(self) -> FanOut:
         """How they are told."""
 
-    def topics(self, principal: str) -> Topics:
+    def topics(self, principal: str) -> Subscribers:
         """Where *principal*'s sessions and subscriptions listen."""
 
     def heard_by(self, changes: Sequence[Change], principal: str, can: ClientCapabilities) -> Sequence[Change]:
@@ -111,13 +111,13 @@ class Audience(Protocol):
 class Everybody:
     """The audience of a hosted server: all hear the same, and may follow whatever they name."""
 
-    all: Topics
+    all: Subscribers
 
     @property
     def fan_out(self) -> FanOut:
         return self.all.fan_out
 
-    def topics(self, _: str) -> Topics:
+    def topics(self, _: str) -> Subscribers:
         return self.all
 
     def heard_by(self, changes: Sequence[Change], _: str, __: ClientCapabilities) -> Sequence[Change]:

@@ -15,7 +15,7 @@ import attrs
 import msgspec
 import trio
 
-from callboard.bench.engine import Plan, first_of
+from callboard.bench.engine import LoadPlan, first_of
 from callboard.bench.tally import Tally
 from callboard.bench.work import Work
 from callboard.codecs.lines import LineDecoder
@@ -76,7 +76,7 @@ class WorkerLost(ConnectionLost):
 class Crew:
     """The processes of one run, which can be looked at and stopped as if it were one."""
 
-    plan: Plan
+    plan: LoadPlan
     work: Work
     command: Sequence[str]
     """Starts one."""

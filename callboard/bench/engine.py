@@ -54,7 +54,7 @@ def portion(whole: int, part: int, of: int) -> int:
 
 
 @attrs.frozen(kw_only=True)
-class Plan:
+class LoadPlan:
     """How much load, and for how long. Without a *pace* a request follows on an answer (closed loop)."""
 
     sessions: int = attrs.field(default=1, validator=attrs.validators.ge(1))
@@ -66,7 +66,7 @@ class Plan:
     """Seconds in which workers begin, one after the other. A *pace* has its own."""
     seed: int = 0
 
-    def share(self, part: int, of: int) -> "Plan":
+    def share(self, part: int, of: int) -> "LoadPlan":
         """What one process among *of* does of it. Each has a session at least, and a request at once."""
         return attrs.evolve(
             self,
@@ -84,7 +84,7 @@ class Drive(ABC, Generic[W, L]):
     Its *work* is what it does, and can be written; *open_lane* opens a session.
     """
 
-    plan: Plan
+    plan: LoadPlan
     work: W
     open_lane: Open[L]
     tally: Tally = attrs.field(factory=Tally, init=False)

@@ -15,7 +15,7 @@ from callboard.bench.engine import Drive, kind_of
 from callboard.bench.lanes import ClientLane
 from callboard.bench.seats import PAUSE, Seat
 from callboard.bench.work import Act
-from callboard.client.subscriptions import Listening
+from callboard.client.subscriptions import ChangeStream
 from callboard.errors import CallboardError
 
 BETWEEN: Final = 0.05
@@ -166,7 +166,7 @@ class Fanout(Drive[Publication, ClientLane]):
                 seat.lose(lane)
             await trio.sleep(PAUSE)
 
-    def _ear(self, lane: ClientLane) -> Listening:
+    def _ear(self, lane: ClientLane) -> ChangeStream:
         if self.work.uri is not None:
             return lane.client.listen(resources=[self.work.uri])
         return lane.client.listen(tools=True, prompts=True, lists=True)

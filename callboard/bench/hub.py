@@ -52,7 +52,7 @@ class QuickLane(ABC):
 
     async def do(self, act: Act) -> None:
         """For those who do wait. Raises what went wrong."""
-        outcome = Outcome()
+        outcome = LaneOutcome()
         self.begin(act, outcome.settle)
         await outcome.wait()
 
@@ -185,7 +185,7 @@ class Hub:
 
 
 @attrs.define(eq=False)
-class Outcome:
+class LaneOutcome:
     """For those who do wait: one task, woken when its request is over."""
 
     failure: CallboardError | None = attrs.field(default=None, init=False)

@@ -15,7 +15,7 @@ from callboard.bench.engine import Lane, OpenLane
 from callboard.bench.seats import L, Open
 from callboard.bench.work import Act
 from callboard.client.client import Client, Common, connect
-from callboard.client.routes import Target, Way, Ways
+from callboard.client.routes import Target, TransportRoute, TransportRoutes
 from callboard.codecs.http.access import is_loopback
 from callboard.config.entry import Remote, is_entry, read_entry
 from callboard.errors import CannotConnect
@@ -127,7 +127,7 @@ def resolved(target: Target) -> Command | Remote | Server:
         if ".py" in target:
             return Command.of([sys.executable, "-m", "callboard", "run", target])
         raise CannotConnect(f"{target[:200]!r} is no target: write a URL, FILE.py:NAME, FILE.json#NAME, or a command")
-    if isinstance(target, Ways):
+    if isinstance(target, TransportRoutes):
         raise TypeError("ways are what comes of this")
     return target if isinstance(target, Command | Remote | Server) else Command.of(target)
 
@@ -148,7 +148,7 @@ def watched(
     on_stderr: OnStderr | None,
     pids: set[int],
     on_start: Callable[[trio.Process], None] = lambda _: None,
-) -> Ways:
+) -> TransportRoutes:
     """The way to *command*: while it runs, its process is among *pids*; *on_start* is given it."""
 
     @asynccontextmanager
@@ -161,4 +161,4 @@ def watched(
             finally:
                 pids.discard(link.process.pid)
 
-    return Ways((command.args, command.cwd), (Way("stdio", open_link),))
+    return TransportRoutes((command.args, command.cwd), (TransportRoute("stdio", open_link),))

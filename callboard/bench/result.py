@@ -19,7 +19,7 @@ class NotAResult(CallboardError):
 
 
 @attrs.frozen(kw_only=True)
-class Result:
+class BenchResult:
     """One run. Latencies are in seconds."""
 
     target: str

@@ -11,14 +11,14 @@ import attrs
 import trio
 
 from callboard._version import __version__
-from callboard.actors.broker.audience import Listeners
+from callboard.actors.broker.audience import BrokerAudience
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.catalogue import Catalogue
-from callboard.actors.broker.circuit import State
+from callboard.actors.broker.circuit import CircuitState
 from callboard.actors.broker.connection import Begin, Reach
 from callboard.actors.broker.listing import Listing
 from callboard.actors.broker.merging import Approve
-from callboard.actors.broker.offer import Company
+from callboard.actors.broker.offer import BrokerOffer
 from callboard.actors.broker.policy import BackendSettings
 from callboard.actors.broker.tasks import check_extension
 from callboard.actors.client.caller import Caller
@@ -26,16 +26,16 @@ from callboard.actors.client.negotiate import Agreed
 from callboard.actors.server.host import Host, host_spec
 from callboard.actors.server.parking import Parking
 from callboard.broker.pins import Pinning, Pins
-from callboard.broker.reload import Reloading
-from callboard.client.connect import Meeting
-from callboard.client.routes import Access, ways_to
+from callboard.broker.reload import Reloader
+from callboard.client.connect import Connector
+from callboard.client.routes import ClientAccess, ways_to
 from callboard.codecs.bridge.askable import Signature
 from callboard.codecs.bridge.definitions import TOOLS
 from callboard.codecs.revisions import ALL, Implementation, Revision
 from callboard.config import BackendSpec, Configuration, PythonTarget, read_configuration
 from callboard.errors import Draining
 from callboard.server.load import load_server
-from callboard.server.served import Behind, Served, Standing
+from callboard.server.served import BackendStatus, Behind, Served
 from callboard.supervisor import (
     Backoff,
     ChildSpec,
@@ -96,8 +96,8 @@ class Broker(Served):
         self.pins: Pins | None = None
         self._pre_warm = pre_warm
         self._example = example
-        self._company: Company | None = None
-        self._listeners = Listeners(self._find)
+        self._company: BrokerOffer | None = None
+        self._listeners = BrokerAudience(self._find)
         self._root: Supervisor | None = None
         self._host: Host | None = None
 
@@ -121,7 +121,9 @@ class Broker(Served):
         spec = host_spec(self.info.name.replace("/", "-"), lambda: lot)
         spec = attrs.evolve(spec, children=(SupervisorSpec("backends"), *spec.children))
         async with open_tree(spec) as root:
-            company = self._company = Company(self.info, self.catalogue, self._listeners.lists_changed, self.revisions)
+            company = self._company = BrokerOffer(
+                self.info, self.catalogue, self._listeners.lists_changed, self.revisions
+            )
             self._root = root
             try:
                 await self._arrange({name: _reach(spec) for name, spec in self.specs.items()})
@@ -129,7 +131,7 @@ class Broker(Served):
                 if self.pins is not None:
                     root.spawn(Pinning(self.pins, self._review), name="pins")
                 if self.configuration is not None:  # it has nothing to finish
-                    root.spawn(Reloading(self, self.configuration), name="configuration", shutdown=0)
+                    root.spawn(Reloader(self, self.configuration), name="configuration", shutdown=0)
                 await self._wait_settled()
                 self._host = Host(company, root, lot, audience=self._listeners, check_extensions=check_extension)
                 self._host.cap = self._cap()
@@ -272,7 +274,7 @@ class Broker(Served):
             with trio.move_on_after(WAIT_TOLD) as soon:
                 await self._wait_each_settled()
             if soon.cancelled_caught:
-                waited = [name for name, one in self.backends.items() if one.circuit.state is State.STARTING]
+                waited = [name for name, one in self.backends.items() if one.circuit.state is CircuitState.STARTING]
                 log.info("waiting_for_servers", servers=", ".join(waited), at_most=self._pre_warm)
                 await self._wait_each_settled()
 
@@ -280,7 +282,7 @@ class Broker(Served):
         for backend in list(self.backends.values()):
             await backend.wait_settled()
 
-    def _running(self) -> Company:
+    def _running(self) -> BrokerOffer:
         if self._company is None:
             raise RuntimeError("the broker does not run")
         return self._company
@@ -296,12 +298,12 @@ class Broker(Served):
         return self._company.find_resource(uri)
 
 
-def _standing(backend: Backend) -> Standing:
+def _standing(backend: Backend) -> BackendStatus:
     why = ""
     if not backend.is_up:
         words = (backend.why, _telling(backend.said))
         why = ": ".join(" ".join(text.split())[:FEW_WORDS] for text in words if text.strip())
-    return Standing(name=backend.name, state=backend.circuit.state.value, is_up=backend.is_up, why=why)
+    return BackendStatus(name=backend.name, state=backend.circuit.state.value, is_up=backend.is_up, why=why)
 
 
 def _telling(said: Sequence[str]) -> str:
@@ -320,12 +322,12 @@ def _reach(spec: BackendSpec) -> Reach:
     from callboard.config.auth import oauth_for  # it takes time to load
 
     auth = None if spec.auth is None else oauth_for(spec.auth)
-    ways = ways_to(target, Access(auth=auth, on_stderr=partial(_says, spec.name)))
+    ways = ways_to(target, ClientAccess(auth=auth, on_stderr=partial(_says, spec.name)))
 
     @asynccontextmanager
     async def reach(begin: Begin) -> AsyncIterator[tuple[Caller, Agreed]]:
         async with AsyncExitStack() as stack:
-            yield await Meeting(ways, begin, stack).meet(spec.settings.revision)
+            yield await Connector(ways, begin, stack).meet(spec.settings.revision)
 
     return reach
 

@@ -23,7 +23,7 @@ class Reloadable(Protocol):
 
 
 @attrs.define(eq=False)
-class Reloading(Actor[Never]):
+class Reloader(Actor[Never]):
     """Reads the file anew. One that is wrong changes nothing: its mistakes are logged, and the broker goes on."""
 
     mailbox = None

@@ -16,15 +16,15 @@ from rich.console import Console
 
 from callboard.bench.lanes import is_here, resolved
 from callboard.bench.page import page
-from callboard.bench.result import Result
+from callboard.bench.result import BenchResult
 from callboard.cli.arguments import BadArgument, read_headers
 from callboard.cli.bench_flags import Load
 from callboard.cli.bench_run import Run
-from callboard.cli.bench_view import View, as_text, notes, print_rows, print_steps, rows, step_rows
+from callboard.cli.bench_view import BenchView, as_text, notes, print_rows, print_steps, rows, step_rows
 from callboard.cli.client import Target
 from callboard.cli.client_run import (
     MOST_LINES,
-    Options,
+    ClientOptions,
     complain,
     has_authorization,
     patience_of,
@@ -43,7 +43,7 @@ from callboard.transports.client.process import Command
 
 R = TypeVar("R", bound=Run)
 
-_PLAIN: Final = Options()
+_PLAIN: Final = ClientOptions()
 _LIGHT: Final = Load()
 
 BENCH_EXAMPLES: Final = """\
@@ -89,7 +89,7 @@ died before the end; 130 Ctrl-C, and what was measured is shown.
 """
 
 
-def bench(target: Target, /, *, load: Load = _LIGHT, options: Options = _PLAIN) -> int:
+def bench(target: Target, /, *, load: Load = _LIGHT, options: ClientOptions = _PLAIN) -> int:
     """Put load on a server, and say how it bears it: requests a second, latencies, errors."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     screen = Screen(is_quiet=options.json)
@@ -109,7 +109,7 @@ def bench(target: Target, /, *, load: Load = _LIGHT, options: Options = _PLAIN) 
 def read_run(
     target: str,
     load: Load,
-    options: Options,
+    options: ClientOptions,
     screen: Screen,
     on_stderr: Callable[[str], None],
     make: Callable[..., R],
@@ -141,7 +141,7 @@ def read_run(
         plan=plan,
         work=work,
         settings={**load.described(plan), "is_in_process": isinstance(there, Server)},
-        view=View(screen),
+        view=BenchView(screen),
         has_timeout=options.timeout is not None,
         # A person who logs in may take his time.
         patience=math.inf if options.timeout is None or options.auth in ("browser", "headless") else options.timeout,
@@ -154,7 +154,7 @@ def read_run(
     )
 
 
-def order_of(target: str, load: Load, options: Options) -> Mapping[str, Any]:
+def order_of(target: str, load: Load, options: ClientOptions) -> Mapping[str, Any]:
     """What each of several processes is told, but for what to do and which part of it. Whoever logs in does so here."""
     mine = {"csv": None, "html": None, "fail_if": None, "processes": 1}
     login = {"auth": "kept"} if options.auth in ("browser", "headless") else {}
@@ -170,7 +170,7 @@ def _named(target: str) -> str:
     return target.partition("?")[0] if "://" in target else target
 
 
-def _tell(result: Result, load: Load, screen: Screen, *, is_json: bool) -> Exit:
+def _tell(result: BenchResult, load: Load, screen: Screen, *, is_json: bool) -> Exit:
     """Print what was measured, write what was asked for, and hold it to its limits."""
     if is_json:
         sys.stdout.write(json.dumps(result.as_json(), indent=2) + "\n")

@@ -8,7 +8,7 @@ import attrs
 import msgspec
 from cyclopts import Group, Parameter
 
-from callboard.bench.engine import Plan
+from callboard.bench.engine import LoadPlan
 from callboard.bench.limits import BadLimit, Limit
 from callboard.bench.pace import Pace
 from callboard.bench.steps import Scenario
@@ -143,7 +143,7 @@ class Load:
         """Those that are written at the end."""
         return [file for file in (self.csv, self.html) if file is not None]
 
-    def plan(self) -> Plan:
+    def plan(self) -> LoadPlan:
         """Raises `BadArgument`."""
         duration, warmup = seconds_in("--duration", self.duration), seconds_in("--warmup", self.warmup)
         ramp = seconds_in("--ramp", self.ramp)
@@ -159,7 +159,7 @@ class Load:
         if not duration:
             raise BadArgument("--duration is more than 0")
         pace = None if self.rate is None else Pace(rate=self.rate, ramp=ramp)
-        return Plan(
+        return LoadPlan(
             sessions=sessions,
             concurrency=concurrency,
             pace=pace,
@@ -223,7 +223,7 @@ class Load:
         except BadLimit as error:
             raise BadArgument(f"--fail-if {error}") from None
 
-    def described(self, plan: Plan) -> dict[str, Any]:
+    def described(self, plan: LoadPlan) -> dict[str, Any]:
         """How the load was made, for whoever reads the result."""
         return {
             "profile": self.profile,
@@ -238,7 +238,7 @@ class Load:
             "processes": self.processes,
         }
 
-    def _told(self, plan: Plan) -> str:
+    def _told(self, plan: LoadPlan) -> str:
         """How much, in words."""
         sessions = f"{plan.sessions} session{'s' if plan.sessions > 1 else ''}"
         pace = "" if plan.pace is None else f"{plan.pace.rate:g} a second (open loop)"

@@ -12,17 +12,17 @@ import trio
 from msgspec import UNSET
 
 from callboard.bench.crew import Crew, Failed, Met
-from callboard.bench.engine import Drive, Plan
+from callboard.bench.engine import Drive, LoadPlan
 from callboard.bench.hub import Hub
 from callboard.bench.lanes import watched, within
 from callboard.bench.machine import Watch
-from callboard.bench.result import Result
+from callboard.bench.result import BenchResult
 from callboard.bench.steps import Scenario
 from callboard.bench.work import NothingToDo, Work, harmless
 from callboard.cli.arguments import BadArgument
-from callboard.cli.bench_view import Moment, View
+from callboard.cli.bench_view import BenchView, Moment
 from callboard.cli.codes import Exit
-from callboard.cli.profiles import Profile, Stage
+from callboard.cli.profiles import Profile, ProfileStage
 from callboard.client.client import Client, Common, connect
 from callboard.client.routes import Target
 from callboard.config.entry import Remote
@@ -60,10 +60,10 @@ class Run:
     name: str
     there: Command | Remote | Server
     common: Common
-    plan: Plan
+    plan: LoadPlan
     work: Work | None
     settings: Mapping[str, Any]
-    view: View
+    view: BenchView
     has_timeout: bool = False
     patience: float = math.inf
     """Seconds in which each session must open."""
@@ -83,12 +83,12 @@ class Run:
     server: str = attrs.field(default="a server without a name", init=False)
     is_fast: bool = attrs.field(default=False, init=False)
     _whole: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
-    _result: Result | None = attrs.field(default=None, init=False)
+    _result: BenchResult | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.watch = Watch(self.pids)
 
-    async def go(self) -> Result | None:
+    async def go(self) -> BenchResult | None:
         """Make the load. Ctrl-C ends it, and what was counted until then is the result; None if that is nothing.
 
         Raises `BadArgument` if it is not clear what to do, and the `CallboardError` that keeps it from beginning.
@@ -126,7 +126,7 @@ class Run:
             target = watched(target, self.common.get("on_stderr"), self.pids)
         self.view.waits("connecting")
         hub = Hub()
-        stage = Stage(
+        stage = ProfileStage(
             profile=self.profile,
             scenario=self.scenario,
             every=self.every,
@@ -223,8 +223,8 @@ class Run:
             )
             answered = count
 
-    def _shown(self, engine: Driven, seconds: float) -> Result:
-        return Result(
+    def _shown(self, engine: Driven, seconds: float) -> BenchResult:
+        return BenchResult(
             target=self.name,
             work=str(engine.work),
             revision=self.revision,

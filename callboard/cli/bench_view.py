@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from callboard.bench.figures import FIGURES, percent, time, written
-from callboard.bench.result import Result
+from callboard.bench.result import BenchResult
 from callboard.bench.tally import PERCENTILES, Tally
 from callboard.cli.screen import Screen
 from callboard.supervisor.printable import clean
@@ -31,11 +31,11 @@ class Moment:
     duration: float
     rate: float
     in_flight: int
-    result: Result
+    result: BenchResult
 
 
 @attrs.define(eq=False)
-class View:
+class BenchView:
     """Standard error while a run lasts. Nothing for whoever wants JSON."""
 
     screen: Screen
@@ -86,7 +86,7 @@ def live_rows(now: Moment) -> Rows:
     ]
 
 
-def rows(result: Result) -> Rows:
+def rows(result: BenchResult) -> Rows:
     """A whole run."""
     made_by = str(result.settings.get("generator", "client"))
     return [
@@ -104,18 +104,18 @@ def rows(result: Result) -> Rows:
     ]
 
 
-def _counted(result: Result) -> Rows:
+def _counted(result: BenchResult) -> Rows:
     what = str(result.settings.get("counted", "requests"))
     rate = [] if result.settings.get("profile") == "idle" else [(f"{what}/s", f"{result.rate:,.1f}")]
     return [(what, f"{result.requests:,}"), *rate]
 
 
-def _figures(result: Result) -> Rows:
+def _figures(result: BenchResult) -> Rows:
     shown = [(name, figure) for name, figure in FIGURES.items() if name in result.figures]
     return [(figure.title, written(result.figures[name], figure.unit)) for name, figure in shown]
 
 
-def as_text(result: Result) -> Rows:
+def as_text(result: BenchResult) -> Rows:
     """A whole run with its steps, in two columns."""
     steps = [
         (f"step: {label}", f"{count}, p50 {half}, p99 {most}, max {longest}, {errors} errors")
@@ -127,7 +127,7 @@ def as_text(result: Result) -> Rows:
 STEP_HEADINGS: Final = ("step", "count", "p50", "p99", "max", "errors")
 
 
-def step_rows(result: Result) -> Sequence[Step]:
+def step_rows(result: BenchResult) -> Sequence[Step]:
     """What each step took, if there were any."""
     return [_step(label, counted) for label, counted in result.tally.steps.items()]
 
@@ -139,18 +139,18 @@ def _step(label: str, counted: Tally) -> Step:
     return label, count, half, most, longest, f"{counted.error_count:,}"
 
 
-def _latencies(result: Result) -> Rows:
+def _latencies(result: BenchResult) -> Rows:
     found = result.tally.percentiles()
     return [*((f"p{rank:g}", time(found[rank])) for rank in PERCENTILES), ("max", time(result.longest))]
 
 
-def _errors(result: Result) -> Rows:
+def _errors(result: BenchResult) -> Rows:
     kinds = result.tally.errors.most_common(MAX_KINDS)
     total = f"{result.error_count:,}" + (f" ({percent(result.error_percent)})" if result.error_count else "")
     return [("errors", total), *((f"  {kind}", f"{count:,}") for kind, count in kinds)]
 
 
-def _machine(result: Result) -> Rows:
+def _machine(result: BenchResult) -> Rows:
     found = [("generator CPU", f"{result.generator_cpu:.0%} of a core")]
     if result.server_cpu is not None:
         found.append(("server CPU", f"{result.server_cpu:.0%} of a core"))
@@ -159,7 +159,7 @@ def _machine(result: Result) -> Rows:
     return found
 
 
-def notes(result: Result) -> Iterator[str]:
+def notes(result: BenchResult) -> Iterator[str]:
     """What must be known to believe the figures."""
     if result.is_bound_by_generator:
         yield (
@@ -181,7 +181,7 @@ def notes(result: Result) -> Iterator[str]:
     yield from _profile_notes(result)
 
 
-def _profile_notes(result: Result) -> Iterator[str]:
+def _profile_notes(result: BenchResult) -> Iterator[str]:
     found = result.figures
     if found.get("answered_before", 0) > found.get("cancelled", 0):
         yield "most calls were answered before they were cancelled: name a --tool that takes longer than --every"

@@ -18,14 +18,14 @@ import structlog
 import trio
 
 from callboard.bench.crew import Counted, Done, Failed, Met, Report
-from callboard.bench.result import Result
+from callboard.bench.result import BenchResult
 from callboard.bench.tally import Tally
 from callboard.bench.work import Act, Work
 from callboard.cli.arguments import BadArgument
 from callboard.cli.bench import read_run
 from callboard.cli.bench_flags import Load
 from callboard.cli.bench_run import TICK, Driven, Run, settle_down
-from callboard.cli.client_run import MOST_LINES, Options, code_of, told
+from callboard.cli.client_run import MOST_LINES, ClientOptions, code_of, told
 from callboard.cli.screen import Screen
 from callboard.errors import CallboardError
 
@@ -33,7 +33,7 @@ READ_SIZE: Final = 65_536
 """Bytes that are read at once."""
 
 
-class Order(msgspec.Struct):
+class WorkerOrder(msgspec.Struct):
     """What to do."""
 
     target: str
@@ -78,7 +78,7 @@ class Part(Run):
         super().__attrs_post_init__()
         self.gate = self._wait_begin
 
-    async def go(self) -> Result | None:
+    async def go(self) -> BenchResult | None:
         failure: Exception | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen)
@@ -130,10 +130,10 @@ def main() -> int:
     line = heard.line()
     if not line:
         return 0
-    order = msgspec.json.decode(line, type=Order)
+    order = msgspec.json.decode(line, type=WorkerOrder)
     said = deque[str](maxlen=MOST_LINES)
     try:
-        load, options = Load(**order.load), Options(**order.options)
+        load, options = Load(**order.load), ClientOptions(**order.options)
         make = partial(Part, input=heard)
         part = read_run(order.target, load, options, Screen(is_quiet=True), said.append, make)
         part.plan, part.work = part.plan.share(order.part, order.of), Work(tuple(Act(**act) for act in order.acts))

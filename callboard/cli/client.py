@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from msgspec import UNSET
 
 from callboard.cli.arguments import read_arguments, read_texts
-from callboard.cli.client_run import Options, Talk, speak
+from callboard.cli.client_run import ClientOptions, Talk, speak
 from callboard.cli.codes import Exit
 from callboard.cli.output import Listing
 from callboard.codecs.revisions import Tool
@@ -21,10 +21,10 @@ Target = Annotated[
         help="A URL, FILE.py:NAME or FILE.json#NAME; for a command leave it out, and end with `-- COMMAND`.",
     ),
 ]
-_PLAIN: Final = Options()
+_PLAIN: Final = ClientOptions()
 
 
-def list_(target: Target, /, *, options: Options = _PLAIN) -> int:
+def list_(target: Target, /, *, options: ClientOptions = _PLAIN) -> int:
     """Say what a server offers: tools, resources, templates and prompts."""
 
     async def errand(talk: Talk) -> Exit:
@@ -60,7 +60,7 @@ def call(
     tool: Annotated[str, Parameter(name="TOOL", help="The name of the tool.")],
     /,
     *arguments: Annotated[str, Parameter(name="ARGUMENTS", help="key=value, or key:=json for what is no text.")],
-    options: Options = _PLAIN,
+    options: ClientOptions = _PLAIN,
 ) -> int:
     """Call a tool. Progress is shown while it works; what it asks is asked here, if somebody is there to answer."""
 
@@ -98,7 +98,11 @@ async def _tools(talk: Talk) -> Mapping[str, Tool]:
 
 
 def read(
-    target: Target, uri: Annotated[str, Parameter(name="URI", help="Which resource.")], /, *, options: Options = _PLAIN
+    target: Target,
+    uri: Annotated[str, Parameter(name="URI", help="Which resource.")],
+    /,
+    *,
+    options: ClientOptions = _PLAIN,
 ) -> int:
     """Read a resource. Text is printed; anything else goes into a pipe as it is."""
 
@@ -114,7 +118,7 @@ def prompt(
     name: Annotated[str, Parameter(name="NAME", help="Which prompt.")],
     /,
     *arguments: Annotated[str, Parameter(name="ARGUMENTS", help="key=value.")],
-    options: Options = _PLAIN,
+    options: ClientOptions = _PLAIN,
 ) -> int:
     """Get a prompt: the messages for a model."""
 
@@ -140,7 +144,7 @@ def listen(
             negative="", consume_multiple=True, help="The list of resources; with URIs behind it, their contents."
         ),
     ] = None,
-    options: Options = _PLAIN,
+    options: ClientOptions = _PLAIN,
 ) -> int:
     """Print a line for every change at a server, until Ctrl-C. Without any flag, of all lists."""
     watched = (*uris, *(resources or ()))

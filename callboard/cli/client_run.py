@@ -18,9 +18,9 @@ from msgspec import Raw
 from callboard.actors.client.caller import CAP, PATIENT, Patience
 from callboard.cli.arguments import BadArgument, read_headers
 from callboard.cli.codes import Exit
-from callboard.cli.forms import Asker
+from callboard.cli.forms import FormPrompt
 from callboard.cli.login import Login, auth_of
-from callboard.cli.output import Output
+from callboard.cli.output import ResultPrinter
 from callboard.cli.screen import Screen
 from callboard.cli.streams import CannotWrite, prepare_streams
 from callboard.cli.terminal import Terminal
@@ -55,7 +55,7 @@ _FLAG: Final = Parameter(negative="", show_default=False)
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True)
-class Options(Login):
+class ClientOptions(Login):
     """What every command that speaks to a server takes."""
 
     json: Annotated[bool, _FLAG, Parameter(help="Print JSON instead of text.")] = False
@@ -81,7 +81,7 @@ class Talk:
     """What an errand works with."""
 
     client: Client
-    output: Output
+    output: ResultPrinter
     screen: Screen
 
 
@@ -98,7 +98,7 @@ _CODES: Final[tuple[tuple[type[Exception], Exit], ...]] = (
 """The first that fits."""
 
 
-def speak(target: str, options: Options, errand: Errand) -> int:
+def speak(target: str, options: ClientOptions, errand: Errand) -> int:
     """Connect to *target*, run the errand, and return the exit code. What goes wrong is one line on standard error."""
     prepare_streams()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING), processors=[_plain_line])
@@ -141,7 +141,7 @@ def _last_words(said: list[str]) -> list[str]:
 
 
 async def _speak(
-    target: str, options: Options, errand: Errand, screen: Screen, on_stderr: Callable[[str], None]
+    target: str, options: ClientOptions, errand: Errand, screen: Screen, on_stderr: Callable[[str], None]
 ) -> Exit:
     """Ctrl-C, or the end of the terminal, cancels everything: calls are taken back, sessions closed, processes ended.
     A second one does not wait."""
@@ -165,7 +165,9 @@ async def _speak(
     return code
 
 
-async def _run(target: str, options: Options, errand: Errand, screen: Screen, on_stderr: Callable[[str], None]) -> Exit:
+async def _run(
+    target: str, options: ClientOptions, errand: Errand, screen: Screen, on_stderr: Callable[[str], None]
+) -> Exit:
     within = math.inf if options.timeout is None else options.timeout
     met: list[Client] = []
     asker = _Elicitation(screen, met)
@@ -184,7 +186,7 @@ async def _run(target: str, options: Options, errand: Errand, screen: Screen, on
         ) as client:
             connecting.deadline = math.inf
             met.append(client)
-            return await _written(errand(Talk(client, Output(client.revision, options.json), screen)))
+            return await _written(errand(Talk(client, ResultPrinter(client.revision, options.json), screen)))
     raise CannotConnect(f"the server did not answer within {within:g} s")
 
 
@@ -221,7 +223,7 @@ class _Elicitation:
             return ElicitResult(action="decline")
         async with self.turn:
             with self.screen.person() as person:
-                return await Asker(person, self._server)(params)
+                return await FormPrompt(person, self._server)(params)
 
     def _server(self) -> str:
         info = self.met[0].server_info if self.met else None

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from callboard.bench.figures import FIGURES, time, written
 from callboard.bench.page import page
-from callboard.bench.result import MOST_ERRORS, NotAResult, Result
+from callboard.bench.result import MOST_ERRORS, BenchResult, NotAResult
 from callboard.bench.tally import PERCENTILES
 from callboard.cli.arguments import BadArgument
 from callboard.cli.bench import write
@@ -47,7 +47,7 @@ def compare(
     """Say what has changed from one run to another."""
     screen = Screen(is_quiet=json)
     try:
-        runs = Result.read(before), Result.read(after)
+        runs = BenchResult.read(before), BenchResult.read(after)
         names = _names(before, after)
         table = [("", *names, "change"), *_rows(*runs)]
         if json:
@@ -65,7 +65,7 @@ def compare(
     return Exit.FINE
 
 
-def _said(run: Result) -> Iterator[str]:
+def _said(run: BenchResult) -> Iterator[str]:
     """What must be known of a run before it is compared."""
     if run.error_percent > MOST_ERRORS:
         yield f"{run.error_count:,} of {run.requests:,} requests failed: latencies are not compared"
@@ -79,12 +79,12 @@ def _names(before: Path, after: Path) -> tuple[str, str]:
     return ("A", "B") if str(before) == str(after) else (str(before), str(after))
 
 
-def _figures(run: Result) -> dict[str, float]:
+def _figures(run: BenchResult) -> dict[str, float]:
     found = run.tally.percentiles()
     return {f"p{percent:g}": found[percent] for percent in PERCENTILES} | {"max": run.longest}
 
 
-def _rows(before: Result, after: Result) -> Sequence[tuple[str, str, str, str]]:
+def _rows(before: BenchResult, after: BenchResult) -> Sequence[tuple[str, str, str, str]]:
     told = [("target", before.target, after.target, ""), ("work", before.work, after.work, "")]
     load = [str(run.settings.get("load", "")) for run in (before, after)]
     latencies = zip(_figures(before).items(), _figures(after).values(), strict=True)
@@ -136,7 +136,7 @@ def _print(console: Console, rows: Sequence[tuple[str, ...]]) -> None:
     console.print(table)
 
 
-def _print_json(before: Result, after: Result) -> None:
+def _print_json(before: BenchResult, after: BenchResult) -> None:
     ratios: dict[str, Any] = {"requests_per_second": _ratio(before.rate, after.rate)}
     is_comparable = before.is_comparable and after.is_comparable
     for (name, old), new in zip(_figures(before).items(), _figures(after).values(), strict=True):

@@ -8,7 +8,7 @@ import trio
 from cyclopts import Parameter
 
 from callboard.cli.arguments import BadArgument
-from callboard.cli.client_run import Options, Talk, complain, speak
+from callboard.cli.client_run import ClientOptions, Talk, complain, speak
 from callboard.cli.codes import Exit
 from callboard.cli.login import store_of
 from callboard.cli.screen import Screen
@@ -41,10 +41,10 @@ entry; 4 it cannot be forgotten.
 
 
 Place = Annotated[str, Parameter(name="TARGET", help="The URL of the server, or FILE.json#NAME.")]
-_PLAIN: Final = Options()
+_PLAIN: Final = ClientOptions()
 
 
-def login(target: Place, /, *, options: Options = _PLAIN) -> int:
+def login(target: Place, /, *, options: ClientOptions = _PLAIN) -> int:
     """Log in at a server, so that later commands need no --auth. Any other command with --auth does the same."""
     way = attrs.evolve(options, auth="browser") if options.auth == "kept" else options
     try:

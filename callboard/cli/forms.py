@@ -49,7 +49,7 @@ class _Left(Exception):
 
 
 @attrs.define(eq=False)
-class Asker:
+class FormPrompt:
     """Asks a *person* on behalf of one server."""
 
     person: Person

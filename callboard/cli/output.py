@@ -55,7 +55,7 @@ class Listing:
 
 
 @attrs.define(eq=False)
-class Output:
+class ResultPrinter:
     """Standard output, and who reads it."""
 
     revision: Revision

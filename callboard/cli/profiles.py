@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from callboard.bench.chaos import EVERY, Chaos
-from callboard.bench.engine import Drive, Engine, Lane, OpenLane, Plan
+from callboard.bench.engine import Drive, Engine, Lane, LoadPlan, OpenLane
 from callboard.bench.fanout import BETWEEN, Fanout, Publication
 from callboard.bench.hub import Hub, is_possible
 from callboard.bench.idle import Idle, Rest
@@ -84,13 +84,13 @@ def check_profile(profile: Profile, there: Command | Remote | Server, work: Work
 
 
 @attrs.frozen(kw_only=True)
-class Stage:
+class ProfileStage:
     """Everything that a drive is made of."""
 
     profile: Profile
     scenario: Scenario | None
     every: float | None
-    plan: Plan
+    plan: LoadPlan
     there: Command | Remote | Server
     target: Target
     """The same, watched if it is a command."""

@@ -12,7 +12,7 @@ from callboard.cli.serve_flags import LIMITS, NOWHERE, Json, Where
 from callboard.codecs.revisions import ALL, Revision
 from callboard.errors import CannotServe
 from callboard.serve.serve import run as run_server
-from callboard.transports.bind import Place
+from callboard.transports.bind import BindAddress
 from callboard.transports.limits import DEFAULTS, Settings
 
 DEFAULT_PORT: Final = "8000"
@@ -53,7 +53,7 @@ def serve(
         try:
             run_server(broker, **options)
         except CannotServe as error:
-            if is_usual and str(error).startswith(f"{Place.parse(DEFAULT_PORT)}: "):
+            if is_usual and str(error).startswith(f"{BindAddress.parse(DEFAULT_PORT)}: "):
                 raise CannotServe(f"{error}; name another place with --http PORT") from None
             raise
 

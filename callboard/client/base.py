@@ -11,8 +11,8 @@ from msgspec import UNSET
 from callboard.actors.client.caller import Caller, Patience
 from callboard.actors.client.link import Link
 from callboard.actors.client.negotiate import Agreed, agree
-from callboard.client.cache import Catalogue
-from callboard.client.subscriptions import Listening, Switchboard
+from callboard.client.cache import ListCache
+from callboard.client.subscriptions import ChangeStream, ClientSubscriptions
 from callboard.codecs.revisions import (
     LEGACY,
     CompleteRequestParams,
@@ -90,8 +90,8 @@ class BaseClient:
         self._caller = caller
         self._agreed = agreed
         self._patience = patience
-        self._catalogue = Catalogue(caller, patience, is_manual=self._is_manual, checks_results=checks_results)
-        self._switchboard = Switchboard(caller, readers.background, self._catalogue.changed)
+        self._catalogue = ListCache(caller, patience, is_manual=self._is_manual, checks_results=checks_results)
+        self._switchboard = ClientSubscriptions(caller, readers.background, self._catalogue.changed)
         self._readers = readers
         self._renewing = trio.Lock()
         self._renewals = 0
@@ -184,7 +184,7 @@ class BaseClient:
 
     def listen(
         self, *, tools: bool = False, prompts: bool = False, lists: bool = False, resources: Sequence[str] = ()
-    ) -> Listening:
+    ) -> ChangeStream:
         """Hear of changes, one after the other: of the lists of *tools*, *prompts* and resources (*lists*), and of the
         contents of *resources*.
 

@@ -14,7 +14,7 @@ from callboard.actors.client.caller import ROUNDS_TIME, Caller, OnProgress, Pati
 from callboard.actors.client.negotiate import refusal
 from callboard.codecs.bridge.definitions import KINDS
 from callboard.codecs.bridge.guard import mended_list
-from callboard.codecs.envelope import Error
+from callboard.codecs.envelope import ErrorResponse
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import raw
 from callboard.codecs.revisions import (
@@ -36,7 +36,7 @@ from callboard.codecs.revisions import (
     UnsetType,
     read_result,
 )
-from callboard.codecs.schema_cost import Work
+from callboard.codecs.schema_cost import SchemaCost
 from callboard.errors import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -93,13 +93,13 @@ class _Promise:
 
     tool: str
     validator: Validator
-    work: Work
+    work: SchemaCost
 
     @classmethod
     def of(cls, tool: Tool) -> Self:
         """Raises `InvalidDefinition` if it cannot be understood."""
         schema = cast("Mapping[str, Any]", tool.output_schema)
-        return cls(tool.name, compile_schema(schema, is_strange=True), Work.of(schema))
+        return cls(tool.name, compile_schema(schema, is_strange=True), SchemaCost.of(schema))
 
     def is_kept(self, result: CallToolResult) -> bool:
         if result.is_error is True:
@@ -113,7 +113,7 @@ class _Promise:
 
 
 @attrs.define(eq=False)
-class Catalogue:
+class ListCache:
     """Asks for lists page by page, reads, and calls with what the lists say about a tool."""
 
     caller: Caller
@@ -280,7 +280,7 @@ class Catalogue:
         if cursor is not UNSET:
             body["cursor"] = cursor
         answer = await self.caller.send(method, body, patience=self.patience)
-        if isinstance(answer, Error):
+        if isinstance(answer, ErrorResponse):
             raise ServerRefused(answer.code, answer.message, None if answer.data is UNSET else answer.data)
         size = sum(map(len, answer.result.values()))
         try:

@@ -16,9 +16,9 @@ from callboard.actors.client.link import Link
 from callboard.client.base import BaseClient, Readers
 from callboard.client.call import Calling
 from callboard.client.callbacks import Elicitation, Roots, Sampling, answers_of, capabilities_of
-from callboard.client.connect import Meeting
+from callboard.client.connect import Connector
 from callboard.client.manual import ManualClient
-from callboard.client.routes import Access, Target, ways_to
+from callboard.client.routes import ClientAccess, Target, ways_to
 from callboard.codecs.revisions import (
     LEGACY,
     CallToolRequestParams,
@@ -155,7 +155,7 @@ def connect(
         log_level=log_level,
         on_log=on_log,
     )
-    access = Access(headers=headers or {}, tls=tls, auth=auth, on_stderr=on_stderr)
+    access = ClientAccess(headers=headers or {}, tls=tls, auth=auth, on_stderr=on_stderr)
     wanted = None if revision is None else Revision(revision)
     if input == "manual":
         return _connected(ManualClient, target, access, said, wanted, patience, checks_results=check_results)
@@ -177,7 +177,7 @@ class _Said:
 async def _connected(
     kind: type[C],
     target: Target,
-    access: Access,
+    access: ClientAccess,
     said: _Said,
     wanted: Revision | None,
     patience: Patience,
@@ -196,7 +196,7 @@ async def _connected(
                 readers.begin(caller)
             return caller
 
-        caller, agreed = await Meeting(ways, begin, stack).meet(wanted)
+        caller, agreed = await Connector(ways, begin, stack).meet(wanted)
         client = kind(caller, agreed, readers, patience, checks_results=checks_results)
         if caller.link.is_http:
             readers.begin(caller)

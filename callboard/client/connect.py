@@ -9,7 +9,7 @@ import attrs
 from callboard.actors.client.caller import Caller
 from callboard.actors.client.link import Link
 from callboard.actors.client.negotiate import Agreed, agree
-from callboard.client.routes import Way, Ways
+from callboard.client.routes import TransportRoute, TransportRoutes
 from callboard.codecs.revisions import LEGACY, Revision
 from callboard.errors import (
     BadAnswer,
@@ -29,7 +29,7 @@ _OTHER_WAY: Final = frozenset({400, 404, 405})
 
 
 @attrs.frozen
-class Found:
+class ServerFound:
     """How a server was reached, or is to be tried next, and whether in the legacy era."""
 
     way: str
@@ -43,12 +43,12 @@ class Memory:
     """What was found before, for as long as the process lives: the latest *most* servers."""
 
     most: int = MAX_KNOWN
-    _found: dict[Hashable, Found] = attrs.field(factory=dict, init=False)
+    _found: dict[Hashable, ServerFound] = attrs.field(factory=dict, init=False)
 
-    def recall(self, key: Hashable) -> Found | None:
+    def recall(self, key: Hashable) -> ServerFound | None:
         return self._found.get(key)
 
-    def keep(self, key: Hashable, found: Found) -> None:
+    def keep(self, key: Hashable, found: ServerFound) -> None:
         self.forget(key)
         if key is None:
             return
@@ -68,10 +68,10 @@ MEMORY: Final = Memory()
 
 
 @attrs.define(eq=False)
-class Meeting:
+class Connector:
     """Tries the ways to a target, one after the other. *stack* holds the one that is taken."""
 
-    ways: Ways
+    ways: TransportRoutes
     begin: Callable[[Link], Caller]
     """Called with each link that is tried."""
     stack: AsyncExitStack
@@ -117,7 +117,7 @@ class Meeting:
                 raise
             raise first from None  # what the likelier way said means more
 
-    async def _try(self, way: Way, wanted: Revision | None, *, is_legacy: bool) -> tuple[Caller, Agreed]:
+    async def _try(self, way: TransportRoute, wanted: Revision | None, *, is_legacy: bool) -> tuple[Caller, Agreed]:
         is_legacy = is_legacy or (way.is_legacy and wanted is None)
         try:
             return await self._meet(way, wanted, is_legacy=is_legacy)
@@ -128,15 +128,15 @@ class Meeting:
         try:  # some old ones die of a method that they do not know: they get the handshake that they do
             return await self._meet(way, None, is_legacy=True)
         except CallboardError:
-            self.memory.keep(self.ways.key, Found(way.name, is_legacy=False, has_worked=False))
+            self.memory.keep(self.ways.key, ServerFound(way.name, is_legacy=False, has_worked=False))
             raise first from None
 
-    def _expect_other(self, found: Found) -> None:
+    def _expect_other(self, found: ServerFound) -> None:
         """A server that has never worked, and ended in the handshake of one era, is tried in the other one next."""
         if not found.has_worked:
-            self.memory.keep(self.ways.key, Found(found.way, not found.is_legacy, has_worked=False))
+            self.memory.keep(self.ways.key, ServerFound(found.way, not found.is_legacy, has_worked=False))
 
-    async def _meet(self, way: Way, wanted: Revision | None, *, is_legacy: bool) -> tuple[Caller, Agreed]:
+    async def _meet(self, way: TransportRoute, wanted: Revision | None, *, is_legacy: bool) -> tuple[Caller, Agreed]:
         async with AsyncExitStack() as mine:
             caller = self.begin(await mine.enter_async_context(way.open()))
             try:
@@ -145,11 +145,11 @@ class Meeting:
                 lost.is_unread = getattr(caller.link, "is_unread", False)
                 raise
             self.stack.push_async_exit(mine.pop_all())
-        self.memory.keep(self.ways.key, Found(way.name, agreed.revision in LEGACY))
+        self.memory.keep(self.ways.key, ServerFound(way.name, agreed.revision in LEGACY))
         return caller, agreed
 
 
-def _may_be_another(way: Way, error: CallboardError) -> bool:
+def _may_be_another(way: TransportRoute, error: CallboardError) -> bool:
     """Whether what a server said leaves it open that it would be reached in another way."""
     if isinstance(error, HttpRefused):
         return way.is_legacy or error.status in _OTHER_WAY

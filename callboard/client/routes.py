@@ -29,7 +29,7 @@ _WEBSOCKET: Final = ("ws", "wss")
 
 
 @attrs.frozen(kw_only=True)
-class Access:
+class ClientAccess:
     """What is said to every server that is reached over the network, and how it proves who it is."""
 
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
@@ -40,7 +40,7 @@ class Access:
 
 
 @attrs.frozen
-class Way:
+class TransportRoute:
     """One way in which a target may be reached."""
 
     name: str
@@ -50,30 +50,32 @@ class Way:
 
 
 @attrs.frozen
-class Ways:
+class TransportRoutes:
     """The ways to one target, the likeliest first."""
 
     key: Hashable
     """What the target is known by, the next time; None for what need not be known."""
-    ways: tuple[Way, ...]
+    ways: tuple[TransportRoute, ...]
 
 
-Target: TypeAlias = str | Sequence[str] | Command | Remote | Server | Ways
+Target: TypeAlias = str | Sequence[str] | Command | Remote | Server | TransportRoutes
 """A URL, `FILE.py:NAME`, `FILE.json#NAME`, a command with its arguments, a `Server`, or ways of one's own."""
 
 
-def ways_to(target: Target, access: Access) -> Ways:
+def ways_to(target: Target, access: ClientAccess) -> TransportRoutes:
     """How *target* may be reached. Raises `CannotConnect`."""
     if isinstance(target, str):
         target = _named(target)
-    if isinstance(target, Ways):
+    if isinstance(target, TransportRoutes):
         return target
     if isinstance(target, Server):
-        return Ways(None, (Way("memory", lambda: _in_memory(target)),))
+        return TransportRoutes(None, (TransportRoute("memory", lambda: _in_memory(target)),))
     if isinstance(target, Remote):
         return _by_url(target, access)
     command = target if isinstance(target, Command) else Command.of(target)
-    return Ways((command.args, command.cwd), (Way("stdio", lambda: running(command, access.on_stderr)),))
+    return TransportRoutes(
+        (command.args, command.cwd), (TransportRoute("stdio", lambda: running(command, access.on_stderr)),)
+    )
 
 
 def _named(text: str) -> Remote | Command | Server:
@@ -100,7 +102,7 @@ async def _in_memory(server: Server) -> AsyncIterator[Link]:
             there.close()
 
 
-def _by_url(remote: Remote, access: Access) -> Ways:
+def _by_url(remote: Remote, access: ClientAccess) -> TransportRoutes:
     try:
         parts = urlsplit(remote.url)
     except ValueError as error:
@@ -115,11 +117,11 @@ def _by_url(remote: Remote, access: Access) -> Ways:
 
     if origin.scheme in _WEBSOCKET:
         door = Door(origin, target, headers, access.tls, credentials=credentials)
-        return Ways((origin, target), (Way("websocket", lambda: open_websocket(door)),))
-    http = Way("http", lambda: _http(link()))
-    pair = Way("sse", lambda: open_pair(link()), is_legacy=True)
+        return TransportRoutes((origin, target), (TransportRoute("websocket", lambda: open_websocket(door)),))
+    http = TransportRoute("http", lambda: _http(link()))
+    pair = TransportRoute("sse", lambda: open_pair(link()), is_legacy=True)
     ways = {"http": (http,), "sse": (pair,)}.get(remote.kind, (pair, http) if _is_pair(parts) else (http, pair))
-    return Ways((origin, target), ways)
+    return TransportRoutes((origin, target), ways)
 
 
 @asynccontextmanager

@@ -46,11 +46,11 @@ _LISTS: Final[Mapping[str, ListName]] = {
 
 
 @attrs.define(eq=False)
-class Listening:
+class ChangeStream:
     """Changes, one after the other. Use it as a block: leaving that ends the subscription. Iterated at once, it goes on
     for as long as the client does."""
 
-    switchboard: "Switchboard"
+    switchboard: "ClientSubscriptions"
     lists: frozenset[ListName]
     uris: tuple[str, ...]
     granted: SubscriptionFilter | None = attrs.field(default=None, init=False)
@@ -104,21 +104,21 @@ class Listening:
 
 
 @attrs.define(eq=False)
-class Switchboard:
+class ClientSubscriptions:
     """Who listens to what at one server."""
 
     caller: Caller
     background: Supervisor
     on_change: OnChange
     """Hears of every change, whoever asked for it."""
-    _listening: dict[Listening, None] = attrs.field(factory=dict, init=False)
+    _listening: dict[ChangeStream, None] = attrs.field(factory=dict, init=False)
     _subscribed: dict[str, int] = attrs.field(factory=dict, init=False)
 
-    def listen(self, *, tools: bool, prompts: bool, lists: bool, resources: Sequence[str]) -> Listening:
+    def listen(self, *, tools: bool, prompts: bool, lists: bool, resources: Sequence[str]) -> ChangeStream:
         flags: tuple[tuple[ListName, bool], ...] = (("tools", tools), ("prompts", prompts), ("resources", lists))
-        return Listening(self, frozenset(name for name, flag in flags if flag), tuple(dict.fromkeys(resources)))
+        return ChangeStream(self, frozenset(name for name, flag in flags if flag), tuple(dict.fromkeys(resources)))
 
-    async def begin(self, listening: Listening) -> None:
+    async def begin(self, listening: ChangeStream) -> None:
         """Subscribe, once. Raises what the server or the link raises."""
         if listening in self._listening or listening._is_over:  # noqa: SLF001  # one of us
             return
@@ -134,8 +134,8 @@ class Switchboard:
             if not is_begun:
                 self._listening.pop(listening, None)
 
-    async def _listen(self, listening: Listening) -> None:
-        listener = Listener(self, listening)
+    async def _listen(self, listening: ChangeStream) -> None:
+        listener = SubscriptionReader(self, listening)
         address = self.background.spawn(listener, name=f"listen-{id(listening):x}")
         listening._address = address  # noqa: SLF001
         is_begun = False
@@ -151,7 +151,7 @@ class Switchboard:
             if not is_begun:
                 address.kill("not listening")
 
-    async def _subscribe(self, listening: Listening) -> None:
+    async def _subscribe(self, listening: ChangeStream) -> None:
         for index, uri in enumerate(listening.uris):
             self._subscribed[uri] = self._subscribed.get(uri, 0) + 1
             is_subscribed = False
@@ -173,7 +173,7 @@ class Switchboard:
             del self._subscribed[uri]
         return free
 
-    async def end(self, listening: Listening) -> None:
+    async def end(self, listening: ChangeStream) -> None:
         if listening not in self._listening:
             return
         del self._listening[listening]
@@ -217,13 +217,13 @@ class Switchboard:
 
 
 @attrs.define(eq=False)
-class Listener(Actor[Never]):
+class SubscriptionReader(Actor[Never]):
     """Holds one modern subscription open."""
 
     mailbox = None
 
-    switchboard: Switchboard
-    listening: Listening
+    switchboard: ClientSubscriptions
+    listening: ChangeStream
     started: trio.Event = attrs.field(factory=trio.Event, init=False)
     """The server has acknowledged it, or will not."""
     failure: Exception | None = attrs.field(default=None, init=False)

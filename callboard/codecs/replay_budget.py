@@ -15,7 +15,7 @@ class Keeper(Protocol):
 
 
 @attrs.define(eq=False)
-class KeptBudget:
+class ReplayBudget:
     """Counts the bytes that all sessions keep. When they are too many, the oldest go, whosever they are."""
 
     most: int

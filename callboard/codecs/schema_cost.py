@@ -37,7 +37,7 @@ Schema: TypeAlias = Mapping[str, Any]
 
 
 @attrs.frozen
-class Work:
+class SchemaCost:
     """How many subschemas a part of a value is held to, at each level of it. Deeper ones are as the last."""
 
     at: tuple[int, ...]

@@ -44,7 +44,7 @@ class Binding:
 
 
 @attrs.frozen
-class State:
+class SealedState:
     """An opened `requestState`. `serial` is unique to its sealing: where once-only matters, it is spent."""
 
     round: int
@@ -77,7 +77,7 @@ def seal(
     return Seal(ring, PURPOSE).close(plain, binding.context(), expires=now + ttl, nonce=nonce)
 
 
-def open_(ring: KeyRing, text: str, binding: Binding, *, now: float) -> State:
+def open_(ring: KeyRing, text: str, binding: Binding, *, now: float) -> SealedState:
     """Return the state that was sealed for exactly this binding. Raises InvalidState for everything else."""
     state = open_unmatched(ring, text, binding, now=now)
     if not state.fits(binding.digest):
@@ -85,14 +85,14 @@ def open_(ring: KeyRing, text: str, binding: Binding, *, now: float) -> State:
     return state
 
 
-def open_unmatched(ring: KeyRing, text: str, binding: Binding, *, now: float) -> State:
+def open_unmatched(ring: KeyRing, text: str, binding: Binding, *, now: float) -> SealedState:
     """As `open_`, but the digest is still to be compared: whoever opened it works that out now. Raises InvalidState."""
     opened = Seal(ring, PURPOSE).open(text, binding.context(), now=now)
     if opened is None:
         raise InvalidState
     number, size = _HEAD.unpack_from(opened.payload)
     digest, payload = opened.payload[_HEAD.size : _HEAD.size + size], opened.payload[_HEAD.size + size :]
-    return State(number, payload, opened.expires, opened.serial, digest)
+    return SealedState(number, payload, opened.expires, opened.serial, digest)
 
 
 def salient_size(params: Members | UnsetType = UNSET) -> int:

@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-from callboard.config.positions import MAX_DEPTH, Lines, Node, NotWritten, Repeated
+from callboard.config.positions import MAX_DEPTH, Lines, NotWritten, Repeated, SourceNode
 
 _SPACE: Final = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
@@ -15,7 +15,7 @@ _WORD: Final = re.compile(r"[A-Za-z_$][\w$]*")
 _WORDS: Final = {"true": True, "false": False, "null": None}
 
 
-def read_json(text: str) -> Node:
+def read_json(text: str) -> SourceNode:
     """The value that *text* is. Raises `NotWritten`."""
     reader = _Reader(text, Lines.of(text))
     reader.skip()
@@ -32,7 +32,7 @@ class _Reader:
     lines: Lines
     offset: int = 0
 
-    def value(self, depth: int, at: int | None = None) -> Node:
+    def value(self, depth: int, at: int | None = None) -> SourceNode:
         """The value that begins here. Its key, if it has one, stands at *at*."""
         line, column = self.lines.at(self.offset if at is None else at)
         if depth > MAX_DEPTH:
@@ -40,16 +40,16 @@ class _Reader:
         match self.text[self.offset : self.offset + 1]:
             case "{":
                 members, repeated = self._members(depth)
-                return Node(line=line, column=column, members=members, repeated=tuple(repeated))
+                return SourceNode(line=line, column=column, members=members, repeated=tuple(repeated))
             case "[":
-                return Node(line=line, column=column, items=self._items(depth))
+                return SourceNode(line=line, column=column, items=self._items(depth))
             case '"':
-                return Node(line=line, column=column, value=self._string())
+                return SourceNode(line=line, column=column, value=self._string())
             case _:
-                return Node(line=line, column=column, value=self._plain())
+                return SourceNode(line=line, column=column, value=self._plain())
 
-    def _members(self, depth: int) -> tuple[dict[str, Node], list[Repeated]]:
-        members: dict[str, Node] = {}
+    def _members(self, depth: int) -> tuple[dict[str, SourceNode], list[Repeated]]:
+        members: dict[str, SourceNode] = {}
         repeated: list[Repeated] = []
         self._open()
         while not self._closes("}"):
@@ -69,8 +69,8 @@ class _Reader:
             self._comma("}")
         return members, repeated
 
-    def _items(self, depth: int) -> list[Node]:
-        items: list[Node] = []
+    def _items(self, depth: int) -> list[SourceNode]:
+        items: list[SourceNode] = []
         self._open()
         while not self._closes("]"):
             items.append(self.value(depth + 1))

@@ -22,14 +22,14 @@ class Repeated:
 
 
 @attrs.frozen(kw_only=True)
-class Node:
+class SourceNode:
     """One value. Its place is that of its key, if it has one. It has *members*, or *items*, or is plain."""
 
     line: int
     column: int
     value: object = attrs.field(default=None, repr=False)
-    members: "Mapping[str, Node] | None" = None
-    items: "Sequence[Node] | None" = None
+    members: "Mapping[str, SourceNode] | None" = None
+    items: "Sequence[SourceNode] | None" = None
     repeated: tuple[Repeated, ...] = ()
 
 

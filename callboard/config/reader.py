@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 import attrs
 
-from callboard.config.positions import Node
+from callboard.config.positions import SourceNode
 from callboard.config.report import Report
 from callboard.config.variables import NotExpanded, expand
 
@@ -41,7 +41,7 @@ def quoted(value: object) -> str:
 class Place:
     """A value, where it stands, and whom to tell about it."""
 
-    node: Node
+    node: SourceNode
     where: str
     report: Report
 
@@ -51,7 +51,7 @@ class Place:
     def warn(self, message: str) -> None:
         self.report.tell(self.node, self.where, message, is_warning=True)
 
-    def member(self, key: str, node: Node) -> "Place":
+    def member(self, key: str, node: SourceNode) -> "Place":
         name = key if _BARE.fullmatch(key) else quoted(key)
         return Place(node, f"{self.where}.{name}" if self.where else name, self.report)
 
@@ -140,7 +140,7 @@ class Table:
     @classmethod
     def of(cls, place: Place) -> "Table":
         for again in place.node.repeated:
-            node = Node(line=again.line, column=again.column)
+            node = SourceNode(line=again.line, column=again.column)
             place.member(again.key, node).wrong(f"stands here already, in line {again.first}")
         return cls(place, {key: place.member(key, node) for key, node in (place.node.members or {}).items()})
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import attrs
 
-from callboard.config.positions import Node
+from callboard.config.positions import SourceNode
 from callboard.errors import CannotRead, CannotServe
 
 
@@ -51,7 +51,7 @@ class Report:
     """What the format calls a value with keys."""
     found: list[Mistake] = attrs.field(factory=list)
 
-    def tell(self, node: Node, where: str, message: str, *, is_warning: bool = False) -> None:
+    def tell(self, node: SourceNode, where: str, message: str, *, is_warning: bool = False) -> None:
         mistake = Mistake(
             file=self.file, line=node.line, column=node.column, where=where, message=message, is_warning=is_warning
         )

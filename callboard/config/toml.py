@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from callboard.config.positions import MAX_DEPTH, Lines, Node, NotWritten
+from callboard.config.positions import MAX_DEPTH, Lines, NotWritten, SourceNode
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -31,7 +31,7 @@ _AT: Final = re.compile(
 )
 
 
-def read_toml(text: str) -> Node:
+def read_toml(text: str) -> SourceNode:
     """The table that *text* is. Raises `NotWritten`."""
     lines = Lines.of(text)
     try:
@@ -56,17 +56,17 @@ def _not_written(error: tomllib.TOMLDecodeError, end: tuple[int, int]) -> NotWri
     return NotWritten(what, line, column)
 
 
-def _node(value: object, path: Path, found: dict[Path, int], lines: Lines) -> Node:
+def _node(value: object, path: Path, found: dict[Path, int], lines: Lines) -> SourceNode:
     line, column = lines.at(found.get(path, 0))
     if len(path) > MAX_DEPTH:
         raise NotWritten(f"this is nested deeper than {MAX_DEPTH}", line, column)
     if isinstance(value, dict):
         members = {key: _node(one, (*path, key), found, lines) for key, one in value.items()}
-        return Node(line=line, column=column, members=members)
+        return SourceNode(line=line, column=column, members=members)
     if isinstance(value, list):
         items = [_node(one, (*path, at), found, lines) for at, one in enumerate(value)]
-        return Node(line=line, column=column, items=items)
-    return Node(line=line, column=column, value=value)
+        return SourceNode(line=line, column=column, items=items)
+    return SourceNode(line=line, column=column, value=value)
 
 
 @attrs.define

@@ -5,7 +5,7 @@ import attrs
 from callboard.codecs.oauth.addresses import locate
 from callboard.codecs.oauth.challenge import Challenge
 from callboard.codecs.oauth.discovery import (
-    Way,
+    DiscoveryRoute,
     canonical,
     check_resource,
     origin_metadata_url,
@@ -25,10 +25,10 @@ from callboard.transports.client.fetch import Fetched, Fetcher
 
 
 @attrs.frozen(kw_only=True)
-class Found:
+class DiscoveredServer:
     """An authorization server, and what the resource is called there."""
 
-    way: Way
+    way: DiscoveryRoute
     resource: str
     server: ServerMetadata
     scopes: list[str] | None = None
@@ -41,7 +41,7 @@ class Found:
         return self.server.issuer
 
 
-async def find(server: str, challenge: Challenge, fetcher: Fetcher, preferred: str | None = None) -> Found:
+async def find(server: str, challenge: Challenge, fetcher: Fetcher, preferred: str | None = None) -> DiscoveredServer:
     """Who gives leave to use the server at the URL *server*. Of several, the *preferred* issuer.
 
     Raises `NotAuthorized`, `UnsafeUrl`, `FetchFailed`.
@@ -54,8 +54,8 @@ async def find(server: str, challenge: Challenge, fetcher: Fetcher, preferred: s
     if not issuers:
         raise NotAuthorized("the server's metadata names no authorization server")
     issuer = preferred if preferred in issuers and preferred is not None else issuers[0]
-    return Found(
-        way=Way.RESOURCE,
+    return DiscoveredServer(
+        way=DiscoveryRoute.RESOURCE,
         resource=resource.resource,
         server=await _server(issuer, fetcher),
         scopes=resource.scopes_supported,
@@ -85,14 +85,14 @@ async def _server(issuer: str, fetcher: Fetcher) -> ServerMetadata:
     raise NotAuthorized(f"there is no metadata of the authorization server {issuer[:200]!r}")
 
 
-async def _by_origin(server: str, fetcher: Fetcher) -> Found:
+async def _by_origin(server: str, fetcher: Fetcher) -> DiscoveredServer:
     fetched, origin = await fetcher.get(origin_metadata_url(server)), origin_of(server)
     if _is_there(fetched):
         # 2025-03-26 does not say how it calls itself, and nobody else has: most servers of then end it with a slash.
-        metadata, way = read_server(fetched.body, origin, f"{origin}/"), Way.ORIGIN
+        metadata, way = read_server(fetched.body, origin, f"{origin}/"), DiscoveryRoute.ORIGIN
     else:
-        metadata, way = agreed_server(server), Way.DEFAULTS
-    return Found(way=way, resource=canonical(server), server=metadata)
+        metadata, way = agreed_server(server), DiscoveryRoute.DEFAULTS
+    return DiscoveredServer(way=way, resource=canonical(server), server=metadata)
 
 
 def _is_there(fetched: Fetched) -> bool:

@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.request_parser import RequestParser
 from callboard.codecs.http.writer import write_answer
 from callboard.codecs.oauth.addresses import is_here
@@ -95,7 +95,7 @@ class Loopback:
                     raise trio.BrokenResourceError("it hung up")
                 for received in parser.feed(data):
                     return self._take(received.head)
-        except Refusal as refusal:
+        except HttpRefusal as refusal:
             return refusal.status, "This is not what was expected here."
 
     def _take(self, head: Head) -> tuple[int, str]:
@@ -131,11 +131,11 @@ async def listen(host: str, ports: Sequence[int]) -> trio.socket.SocketType:
 
 
 def _admit(head: Head) -> None:
-    """Raises `Refusal` for what no redirect is."""
+    """Raises `HttpRefusal` for what no redirect is."""
     if head.method != "GET":
-        raise Refusal(405, "only GET", closes=True)
+        raise HttpRefusal(405, "only GET", closes=True)
     if len(head.query) > MAX_QUERY:
-        raise Refusal(414, "too long", closes=True)
+        raise HttpRefusal(414, "too long", closes=True)
 
 
 def _bears(query: str, state: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from callboard.codecs.oauth.client import PRIVATE_KEY, Client
+from callboard.codecs.oauth.client import PRIVATE_KEY, OAuthClient
 from callboard.codecs.oauth.jwt import Key, client_assertion, read_key
 from callboard.codecs.oauth.scopes import Scopes
 from callboard.codecs.oauth.tokens import (
@@ -22,7 +22,7 @@ from callboard.errors import FetchFailed
 from callboard.oauth.grants import Granted
 from callboard.oauth.identity import RegisteredClient
 from callboard.oauth.store import Store
-from callboard.oauth.token_endpoint import Desk
+from callboard.oauth.token_endpoint import TokenEndpoint
 
 Word: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A signed statement, or a function that gets a new one; plain or async."""
@@ -38,19 +38,19 @@ class ClientCredentials:
     algorithm: str = "ES256"
     issuer: str | None = None
 
-    async def obtain(self, desk: Desk, scopes: Scopes, store: Store) -> Granted:
+    async def obtain(self, desk: TokenEndpoint, scopes: Scopes, store: Store) -> Granted:
         client = await self.holder(desk, store)
         parameters = _asked(CLIENT_CREDENTIALS, desk, scopes)
         if self.private_key is not None:
             parameters |= self._assertion(desk, read_key(self.private_key))
         return Granted(await desk.exchange(client, parameters), client, scopes)
 
-    async def holder(self, desk: Desk, store: Store) -> Client:
+    async def holder(self, desk: TokenEndpoint, store: Store) -> OAuthClient:
         registered = RegisteredClient(client_id=self.client_id, client_secret=self.client_secret, issuer=self.issuer)
         client = await registered.at(desk.found.server, store)
         return client if self.private_key is None else attrs.evolve(client, method=PRIVATE_KEY, secret=None)
 
-    def _assertion(self, desk: Desk, key: Key) -> dict[str, str]:
+    def _assertion(self, desk: TokenEndpoint, key: Key) -> dict[str, str]:
         issuer, jti = desk.found.issuer, secrets.token_urlsafe(16)
         signed = client_assertion(key, self.algorithm, self.client_id, issuer, now=desk.clock(), jti=jti)
         return {"client_assertion_type": CLIENT_ASSERTION, "client_assertion": signed}
@@ -67,12 +67,12 @@ class WorkloadIdentity:
     def issuer(self) -> str | None:
         return self.client.issuer
 
-    async def obtain(self, desk: Desk, scopes: Scopes, store: Store) -> Granted:
+    async def obtain(self, desk: TokenEndpoint, scopes: Scopes, store: Store) -> Granted:
         client = await self.holder(desk, store)
         parameters = _asked(JWT_BEARER, desk, scopes) | {"assertion": await _word(self.assertion)}
         return Granted(await desk.exchange(client, parameters), client, scopes)
 
-    async def holder(self, desk: Desk, store: Store) -> Client:
+    async def holder(self, desk: TokenEndpoint, store: Store) -> OAuthClient:
         return await self.client.at(desk.found.server, store)
 
 
@@ -90,15 +90,15 @@ class EnterpriseManaged:
     def issuer(self) -> str | None:
         return self.client.issuer
 
-    async def obtain(self, desk: Desk, scopes: Scopes, store: Store) -> Granted:
+    async def obtain(self, desk: TokenEndpoint, scopes: Scopes, store: Store) -> Granted:
         client = await self.holder(desk, store)
         parameters = _asked(JWT_BEARER, desk, scopes) | {"assertion": await self._leave(desk, scopes)}
         return Granted(await desk.exchange(client, parameters), client, scopes)
 
-    async def holder(self, desk: Desk, store: Store) -> Client:
+    async def holder(self, desk: TokenEndpoint, store: Store) -> OAuthClient:
         return await self.client.at(desk.found.server, store)
 
-    async def _leave(self, desk: Desk, scopes: Scopes) -> str:
+    async def _leave(self, desk: TokenEndpoint, scopes: Scopes) -> str:
         """What the identity provider gives for its own token: leave for one client, at one authorization server."""
         parameters = _asked(TOKEN_EXCHANGE, desk, scopes) | {
             "client_id": self.idp_client_id,
@@ -107,14 +107,16 @@ class EnterpriseManaged:
             "subject_token": await _word(self.id_token),
             "subject_token_type": ID_TOKEN,
         }
-        provider = Desk(desk.found, desk.fetcher, clock=desk.clock)  # no key: what it gives is no token to be shown
+        provider = TokenEndpoint(
+            desk.found, desk.fetcher, clock=desk.clock
+        )  # no key: what it gives is no token to be shown
         answer = await provider.ask(self.idp_token_endpoint, parameters)
         if answer.issued_token_type != ID_JAG:
             raise FetchFailed("the identity provider gave something else than it was asked for")
         return answer.access_token
 
 
-def _asked(grant: str, desk: Desk, scopes: Scopes) -> dict[str, str]:
+def _asked(grant: str, desk: TokenEndpoint, scopes: Scopes) -> dict[str, str]:
     asked = {"grant_type": grant, "resource": desk.found.resource}
     return asked | ({"scope": " ".join(scopes)} if scopes else {})
 

@@ -8,11 +8,11 @@ from typing import Final, TypeAlias
 import attrs
 import trio
 
-from callboard.codecs.oauth.client import Client, identify
+from callboard.codecs.oauth.client import OAuthClient, identify
 from callboard.codecs.oauth.jwt import ProofKey
-from callboard.codecs.oauth.tokens import SECRETS, Refused, TokenAnswer, read_answer, write_form
+from callboard.codecs.oauth.tokens import SECRETS, TokenAnswer, TokenRefused, read_answer, write_form
 from callboard.errors import NotAuthorized
-from callboard.oauth.discovery import Found
+from callboard.oauth.discovery import DiscoveredServer
 from callboard.transports.client.fetch import Fetcher
 
 NONCES: Final = 2
@@ -25,18 +25,18 @@ _FORM: Final = {"content-type": "application/x-www-form-urlencoded"}
 
 
 @attrs.define(eq=False)
-class Desk:
+class TokenEndpoint:
     """Where tokens are had."""
 
-    found: Found
+    found: DiscoveredServer
     fetcher: Fetcher
     key: ProofKey | None = None
     """The key that tokens shall be bound to."""
     clock: Clock = time.time
     _nonce: str | None = attrs.field(default=None, init=False)
 
-    async def exchange(self, client: Client, parameters: Mapping[str, str]) -> TokenAnswer:
-        """Ask for tokens as *client*. Raises `NotAuthorized`: `Refused`, `FetchFailed`, `UnsafeUrl`."""
+    async def exchange(self, client: OAuthClient, parameters: Mapping[str, str]) -> TokenAnswer:
+        """Ask for tokens as *client*. Raises `NotAuthorized`: `TokenRefused`, `FetchFailed`, `UnsafeUrl`."""
         headers, own = identify(client)
         return await self.ask(self.found.server.token_endpoint, {**own, **parameters}, headers, client.secret)
 
@@ -61,7 +61,7 @@ class Desk:
                 nonce = fetched.head.get(b"dpop-nonce")
                 try:
                     return read_answer(fetched.status, fetched.body, sent)
-                except Refused as refused:
+                except TokenRefused as refused:
                     if refused.error != "use_dpop_nonce" or nonce is None or self.key is None:
                         raise
                     self._nonce = nonce.decode("latin-1")

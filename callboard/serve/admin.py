@@ -14,12 +14,12 @@ from callboard.actors.server.host import Host
 from callboard.actors.terms import ANYBODY
 from callboard.codecs.http.access import Access
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.request_parser import HeadMemory
 from callboard.server.served import Hosted
 from callboard.supervisor import Intensity, SupervisorSpec
 from callboard.transports.limits import Settings
-from callboard.transports.server.http.crowd import Crowd
+from callboard.transports.server.http.crowd import ConnectionLimit
 from callboard.transports.server.http.endpoint import Upgraded
 from callboard.transports.server.http.listener import Edge, listeners
 from callboard.transports.server.http.response import Response
@@ -67,9 +67,9 @@ class HealthHandler:
     def admit(self, head: Head) -> None:
         self.access.check(head.get(b"host"), head.get(b"origin"))
         if head.path not in (b"/livez", b"/readyz"):
-            raise Refusal(404, "not found", closes=True)
+            raise HttpRefusal(404, "not found", closes=True)
         if head.method not in _METHODS:
-            raise Refusal(405, "use GET", headers=((b"allow", ", ".join(_METHODS).encode()),), closes=True)
+            raise HttpRefusal(405, "use GET", headers=((b"allow", ", ".join(_METHODS).encode()),), closes=True)
 
     def expect_head(self, peer: str) -> None:
         """A head is short here, and not counted."""
@@ -82,16 +82,16 @@ class HealthHandler:
         text = b"" if head.method == "HEAD" else b"ok\n" if is_fine else b"not ready\n"
         await response.answer(200 if is_fine else 503, _PLAIN, text)
 
-    async def refuse(self, refusal: Refusal, response: Response) -> None:
+    async def refuse(self, refusal: HttpRefusal, response: Response) -> None:
         body = b"" if refusal.is_bodiless else b"refused\n"
         await response.answer(refusal.status, (*_PLAIN, *refusal.headers), body)
 
     async def upgrade(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
-        raise Refusal(501, "no WebSocket is served here", closes=True)
+        raise HttpRefusal(501, "no WebSocket is served here", closes=True)
 
 
 def admin_edge(health: Health, access: Access, sockets: Sequence[socket.socket]) -> SupervisorSpec:
     """The tree of the admin listener. It is there before the doors open, and after they were closed."""
-    crowd = Crowd(LIMITS.max_connections, ceiling=_ANY)
+    crowd = ConnectionLimit(LIMITS.max_connections, ceiling=_ANY)
     edge = Edge(HealthHandler(health, access), LIMITS, crowd=crowd)
     return SupervisorSpec("admin", children=listeners(edge, sockets), intensity=ENDLESS)

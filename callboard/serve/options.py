@@ -11,7 +11,7 @@ from callboard.codecs.http.access import EVERYONE, Access
 from callboard.errors import CannotServe
 from callboard.serve.refused_names import RefusedNames
 from callboard.server.served import Behind, Hosted
-from callboard.transports.bind import Place, is_own_address
+from callboard.transports.bind import BindAddress, is_own_address
 from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.server.http.endpoint import Authenticate
 from callboard.transports.server.stdio import Pipes, claim_stdio
@@ -66,17 +66,17 @@ class Options(TypedDict, total=False):
     on_ready: Callable[[Ready], None] | None
 
 
-def _place(text: str | int | None) -> Place | None:
-    return None if text is None else Place.parse(text)
+def _place(text: str | int | None) -> BindAddress | None:
+    return None if text is None else BindAddress.parse(text)
 
 
 @attrs.frozen(kw_only=True)
-class Plan:
+class ServePlan:
     """The options, read and checked. Raises `CannotServe`."""
 
     stdio: bool | Pipes = False
-    http: Place | None = attrs.field(default=None, converter=_place)
-    ws: Place | None = attrs.field(default=None, converter=_place)
+    http: BindAddress | None = attrs.field(default=None, converter=_place)
+    ws: BindAddress | None = attrs.field(default=None, converter=_place)
     door: Door = "native"
     tls_cert: str | None = None
     tls_key: str | None = None
@@ -84,7 +84,7 @@ class Plan:
     allow_origins: Sequence[str] = ()
     authenticate: Authenticate | None = None
     legacy_sse: bool = False
-    admin: Place | None = attrs.field(default=None, converter=_place)
+    admin: BindAddress | None = attrs.field(default=None, converter=_place)
     settings: Settings = DEFAULTS
     on_ready: Callable[[Ready], None] | None = None
 
@@ -104,7 +104,7 @@ class Plan:
     def serves_stdio(self) -> bool:
         return self.stdio is not False or (self.http is None and self.ws is None)
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[BindAddress]:
         """Where to listen: one place if both share it."""
         return list(dict.fromkeys(place for place in (self.http, self.ws) if place is not None))
 
@@ -122,7 +122,7 @@ class Plan:
         spoken = ("h2", "http/1.1") if self.door == "asgi" else ("http/1.1",)
         return Certificate(Path(self.tls_cert), Path(self.tls_key), spoken)
 
-    def access(self, place: Place, *, is_admin: bool = False) -> Access:
+    def access(self, place: BindAddress, *, is_admin: bool = False) -> Access:
         """Who may come in at *place*. No page may look at the admin listener, and it has no TLS."""
         if place.path is not None:
             return EVERYONE

@@ -16,20 +16,20 @@ from callboard.codecs.http.access import is_wildcard
 from callboard.serve.admin import Health, admin_edge
 from callboard.serve.banner import announce, announce_drain
 from callboard.serve.collector import collecting_now_and_then, collecting_seldom
-from callboard.serve.options import Listening, Options, Plan, Ready
+from callboard.serve.options import Listening, Options, Ready, ServePlan
 from callboard.serve.renew import Renewing
 from callboard.serve.revoke import end_all_of
 from callboard.serve.tokens import TokenFile
 from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor, SupervisorSpec
-from callboard.transports.bind import Bound, Place, listen
+from callboard.transports.bind import BindAddress, Bound, listen
 from callboard.transports.server.http.connection import HttpConnection
 from callboard.transports.server.http.crowd import raise_descriptor_limit
 from callboard.transports.server.http.endpoint import Endpoint
 from callboard.transports.server.http.listener import HttpListener, http_edge
 from callboard.transports.server.stdio import Stdio
 from callboard.transports.server.tls import Certificate
-from callboard.transports.server.websocket.upgrade import WebSocketDoor
+from callboard.transports.server.websocket.upgrade import WebSocketUpgrade
 from callboard.transports.signals import heed_hangups, heed_signals
 
 
@@ -44,7 +44,7 @@ async def serve(
 
     Raises `CannotServe` if one of the transports cannot be opened. Cancelled, it ends at once.
     """
-    plan = Plan(**options)
+    plan = ServePlan(**options)
     tls, settings = plan.tls(), plan.settings
     async with AsyncExitStack() as stack:
         pipes = stack.enter_context(plan.pipes()) if plan.serves_stdio else None
@@ -120,7 +120,7 @@ async def _run(server: Hosted, options: Options) -> None:
         raise KeyboardInterrupt
 
 
-def _edge(plan: Plan, host: Host, place: Place, bound: Bound, tls: Certificate | None) -> SupervisorSpec:
+def _edge(plan: ServePlan, host: Host, place: BindAddress, bound: Bound, tls: Certificate | None) -> SupervisorSpec:
     """The tree behind one address."""
     settings, authenticate = plan.settings, plan.authenticate
     is_http, is_ws = place == plan.http, place == plan.ws
@@ -131,13 +131,13 @@ def _edge(plan: Plan, host: Host, place: Place, bound: Bound, tls: Certificate |
         authenticate=authenticate,
         is_http=is_http,
         legacy_sse=is_http and plan.legacy_sse,
-        on_upgrade=WebSocketDoor(host, settings, authenticate).serve if is_ws else None,
+        on_upgrade=WebSocketUpgrade(host, settings, authenticate).serve if is_ws else None,
     )
     with_http2 = is_http and plan.door == "asgi"
     return http_edge("http" if is_http else "ws", endpoint, bound.sockets, tls, with_http2=with_http2)
 
 
-def _listening(plan: Plan, bound: Mapping[Place, Bound], admin: Bound | None) -> Iterator[Listening]:
+def _listening(plan: ServePlan, bound: Mapping[BindAddress, Bound], admin: Bound | None) -> Iterator[Listening]:
     http, ws = plan.schemes
     if plan.http is not None:
         url = bound[plan.http].place.url(http)
@@ -152,7 +152,7 @@ def _listening(plan: Plan, bound: Mapping[Place, Bound], admin: Bound | None) ->
         yield Listening("admin", admin.place.url("http").removesuffix("/mcp") + "/readyz")
 
 
-def _warnings(plan: Plan, bound: Mapping[Place, Bound], admin: Bound | None = None) -> Iterator[str]:
+def _warnings(plan: ServePlan, bound: Mapping[BindAddress, Bound], admin: Bound | None = None) -> Iterator[str]:
     for at in bound.values():
         plan.access(at.place)  # what is wrong with the names is said before anything starts
         if not at.place.is_local:

@@ -23,7 +23,7 @@ MAX_FILE: Final = 4 * 1024 * 1024
 
 
 @attrs.frozen
-class Tokens:
+class TokenTable:
     """Who each token stands for. Only digests are kept, so that no dump and no log can tell a token."""
 
     _principals: Mapping[bytes, str]
@@ -31,7 +31,7 @@ class Tokens:
     """The mode of the file, if others may read or write it."""
 
     @classmethod
-    def read(cls, path: Path, *, is_running: bool = False) -> "Tokens":
+    def read(cls, path: Path, *, is_running: bool = False) -> "TokenTable":
         """Lines of `principal token`; blank ones and those that begin with # are ignored. Raises `CannotServe`."""
         try:
             contents = read_file(path, MAX_FILE, is_running=is_running)
@@ -60,7 +60,7 @@ class Tokens:
     def principals(self) -> Set[str]:
         return set(self._principals.values())
 
-    def differs(self, other: "Tokens") -> int:
+    def differs(self, other: "TokenTable") -> int:
         """How many tokens are in here, and not, or for another principal, in *other*."""
         return len(self._principals.items() - other._principals.items())  # noqa: SLF001  # one of us
 
@@ -78,25 +78,25 @@ class TokenFile:
     """The tokens of a file, as it is now: read at the start, and again when it changes."""
 
     path: Path
-    tokens: Tokens = attrs.field(init=False)
+    tokens: TokenTable = attrs.field(init=False)
     on_gone: Callable[[Set[str]], Awaitable[int]] | None = attrs.field(default=None, init=False)
     """Ends what is open for these principals; how much that was."""
 
     name: ClassVar[str] = "tokens"
 
     def __attrs_post_init__(self) -> None:
-        self.tokens = Tokens.read(self.path)
+        self.tokens = TokenTable.read(self.path)
         self._warn(None)
 
     @property
     def files(self) -> tuple[Path, ...]:
         return (self.path,)
 
-    def read(self) -> Tokens:
+    def read(self) -> TokenTable:
         """What the file says now. Raises `CannotServe`."""
-        return Tokens.read(self.path, is_running=True)
+        return TokenTable.read(self.path, is_running=True)
 
-    async def use(self, tokens: Tokens) -> Mapping[str, object]:
+    async def use(self, tokens: TokenTable) -> Mapping[str, object]:
         """Go by *tokens* from the next request on; how that differs. Principals without any token left are cut off."""
         before, self.tokens = self.tokens, tokens
         self._warn(before.open_mode)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET
 
 from callboard.actors.changes import ListName
-from callboard.actors.server.client_requests import Question
+from callboard.actors.server.client_requests import ClientRequest
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.turns import check_turns
 from callboard.codecs.envelope import RequestId
@@ -88,7 +88,7 @@ class Reply:
 class Asking(Generic[T]):
     """A question that is asked when it is awaited, or together with others by `ctx.ask_all`."""
 
-    question: Question
+    question: ClientRequest
     read: Callable[[Model], T]
     _exchange: Exchange
 
@@ -223,7 +223,7 @@ class Context:
         def answer(model: Model) -> Any:
             return read_form(form, _accepted(model).content or {})
 
-        return Asking(Question("elicitation/create", params, key), answer, self._exchange)
+        return Asking(ClientRequest("elicitation/create", params, key), answer, self._exchange)
 
     def elicit_url(self, message: str, url: str, *, elicitation_id: str = "", key: str | None = None) -> Asking[None]:
         """Ask the user to open *url*: for what must not pass through the client. Accepted means opened, not done.
@@ -238,7 +238,7 @@ class Context:
         def answer(model: Model) -> None:
             _accepted(model)
 
-        return Asking(Question("elicitation/create", params, key), answer, self._exchange)
+        return Asking(ClientRequest("elicitation/create", params, key), answer, self._exchange)
 
     def sample(
         self,
@@ -274,7 +274,7 @@ class Context:
         def answer(model: Model) -> Reply:
             return Reply(cast("CreateMessageResult", model))
 
-        return Asking(Question("sampling/createMessage", params, key), answer, self._exchange)
+        return Asking(ClientRequest("sampling/createMessage", params, key), answer, self._exchange)
 
     def roots(self, *, key: str | None = None) -> Asking[list[Root]]:
         """Ask for the folders that the client works in."""
@@ -282,7 +282,7 @@ class Context:
         def answer(model: Model) -> list[Root]:
             return list(cast("ListRootsResult", model).roots)
 
-        return Asking(Question("roots/list", ListRootsRequestParams(), key), answer, self._exchange)
+        return Asking(ClientRequest("roots/list", ListRootsRequestParams(), key), answer, self._exchange)
 
     def answered(self, asking: Asking[T]) -> T | None:
         """The answer to a question that an earlier run asked by `InputRequired`; None if it was not answered."""

@@ -47,7 +47,7 @@ from callboard.server.content.errors import BadArguments, Unfit
 from callboard.server.content.failures import error_result, failure_text, is_unexpected
 from callboard.server.context import Context, InputRequired, News
 from callboard.server.faults import exited, log_failure
-from callboard.server.registry import Entry, Function, Kept, Repertoire, Shelf, ToolEntry
+from callboard.server.registry import CacheHint, Function, HandlerEntry, Registry, Section, ToolEntry
 from callboard.supervisor.ended import drop_frames
 
 THREADS: Final = 40
@@ -67,22 +67,22 @@ _STRING: Final = msgspec.json.Decoder(str)
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 
 
-class Declared(News, Protocol):
+class Declarations(News, Protocol):
     """What an author has declared: the parts of a server that its handlers run by."""
 
-    repertoire: Repertoire
+    repertoire: Registry
     middlewares: list[Middleware]
-    lists_kept: Kept
+    lists_kept: CacheHint
     show_errors: bool
     info: Implementation
     instructions: str | None
     revisions: frozenset[Revision]
 
 
-class Performance:
+class ServerOffer:
     """One run of a server: what the engine is handed as its offer."""
 
-    def __init__(self, server: Declared, lifespan: Any) -> None:
+    def __init__(self, server: Declarations, lifespan: Any) -> None:
         self._server = server
         self._repertoire = server.repertoire
         self._lifespan = lifespan
@@ -166,7 +166,7 @@ class Performance:
         shown, cursor = self._page(exchange, self._repertoire.prompts)
         return ListPromptsResult(prompts=shown, next_cursor=cursor, **self._kept)
 
-    def _page(self, exchange: Exchange, shelf: Shelf[Any]) -> tuple[list[Any], Any]:
+    def _page(self, exchange: Exchange, shelf: Section[Any]) -> tuple[list[Any], Any]:
         cursor = exchange.params(PaginatedRequestParams).cursor
         entries, following = shelf.page(None if cursor is UNSET else cursor, self._repertoire.cursors, time.time())
         return [entry.shown for entry in entries], UNSET if following is None else following
@@ -228,7 +228,9 @@ class Performance:
         if request.method == "completion/complete":
             params = {} if request.params is UNSET else request.params
             return bytes(params.get("ref", b"")).decode(), None
-        shelf: Mapping[str, Entry] = (shelves.tools if request.method == "tools/call" else shelves.prompts).entries
+        shelf: Mapping[str, HandlerEntry] = (
+            shelves.tools if request.method == "tools/call" else shelves.prompts
+        ).entries
         entry = shelf.get(route.name or "")
         return route.name or "", None if entry is None else entry.function
 
@@ -286,7 +288,7 @@ class Performance:
     async def _through(self, middleware: Middleware, handler: _Handler, exchange: Exchange) -> Model:
         return await middleware(Context(exchange, self._server, self._lifespan), partial(handler, exchange))
 
-    async def _perform(self, entry: Entry, arguments: Mapping[str, Any], exchange: Exchange) -> Any:
+    async def _perform(self, entry: HandlerEntry, arguments: Mapping[str, Any], exchange: Exchange) -> Any:
         """Run an author's function; one that returns `InputRequired` runs anew when the client has answered."""
         while True:
             value = await entry.perform(arguments, Context(exchange, self._server, self._lifespan), self._limiter)

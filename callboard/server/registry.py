@@ -49,12 +49,12 @@ OFFERS: Final[Mapping[Offered, Any]] = {
 }
 
 Function: TypeAlias = Callable[..., Any]
-E = TypeVar("E", bound="Entry")
+E = TypeVar("E", bound="HandlerEntry")
 M = TypeVar("M", bound=Model)
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class Entry:
+class HandlerEntry:
     """A function of the author's, and what its signature says."""
 
     function: Function
@@ -77,7 +77,7 @@ class Entry:
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class ToolEntry(Entry):
+class ToolEntry(HandlerEntry):
     shown: Tool
     headers: HeaderMap
 
@@ -88,14 +88,14 @@ class ToolEntry(Entry):
 
 
 @attrs.frozen
-class Kept:
+class CacheHint:
     """How long a client may keep a result, and whether it may share it among its users."""
 
     ttl_ms: int = 0
     cache_scope: CacheScope = "private"
 
     @classmethod
-    def of(cls, ttl: float, cache_scope: CacheScope) -> "Kept":
+    def of(cls, ttl: float, cache_scope: CacheScope) -> "CacheHint":
         """Raises ValueError for a time below zero, or a scope that there is not."""
         if not 0 <= ttl < math.inf or cache_scope not in ("private", "public"):
             raise ValueError(f"no way to keep a result: ttl={ttl!r}, cache_scope={cache_scope!r}")
@@ -103,25 +103,25 @@ class Kept:
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class ResourceEntry(Entry):
+class ResourceEntry(HandlerEntry):
     shown: Resource
-    kept: Kept = Kept()
+    kept: CacheHint = CacheHint()
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class TemplateEntry(Entry):
+class TemplateEntry(HandlerEntry):
     shown: ResourceTemplate
     template: UriTemplate
-    kept: Kept = Kept()
+    kept: CacheHint = CacheHint()
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class PromptEntry(Entry):
+class PromptEntry(HandlerEntry):
     shown: Prompt
 
 
 @attrs.define(eq=False)
-class Shelf(Generic[E]):
+class Section(Generic[E]):
     """Entries of one kind by their names (URIs, templates), and the pages they are listed on."""
 
     kind: str
@@ -166,14 +166,14 @@ class Shelf(Generic[E]):
 
 
 @attrs.define(eq=False)
-class Repertoire:
+class Registry:
     """All shelves of one server."""
 
-    tools: Shelf[ToolEntry] = attrs.field(factory=lambda: Shelf("tool"), init=False)
-    resources: Shelf[ResourceEntry] = attrs.field(factory=lambda: Shelf("resource"), init=False)
-    templates: Shelf[TemplateEntry] = attrs.field(factory=lambda: Shelf("template"), init=False)
-    prompts: Shelf[PromptEntry] = attrs.field(factory=lambda: Shelf("prompt"), init=False)
-    completions: dict[tuple[str, str], Entry] = attrs.field(factory=dict, init=False)
+    tools: Section[ToolEntry] = attrs.field(factory=lambda: Section("tool"), init=False)
+    resources: Section[ResourceEntry] = attrs.field(factory=lambda: Section("resource"), init=False)
+    templates: Section[TemplateEntry] = attrs.field(factory=lambda: Section("template"), init=False)
+    prompts: Section[PromptEntry] = attrs.field(factory=lambda: Section("prompt"), init=False)
+    completions: dict[tuple[str, str], HandlerEntry] = attrs.field(factory=dict, init=False)
     cursors: Seal = attrs.field(factory=lambda: Seal(KeyRing.generate(), "cursor"), init=False)
     capabilities: ServerCapabilities = attrs.field(factory=ServerCapabilities, init=False)
     """What the server declares: the same object until a kind is added, so that a host can tell by it."""

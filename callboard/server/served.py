@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(kw_only=True)
-class Standing:
+class BackendStatus:
     """How it stands with one server behind a broker. *why* it is not up, in a few words."""
 
     name: str
@@ -31,13 +31,13 @@ class Standing:
 class Behind:
     """What a broker stands in front of."""
 
-    servers: tuple[Standing, ...]
+    servers: tuple[BackendStatus, ...]
     tools: int
     example: str | None = None
     """A tool, with arguments, that anybody may call to see what happens."""
 
     @property
-    def missing(self) -> tuple[Standing, ...]:
+    def missing(self) -> tuple[BackendStatus, ...]:
         """Those that nobody can use now."""
         return tuple(one for one in self.servers if not one.is_up)
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias, TypeVar, overload
 import trio
 
 from callboard.actors.changes import Change, ListChanged, ListName, ResourceUpdated
-from callboard.actors.rate import Meters, Rate
+from callboard.actors.rate import Rate, RateLimit
 from callboard.actors.server.host import Host, host_spec
 from callboard.actors.server.parking import Parking
 from callboard.codecs.mcp_headers.header_map import HeaderMap
@@ -32,13 +32,13 @@ from callboard.codecs.revisions import (
 from callboard.codecs.revisions.meta import is_valid_meta_key
 from callboard.codecs.uri_template.template import UriTemplate
 from callboard.server.context import Context, InputRequired
-from callboard.server.handlers import Middleware, Performance
+from callboard.server.handlers import Middleware, ServerOffer
 from callboard.server.registry import (
-    Entry,
-    Kept,
+    CacheHint,
+    HandlerEntry,
     Offered,
     PromptEntry,
-    Repertoire,
+    Registry,
     ResourceEntry,
     TemplateEntry,
     ToolEntry,
@@ -104,10 +104,10 @@ class Server(Served):
         )
         self.instructions = instructions
         self.revisions = frozenset(revisions)
-        self.repertoire = Repertoire()
+        self.repertoire = Registry()
         self.repertoire.offer(*offers)
         self.middlewares: list[Middleware] = []
-        self.lists_kept = Kept.of(ttl, cache_scope)
+        self.lists_kept = CacheHint.of(ttl, cache_scope)
         self.show_errors = show_errors
         self._rates = dict(rates)
         self._lifespan = lifespan
@@ -200,7 +200,7 @@ class Server(Served):
         """
         if _SCHEME.match(uri) is None:
             raise ValueError(f"{uri!r} has no scheme: a resource is named by a whole URI, such as notes://{uri}")
-        template, kept = UriTemplate.parse(uri), Kept.of(ttl, cache_scope)
+        template, kept = UriTemplate.parse(uri), CacheHint.of(ttl, cache_scope)
 
         def add(function: F) -> F:
             signature = Signature.of(
@@ -293,7 +293,7 @@ class Server(Served):
 
         def add(function: F) -> F:
             signature = Signature.of(function, context_type=Context, output_schema=False)
-            self.repertoire.completions[of, argument] = Entry(function=function, signature=signature)
+            self.repertoire.completions[of, argument] = HandlerEntry(function=function, signature=signature)
             self._offer("completions", signature)
             return function
 
@@ -347,9 +347,9 @@ class Server(Served):
         lot = Parking(self.info.name) if parking is None else parking
         context = nullcontext() if self._lifespan is None else self._lifespan(self)
         async with context as value, open_tree(host_spec(self.info.name.replace("/", "-"), lambda: lot)) as root:
-            meters = {method: Meters(rate) for method, rate in self._rates.items()}
+            meters = {method: RateLimit(rate) for method, rate in self._rates.items()}
             self.repertoire.offer_anything()
-            host = Host(Performance(self, value), root, lot, meters=meters)
+            host = Host(ServerOffer(self, value), root, lot, meters=meters)
             self._hosts.add(host)
             try:
                 yield host

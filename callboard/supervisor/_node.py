@@ -10,7 +10,7 @@ import trio
 from trio.lowlevel import Abort, RaiseCancelT, Task, enable_ki_protection
 
 from callboard.errors import ActorGone, AskDropped
-from callboard.supervisor.ask import Reply, reply_of
+from callboard.supervisor.ask import PendingReply, reply_of
 from callboard.supervisor.dead_letters import DeadLetters
 from callboard.supervisor.ended import RETURNED, STOPPED, Down, Ended, How
 from callboard.supervisor.lifetime import WHY_OVERFLOW, WHY_SUPERVISOR, Lifetime
@@ -116,7 +116,7 @@ class Node(Lifetime):
         self.restarts = 0
         self.streak = 0
         self.last_failure: str | None = None
-        self.asks: set[Reply] | None = None
+        self.asks: set[PendingReply] | None = None
         self.monitors: set[Monitor] = _NO_MONITORS
         self.watching: set[Monitor] = _NO_MONITORS
         self._waiters: dict[Task, None] | None = None
@@ -171,7 +171,7 @@ class Node(Lifetime):
         self.change()
 
     def _fail_asks(self, why: str) -> None:
-        kept: set[Reply | None] = set()
+        kept: set[PendingReply | None] = set()
         if self.mailbox is not None:
             kept = {reply_of(m) for m in (*self.mailbox.messages(), *self.mailbox.waiting())}
         for reply in tuple(self.asks or ()):

@@ -95,14 +95,14 @@ RESTARTED_AFTER: Final = {
 
 
 @attrs.frozen
-class Plan:
+class ChildPlan:
     """What a death leads to: first *stop* these, in this order; then, after the back-off, *start* these."""
 
     stop: tuple[str, ...] = ()
     start: tuple[str, ...] = ()
 
 
-def plan(strategy: Strategy, children: Sequence[tuple[str, Restart]], died: str, how: How) -> Plan:
+def plan(strategy: Strategy, children: Sequence[tuple[str, Restart]], died: str, how: How) -> ChildPlan:
     """Decide what follows when *died*, one of *children* (in start order), ended like so.
 
     An empty plan means that nothing follows. Temporary children of a group are stopped and not started again.
@@ -110,13 +110,13 @@ def plan(strategy: Strategy, children: Sequence[tuple[str, Restart]], died: str,
     names = [name for name, _ in children]
     index = names.index(died)
     if not needs_restart(children[index][1], how):
-        return Plan()
+        return ChildPlan()
     group = {
         Strategy.ONE_FOR_ONE: children[index : index + 1],
         Strategy.REST_FOR_ONE: children[index:],
         Strategy.ONE_FOR_ALL: children,
     }[strategy]
-    return Plan(
+    return ChildPlan(
         stop=tuple(name for name, _ in reversed(group) if name != died),
         start=tuple(name for name, restart in group if restart is not Restart.TEMPORARY),
     )

@@ -41,7 +41,7 @@ _NOT_HERE: Final = frozenset((errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EIN
 
 
 @attrs.frozen
-class Place:
+class BindAddress:
     """An address to listen on: host and port, or the path of a Unix socket."""
 
     host: str = ""
@@ -100,12 +100,12 @@ def is_own_address(address: str) -> bool:
 class Bound:
     """Sockets that listen, and where: with the port that was found, if any would do."""
 
-    place: Place
+    place: BindAddress
     sockets: tuple[socket.socket, ...]
 
 
 @asynccontextmanager
-async def listen(place: Place) -> AsyncIterator[Bound]:
+async def listen(place: BindAddress) -> AsyncIterator[Bound]:
     """Listen at *place* until the block ends. Raises `CannotServe`."""
     if place.path is not None:
         await trio.lowlevel.checkpoint()
@@ -125,7 +125,7 @@ async def listen(place: Place) -> AsyncIterator[Bound]:
         yield Bound(attrs.evolve(place, port=sockets[0].getsockname()[1]), tuple(sockets))
 
 
-def _listen_all(place: Place, addresses: list[tuple[socket.AddressFamily, str]]) -> list[socket.socket]:
+def _listen_all(place: BindAddress, addresses: list[tuple[socket.AddressFamily, str]]) -> list[socket.socket]:
     for left in reversed(range(TRIES)):
         try:
             return _on_one_port(addresses, place.port)

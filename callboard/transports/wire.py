@@ -61,7 +61,7 @@ class Wire(Protocol):
         """The end, at once. Whoever reads or writes hears it. Harmless twice."""
 
 
-class Outbox(Protocol):
+class BatchWriter(Protocol):
     """Where a whole answer may wait for others of the same turn."""
 
     def put(self, wire: "SocketWire", data: bytes) -> bool: ...
@@ -78,7 +78,7 @@ class SocketWire:
         self._lock: trio.Lock | None = None  # made when a writer has to wait, for the first time
         self._rest = b""  # what is held, or what a courtesy left over
         self._is_broken = False
-        self.outbox: Outbox | None = None
+        self.outbox: BatchWriter | None = None
 
     async def receive(self) -> bytes:
         while True:

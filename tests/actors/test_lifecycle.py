@@ -10,34 +10,34 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from callboard.actors.lifecycle import TABLE, Act, Event, Life, State, step
+from callboard.actors.lifecycle import TABLE, Consequence, Lifecycle, RequestEvent, RequestState, step
 from tests.figures import LONG, figure
 
 RACES = int(os.environ.get("CALLBOARD_RACES", "2000"))
-ENDS = {Act.ANSWER, Act.STAY_SILENT, Act.KEEP}
+ENDS = {Consequence.ANSWER, Consequence.STAY_SILENT, Consequence.KEEP}
 
 
 class Heard:
     """A request, and a peer that counts what it hears."""
 
     def __init__(self) -> None:
-        self.life = Life()
+        self.life = Lifecycle()
         self.answers = 0  # final ones; a front request that was parked had its own
-        self.ends: list[Act] = []
+        self.ends: list[Consequence] = []
         self.waiting_fronts = 1
 
-    def happen(self, event: Event) -> None:
+    def happen(self, event: RequestEvent) -> None:
         was_over = self.life.is_over
         act = self.life.meet(event)
         if was_over:
-            assert act is Act.DROP
+            assert act is Consequence.DROP
         if act in ENDS:
             self.ends.append(act)
-        if act in (Act.ANSWER, Act.ANSWER_INPUT_REQUIRED, Act.STAY_SILENT):
+        if act in (Consequence.ANSWER, Consequence.ANSWER_INPUT_REQUIRED, Consequence.STAY_SILENT):
             # a parked request that expires owes nobody an answer: its last front request was answered
-            assert self.waiting_fronts == 1 or act is Act.STAY_SILENT
+            assert self.waiting_fronts == 1 or act is Consequence.STAY_SILENT
             self.waiting_fronts = 0
-        if act is Act.RESUME:
+        if act is Consequence.RESUME:
             assert self.waiting_fronts == 0
             self.waiting_fronts = 1
 
@@ -45,7 +45,7 @@ class Heard:
         """At most one outcome, and nobody waits for a request that is over or parked."""
         assert len(self.ends) <= 1
         assert self.life.is_over == bool(self.ends) == (self.life.outcome is not None)
-        assert self.waiting_fronts == (1 if self.life.state is State.WAITING else 0)
+        assert self.waiting_fronts == (1 if self.life.state is RequestState.WAITING else 0)
 
 
 class Request(RuleBasedStateMachine):
@@ -57,43 +57,43 @@ class Request(RuleBasedStateMachine):
 
     @rule()
     def result(self) -> None:
-        self.heard.happen(Event.RESULT)
+        self.heard.happen(RequestEvent.RESULT)
 
     @rule()
     def failure(self) -> None:
-        self.heard.happen(Event.FAILURE)
+        self.heard.happen(RequestEvent.FAILURE)
 
     @rule()
     def deadline(self) -> None:
-        self.heard.happen(Event.DEADLINE)
+        self.heard.happen(RequestEvent.DEADLINE)
 
     @rule()
     def backend_gone(self) -> None:
-        self.heard.happen(Event.BACKEND_GONE)
+        self.heard.happen(RequestEvent.BACKEND_GONE)
 
     @rule()
     def peer_cancelled(self) -> None:
-        self.heard.happen(Event.PEER_CANCELLED)
+        self.heard.happen(RequestEvent.PEER_CANCELLED)
 
     @rule()
     def disconnected(self) -> None:
-        self.heard.happen(Event.DISCONNECTED)
+        self.heard.happen(RequestEvent.DISCONNECTED)
 
     @rule()
     def session_ended(self) -> None:
-        self.heard.happen(Event.SESSION_ENDED)
+        self.heard.happen(RequestEvent.SESSION_ENDED)
 
     @rule()
     def asked(self) -> None:
-        self.heard.happen(Event.ASKED)
+        self.heard.happen(RequestEvent.ASKED)
 
     @rule()
     def retried(self) -> None:
-        self.heard.happen(Event.RETRIED)
+        self.heard.happen(RequestEvent.RETRIED)
 
     @rule()
     def expired(self) -> None:
-        self.heard.happen(Event.EXPIRED)
+        self.heard.happen(RequestEvent.EXPIRED)
 
     @invariant()
     def has_one_outcome(self) -> None:
@@ -106,7 +106,7 @@ TestRaces.settings = settings(max_examples=RACES, stateful_step_count=12)
 
 def test_11_every_order_of_events_has_one_winner() -> None:
     orders = 0
-    for events in product(Event, repeat=5 if LONG else 4):
+    for events in product(RequestEvent, repeat=5 if LONG else 4):
         heard = Heard()
         for event in events:
             heard.happen(event)
@@ -117,26 +117,31 @@ def test_11_every_order_of_events_has_one_winner() -> None:
 
 @pytest.mark.requirement("M162", "L079")
 @pytest.mark.parametrize(
-    "events", list(permutations((Event.RESULT, Event.PEER_CANCELLED, Event.DEADLINE, Event.SESSION_ENDED)))
+    "events",
+    list(
+        permutations(
+            (RequestEvent.RESULT, RequestEvent.PEER_CANCELLED, RequestEvent.DEADLINE, RequestEvent.SESSION_ENDED)
+        )
+    ),
 )
-def test_the_first_of_several_ends_wins_and_the_rest_are_counted(events: tuple[Event, ...]) -> None:
-    life = Life()
+def test_the_first_of_several_ends_wins_and_the_rest_are_counted(events: tuple[RequestEvent, ...]) -> None:
+    life = Lifecycle()
     acts = [life.meet(event) for event in events]
-    assert acts[1:] == [Act.DROP] * 3
+    assert acts[1:] == [Consequence.DROP] * 3
     assert life.outcome is events[0]
     assert life.late == 3
 
 
-@pytest.mark.parametrize("state", [State.SETTLED, State.CANCELLED])
-@pytest.mark.parametrize("event", Event)
-def test_nothing_leads_out_of_an_end(state: State, event: Event) -> None:
-    assert step(state, event) == (state, Act.DROP)
+@pytest.mark.parametrize("state", [RequestState.SETTLED, RequestState.CANCELLED])
+@pytest.mark.parametrize("event", RequestEvent)
+def test_nothing_leads_out_of_an_end(state: RequestState, event: RequestEvent) -> None:
+    assert step(state, event) == (state, Consequence.DROP)
 
 
 def test_a_closed_stream_does_not_touch_a_parked_request() -> None:
-    assert step(State.PARKED, Event.DISCONNECTED) == (State.PARKED, Act.DROP)
-    assert step(State.PARKED, Event.PEER_CANCELLED) == (State.PARKED, Act.DROP)
+    assert step(RequestState.PARKED, RequestEvent.DISCONNECTED) == (RequestState.PARKED, Consequence.DROP)
+    assert step(RequestState.PARKED, RequestEvent.PEER_CANCELLED) == (RequestState.PARKED, Consequence.DROP)
 
 
 def test_every_event_matters_somewhere() -> None:
-    assert {event for _, event in TABLE} == set(Event)
+    assert {event for _, event in TABLE} == set(RequestEvent)

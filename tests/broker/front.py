@@ -15,7 +15,7 @@ from callboard.actors.server.parking import Parking
 from callboard.actors.server.session_tree import open_session
 from callboard.actors.terms import ANYBODY
 from callboard.broker import Broker
-from callboard.client.routes import Target, Way, Ways
+from callboard.client.routes import Target, TransportRoute, TransportRoutes
 from callboard.codecs.revisions import LATEST, LEGACY, Revision
 from callboard.config import BackendSpec
 from callboard.server import Server
@@ -28,7 +28,7 @@ STUCK: Final = 7200.0
 """Seconds after which nothing will happen any more. In virtual time they pass in no time."""
 
 
-def ways_in(host: Host, principal: str = ANYBODY) -> Ways:
+def ways_in(host: Host, principal: str = ANYBODY) -> TransportRoutes:
     """How `callboard.connect` reaches a host of this process."""
 
     @asynccontextmanager
@@ -41,7 +41,7 @@ def ways_in(host: Host, principal: str = ANYBODY) -> Ways:
             near.close()
             await session.address.stop()
 
-    return Ways(None, (Way("memory", open_way),))
+    return TransportRoutes(None, (TransportRoute("memory", open_way),))
 
 
 def backend(target: Target, name: str = "back", settings: BackendSettings | None = None, **said: Any) -> BackendSpec:
@@ -52,7 +52,7 @@ def backend(target: Target, name: str = "back", settings: BackendSettings | None
 
 
 @asynccontextmanager
-async def brokered(*backends: BackendSpec | Server | Ways, **said: Any) -> AsyncIterator[Host]:
+async def brokered(*backends: BackendSpec | Server | TransportRoutes, **said: Any) -> AsyncIterator[Host]:
     """A broker in front of *backends*, whose clocks are Trio's."""
     specs = [one if isinstance(one, BackendSpec) else backend(one) for one in backends]
     broker = Broker(specs, **said)

@@ -6,15 +6,15 @@ import trio
 from msgspec import Raw
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.broker.connection import Leg
+from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.broker.leases import SHARED
 from callboard.codecs.revisions import Implementation
 
 
-def leg() -> Leg:
+def leg() -> BackendConnection:
     nothing: Any = cast("Any", None)
     info = Implementation(name="broker", version="1")
-    return Leg("back", SHARED, nothing, info, nothing, lambda *_: None, lambda _: None)
+    return BackendConnection("back", SHARED, nothing, info, nothing, lambda *_: None, lambda _: None)
 
 
 async def test_all_who_wait_for_a_user_to_have_been_somewhere_hear_of_it(autojump_clock: MockClock) -> None:

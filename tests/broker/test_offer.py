@@ -14,7 +14,7 @@ import trio.testing
 
 from callboard import Client, connect
 from callboard.actors.changes import ResourceUpdated
-from callboard.actors.subscribers import Topics
+from callboard.actors.subscribers import Subscribers
 from callboard.broker.demo import company
 from callboard.broker.demo.stage_clock import CLOCK, Ticker, Watchers
 from callboard.cli.serve import DEFAULT_PORT
@@ -93,7 +93,7 @@ async def test_the_clock_ticks_for_clients_of_both_eras() -> None:
 
 
 async def test_a_clock_at_which_nobody_looks_stands_still(autojump_clock: trio.testing.MockClock) -> None:
-    watchers = Watchers(Topics())
+    watchers = Watchers(Subscribers())
     ticker = Ticker(watchers)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ticker.run)

@@ -8,7 +8,7 @@ import attrs
 import pytest
 import trio
 
-from callboard.cli.forms import MOST_TRIES, Asker
+from callboard.cli.forms import MOST_TRIES, FormPrompt
 from callboard.codecs.revisions import LATEST, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult, read
 from callboard.supervisor.printable import clean
 
@@ -36,7 +36,7 @@ def form(required: Sequence[str] = (), **properties: Any) -> ElicitRequestFormPa
 
 async def fill_in(asked: ElicitRequestFormParams, *answers: str) -> tuple[ElicitResult, list[str]]:
     person = Somebody(list(answers))
-    result = await Asker(person, lambda: "weather")(asked)
+    result = await FormPrompt(person, lambda: "weather")(asked)
     return result, person.shown
 
 
@@ -151,7 +151,7 @@ async def visit(url: str, *answers: str) -> tuple[ElicitResult, list[str], list[
         return "unopened" not in address
 
     person = Somebody(list(answers))
-    result = await Asker(person, lambda: "weather", open_page)(ElicitRequestURLParams(message="Sign in", url=url))
+    result = await FormPrompt(person, lambda: "weather", open_page)(ElicitRequestURLParams(message="Sign in", url=url))
     return result, person.shown, opened
 
 
@@ -177,7 +177,7 @@ async def test_a_yes_opens_the_page_in_the_browser_of_the_system_and_is_consent_
     result, _, opened = await visit("https://example.org/x", "y")
     assert result == ElicitResult(action="accept")
     assert opened == ["https://example.org/x"]
-    assert attrs.fields(Asker).open_page.default is webbrowser.open
+    assert attrs.fields(FormPrompt).open_page.default is webbrowser.open
 
 
 async def test_where_there_is_no_browser_the_person_is_told() -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from callboard import Server
 from callboard.actors.changes import ResourceUpdated
-from callboard.cli.output import Listing, Output
+from callboard.cli.output import Listing, ResultPrinter
 from callboard.cli.screen import Screen
 from callboard.cli.terminal import Terminal
 from callboard.client import connect
@@ -54,7 +54,7 @@ async def test_a_table_shows_names_and_descriptions_as_they_are(text: str) -> No
         resources=(Resource(name="r", uri=text),),
     )
     async with connect(Server("x", version="1", instructions=text)) as client:
-        Output(LATEST, console=console).listing(client, listing)
+        ResultPrinter(LATEST, console=console).listing(client, listing)
     assert on(console).count(text) == 3
 
 
@@ -65,7 +65,7 @@ async def test_a_table_says_what_its_columns_are() -> None:
         resources=(Resource(name="r", uri="x://r", mime_type="text/plain"),),
     )
     async with connect(Server("x", version="1")) as client:
-        Output(LATEST, console=console).listing(client, listing)
+        ResultPrinter(LATEST, console=console).listing(client, listing)
     headings = [re.split(r" +┃ +", line.strip("┃ ")) for line in on(console).splitlines() if line.startswith("┃")]
     assert headings == [["name", "what it takes", "what it is"], ["uri", "type", "what it is"]]
 
@@ -108,7 +108,7 @@ def test_a_line_of_progress_in_a_pipe_and_a_page_to_visit_are_not_broken() -> No
 def test_json_at_a_terminal_commands_nothing_and_is_still_json() -> None:
     console = paper(40)
     said = "a\u009b31mb\u202ec\x1b[2J\n\U000e0041 ü 世界 " + "long " * 20
-    Output(LATEST, is_json=True, console=console).called(CallToolResult(content=[TextContent(text=said)]))
+    ResultPrinter(LATEST, is_json=True, console=console).called(CallToolResult(content=[TextContent(text=said)]))
     shown = on(console)
     assert not {"\u009b", "\u202e", "\x1b", "\U000e0041"} & set(shown)
     assert "ü 世界" in shown
@@ -127,8 +127,8 @@ async def test_a_name_begins_no_row_of_its_own(end: str, is_terminal: bool, caps
     )
     console = paper(is_terminal=is_terminal)
     async with connect(Server("s")) as client:
-        Output(LATEST, console=console).listing(client, listing)
-    Output(LATEST, console=console).changed(ResourceUpdated(f"x://{forged}"))
+        ResultPrinter(LATEST, console=console).listing(client, listing)
+    ResultPrinter(LATEST, console=console).changed(ResourceUpdated(f"x://{forged}"))
     assert isinstance(console.file, io.StringIO)
     lines = (console.file.getvalue() + capsys.readouterr().out).splitlines()
     assert not any(re.match(r"\W*(tool|forged)\W*forged", line) for line in lines)

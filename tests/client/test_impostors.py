@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from callboard.client import connect
-from callboard.client.routes import Way, Ways
+from callboard.client.routes import TransportRoute, TransportRoutes
 from callboard.codecs.websocket.client import mask
 from callboard.codecs.websocket.frames import Close, Code, write_close, write_ping, write_text
 from callboard.errors import CannotConnect
@@ -87,8 +87,10 @@ def accepted(accept: bytes, more: bytes = b"") -> bytes:
     )
 
 
-def by(impostor: Impostor) -> Ways:
-    return Ways(None, (Way("websocket", lambda: open_websocket(Door(HERE, b"/mcp", (), None, impostor.dial))),))
+def by(impostor: Impostor) -> TransportRoutes:
+    return TransportRoutes(
+        None, (TransportRoute("websocket", lambda: open_websocket(Door(HERE, b"/mcp", (), None, impostor.dial))),)
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import trio
 
 from callboard import Server
 from callboard.client import connect
-from callboard.client.routes import Access, Target, ways_to
+from callboard.client.routes import ClientAccess, Target, ways_to
 from callboard.config.entry import Remote, read_entry
 from callboard.errors import CannotConnect
 from callboard.transports.client.pool import Origin
@@ -49,7 +49,7 @@ def entry(file: Path, written: Any, name: str = "it", member: str = "mcpServers"
 
 
 def names(target: Target) -> list[str]:
-    return [way.name for way in ways_to(target, Access()).ways]
+    return [way.name for way in ways_to(target, ClientAccess()).ways]
 
 
 # Which ways.
@@ -99,7 +99,7 @@ def test_a_target_tells_the_ways_to_it_and_the_likeliest_one_first(target: Targe
 )
 def test_what_is_no_target_is_refused_in_one_line(target: Target) -> None:
     with pytest.raises(CannotConnect) as refused:
-        ways_to(target, Access())
+        ways_to(target, ClientAccess())
     assert "\n" not in str(refused.value)
 
 
@@ -119,13 +119,13 @@ def test_what_is_no_target_is_refused_in_one_line(target: Target) -> None:
 )
 def test_what_is_secret_in_a_url_is_not_repeated_where_it_is_refused(target: str) -> None:
     with pytest.raises(CannotConnect) as refused:
-        ways_to(target, Access())
+        ways_to(target, ClientAccess())
     assert "s3cret" not in str(refused.value)
 
 
 def test_a_user_in_a_url_is_not_passed_over_in_silence() -> None:
     with pytest.raises(CannotConnect, match="Authorization"):
-        ways_to("http://me:s3cret@example.com/mcp", Access())
+        ways_to("http://me:s3cret@example.com/mcp", ClientAccess())
 
 
 def test_a_command_does_not_show_its_environment() -> None:
@@ -137,7 +137,7 @@ def test_a_command_does_not_show_its_environment() -> None:
 )
 def test_a_header_that_could_say_something_else_is_refused_and_its_value_not_repeated(headers: dict[str, str]) -> None:
     with pytest.raises(CannotConnect) as refused:
-        ways_to("http://127.0.0.1/mcp", Access(headers=headers))
+        ways_to("http://127.0.0.1/mcp", ClientAccess(headers=headers))
     assert "cret" not in str(refused.value)
 
 

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from callboard.actors.client.link import Link
-from callboard.client.routes import Way, Ways
+from callboard.client.routes import TransportRoute, TransportRoutes
 from callboard.codecs.revisions import LATEST, Revision
 from callboard.codecs.revisions.revision import R2, R3, R4
 from callboard.codecs.sse import encode_comment, encode_event
@@ -176,7 +176,7 @@ class Web:
         given = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
         return HttpLink(Pool(HERE, dial=self.dial), b"/mcp", given)
 
-    def ways(self, *, pair: bool = False, key: str | None = None) -> Ways:
+    def ways(self, *, pair: bool = False, key: str | None = None) -> TransportRoutes:
         """The ways to it, as those to a URL are."""
 
         @asynccontextmanager
@@ -185,8 +185,8 @@ class Web:
             yield link
             link.pool.close()
 
-        other = (Way("sse", lambda: open_pair(self.link()), is_legacy=True),) if pair else ()
-        return Ways(key, (Way("http", http), *other))
+        other = (TransportRoute("sse", lambda: open_pair(self.link()), is_legacy=True),) if pair else ()
+        return TransportRoutes(key, (TransportRoute("http", http), *other))
 
     def requests(self, *rpc: str) -> list[Seen]:
         return [seen for seen in self.seen if seen.rpc in rpc]

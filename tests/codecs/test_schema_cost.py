@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from callboard.codecs.json_schema import MAX_SUBSCHEMAS
-from callboard.codecs.schema_cost import MAX_WORK, Work
+from callboard.codecs.schema_cost import MAX_WORK, SchemaCost
 from callboard.errors import InvalidDefinition
 
 Json = dict[str, Any]
@@ -37,7 +37,7 @@ def deep(levels: int) -> Json:
 @pytest.mark.parametrize("where", ["allOf", "anyOf", "oneOf", "not"])
 @pytest.mark.parametrize("by", ["pointer", "anchor", "id"])
 def test_a_schema_that_leads_everywhere_in_too_many_ways_is_not_bearable_for_anything(where: str, by: str) -> None:
-    assert not Work.of(twice(where, by)).is_bearable({})
+    assert not SchemaCost.of(twice(where, by)).is_bearable({})
 
 
 NODE: Final = {"$ref": "#/$defs/node"}
@@ -52,7 +52,7 @@ NODE: Final = {"$ref": "#/$defs/node"}
     ],
 )
 def test_one_that_grows_with_every_level_of_the_value_is_bearable_for_flat_ones(node: Json) -> None:
-    work = Work.of({**NODE, "$defs": {"node": node}})
+    work = SchemaCost.of({**NODE, "$defs": {"node": node}})
     assert work.is_bearable(deep(10))
     assert not work.is_bearable(deep(60))
 
@@ -74,13 +74,13 @@ def test_one_that_grows_with_every_level_of_the_value_is_bearable_for_flat_ones(
     ],
 )
 def test_ordinary_ones_are_bearable_for_every_value(schema: Json) -> None:
-    work = Work.of(schema)
+    work = SchemaCost.of(schema)
     assert work.is_bearable(deep(64))
     assert work.is_bearable({"b": [{"a": None}] * 50_000})
 
 
 def test_many_values_and_many_schemas_together_are_too_much() -> None:
-    work = Work.of({"additionalProperties": {"anyOf": [{"type": "string"}] * 1000}})
+    work = SchemaCost.of({"additionalProperties": {"anyOf": [{"type": "string"}] * 1000}})
     assert work.is_bearable(dict.fromkeys(map(str, range(1000)), 1))
     assert not work.is_bearable(dict.fromkeys(map(str, range(MAX_WORK // 1000)), 1))
 
@@ -90,7 +90,7 @@ def test_looking_itself_is_bounded() -> None:
     wide = {"anyOf": [{"properties": {"a": NODE}} for _ in range(MAX_SUBSCHEMAS // 2)]}
     began = time.perf_counter()
     try:
-        work = Work.of({"$ref": "#/$defs/a0", "$defs": {**chain, "node": wide}})
+        work = SchemaCost.of({"$ref": "#/$defs/a0", "$defs": {**chain, "node": wide}})
     except InvalidDefinition:
         work = None
     assert work is None or not work.is_bearable(deep(64))

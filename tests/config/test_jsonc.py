@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.config.jsonc import read_json
-from callboard.config.positions import MAX_DEPTH, Node, NotWritten
+from callboard.config.positions import MAX_DEPTH, NotWritten, SourceNode
 
 KEYS = st.text(max_size=6).filter(lambda text: text.isprintable())
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | KEYS
@@ -16,7 +16,7 @@ VALUES = st.recursive(PLAIN, lambda some: st.lists(some, max_size=4) | st.dictio
 BETWEEN = st.sampled_from(["", " ", "\n", "\n\n  ", "\t", "\r\n", '// a { comment " [\n', "/* one\nmore */", "/**/"])
 
 
-def plain(node: Node) -> Any:
+def plain(node: SourceNode) -> Any:
     if node.members is not None:
         return {key: plain(one) for key, one in node.members.items()}
     return [plain(one) for one in node.items] if node.items is not None else node.value
@@ -38,9 +38,9 @@ def written(value: Any, draw: Any) -> str:
     return json.dumps(value)
 
 
-def places(node: Node) -> list[tuple[str | None, Node]]:
+def places(node: SourceNode) -> list[tuple[str | None, SourceNode]]:
     """Every node with its key, if it has one."""
-    found: list[tuple[str | None, Node]] = []
+    found: list[tuple[str | None, SourceNode]] = []
     for key, one in (node.members or {}).items():
         found += [(key, one), *places(one)]
     for one in node.items or ():

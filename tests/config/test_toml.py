@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.config.positions import Node, NotWritten
+from callboard.config.positions import NotWritten, SourceNode
 from callboard.config.toml import read_toml
 
 TEXT = """\
@@ -73,13 +73,13 @@ EXPECTED = {
 }
 
 
-def plain(node: Node) -> Any:
+def plain(node: SourceNode) -> Any:
     if node.members is not None:
         return {key: plain(one) for key, one in node.members.items()}
     return [plain(one) for one in node.items] if node.items is not None else node.value
 
 
-def at(node: Node, path: tuple[str | int, ...]) -> Node:
+def at(node: SourceNode, path: tuple[str | int, ...]) -> SourceNode:
     for step in path:
         if isinstance(step, int):
             assert node.items is not None
@@ -156,7 +156,7 @@ def test_any_table_is_read_and_each_of_its_keys_found_where_it_stands(data: Any)
     _check_all(root, text.split("\n"))
 
 
-def _check_all(node: Node, lines: list[str]) -> None:
+def _check_all(node: SourceNode, lines: list[str]) -> None:
     """Each key, however deep, begins where it is said to."""
     for key, one in (node.members or {}).items():
         rest = lines[one.line - 1][one.column - 1 :]

@@ -14,7 +14,7 @@ import msgspec
 
 from callboard.codecs.batch import split_batch
 from callboard.codecs.canonical import canonical
-from callboard.codecs.envelope import Notification, Request, Result, decode, encode
+from callboard.codecs.envelope import Notification, Request, ResultResponse, decode, encode
 from callboard.codecs.json_schema import check_schema
 from callboard.codecs.lines import LineDecoder
 from callboard.codecs.linked_data import CONTEXT_URL, from_jsonld, from_turtle, to_turtle
@@ -110,7 +110,7 @@ def _models(frame: bytes) -> None:
     for revision in Revision:
         if isinstance(message, Request | Notification):
             answer(partial(read_params, revision, message.method), value.get("params", {}))
-        elif isinstance(message, Result):
+        elif isinstance(message, ResultResponse):
             for method in ("tools/call", "tools/list", "elicitation/create", "resources/read"):
                 answer(partial(read_result, revision, method), value["result"])
 

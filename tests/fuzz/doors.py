@@ -28,9 +28,9 @@ from callboard.transports.server import _hypercorn
 from callboard.transports.server.http.connection import HttpConnection
 from callboard.transports.server.http.endpoint import Endpoint
 from callboard.transports.server.http.listener import http_edge
-from callboard.transports.server.http.slow_requests import Lookout
+from callboard.transports.server.http.slow_requests import SlowRequests
 from callboard.transports.server.http2 import Http2, Opening
-from callboard.transports.server.websocket.upgrade import WebSocketDoor
+from callboard.transports.server.websocket.upgrade import WebSocketUpgrade
 from tests.fuzz.odd import GONE
 from tests.fuzz.strict import Complaints, Json, complaint_of
 from tests.transports.server.http.stage import Client, Gone, Stream
@@ -71,7 +71,7 @@ class Doors:
     host: Host
     endpoint: Endpoint
     edge: Supervisor
-    lookout: Lookout
+    lookout: SlowRequests
     http2: Http2
     health: HealthHandler
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
@@ -116,11 +116,11 @@ class Doors:
 @asynccontextmanager
 async def opened(server: Hosted, settings: Settings) -> AsyncIterator[Doors]:
     async with server.host(parking=Parking(server.info.name)) as host:
-        upgrade = WebSocketDoor(host, settings, None).serve
+        upgrade = WebSocketUpgrade(host, settings, None).serve
         access = Access.of("127.0.0.1", 8000)
         endpoint = Endpoint(host, access, settings, legacy_sse=True, on_upgrade=upgrade)
         edge = await host.root.add(http_edge("http", endpoint, [], with_http2=True))
-        lookout = next(actor for _, actor in edge.actors() if isinstance(actor, Lookout))
+        lookout = next(actor for _, actor in edge.actors() if isinstance(actor, SlowRequests))
         health = HealthHandler(Health(server, host), access)
         yield Doors(host, endpoint, edge, lookout, Http2(endpoint), health)
 

@@ -28,7 +28,7 @@ from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
 from callboard.actors.server.session_tree import open_session
 from callboard.broker import Broker
-from callboard.client.routes import Way, Ways
+from callboard.client.routes import TransportRoute, TransportRoutes
 from callboard.codecs.revisions import Revision
 from callboard.server import Server
 from callboard.supervisor import Backoff, Intensity
@@ -66,8 +66,8 @@ class Behind:
     lines: list[MemoryConnection] = attrs.field(factory=list)
 
     @property
-    def ways(self) -> Ways:
-        return Ways(None, (Way("stdio", self._open),))
+    def ways(self) -> TransportRoutes:
+        return TransportRoutes(None, (TransportRoute("stdio", self._open),))
 
     def become(self, oddity: Oddity) -> None:
         """Be another server from now on: all connections end."""

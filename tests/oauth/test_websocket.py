@@ -6,7 +6,7 @@ from base64 import b64encode
 
 import pytest
 
-from callboard.client.routes import Access
+from callboard.client.routes import ClientAccess
 from callboard.codecs.http.response_parser import AnswerHead
 from callboard.errors import HttpRefused
 from callboard.oauth import OAuth
@@ -106,7 +106,7 @@ def test_what_is_said_at_a_door_is_not_shown() -> None:
     headers = [(b"authorization", b"s3cr3t")]
     assert "s3cr3t" not in repr(Door(Origin.of("ws://localhost/mcp"), b"/mcp", headers))
     assert "s3cr3t" not in repr(HttpLink(Pool(Origin.of("http://localhost/mcp")), b"/mcp", headers))
-    assert "s3cr3t" not in repr(Access(headers={"authorization": "s3cr3t"}))
+    assert "s3cr3t" not in repr(ClientAccess(headers={"authorization": "s3cr3t"}))
 
 
 @pytest.mark.parametrize(

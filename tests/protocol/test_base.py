@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 import callboard.errors as ours
 from callboard.actors.frames import error_frame
-from callboard.codecs.envelope import Error, Notification, Request, Result, decode
+from callboard.codecs.envelope import ErrorResponse, Notification, Request, ResultResponse, decode
 from callboard.codecs.revisions import ERROR_CODES, MODERN, Revision
 from callboard.codecs.revisions.meta import is_valid_meta_key
 from callboard.codecs.revisions.revision import R4, R5
@@ -107,10 +107,10 @@ async def test_all_that_is_said_is_json_rpc_and_every_request_is_answered_once(
                 case Request(id=request_id):
                     assert isinstance(request_id, int)
                     asked.append(request_id)
-                case Result(id=request_id):
+                case ResultResponse(id=request_id):
                     assert set(frame) == {"jsonrpc", "id", "result"}
                     answered.append(request_id)
-                case Error(id=request_id, code=code, message=words):
+                case ErrorResponse(id=request_id, code=code, message=words):
                     assert isinstance(code, int)
                     assert words
                     answered.append(request_id)

@@ -18,13 +18,13 @@ from trio.testing import MockClock
 
 from callboard import connect
 from callboard.broker.pins import Pins
-from callboard.broker.reload import Reloading
+from callboard.broker.reload import Reloader
 from callboard.config.files import read_file
 from callboard.config.load import read_configuration
 from callboard.config.watch import POLL, Why, watching
 from callboard.errors import CannotConnect, CannotRead, CannotServe, ConnectionLost
 from callboard.serve.renew import Renewing
-from callboard.serve.tokens import TokenFile, Tokens
+from callboard.serve.tokens import TokenFile, TokenTable
 from callboard.supervisor import SupervisorSpec, open_tree
 from callboard.transports import signals
 from callboard.transports.server.tls import Certificate
@@ -210,15 +210,15 @@ async def test_a_file_that_could_not_be_read_is_read_again_and_said_once(
     monkeypatch.setattr("callboard.config.watch.SETTLE", 0.01)
     file = TokenFile(tokens)
     tries = []
-    read = Tokens.read
+    read = TokenTable.read
 
-    def reluctant(path: Path, **more: Any) -> Tokens:
+    def reluctant(path: Path, **more: Any) -> TokenTable:
         tries.append(path)
         if len(tries) < 5:
             raise CannotRead(f"{path}: Too many open files")
         return read(path, **more)
 
-    monkeypatch.setattr(Tokens, "read", reluctant)
+    monkeypatch.setattr(TokenTable, "read", reluctant)
     async with open_tree(SupervisorSpec("top")) as root:
         root.spawn(Renewing(file), name="renewing", shutdown=0)
         write(tokens, f"grace {NEW}\n")
@@ -279,7 +279,7 @@ async def test_a_configuration_that_could_not_be_read_is_read_again_without_anot
     async with open_tree(SupervisorSpec("top")) as root:
         with monkeypatch.context() as patched:
             patched.setattr("callboard.config.load.read_file", full)
-            root.spawn(Reloading(broker, before), name="reloading", shutdown=0)
+            root.spawn(Reloader(broker, before), name="reloading", shutdown=0)
             assert "Too many open files" in str(await wait_logged(logged, "configuration_refused"))
             await trio.sleep(0.1)
         with trio.fail_after(5):
@@ -297,7 +297,7 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_at_once_by_a_server_that_runs(
     for read in (
         partial(read_file, pipe, 10, is_running=True),
         partial(read_configuration, pipe, is_running=True),
-        partial(Tokens.read, pipe, is_running=True),
+        partial(TokenTable.read, pipe, is_running=True),
         partial(Pins.beside, tmp_path / "servers"),
     ):
         if read.func == Pins.beside:

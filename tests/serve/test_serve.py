@@ -19,15 +19,15 @@ import trio_websocket
 
 from callboard import Context, Server
 from callboard.codecs.http.access import Access
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.revisions import meta
 from callboard.errors import DRAINING, CannotServe
 from callboard.serve.banner import as_json, as_text
-from callboard.serve.options import DOORS, Listening, Options, Plan, Ready
+from callboard.serve.options import DOORS, Listening, Options, Ready, ServePlan
 from callboard.serve.refused_names import MOST_NAMES, RefusedNames
 from callboard.serve.serve import _warnings, serve
-from callboard.serve.tokens import Tokens
-from callboard.transports.bind import Bound, Place
+from callboard.serve.tokens import TokenTable
+from callboard.transports.bind import BindAddress, Bound
 from callboard.transports.limits import Settings
 from callboard.transports.server.stdio import Pipes
 from tests.certificate import write_certificate
@@ -232,16 +232,16 @@ async def test_what_makes_no_sense_is_refused_before_anything_starts(options: Op
     assert not began
 
 
-def warnings(place: Place, **options: Any) -> list[str]:
-    return list(_warnings(Plan(**options), {place: Bound(place, ())}))
+def warnings(place: BindAddress, **options: Any) -> list[str]:
+    return list(_warnings(ServePlan(**options), {place: Bound(place, ())}))
 
 
 def test_who_listens_to_other_machines_is_warned() -> None:
-    assert warnings(Place("127.0.0.1", 80)) == warnings(Place(path="/x")) == []
-    open_to_all = warnings(Place("192.0.2.1", 80))
+    assert warnings(BindAddress("127.0.0.1", 80)) == warnings(BindAddress(path="/x")) == []
+    open_to_all = warnings(BindAddress("192.0.2.1", 80))
     assert open_to_all[0] == "other machines can reach 192.0.2.1:80, and nobody is asked for a token"
     assert open_to_all[1] == "requests must name 192.0.2.1:80; allow other names with --allow-host NAME"
-    (only,) = warnings(Place("192.0.2.1", 80), allow_hosts=["a.example"], authenticate=Tokens({}))
+    (only,) = warnings(BindAddress("192.0.2.1", 80), allow_hosts=["a.example"], authenticate=TokenTable({}))
     assert "token" not in only
 
 
@@ -417,7 +417,7 @@ async def test_cancelled_it_ends_at_once() -> None:
 async def test_a_file_of_tokens_says_who_is_who(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     path.write_text(f"# who may come in\n\nada {TOKEN}\nbob  fedcba9876543210-of-bob  \nada another-one-for-ada\n")
-    tokens = Tokens.read(path)
+    tokens = TokenTable.read(path)
     assert await tokens(TOKEN) == "ada"
     assert await tokens("another-one-for-ada") == "ada"
     assert await tokens("fedcba9876543210-of-bob") == "bob"
@@ -442,7 +442,7 @@ def test_a_wrong_file_of_tokens_is_refused_without_telling_one(text: str, words:
     path = tmp_path / "tokens"
     path.write_text(text)
     with pytest.raises(CannotServe, match=words) as refused:
-        Tokens.read(path)
+        TokenTable.read(path)
     assert TOKEN not in str(refused.value)
     assert "short-secret" not in str(refused.value)
 
@@ -467,7 +467,7 @@ def test_a_server_on_all_addresses_goes_by_every_one_of_this_machine_s() -> None
     access.check(b"10.0.0.5:7419", b"http://10.0.0.5:7419")
     wrong = (b"10.0.0.6:7419", b"10.0.0.5:1", b"10.0.0.5", b"evil.example:7419", b"10.0.0.5.evil.example:7419", b"\xff")
     for host in wrong:
-        with pytest.raises(Refusal, match="does not go by that name"):
+        with pytest.raises(HttpRefusal, match="does not go by that name"):
             access.check(host, None)
     assert refused == list(wrong)
     for origin in (
@@ -477,10 +477,10 @@ def test_a_server_on_all_addresses_goes_by_every_one_of_this_machine_s() -> None
         b"http://localhost:7419",
         b"null",
     ):
-        with pytest.raises(Refusal, match="origin"):
+        with pytest.raises(HttpRefusal, match="origin"):
             access.check(b"10.0.0.5:7419", origin)
     alone = Access.of("10.0.0.5", 7419, is_own=lambda _: True)  # bound to one address it goes by that one
-    with pytest.raises(Refusal, match="does not go by that name"):
+    with pytest.raises(HttpRefusal, match="does not go by that name"):
         alone.check(b"127.0.0.1:7419", None)
 
 

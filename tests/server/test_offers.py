@@ -13,7 +13,7 @@ from callboard import Context, Server
 from callboard.actors.server.session_tree import open_session
 from callboard.actors.terms import ANYBODY
 from callboard.codecs.revisions import LATEST, Model, Revision, declares
-from callboard.server.registry import OFFERS, Repertoire
+from callboard.server.registry import OFFERS, Registry
 from callboard.testing import Peer, Refusal, connect
 from callboard.transports.memory import memory_pair
 
@@ -205,7 +205,7 @@ def test_threads_that_add_at_once_lose_nothing() -> None:
     sys.setswitchinterval(1e-6)
     try:
         for _ in range(100):
-            repertoire = Repertoire()
+            repertoire = Registry()
             with ThreadPoolExecutor(len(OFFERS)) as pool:
                 added = [new for (new,) in pool.map(repertoire.offer, OFFERS)]
             assert added == list(OFFERS)

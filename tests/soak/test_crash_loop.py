@@ -15,7 +15,7 @@ from callboard.actors.client.duplex_link import DuplexLink
 from callboard.actors.client.link import Link
 from callboard.actors.server.session_tree import open_session
 from callboard.broker import Broker
-from callboard.client.routes import Way, Ways
+from callboard.client.routes import TransportRoute, TransportRoutes
 from callboard.config import BackendSpec
 from callboard.errors import CannotConnect
 from callboard.server import Server
@@ -47,8 +47,8 @@ class Script:
     how: str
     tried: list[float] = attrs.field(factory=list)
 
-    def ways(self) -> Ways:
-        return Ways(None, (Way("script", self._open),))
+    def ways(self) -> TransportRoutes:
+        return TransportRoutes(None, (TransportRoute("script", self._open),))
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Link]:

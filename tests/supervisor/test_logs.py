@@ -18,7 +18,7 @@ import structlog
 import structlog.testing
 
 from callboard.supervisor import get_logger
-from callboard.supervisor.lines import BURST, MAX_KINDS, MERGED, Lines
+from callboard.supervisor.lines import BURST, MAX_KINDS, MERGED, LogLines
 from callboard.supervisor.standard_error import MOST_KEPT, StandardError
 
 CRASH = """
@@ -130,7 +130,7 @@ def test_a_long_fact_is_clipped() -> None:
 @pytest.mark.finding("security-19", "newcomer-H5")
 def test_lines_that_say_the_same_are_merged() -> None:
     now = [0.0]
-    lines, told = Lines(lambda: now[0]), []
+    lines, told = LogLines(lambda: now[0]), []
 
     def write(event: str, **facts: object) -> None:
         told.append((event, facts))
@@ -157,7 +157,7 @@ def test_lines_that_say_the_same_are_merged() -> None:
 @pytest.mark.finding("security-19")
 def test_one_peer_writes_so_many_lines_of_an_event_and_others_are_not_left_out() -> None:
     now = [0.0]
-    lines, told = Lines(lambda: now[0]), []
+    lines, told = LogLines(lambda: now[0]), []
 
     def write(_: str, **facts: object) -> None:
         told.append(facts)

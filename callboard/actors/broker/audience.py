@@ -12,7 +12,7 @@ from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.leases import EVERYBODY
 from callboard.actors.changes import Change, ListChanged, ListName, ResourceUpdated
 from callboard.actors.fan_out import FanOut
-from callboard.actors.subscribers import Topics
+from callboard.actors.subscribers import Subscribers
 from callboard.actors.terms import ANYBODY
 from callboard.codecs.bridge.askable import NOTHING, Signature, signature_of
 from callboard.codecs.revisions import ClientCapabilities
@@ -32,22 +32,22 @@ Held: TypeAlias = tuple[Backend, str, Hashable]
 
 
 @attrs.define(eq=False)
-class Listeners:
+class BrokerAudience:
     """Topics by principal: what one principal's connection hears is for nobody else."""
 
     find: Find
     fan_out: FanOut = attrs.field(factory=FanOut, init=False)
-    _topics: dict[str, Topics] = attrs.field(factory=dict, init=False)
+    _topics: dict[str, Subscribers] = attrs.field(factory=dict, init=False)
     _signatures: dict[str, set[Signature]] = attrs.field(factory=dict, init=False)
     """What clients of a principal can be asked, where any can be: dozens of signatures at most."""
     _followed: dict[tuple[str, str], list[Held]] = attrs.field(factory=dict, init=False)
     _hearers: dict[Held, Counter[tuple[str, str]]] = attrs.field(factory=dict, init=False)
     _names: int = attrs.field(default=0, init=False)
 
-    def topics(self, principal: str) -> Topics:
+    def topics(self, principal: str) -> Subscribers:
         found = self._topics.get(principal)
         if found is None:
-            found = self._topics[principal] = Topics(self.fan_out)
+            found = self._topics[principal] = Subscribers(self.fan_out)
         return found
 
     async def follow(self, uris: Sequence[str], principal: str) -> Sequence[str]:
@@ -79,7 +79,7 @@ class Listeners:
         if rest and supervisor is not None:
             try:
                 self._names += 1
-                supervisor.spawn(Leaving(self, rest, principal), name=f"leaving-{self._names}", shutdown=0)
+                supervisor.spawn(Unfollow(self, rest, principal), name=f"leaving-{self._names}", shutdown=0)
             except SupervisorClosed:  # so are the backends
                 self._unfollow(rest, principal)
         else:
@@ -180,12 +180,12 @@ class Listeners:
 
 
 @attrs.define(eq=False)
-class Leaving(Actor[Never]):
+class Unfollow(Actor[Never]):
     """A subscriber that has left, and followed much."""
 
     mailbox = None
 
-    listeners: Listeners
+    listeners: BrokerAudience
     uris: Sequence[str]
     principal: str
 

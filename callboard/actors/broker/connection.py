@@ -11,23 +11,23 @@ import msgspec
 import trio
 from msgspec import UNSET, Raw
 
-from callboard.actors.broker.leases import EVERYBODY, Key, Use, are_of_one_client, is_one_session
-from callboard.actors.broker.question_relay import Known, Relaying
-from callboard.actors.broker.visits import Visits
+from callboard.actors.broker.leases import EVERYBODY, ConnectionKey, Lease, are_of_one_client, is_one_session
+from callboard.actors.broker.question_relay import KnownTask, QuestionRelay
+from callboard.actors.broker.visits import UrlVisits
 from callboard.actors.client.answerer import question_bytes
-from callboard.actors.client.caller import NOBODY, Caller, Hearer, Patience, WaitChange
+from callboard.actors.client.caller import NOBODY, Caller, NotificationHandler, Patience, WaitChange
 from callboard.actors.client.duplex_link import DuplexLink
 from callboard.actors.client.link import Link
 from callboard.actors.client.negotiate import Agreed
-from callboard.actors.client.pace import Pace
-from callboard.actors.rate import Meters, Rate
-from callboard.actors.server.client_requests import Questions
+from callboard.actors.client.pace import ReadPace
+from callboard.actors.rate import Rate, RateLimit
+from callboard.actors.server.client_requests import ClientRequests
 from callboard.actors.server.exchange import LEVELS, Exchange
-from callboard.actors.server.progress import MAX_REPORT_TEXT, Report
+from callboard.actors.server.progress import MAX_REPORT_TEXT, ProgressReport
 from callboard.actors.shares import Shares
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.askable import Signature, declared_by, signature_of
-from callboard.codecs.envelope import Error, Request, Result
+from callboard.codecs.envelope import ErrorResponse, Request, ResultResponse
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import Members, raw
 from callboard.codecs.revisions import (
@@ -59,24 +59,24 @@ _NAMES: Final = count(1)
 
 
 @attrs.define(eq=False)
-class Leg(Actor[Never]):
+class BackendConnection(Actor[Never]):
     """A connection, from the handshake to the end. Whoever waits for it to open hears why it does not."""
 
     mailbox = None
 
     backend: str
-    key: Key
+    key: ConnectionKey
     reach: Reach
     info: Implementation
     answers: Supervisor
-    on_change: Callable[["Leg", str, Mapping[str, Raw]], None]
-    on_end: Callable[["Leg"], None]
+    on_change: Callable[["BackendConnection", str, Mapping[str, Raw]], None]
+    on_end: Callable[["BackendConnection"], None]
     roots: tuple[str, ...] = ()
     wait_change: WaitChange | None = None
     asked: Shares = attrs.field(factory=question_bytes)
     """Bytes of what the backend asks, on all its connections."""
-    uses: dict[Use, None] = attrs.field(factory=dict, init=False)
-    tasks: dict[str, Known] = attrs.field(factory=dict, init=False)
+    uses: dict[Lease, None] = attrs.field(factory=dict, init=False)
+    tasks: dict[str, KnownTask] = attrs.field(factory=dict, init=False)
     """Tasks that began here and are a client's, by what the backend calls them."""
     timeouts: int = attrs.field(default=0, init=False)
     """Requests in a row that were not answered in time."""
@@ -95,10 +95,10 @@ class Leg(Actor[Never]):
     _link: Link | None = attrs.field(default=None, init=False)  # the latest that was tried
     _agreed: Agreed | None = attrs.field(default=None, init=False)
     _level: LoggingLevel | None = attrs.field(default=None, init=False)
-    visits: Visits = attrs.field(factory=Visits, init=False)
+    visits: UrlVisits = attrs.field(factory=UrlVisits, init=False)
     _asked: trio.Event = attrs.field(factory=trio.Event, init=False)
     _last_said: str = attrs.field(default="", init=False)  # why the link was lost, when that is gone
-    _said: Meters = attrs.field(factory=lambda: Meters(SAID), init=False)
+    _said: RateLimit = attrs.field(factory=lambda: RateLimit(SAID), init=False)
     _telling: Address[Never] | None = attrs.field(default=None, init=False)
 
     async def run(self) -> None:
@@ -218,14 +218,14 @@ class Leg(Actor[Never]):
         """Log an event of this connection, but not too often."""
         self._relaying.note(event, **facts)
 
-    def begin(self, use: Use) -> None:
+    def begin(self, use: Lease) -> None:
         self.uses[use] = None
         self.used = trio.current_time()
         if use.may_ask:
             self._asked.set()
             self._asked = trio.Event()
 
-    def end(self, use: Use) -> None:
+    def end(self, use: Lease) -> None:
         self.uses.pop(use, None)
         self.used = trio.current_time()
 
@@ -251,10 +251,10 @@ class Leg(Actor[Never]):
         self,
         method: str,
         body: dict[str, Any],
-        use: Use,
+        use: Lease,
         patience: Patience,
         header_map: HeaderMap = NO_HEADERS,
-    ) -> Result | Error:
+    ) -> ResultResponse | ErrorResponse:
         """Ask the backend. Raises as `Caller.send` does."""
         caller = self.caller
         exchange = use.exchange
@@ -313,17 +313,17 @@ class Leg(Actor[Never]):
 
     # What it hears.
 
-    def _hearer(self, exchange: Exchange) -> Hearer:
+    def _hearer(self, exchange: Exchange) -> NotificationHandler:
         def progressed(report: ProgressNotificationParams) -> None:
             total = None if report.total is UNSET else report.total
             message = None if report.message is UNSET else report.message[:MAX_REPORT_TEXT]
-            exchange.report_nowait(Report(report.progress, total, message))
+            exchange.report_nowait(ProgressReport(report.progress, total, message))
 
         def asked(request: Request) -> None:
             self._relaying.relay(request, exchange, self.caller.link)
 
         is_asked = self.is_http and self.revision in LEGACY
-        return Hearer(
+        return NotificationHandler(
             on_progress=progressed,
             on_log=exchange.log_nowait,
             on_question=asked if is_asked else None,
@@ -379,9 +379,9 @@ class Leg(Actor[Never]):
     # Its life.
 
     @property
-    def _relaying(self) -> Relaying:
+    def _relaying(self) -> QuestionRelay:
         answering = self.caller.answering
-        if not isinstance(answering, Relaying):
+        if not isinstance(answering, QuestionRelay):
             raise TypeError("this connection answers by itself")
         return answering
 
@@ -389,7 +389,7 @@ class Leg(Actor[Never]):
         if isinstance(link, DuplexLink):
             link.peer = self.backend
         self._link = link
-        relaying = Relaying(
+        relaying = QuestionRelay(
             *({}, self.answers, self.backend, self.key.signature),
             *(self.whose, self.wait_asker, self.roots, self.tasks),
             asked=self.asked,
@@ -397,7 +397,7 @@ class Leg(Actor[Never]):
         relaying.session = self._session
         caller = Caller(link, relaying, self.info, declared_by(self.key.signature), on_log=self._logged)
         caller.on_change, caller.wait_change = self._told, self.wait_change
-        caller.pace = Pace()
+        caller.pace = ReadPace()
         relaying.caller = caller
         if not link.is_http:
             nursery.start_soon(self._read, caller)
@@ -420,15 +420,15 @@ class Leg(Actor[Never]):
             self.retire()
 
     @property
-    def _session(self) -> Questions | None:
+    def _session(self) -> ClientRequests | None:
         """The session of a legacy client that this connection belongs to, if it belongs to one."""
-        return self.key.who if isinstance(self.key.who, Questions) else None
+        return self.key.who if isinstance(self.key.who, ClientRequests) else None
 
     def _roots_changed(self) -> None:
         """The client says so: the backend is told, unless it is being told already."""
         if self._telling is None and not self.is_lost and "roots.list_changed" in self.key.signature:
             with suppress(SupervisorClosed):  # the broker ends
-                self._telling = self.answers.spawn(Telling(self), name=f"roots-{next(_NAMES)}")
+                self._telling = self.answers.spawn(RootsNotice(self), name=f"roots-{next(_NAMES)}")
 
     def told_roots(self) -> None:
         """The backend has been told that the roots changed."""
@@ -450,17 +450,17 @@ class Leg(Actor[Never]):
         caller, self._caller = self._caller, None
         if caller is not None:
             self._last_said = caller.link.lost
-            if isinstance(caller.answering, Relaying):
+            if isinstance(caller.answering, QuestionRelay):
                 caller.answering.caller = None
 
 
 @attrs.define(eq=False)
-class Telling(Actor[Never]):
+class RootsNotice(Actor[Never]):
     """Tells a legacy backend that its client's roots have changed."""
 
     mailbox = None
 
-    leg: Leg
+    leg: BackendConnection
 
     async def run(self) -> None:
         try:

@@ -8,10 +8,10 @@ import attrs
 from msgspec import UNSET, Raw
 
 from callboard.actors.broker.backend import Backend
-from callboard.actors.broker.connection import Leg
+from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.broker.hints import hint_for, is_failed, with_hint
-from callboard.actors.broker.input_bridge import MAX_ROUNDS, Asking, InputRefused
-from callboard.actors.broker.leases import Use
+from callboard.actors.broker.input_bridge import MAX_ROUNDS, InputBridge, InputRefused
+from callboard.actors.broker.leases import Lease
 from callboard.actors.client.caller import Patience
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.shares import LOCAL
@@ -20,7 +20,7 @@ from callboard.codecs.bridge.errors import front_error
 from callboard.codecs.bridge.params import back_params, carried_meta
 from callboard.codecs.bridge.results import Crossing, Forwarded, asks, front_result
 from callboard.codecs.bridge.shapes import UnfitResult
-from callboard.codecs.envelope import Error, Request, Result
+from callboard.codecs.envelope import ErrorResponse, Request, ResultResponse
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import Members
 from callboard.codecs.revisions import LATEST, METHODS, MODERN, CallToolResult, Model, TextContent
@@ -46,7 +46,7 @@ LONG: Final = 10 * 365 * 86_400.0  # no limit of its own: what waits so long is 
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class Destination:
+class ForwardTarget:
     """Where a request goes, and what it is called there."""
 
     backend: Backend
@@ -60,13 +60,13 @@ class Destination:
 
 
 @attrs.define(eq=False)
-class Forwarding:
+class Forward:
     """A request, where it comes from and where it goes. Without an *exchange* nobody is asked or told on the way."""
 
     request: Request
     terms: Terms
     said: Members
-    to: Destination
+    to: ForwardTarget
     exchange: Exchange | None = None
     account: str = LOCAL
     """Whose share it is counted to. That of an *exchange* is its client's."""
@@ -87,7 +87,7 @@ class Forwarding:
             in_flight.give_back(account)
 
     async def _once(self, *, may_repeat: bool) -> Model | Forwarded:
-        backend, use = self.to.backend, Use(self.exchange, self.terms.principal)
+        backend, use = self.to.backend, Lease(self.exchange, self.terms.principal)
         leg = await self.take(use)
         try:
             return await self.visit(leg, use).run()
@@ -110,23 +110,23 @@ class Forwarding:
         finally:
             backend.give_back(leg, use)
 
-    async def take(self, use: Use) -> Leg:
+    async def take(self, use: Lease) -> BackendConnection:
         """The connection to ask on. Raises as `Backend.take` does."""
         return await self.to.backend.take(self.terms, self.exchange, self.request.method, use)
 
-    def visit(self, leg: Leg, use: Use) -> "Visit":
+    def visit(self, leg: BackendConnection, use: Lease) -> "Attempt":
         """What is done on it."""
-        return Visit(self, leg, use)
+        return Attempt(self, leg, use)
 
-    def _lost(self, leg: Leg, error: ConnectionLost | CannotConnect) -> BackendGone:
+    def _lost(self, leg: BackendConnection, error: ConnectionLost | CannotConnect) -> BackendGone:
         name = self.to.backend.name
         reason = "session lost" if isinstance(error, SessionGone) else "server lost"
         why = leg.lost if leg.failure is not None else error.brief or str(error)
         return BackendGone(f"{name}: {why}"[:500], backend=name, reason=reason, exit_code=leg.exit_code)
 
-    def _refused(self, leg: Leg, error: HttpRefused) -> Exception:
+    def _refused(self, leg: BackendConnection, error: HttpRefused) -> Exception:
         backend = self.to.backend
-        if isinstance(error.error, Error):
+        if isinstance(error.error, ErrorResponse):
             return front_error(self.terms.revision, leg.revision, self.request.method, error.error, self.to.uri)
         if error.status in (401, 403):
             return _ours(INTERNAL_ERROR, f"{backend.name}: HTTP {error.status}", "upstream auth", backend)
@@ -134,18 +134,18 @@ class Forwarding:
 
 
 @attrs.define(eq=False)
-class Visit:
+class Attempt:
     """The request on one connection, however many rounds it takes there."""
 
-    forwarding: Forwarding
-    leg: Leg
-    use: Use
+    forwarding: Forward
+    leg: BackendConnection
+    use: Lease
     _is_retry: bool = attrs.field(default=False, init=False)
 
     async def run(self) -> Model | Forwarded:
         forwarding, leg = self.forwarding, self.leg
         exchange, method = forwarding.exchange, forwarding.request.method
-        asking = Asking(forwarding.to.backend, leg, forwarding.terms, exchange, method)
+        asking = InputBridge(forwarding.to.backend, leg, forwarding.terms, exchange, method)
         body = self._body(asking)
         if exchange is not None:
             await leg.want_level(exchange)
@@ -153,7 +153,7 @@ class Visit:
         for _ in range(MAX_ROUNDS):
             answer = await self.ask(body)
             try:
-                if isinstance(answer, Result):
+                if isinstance(answer, ResultResponse):
                     if leg.revision not in MODERN or not asks(answer.result):
                         return await self.complete(answer.result, asking)
                     if not self._may_ask:
@@ -173,8 +173,8 @@ class Visit:
                 return self._unanswered(refused)
         raise TooManyRounds(rounds=MAX_ROUNDS)
 
-    async def ask(self, body: dict[str, Any]) -> Result | Error:
-        """Ask once. Raises as `Leg.send` does."""
+    async def ask(self, body: dict[str, Any]) -> ResultResponse | ErrorResponse:
+        """Ask once. Raises as `BackendConnection.send` does."""
         to = self.forwarding.to
         return await self.leg.send(self.forwarding.request.method, body, self.use, self.patience(), to.headers())
 
@@ -182,7 +182,7 @@ class Visit:
     def _may_ask(self) -> bool:
         return LATEST in METHODS[self.forwarding.request.method].may_ask
 
-    def _body(self, asking: Asking) -> dict[str, Any]:
+    def _body(self, asking: InputBridge) -> dict[str, Any]:
         forwarding, leg = self.forwarding, self.leg
         params = {} if forwarding.request.params is UNSET else forwarding.request.params
         body = back_params(params, forwarding.to.renamed)
@@ -195,7 +195,7 @@ class Visit:
         asking.take_up(body)
         return body
 
-    async def _visits_first(self, answer: Error, asking: Asking) -> bool:
+    async def _visits_first(self, answer: ErrorResponse, asking: InputBridge) -> bool:
         """Whether the backend wants the user somewhere else before, and a modern client has been sent there."""
         forwarding = self.forwarding
         is_meant = answer.code == URL_ELICITATION_REQUIRED and self.leg.revision not in MODERN and self._may_ask
@@ -204,7 +204,7 @@ class Visit:
         await asking.send_to_urls(answer)
         return True
 
-    async def complete(self, result: Members, asking: Asking, method: str | None = None) -> Model | Forwarded:
+    async def complete(self, result: Members, asking: InputBridge, method: str | None = None) -> Model | Forwarded:
         """The result as the client gets it. *method* is whose result it is, if it is not that of the request."""
         await asking.finish()
         forwarding, leg = self.forwarding, self.leg

@@ -11,7 +11,7 @@ from typing import Final, Never, Protocol, runtime_checkable
 import attrs
 import trio
 
-from callboard.actors.broker.connection import Leg
+from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.client.caller import Patience
 from callboard.codecs.revisions import MODERN
 from callboard.errors import CallboardError, ConnectionLost, RequestTimedOut
@@ -40,7 +40,7 @@ class Holdable(Protocol):
 
 
 @attrs.define(eq=False)
-class Health:
+class BackendHealth:
     """Looks after the shared connection of one backend."""
 
     _doubted: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -49,7 +49,7 @@ class Health:
         """Somebody has a reason to think that the server is gone."""
         self._doubted.set()
 
-    async def watch(self, leg: Leg, patience: float, is_busy: Callable[[], bool]) -> CallboardError:
+    async def watch(self, leg: BackendConnection, patience: float, is_busy: Callable[[], bool]) -> CallboardError:
         """Wait until the server does not answer, and return what came instead. One that *is_busy* has *patience*
         seconds: many do one thing at a time."""
         heard = trio.current_time()
@@ -65,7 +65,7 @@ class Health:
                     continue
                 return error
 
-    async def _wait_doubt(self, leg: Leg) -> None:
+    async def _wait_doubt(self, leg: BackendConnection) -> None:
         link = leg.caller.link
         async with trio.open_nursery() as nursery:
             if isinstance(link, Holdable):
@@ -87,7 +87,7 @@ class Check(Actor[Never]):
 
     mailbox = None
 
-    leg: Leg
+    leg: BackendConnection
     within: float
 
     async def run(self) -> None:
@@ -106,7 +106,7 @@ class Check(Actor[Never]):
             leg.is_checked = False
 
 
-async def _ask(leg: Leg, within: float = HEALTH) -> None:
+async def _ask(leg: BackendConnection, within: float = HEALTH) -> None:
     method = "server/discover" if leg.revision in MODERN else "ping"
     patience = Patience(timeout=within, cap=within)
     await leg.caller.send(method, {"_meta": dict(leg.caller.said())}, patience=patience)

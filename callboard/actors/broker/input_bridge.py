@@ -10,15 +10,15 @@ import trio
 from msgspec import UNSET
 
 from callboard.actors.broker.backend import Backend
-from callboard.actors.broker.connection import Leg
+from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.broker.question_relay import ask_client
 from callboard.actors.client.answerer import MAX_QUESTIONS
-from callboard.actors.server.client_requests import Question, check_declared
+from callboard.actors.server.client_requests import ClientRequest, check_declared
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.askable import signature_of
 from callboard.codecs.bridge.results import Crossing, Forwarded, front_meta
-from callboard.codecs.envelope import Error
+from callboard.codecs.envelope import ErrorResponse
 from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import Members, raw
 from callboard.codecs.revisions import (
@@ -59,11 +59,11 @@ class InputRefused(Exception):
 
 
 @attrs.define(eq=False)
-class Asking:
+class InputBridge:
     """What one request was asked so far."""
 
     backend: Backend
-    leg: Leg
+    leg: BackendConnection
     terms: Terms
     exchange: Exchange | None
     method: str
@@ -108,7 +108,7 @@ class Asking:
 
     def _check_declared(self, wanted: Mapping[str, InputRequest]) -> None:
         for request in wanted.values():
-            check_declared(Question(request.method, _params(request)), self.terms)
+            check_declared(ClientRequest(request.method, _params(request)), self.terms)
 
     def _read(self, result: Members) -> Mapping[str, InputRequest]:
         if "inputRequests" not in result:
@@ -194,7 +194,7 @@ class Asking:
 
     # Modern client, legacy backend that refuses until its user has been somewhere else.
 
-    async def send_to_urls(self, refusal: Error) -> None:
+    async def send_to_urls(self, refusal: ErrorResponse) -> None:
         """Send the user where a legacy backend wants him first. Nothing waits there: the call is made again.
 
         Raises `MissingCapability` if the client cannot be asked, `InputRefused` if its user does not go.
@@ -213,7 +213,7 @@ class Asking:
             return
         self.has_asked = True
         asked = [
-            Question("elicitation/create", attrs.evolve(one, elicitation_id=UNSET, task=UNSET, meta=UNSET))
+            ClientRequest("elicitation/create", attrs.evolve(one, elicitation_id=UNSET, task=UNSET, meta=UNSET))
             for one in new
         ]
         for one, answer in zip(new, await self.exchange.ask(asked, at_once=True), strict=True):

@@ -14,7 +14,7 @@ EVERYBODY: Final = ""
 
 
 @attrs.frozen
-class Key:
+class ConnectionKey:
     """Whose a connection to a legacy backend is, and what its clients can be asked."""
 
     who: Hashable = EVERYBODY
@@ -23,11 +23,11 @@ class Key:
     """The principal, where *who* is one of his sessions; or everybody."""
 
 
-SHARED: Final = Key()
+SHARED: Final = ConnectionKey()
 
 
 @attrs.define(eq=False)
-class Use:
+class Lease:
     """One exchange on a connection. Without one it is the broker's own business."""
 
     exchange: Exchange | None = None
@@ -38,7 +38,7 @@ class Use:
     """The task that this is about, as the backend calls it."""
 
 
-def are_of_one_client(uses: Collection[Use]) -> bool:
+def are_of_one_client(uses: Collection[Lease]) -> bool:
     """Whether all that is under way is one request, or of one session, or of one authenticated principal."""
     first = next(iter(uses))
     if len(uses) == 1:

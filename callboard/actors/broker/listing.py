@@ -13,7 +13,7 @@ import msgspec
 import trio
 from msgspec import UNSET, Raw
 
-from callboard.actors.broker.connection import Leg
+from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.broker.leases import EVERYBODY
 from callboard.actors.client.caller import Patience
 from callboard.codecs.bridge.askable import NOTHING, Signature
@@ -29,7 +29,7 @@ from callboard.codecs.bridge.guard import (
 )
 from callboard.codecs.bridge.names import foresee
 from callboard.codecs.bridge.tasks import runs_tasks
-from callboard.codecs.envelope import Error
+from callboard.codecs.envelope import ErrorResponse
 from callboard.codecs.revisions import declares
 from callboard.errors import (
     METHOD_NOT_FOUND,
@@ -102,7 +102,7 @@ _read_text = msgspec.json.Decoder(str | None).decode
 
 
 @attrs.define(eq=False)
-class OneList:
+class BackendList:
     """One list of a backend, as it was read last."""
 
     kind: Kind
@@ -144,23 +144,27 @@ class OneList:
 
 
 @attrs.define(eq=False)
-class Listings:
+class BackendLists:
     """All lists of one backend."""
 
     backend: str
     timeout: float
     on_listing: OnListing
-    lists: dict[str, OneList] = attrs.field(factory=lambda: {kind.member: OneList(kind) for kind in KINDS}, init=False)
+    lists: dict[str, BackendList] = attrs.field(
+        factory=lambda: {kind.member: BackendList(kind) for kind in KINDS}, init=False
+    )
     _is_first: bool = attrs.field(default=True, init=False)
     """Whether the lists of this connection are still waited for, so that they are told of together."""
     _may_defer: bool = attrs.field(default=False, init=False)
-    _spoke: Leg | None = attrs.field(default=None, init=False)
+    _spoke: BackendConnection | None = attrs.field(default=None, init=False)
     """Which of several processes said last that its lists have changed: they may be others than its neighbour's."""
 
     def has_read(self, kind: Kind) -> bool:
         return self.lists[kind.member].is_read
 
-    async def watch(self, leg: Leg, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def watch(
+        self, leg: BackendConnection, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         """Read all lists, and from then on what has changed, over and over. Started when all were read, or tried, or
         have had their time.
 
@@ -198,7 +202,7 @@ class Listings:
         for member in members:
             self.lists[member].dirty.set()
 
-    def changed(self, leg: Leg, method: str) -> bool:
+    def changed(self, leg: BackendConnection, method: str) -> bool:
         """Whether it is about lists, what a backend says on no request's way."""
         if method not in CHANGES:
             return False
@@ -209,13 +213,13 @@ class Listings:
         self.refresh(CHANGES[method])
         return True
 
-    def lost(self, leg: Leg) -> None:
+    def lost(self, leg: BackendConnection) -> None:
         """A connection has ended."""
         if leg is self._spoke:
             self._spoke = None
             self.refresh()
 
-    def _expect(self, leg: Leg) -> None:
+    def _expect(self, leg: BackendConnection) -> None:
         """A tool that runs as a task is one only at a server that runs tasks: another one's is shown without that."""
         may_defer = runs_tasks(leg.agreed.revision, leg.agreed.capabilities)
         if may_defer is not self._may_defer:
@@ -227,7 +231,7 @@ class Listings:
 
     # One list.
 
-    async def _keep(self, one: OneList, shared: Leg) -> None:
+    async def _keep(self, one: BackendList, shared: BackendConnection) -> None:
         """Read a list whenever it has changed: on *shared*, unless another process has said so."""
         while True:
             await one.dirty.wait()
@@ -259,30 +263,30 @@ class Listings:
                 one.failure, one.again = None, READ_AGAIN
                 self._tried(one)
 
-    async def _wait_over(self, one: OneList, shared: Leg) -> None:
+    async def _wait_over(self, one: BackendList, shared: BackendConnection) -> None:
         """The connection has ended: if it was the shared one, its end tells it all."""
         self._tried(one)
         if not shared.is_lost:
             await trio.sleep(GATHER)
             one.dirty.set()
 
-    def _tried(self, one: OneList) -> None:
+    def _tried(self, one: BackendList) -> None:
         one.read_at = trio.current_time()
         one.tried.set()
         if not self._is_first:
             one.tried = trio.Event()
 
-    def _give_up(self, leg: Leg) -> None:
+    def _give_up(self, leg: BackendConnection) -> None:
         """A backend that has answered none of its lists hangs: its connection ends, and it is tried anew."""
         failed = [one.failure for one in self.lists.values() if _has(leg, one.kind)]
         never = not any(one.is_read for one in self.lists.values() if _has(leg, one.kind))
         if never and all(isinstance(failure, RequestTimedOut) for failure in failed):
             leg.fail(next(failure for failure in failed if failure is not None))
 
-    async def _read(self, one: OneList, leg: Leg) -> None:
+    async def _read(self, one: BackendList, leg: BackendConnection) -> None:
         """Raises `ServerRefused`, `BadAnswer`, and what the connection raises."""
         others = [other for other in self.lists.values() if other is not one]
-        is_another = await self.read(Reading(leg, one, self.patience, others))
+        is_another = await self.read(ListReading(leg, one, self.patience, others))
         said = frozenset({one.kind.member}) if one.said and one.is_prompt else frozenset[str]()
         one.said = False
         if not self._is_first and (said or is_another):
@@ -293,10 +297,10 @@ class Listings:
         """How long the backend may take for one page."""
         return Patience(timeout=self.timeout, cap=self.timeout)
 
-    async def read(self, reading: "Reading") -> bool:
+    async def read(self, reading: "ListReading") -> bool:
         """Read a list, and keep what may be shown of it. Returns whether that is another than before.
 
-        Raises as `Reading.run` does.
+        Raises as `ListReading.run` does.
         """
         one = reading.of
         try:
@@ -312,7 +316,7 @@ class Listings:
             one.definitions = kept
         return not is_same
 
-    def _log(self, one: OneList, reading: "Reading", refused: Sequence[Refused]) -> None:
+    def _log(self, one: BackendList, reading: "ListReading", refused: Sequence[Refused]) -> None:
         """One line for each definition that is left out, once; of many, the first ones."""
         facts = {"backend": self.backend, "kind": one.kind.name}
         if reading.cut and reading.cut != one.cut:
@@ -333,13 +337,13 @@ class Listings:
 
 
 @attrs.define(eq=False)
-class Reading:
+class ListReading:
     """One reading of one list, page by page, until its end or one of the limits."""
 
-    leg: Leg
-    of: OneList
+    leg: BackendConnection
+    of: BackendList
     patience: Patience
-    others: Sequence[OneList]
+    others: Sequence[BackendList]
     """The other lists of the backend, which share the bytes that may be kept."""
     signature: Signature = NOTHING
     """For whom it is read: a modern backend is told with each request what its client can be asked."""
@@ -381,7 +385,7 @@ class Reading:
         if cursor is not None:
             body["cursor"] = cursor  # also an empty one: that is a cursor like any other
         answer = await self.leg.caller.send(kind.method, body, patience=self.patience, wants_progress=False)
-        if isinstance(answer, Error):
+        if isinstance(answer, ErrorResponse):
             if answer.code == METHOD_NOT_FOUND:
                 return [], None  # some declare resources, and have no templates
             raise ServerRefused(answer.code, answer.message, None if answer.data is UNSET else answer.data)
@@ -449,5 +453,5 @@ def _examine_in_thread(backend: str, kind: Kind, part: list[bytes], without: Seq
     return examined
 
 
-def _has(leg: Leg, kind: Kind) -> bool:
+def _has(leg: BackendConnection, kind: Kind) -> bool:
     return declares(leg.agreed.capabilities, kind.capability)

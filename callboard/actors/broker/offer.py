@@ -11,11 +11,11 @@ from msgspec import UNSET
 
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.catalogue import Catalogue
-from callboard.actors.broker.forward import Destination, Forwarding
+from callboard.actors.broker.forward import Forward, ForwardTarget
 from callboard.actors.broker.listing import Listing
-from callboard.actors.broker.merging import Entry
+from callboard.actors.broker.merging import MergedEntry
 from callboard.actors.broker.tasks import Tasks
-from callboard.actors.broker.views import VIEW_WAIT, View
+from callboard.actors.broker.views import VIEW_WAIT, ListView
 from callboard.actors.changes import ListName
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.host import Errand, Instant
@@ -69,7 +69,7 @@ _NO_META: Final[Members] = {}
 
 
 @attrs.define(eq=False)
-class Company:
+class BrokerOffer:
     """The offer of a broker. Lists come from the catalogue; only the first list of a client that can be asked may wait,
     and not for long. Everything else goes to a backend."""
 
@@ -83,7 +83,9 @@ class Company:
     instant: Mapping[str, Instant] = attrs.field(init=False)
     handlers: Mapping[str, Handler] = attrs.field(init=False)
     _capabilities: ServerCapabilities = attrs.field(init=False)
-    _tools: dict[str, tuple[Entry, Destination]] = attrs.field(factory=dict, init=False)  # those that were called
+    _tools: dict[str, tuple[MergedEntry, ForwardTarget]] = attrs.field(
+        factory=dict, init=False
+    )  # those that were called
 
     def __attrs_post_init__(self) -> None:
         self._capabilities = _union([])
@@ -219,7 +221,7 @@ class Company:
 
     # What clients of one signature are shown.
 
-    def _unknown(self, signature: Signature, exchange: Exchange) -> list[View]:
+    def _unknown(self, signature: Signature, exchange: Exchange) -> list[ListView]:
         """What is being read for clients of *signature*, and should be waited for."""
         account = exchange.slot.account
         wanted = (backend.views.want(signature, account) for backend in self.backends.values())
@@ -256,12 +258,12 @@ class Company:
             forwarding = self._forwarding(exchange.request, terms, route, exchange)
         return await forwarding.run()
 
-    def _forwarding(self, request: Request, terms: Terms, route: Route, exchange: Exchange | None) -> Forwarding:
+    def _forwarding(self, request: Request, terms: Terms, route: Route, exchange: Exchange | None) -> Forward:
         signature = signature_of(terms.capabilities) if self.catalogue.tells_apart else NOTHING
         to = self._destination(request, route, signature)
         return self.tasks.forwarding(request, terms, route.meta, to, exchange)
 
-    def _destination(self, request: Request, route: Route, signature: Signature) -> Destination:
+    def _destination(self, request: Request, route: Route, signature: Signature) -> ForwardTarget:
         """Where a request goes. Raises `InvalidParams`, `ResourceNotFound` or `DefinitionChanged`."""
         match request.method:
             case "tools/call":
@@ -271,10 +273,10 @@ class Company:
             case "resources/read":
                 backend, uri = self.find_resource(route.uri or "", signature)
                 renamed = {} if uri == route.uri else {"uri": raw(uri)}
-                return Destination(backend=backend, renamed=renamed, uri=uri, may_repeat=True)
+                return ForwardTarget(backend=backend, renamed=renamed, uri=uri, may_repeat=True)
         return self._of_completion(request, signature)
 
-    def _of_tool(self, shown: str, signature: Signature) -> Destination:
+    def _of_tool(self, shown: str, signature: Signature) -> ForwardTarget:
         entry = self.catalogue.tool(shown, signature)
         if entry is None:
             self._check_listed(TOOLS, shown)
@@ -282,7 +284,7 @@ class Company:
         backend = self.backends[entry.backend]
         known = self._tools.get(shown)
         if known is None or known[0] is not entry or known[1].backend is not backend:
-            to = Destination(
+            to = ForwardTarget(
                 backend=backend,
                 renamed=_renamed(entry),
                 headers=lambda: self._headers(shown, signature),
@@ -292,12 +294,12 @@ class Company:
             known = self._tools[shown] = entry, to
         return known[1]
 
-    def _of_prompt(self, shown: str, signature: Signature) -> Destination:
+    def _of_prompt(self, shown: str, signature: Signature) -> ForwardTarget:
         entry = self.catalogue.prompt(shown, signature)
         if entry is None:
             self._check_listed(PROMPTS, shown)
             raise InvalidParams(f"Unknown prompt: {shown[:128]}")
-        return Destination(backend=self.backends[entry.backend], renamed=_renamed(entry), may_repeat=True)
+        return ForwardTarget(backend=self.backends[entry.backend], renamed=_renamed(entry), may_repeat=True)
 
     def _check_listed(self, kind: Kind, shown: str) -> None:
         """Raises `BackendGone` if the name says whose it is, and that backend has not come to tell what it has."""
@@ -309,7 +311,7 @@ class Company:
         if backend is not None and not backend.listings.has_read(kind):
             raise backend.gone()
 
-    def _of_completion(self, request: Request, signature: Signature) -> Destination:
+    def _of_completion(self, request: Request, signature: Signature) -> ForwardTarget:
         params = {} if request.params is UNSET else request.params
         ref = _reference(params)
         if "name" in ref:
@@ -317,14 +319,14 @@ class Company:
             if entry is None:
                 raise InvalidParams(f"Nothing to complete: {ref['name'][:128]}")
             renamed = {} if entry.name == entry.shown else {"ref": raw({**ref, "name": entry.name})}
-            return Destination(backend=self.backends[entry.backend], renamed=renamed, may_repeat=True)
+            return ForwardTarget(backend=self.backends[entry.backend], renamed=renamed, may_repeat=True)
         uri = ref.get("uri", "")
         found = self.catalogue.owner_of_template(uri, signature)
         if found is None:
             raise InvalidParams(f"Nothing to complete: {uri[:128]}")
         owner, there = found
         renamed = {} if there == uri else {"ref": raw({**ref, "uri": there})}
-        return Destination(backend=self.backends[owner], renamed=renamed, may_repeat=True)
+        return ForwardTarget(backend=self.backends[owner], renamed=renamed, may_repeat=True)
 
     def find_resource(self, uri: str, signature: Signature = NOTHING) -> tuple[Backend, str]:
         """Whose a resource is, and what it is called there. Raises `ResourceNotFound`, `InvalidParams`."""
@@ -342,11 +344,11 @@ class Company:
         return NO_HEADERS if entry is None else entry.headers
 
 
-def _renamed(entry: Entry) -> Mapping[str, Any]:
+def _renamed(entry: MergedEntry) -> Mapping[str, Any]:
     return {} if entry.name == entry.shown else {"name": raw(entry.name)}
 
 
-def _is_harmless(entry: Entry) -> bool:
+def _is_harmless(entry: MergedEntry) -> bool:
     """Whether a tool says that it may be called twice."""
     try:
         said = msgspec.json.decode(entry.definition.get("annotations", b"{}"))

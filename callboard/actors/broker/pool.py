@@ -8,9 +8,9 @@ from typing import Final
 import attrs
 import trio
 
-from callboard.actors.broker.connection import Leg
-from callboard.actors.broker.leases import SHARED, Key, Use
-from callboard.actors.server.client_requests import Questions
+from callboard.actors.broker.connection import BackendConnection
+from callboard.actors.broker.leases import SHARED, ConnectionKey, Lease
+from callboard.actors.server.client_requests import ClientRequests
 from callboard.errors import Overloaded
 from callboard.supervisor import Supervisor, get_logger
 
@@ -28,7 +28,7 @@ FEW: Final = 3
 
 
 @attrs.define(eq=False)
-class Legs:
+class BackendPool:
     """Connections by whose they are, *most* in all.
 
     No account may hold all of them: a quarter stays for the others, and one is only for requests that cannot ask. If
@@ -36,23 +36,25 @@ class Legs:
     """
 
     supervisor: Supervisor
-    make: Callable[[Key], Leg]
-    keep: Callable[[Leg], bool]
+    make: Callable[[ConnectionKey], BackendConnection]
+    keep: Callable[[BackendConnection], bool]
     """Whether a connection stays, also if it is idle: something is heard on it."""
     most: int
     idle_time: float
-    _legs: dict[Key, list[Leg]] = attrs.field(factory=dict, init=False)
-    _ending: set[Leg] = attrs.field(factory=set, init=False)  # those that made room, and have not ended yet
+    _legs: dict[ConnectionKey, list[BackendConnection]] = attrs.field(factory=dict, init=False)
+    _ending: set[BackendConnection] = attrs.field(
+        factory=set, init=False
+    )  # those that made room, and have not ended yet
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _freed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def __len__(self) -> int:
         return sum(map(len, self._legs.values()))
 
-    def __iter__(self) -> Iterator[Leg]:
+    def __iter__(self) -> Iterator[BackendConnection]:
         return (leg for legs in list(self._legs.values()) for leg in list(legs))
 
-    def open(self, key: Key, account: str = "") -> Leg:
+    def open(self, key: ConnectionKey, account: str = "") -> BackendConnection:
         """Begin another connection, which *account* holds."""
         leg = self.make(key)
         leg.account = account
@@ -60,7 +62,7 @@ class Legs:
         self.supervisor.spawn(leg, name=f"leg-{next(self._names)}")
         return leg
 
-    async def take(self, key: Key, use: Use, account: str, *, alone: bool) -> Leg:
+    async def take(self, key: ConnectionKey, use: Lease, account: str, *, alone: bool) -> BackendConnection:
         """A connection for *use*, which has begun on it; if it is a new one, *account* holds it. *alone*: with no other
         that may ask, so that a question can only be this one's.
 
@@ -71,7 +73,7 @@ class Legs:
             leg = await self._another(key, account, alone=alone)
         return await self._begin(leg, use)
 
-    async def _begin(self, leg: Leg, use: Use) -> Leg:
+    async def _begin(self, leg: BackendConnection, use: Lease) -> BackendConnection:
         leg.begin(use)
         if not leg.opened.is_set():
             is_open = False
@@ -83,7 +85,7 @@ class Legs:
                     self.give_back(leg, use)
         return leg
 
-    async def borrow(self, key: Key, use: Use, account: str) -> Leg:
+    async def borrow(self, key: ConnectionKey, use: Lease, account: str) -> BackendConnection:
         """As `take`, for business of the broker's own: neither does a connection end for it, nor does it take the last
         place. Raises `Overloaded` at once if there is no room."""
         leg = self._free(key, alone=False)
@@ -91,11 +93,11 @@ class Legs:
             raise Overloaded("all connections to the server are in use")
         return await self._begin(leg or self.open(key, account), use)
 
-    def give_back(self, leg: Leg, use: Use) -> None:
+    def give_back(self, leg: BackendConnection, use: Lease) -> None:
         leg.end(use)
         self._free_all()
 
-    def forget(self, leg: Leg) -> None:
+    def forget(self, leg: BackendConnection) -> None:
         """A connection has ended."""
         self._ending.discard(leg)
         legs = self._legs.get(leg.key, [])
@@ -111,17 +113,17 @@ class Legs:
             await trio.sleep(SWEEP)
             now = trio.current_time()
             for leg in self:
-                is_orphan = isinstance(leg.key.who, Questions) and leg.key.who.is_over
+                is_orphan = isinstance(leg.key.who, ClientRequests) and leg.key.who.is_over
                 if not leg.uses and not self.keep(leg) and (is_orphan or now - leg.used >= self.idle_time):
                     leg.retire()
 
-    def _free(self, key: Key, *, alone: bool) -> Leg | None:
+    def _free(self, key: ConnectionKey, *, alone: bool) -> BackendConnection | None:
         for leg in self._legs.get(key, ()):
             if not leg.is_lost and not (alone and any(use.may_ask for use in leg.uses)):
                 return leg
         return None
 
-    async def _another(self, key: Key, account: str, *, alone: bool) -> Leg:
+    async def _another(self, key: ConnectionKey, account: str, *, alone: bool) -> BackendConnection:
         with trio.move_on_after(MAX_WAIT):
             while True:
                 if self._has_room(key, account):
@@ -143,19 +145,19 @@ class Legs:
     def _held(self, account: str) -> int:
         return sum(leg.account == account for leg in self)
 
-    def _has_room(self, key: Key, account: str) -> bool:
+    def _has_room(self, key: ConnectionKey, account: str) -> bool:
         """Whether *account* may open another connection, if necessary in the place of an old one."""
         if self._held(account) >= self._each:
             return self._make_room([leg for leg in self if leg.account == account])
         spared = 1 if key.signature and self.most > FEW else 0
         return len(self) < self.most - spared or self._make_room(self._others(account))
 
-    def _others(self, account: str) -> list[Leg]:
+    def _others(self, account: str) -> list[BackendConnection]:
         """The connections that may be ended for *account*: those of accounts that hold more than it does."""
         held = Counter(leg.account for leg in self)
         return [leg for leg in self if not leg.uses or held[leg.account] > held[account]]
 
-    def _make_room(self, legs: list[Leg]) -> bool:
+    def _make_room(self, legs: list[BackendConnection]) -> bool:
         """End one of *legs*: the one that has been idle for longest, or whose requests have waited longest for their
         clients. False if there is none of either kind."""
         if len(self._ending) >= self.most:

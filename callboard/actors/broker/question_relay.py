@@ -12,9 +12,9 @@ from msgspec import UNSET
 from callboard.actors.client.answerer import Answerer, Answering
 from callboard.actors.client.caller import Caller
 from callboard.actors.client.link import Link
-from callboard.actors.server.client_requests import Question, Questions, check_declared
+from callboard.actors.server.client_requests import ClientRequest, ClientRequests, check_declared
 from callboard.actors.server.exchange import Exchange
-from callboard.actors.server.reply_slot import Slot
+from callboard.actors.server.reply_slot import ReplySlot
 from callboard.codecs.bridge.askable import NOTHING, Signature
 from callboard.codecs.bridge.questions import NotExpressible, back_answer, front_question
 from callboard.codecs.bridge.tasks import about_task, task_named
@@ -60,7 +60,7 @@ _NAMES: Final = count(1)  # many connections of a backend put their questions un
 _REFUSED: Final = -1  # what a user's "no" is called
 
 
-class Known(Protocol):
+class KnownTask(Protocol):
     """A task that some client knows of."""
 
     @property
@@ -72,7 +72,7 @@ class Known(Protocol):
 
 
 @attrs.define(eq=False)
-class Relaying(Answering):
+class QuestionRelay(Answering):
     """The questions of one connection. On a duplex one, whose they are is found out by who is there."""
 
     backend: str = ""
@@ -81,8 +81,8 @@ class Relaying(Answering):
     whose: Callable[[str | None], Exchange | None] = attrs.field(default=lambda _: None)
     wait_asker: Callable[[float], Awaitable[Exchange | None]] | None = None
     roots: tuple[str, ...] = ()
-    tasks: Mapping[str, Known] = attrs.field(factory=dict)
-    session: Questions | None = attrs.field(default=None, init=False)
+    tasks: Mapping[str, KnownTask] = attrs.field(factory=dict)
+    session: ClientRequests | None = attrs.field(default=None, init=False)
     """The session of a legacy client that the connection belongs to, if it belongs to one."""
     caller: Caller | None = attrs.field(default=None, init=False)
 
@@ -106,7 +106,7 @@ class Relaying(Answering):
         admitted = self.admit(request)
         if admitted is None:
             return
-        asker = Asker(
+        asker = RelayedQuestion(
             *(self, admitted.request, revision, link, on_idle, admitted.size, admitted.is_refused),
             exchange=exchange,
             relaying=self,
@@ -115,11 +115,11 @@ class Relaying(Answering):
 
 
 @attrs.define(eq=False)
-class Asker(Answerer):
+class RelayedQuestion(Answerer):
     """Asks one question of a backend's."""
 
     exchange: Exchange | None = attrs.field(kw_only=True)
-    relaying: Relaying = attrs.field(kw_only=True)
+    relaying: QuestionRelay = attrs.field(kw_only=True)
 
     async def _result(self) -> Model:
         request, revision = self.request, self.revision
@@ -132,7 +132,7 @@ class Asker(Answerer):
         check_modelled(given)
         params = read_params(revision, request.method, write_members(given))
         task = task_named(given)
-        question = Question(request.method, params)
+        question = ClientRequest(request.method, params)
         if question.needs not in self.relaying.signature:
             return self._undeclared(question)
         exchange = self.exchange or self.relaying.whose(task)
@@ -144,10 +144,10 @@ class Asker(Answerer):
         answer = await self._ask(exchange, question, None if known is None else known.id)
         return about_task(back_answer(revision, answer), task)
 
-    async def _ask(self, exchange: Exchange, question: Question, task: str | None = None) -> Model:
+    async def _ask(self, exchange: Exchange, question: ClientRequest, task: str | None = None) -> Model:
         return await ask_client(exchange, question.method, question.params, self.relaying.note, task=task)
 
-    async def _roots(self, question: Question, exchange: Exchange | None) -> Model:
+    async def _roots(self, question: ClientRequest, exchange: Exchange | None) -> Model:
         """Roots are not a request's but the client's. A connection that belongs to one session can ask that, also when
         the request is over that opened the connection."""
         session = self.relaying.session
@@ -167,7 +167,7 @@ class Asker(Answerer):
         wait = self.relaying.wait_asker
         return None if wait is None else await wait(HOLD)
 
-    def _undeclared(self, question: Question) -> Model:
+    def _undeclared(self, question: ClientRequest) -> Model:
         """The client never said that it can answer this, and the backend knows."""
         if question.method == "roots/list" and self.relaying.roots:
             return self._configured_roots()
@@ -201,7 +201,7 @@ async def ask_client(
     """
     try:
         asked = front_question(exchange.terms.revision, params, elicitation_id or secrets.token_urlsafe(12))
-        [answer] = await exchange.ask([Question(method, asked, task=task)])
+        [answer] = await exchange.ask([ClientRequest(method, asked, task=task)])
     except NotExpressible:
         note("question_not_expressible", method=method, revision=exchange.terms.revision.value)
         return refusal(method)
@@ -217,7 +217,7 @@ async def ask_client(
     return answer
 
 
-async def ask_session(session: Questions, home: Slot, question: Question) -> Model:
+async def ask_session(session: ClientRequests, home: ReplySlot, question: ClientRequest) -> Model:
     """Ask the client of a session outside of any request, on the session's own way. Raises `BackendRefused`."""
     try:
         check_declared(question, home.terms)

@@ -9,12 +9,12 @@ import msgspec
 import trio
 from msgspec import Raw
 
-from callboard.actors.broker.connection import Leg
-from callboard.actors.broker.leases import EVERYBODY, Key, Use
+from callboard.actors.broker.connection import BackendConnection
+from callboard.actors.broker.leases import EVERYBODY, ConnectionKey, Lease
 from callboard.actors.broker.upstream import Upstream
 from callboard.actors.changes import folders
-from callboard.actors.client.caller import Hearer, Patience
-from callboard.codecs.envelope import Error
+from callboard.actors.client.caller import NotificationHandler, Patience
+from callboard.codecs.envelope import ErrorResponse
 from callboard.codecs.revisions import MODERN, declares
 from callboard.errors import CallboardError
 from callboard.supervisor import Actor, Address, Supervisor, get_logger
@@ -39,7 +39,7 @@ _UPDATED: Final = "notifications/resources/updated"
 
 
 @attrs.define(eq=False)
-class Following:
+class UpstreamSubscription:
     """One resource that is followed for those who share a connection."""
 
     uri: str
@@ -48,10 +48,10 @@ class Following:
     is_granted: bool = False
     is_refused: bool = False
     """Whether it was asked for, in vain."""
-    leg: Leg | None = None
-    others: dict[Leg, None] = attrs.field(factory=dict)
+    leg: BackendConnection | None = None
+    others: dict[BackendConnection, None] = attrs.field(factory=dict)
     """Processes of the same server that tell, too: each knows only what happens in itself."""
-    use: Use = attrs.field(factory=Use)
+    use: Lease = attrs.field(factory=Lease)
     stream: Address[Never] | None = None
     settled: trio.Event = attrs.field(factory=trio.Event)
 
@@ -60,24 +60,26 @@ class Following:
         """Whether nobody tells of it, although the backend had agreed to."""
         return self.is_granted and self.leg is None and self.stream is None
 
-    def heard_on(self) -> list[Leg]:
+    def heard_on(self) -> list[BackendConnection]:
         """The connections to a legacy backend on which it is told of."""
         legs = self.others if self.leg is None else {self.leg: None, **self.others}
         return [leg for leg in legs if not leg.is_over]
 
 
 @attrs.define(eq=False)
-class Interests:
+class UpstreamSubscriptions:
     """Who follows what at one backend."""
 
     backend: Upstream
     supervisor: Supervisor
-    _followed: dict[tuple[Hashable, str], Following] = attrs.field(factory=dict, init=False)
-    _by_uri: dict[str, dict[Following, None]] = attrs.field(factory=dict, init=False)  # without a slash at the end
-    _granted: dict[Hashable, dict[Following, None]] = attrs.field(factory=dict, init=False)
-    _begun: dict[Following, None] = attrs.field(factory=dict, init=False)  # and not settled yet
-    _told_on: dict[Leg, dict[Following, None]] = attrs.field(factory=dict, init=False)
-    _leaving: dict[tuple[Leg, str], trio.Event] = attrs.field(factory=dict, init=False)
+    _followed: dict[tuple[Hashable, str], UpstreamSubscription] = attrs.field(factory=dict, init=False)
+    _by_uri: dict[str, dict[UpstreamSubscription, None]] = attrs.field(
+        factory=dict, init=False
+    )  # without a slash at the end
+    _granted: dict[Hashable, dict[UpstreamSubscription, None]] = attrs.field(factory=dict, init=False)
+    _begun: dict[UpstreamSubscription, None] = attrs.field(factory=dict, init=False)  # and not settled yet
+    _told_on: dict[BackendConnection, dict[UpstreamSubscription, None]] = attrs.field(factory=dict, init=False)
+    _leaving: dict[tuple[BackendConnection, str], trio.Event] = attrs.field(factory=dict, init=False)
     _lost: trio.Event = attrs.field(factory=trio.Event, init=False)
     _names: int = attrs.field(default=0, init=False)
 
@@ -93,9 +95,9 @@ class Interests:
                 return mine.is_granted
             if mine.is_refused:
                 return False  # else whoever asked for it has left meanwhile, which is nothing to us
-        return await self._follow_first(Following(uri, who, count=1))
+        return await self._follow_first(UpstreamSubscription(uri, who, count=1))
 
-    async def _follow_first(self, mine: Following) -> bool:
+    async def _follow_first(self, mine: UpstreamSubscription) -> bool:
         self._keep(mine)
         self._begun[mine] = None
         is_over = False
@@ -114,11 +116,11 @@ class Interests:
                 self._end(mine)
         return mine.is_granted
 
-    def _keep(self, mine: Following) -> None:
+    def _keep(self, mine: UpstreamSubscription) -> None:
         self._followed[mine.who, mine.uri] = mine
         self._by_uri.setdefault(mine.uri.rstrip("/"), {})[mine] = None
 
-    def _note(self, mine: Following) -> None:
+    def _note(self, mine: UpstreamSubscription) -> None:
         """Whether it is granted may be another now."""
         granted = self._granted.setdefault(mine.who, {})
         if mine.is_granted and self._is_followed(mine):
@@ -128,7 +130,7 @@ class Interests:
         if not granted:
             del self._granted[mine.who]
 
-    def _hear_on(self, mine: Following, leg: Leg | None) -> None:
+    def _hear_on(self, mine: UpstreamSubscription, leg: BackendConnection | None) -> None:
         """From now on *leg* tells of it first, or none does."""
         if mine.leg is not None and mine.leg is not leg and mine.leg not in mine.others:
             self._told_on.get(mine.leg, {}).pop(mine, None)
@@ -145,7 +147,7 @@ class Interests:
         if mine.count <= 0:
             self._end(mine)
 
-    def inherit(self, before: "Interests") -> None:
+    def inherit(self, before: "UpstreamSubscriptions") -> None:
         """Go on with what was followed at the same server, as it was configured before."""
         for one in before.hand_over():
             if one.is_granted:
@@ -154,18 +156,18 @@ class Interests:
                 self._keep(one)
                 self._note(one)
 
-    def hand_over(self) -> list[Following]:
+    def hand_over(self) -> list[UpstreamSubscription]:
         """All that is followed, which is somebody else's business from here on."""
         followed, self._followed = list(self._followed.values()), {}
         for index in (self._by_uri, self._granted, self._told_on):
             index.clear()
         return followed
 
-    def needs(self, leg: Leg) -> bool:
+    def needs(self, leg: BackendConnection) -> bool:
         """Whether a connection must stay because of what is heard on it."""
         return any(one.leg is leg for one in self._told_on.get(leg, ()))
 
-    def heard(self, leg: Leg, method: str, params: Mapping[str, Raw]) -> None:
+    def heard(self, leg: BackendConnection, method: str, params: Mapping[str, Raw]) -> None:
         """A notification on a connection to a legacy backend."""
         if method != _UPDATED:
             return
@@ -179,7 +181,7 @@ class Interests:
         for one in exact or (list(told) if len(told) <= MAX_GUESSED else ()):
             self.backend.on_updated(uri, one.uri, one.who)
 
-    def lost(self, leg: Leg) -> None:
+    def lost(self, leg: BackendConnection) -> None:
         """A connection has ended, and what was heard on it is heard no more, until it is followed again."""
         for one in self._told_on.pop(leg, {}):
             one.others.pop(leg, None)
@@ -187,7 +189,7 @@ class Interests:
                 one.leg = None
                 self._lost.set()
 
-    def misses(self, leg: Leg) -> bool:
+    def misses(self, leg: BackendConnection) -> bool:
         """Whether something is followed by those whose connection it is, of which it does not tell."""
         granted = self._granted.get(leg.key.whose) if self._granted else None
         if not granted or not leg.is_process or leg.revision in MODERN:
@@ -195,7 +197,7 @@ class Interests:
         told = self._told_on.get(leg, {})
         return len(granted) > len(told) - sum(one in told for one in self._begun)
 
-    async def join(self, leg: Leg) -> None:
+    async def join(self, leg: BackendConnection) -> None:
         """Have one more process tell of what is followed."""
         for one in list(self._missed(leg)):
             await self._wait_left(leg, one.uri)
@@ -208,7 +210,7 @@ class Interests:
             except CallboardError as error:
                 log.info("not_followed", backend=self.backend.name, reason=str(error)[:200])
 
-    def _missed(self, leg: Leg) -> Iterator[Following]:
+    def _missed(self, leg: BackendConnection) -> Iterator[UpstreamSubscription]:
         if leg.is_process and leg.revision not in MODERN:
             for one in self._granted.get(leg.key.whose, ()):
                 if one.leg is not leg and leg not in one.others:
@@ -242,7 +244,7 @@ class Interests:
                 self.backend.on_updated(one.uri, one.uri, one.who)
         return not any(one.is_unheard for one in self._followed.values())
 
-    async def hear_lists(self, leg: Leg, is_heard: trio.Event) -> None:
+    async def hear_lists(self, leg: BackendConnection, is_heard: trio.Event) -> None:
         """Have a modern backend tell when its lists change, for as long as the connection lasts. *is_heard* is set when
         no change is missed any more, or nothing is to be heard."""
         try:
@@ -250,7 +252,7 @@ class Interests:
         finally:
             is_heard.set()
 
-    async def _hear_lists(self, leg: Leg, is_heard: trio.Event) -> None:
+    async def _hear_lists(self, leg: BackendConnection, is_heard: trio.Event) -> None:
         if leg.revision not in MODERN:
             return
         flags = [name for name in _LISTS if declares(leg.agreed.capabilities, f"{name}.list_changed")]
@@ -271,8 +273,8 @@ class Interests:
             if not is_first:
                 self.backend.refresh()  # nobody knows what was missed
             try:
-                answer = await self.listen(leg, chosen, Hearer(on_told=told))
-                if isinstance(answer, Error):
+                answer = await self.listen(leg, chosen, NotificationHandler(on_told=told))
+                if isinstance(answer, ErrorResponse):
                     log.info("lists_not_heard", backend=self.backend.name, code=answer.code)
                     return
             except CallboardError as error:
@@ -281,14 +283,14 @@ class Interests:
             is_first = False
             await trio.sleep(pause)
 
-    async def listen(self, leg: Leg, chosen: dict[str, Any], hearer: Hearer) -> object:
+    async def listen(self, leg: BackendConnection, chosen: dict[str, Any], hearer: NotificationHandler) -> object:
         """Hold one subscription of a modern backend open, to its end."""
         body: dict[str, Any] = {"notifications": chosen, "_meta": dict(leg.caller.said())}
         return await leg.caller.send(
             "subscriptions/listen", body, patience=ENDLESS, hearer=hearer, wants_progress=False
         )
 
-    async def _begin(self, mine: Following) -> None:
+    async def _begin(self, mine: UpstreamSubscription) -> None:
         scout = await self.backend.wait_up()
         if not declares(scout.agreed.capabilities, "resources.subscribe"):
             return
@@ -297,18 +299,18 @@ class Interests:
         else:
             await self._subscribe(mine)
 
-    async def _subscribe(self, mine: Following) -> None:
+    async def _subscribe(self, mine: UpstreamSubscription) -> None:
         """Have a legacy backend tell, on the connection of those who share it."""
         if mine.who == EVERYBODY:
             leg = await self.backend.wait_up()
             leg.begin(mine.use)
         else:
-            leg = await self.backend.legs.take(Key(mine.who), mine.use, str(mine.who), alone=False)
+            leg = await self.backend.legs.take(ConnectionKey(mine.who), mine.use, str(mine.who), alone=False)
         try:
             await self._wait_left(leg, mine.uri)
             self._hear_on(mine, leg)  # also if this is given up: then the backend must be told
             answer = await leg.caller.send("resources/subscribe", {"uri": mine.uri}, wants_progress=False)
-            mine.is_granted = not isinstance(answer, Error)
+            mine.is_granted = not isinstance(answer, ErrorResponse)
             if not mine.is_granted or leg.is_over:
                 self._hear_on(mine, None)
         except CallboardError:
@@ -320,9 +322,9 @@ class Interests:
             if other.opened.is_set() and not other.is_over and self.misses(other):
                 await self.join(other)
 
-    async def _stream(self, mine: Following, leg: Leg) -> None:
+    async def _stream(self, mine: UpstreamSubscription, leg: BackendConnection) -> None:
         """One stream for each resource: an update may name a part of it, and the stream says whose it is."""
-        stream = Stream(self, mine, leg)
+        stream = UpstreamStream(self, mine, leg)
         self._names += 1
         address = mine.stream = self.supervisor.spawn(stream, name=f"stream-{self._names}")
         is_settled = False
@@ -334,10 +336,10 @@ class Interests:
             if not is_settled or not mine.is_granted:
                 address.kill("not acknowledged")
 
-    def _is_followed(self, mine: Following) -> bool:
+    def _is_followed(self, mine: UpstreamSubscription) -> bool:
         return self._followed.get((mine.who, mine.uri)) is mine
 
-    def _end(self, mine: Following) -> None:
+    def _end(self, mine: UpstreamSubscription) -> None:
         """Nobody follows it any more: have the backend told so."""
         if self._is_followed(mine):
             del self._followed[mine.who, mine.uri]
@@ -350,30 +352,30 @@ class Interests:
         for leg in mine.heard_on():
             self._names += 1
             self._leaving[leg, mine.uri] = trio.Event()
-            self.supervisor.spawn(Farewell(self, mine.uri, leg), name=f"farewell-{self._names}")
+            self.supervisor.spawn(Unsubscribe(self, mine.uri, leg), name=f"farewell-{self._names}")
         for leg in mine.others:
             self._told_on.get(leg, {}).pop(mine, None)
         self._hear_on(mine, None)
 
-    async def _wait_left(self, leg: Leg, uri: str) -> None:
+    async def _wait_left(self, leg: BackendConnection, uri: str) -> None:
         """Let the backend hear first that nobody followed *uri*: heard in the other order, it would tell nobody."""
         while (leaving := self._leaving.get((leg, uri))) is not None:
             await leaving.wait()
 
-    def left(self, leg: Leg, uri: str) -> None:
+    def left(self, leg: BackendConnection, uri: str) -> None:
         """The backend knows that nobody follows *uri* on this connection."""
         self._leaving.pop((leg, uri)).set()
 
 
 @attrs.define(eq=False)
-class Stream(Actor[Never]):
+class UpstreamStream(Actor[Never]):
     """Holds one resource's subscription at a modern backend open, and opens it anew when it ends."""
 
     mailbox = None
 
-    interests: Interests
-    following: Following
-    leg: Leg
+    interests: UpstreamSubscriptions
+    following: UpstreamSubscription
+    leg: BackendConnection
     settled: trio.Event = attrs.field(factory=trio.Event, init=False)
     _is_acknowledged: bool = attrs.field(default=False, init=False)
 
@@ -391,13 +393,13 @@ class Stream(Actor[Never]):
                 self.following.stream = None  # followed anew when the backend is back
             self.settled.set()
 
-    async def _listen(self, leg: Leg) -> bool:
+    async def _listen(self, leg: BackendConnection) -> bool:
         """Hear until the stream ends. True if it is worth another try."""
         self._is_acknowledged, is_refused = False, False
-        hearer = Hearer(on_told=self._told)
+        hearer = NotificationHandler(on_told=self._told)
         try:
             answer = await self.interests.listen(leg, {"resourceSubscriptions": [self.following.uri]}, hearer)
-            is_refused = isinstance(answer, Error)
+            is_refused = isinstance(answer, ErrorResponse)
         except CallboardError as error:  # it may be this stream alone that broke
             log.info("resource_not_heard", backend=self.interests.backend.name, reason=str(error)[:200])
         return self._is_acknowledged or (self.settled.is_set() and not is_refused)
@@ -415,14 +417,14 @@ class Stream(Actor[Never]):
 
 
 @attrs.define(eq=False)
-class Farewell(Actor[Never]):
+class Unsubscribe(Actor[Never]):
     """Tells a legacy backend that nobody follows a resource any more."""
 
     mailbox = None
 
-    interests: Interests
+    interests: UpstreamSubscriptions
     uri: str
-    leg: Leg
+    leg: BackendConnection
 
     async def run(self) -> None:
         try:

@@ -16,7 +16,7 @@ MAX_VISIT_ID: Final = 1024
 
 
 @attrs.define(eq=False)
-class Visits:
+class UrlVisits:
     """The visits that one backend has said are over, on one connection."""
 
     _over: dict[str, None] = attrs.field(factory=dict, init=False)

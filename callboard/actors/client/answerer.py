@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from callboard.actors.client.link import Link
 from callboard.actors.frames import error_frame, result_frame
-from callboard.actors.rate import Meters, Rate
+from callboard.actors.rate import Rate, RateLimit
 from callboard.actors.shares import Shares
 from callboard.codecs.envelope import Request, RequestId, size_of
 from callboard.codecs.json_scan import check_modelled
@@ -58,7 +58,7 @@ class Answering:
     """Bytes of the questions that are being answered: of this connection, or of all to the same server."""
     _begun: dict[RequestId, Address[Never]] = attrs.field(factory=dict, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
-    _noted: Meters = attrs.field(factory=lambda: Meters(NOTED), init=False)
+    _noted: RateLimit = attrs.field(factory=lambda: RateLimit(NOTED), init=False)
     _left_out: Counter[str] = attrs.field(factory=Counter, init=False)
 
     def note(self, event: str, **facts: object) -> None:

@@ -13,11 +13,11 @@ import trio
 from msgspec import UNSET, Raw
 
 from callboard.actors.client.answerer import Answering
-from callboard.actors.client.link import Link, Outgoing, held
-from callboard.actors.client.pace import Pace
-from callboard.actors.deadlines import Limit
+from callboard.actors.client.link import Link, OutgoingRequest, held
+from callboard.actors.client.pace import ReadPace
+from callboard.actors.deadlines import Deadline
 from callboard.actors.frames import notification_frame
-from callboard.codecs.envelope import Error, Notification, Request, RequestId, Result, size_of
+from callboard.codecs.envelope import ErrorResponse, Notification, Request, RequestId, ResultResponse, size_of
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.mcp_headers.mirror import mirror
 from callboard.codecs.members import raw, read_members, write_members
@@ -94,7 +94,7 @@ PATIENT: Final = Patience()
 
 
 @attrs.frozen(kw_only=True)
-class Hearer:
+class NotificationHandler:
     """Who hears what a server says and asks about one request, before its answer.
 
     Progress is matched by its token on any way, and what a subscription says by its id. Where a request has a way of
@@ -111,7 +111,7 @@ class Hearer:
     """Asked for the reason when the request is no longer wanted."""
 
 
-NOBODY: Final = Hearer()
+NOBODY: Final = NotificationHandler()
 
 
 @attrs.define(eq=False)
@@ -119,9 +119,9 @@ class _Call:
     """A request that is on its way."""
 
     patience: Patience
-    limit: Limit
+    limit: Deadline
     latest: float
-    hearer: Hearer
+    hearer: NotificationHandler
     is_over: bool = False
     """Whether the server has ended it without an answer, as it may end a subscription."""
 
@@ -170,7 +170,7 @@ class Caller:
     """Waits, but not for long, while those who hear of changes are behind."""
     on_lost: OnLost | None = None
     """Hears why nothing can come unasked any more."""
-    pace: Pace | None = None
+    pace: ReadPace | None = None
     """How fast the server is heard, where others must not wait for that."""
     ignored: int = attrs.field(default=0, init=False)
     _ids: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
@@ -212,11 +212,15 @@ class Caller:
 
         *on_told* hears what a subscription has to say, which is what this request then is.
         """
-        hearer = NOBODY if on_progress is None and on_told is None else Hearer(on_progress=on_progress, on_told=on_told)
+        hearer = (
+            NOBODY
+            if on_progress is None and on_told is None
+            else NotificationHandler(on_progress=on_progress, on_told=on_told)
+        )
         body = self._body(method, params)
         body["_meta"] = {**body.get("_meta", {}), **self.said()}
         answer = await self.send(method, body, patience=patience, hearer=hearer, header_map=header_map)
-        if on_told is not None and isinstance(answer, Result) and not answer.result:
+        if on_told is not None and isinstance(answer, ResultResponse) and not answer.result:
             return Empty()  # a subscription that the server ended
         return self._read(method, answer)
 
@@ -226,10 +230,10 @@ class Caller:
         body: dict[str, Any],
         *,
         patience: Patience = PATIENT,
-        hearer: Hearer = NOBODY,
+        hearer: NotificationHandler = NOBODY,
         header_map: HeaderMap = NO_HEADERS,
         wants_progress: bool = True,
-    ) -> Result | Error:
+    ) -> ResultResponse | ErrorResponse:
         """Send a request as it is, and wait for its answer as it comes; both may hold members that are raw.
 
         *body* is the params: with the `_meta` that the server shall see (`said` is what this client has to say there),
@@ -239,7 +243,7 @@ class Caller:
         Raises `RequestTimedOut`, `BadAnswer`, and what the link raises.
         """
         began = trio.current_time()
-        limit = Limit(began + min(patience.timeout, patience.cap))
+        limit = Deadline(began + min(patience.timeout, patience.cap))
         if self.link.is_stale and self.renew is not None and method != "initialize":
             with limit.scope() as renewing:
                 await self.renew()
@@ -250,7 +254,7 @@ class Caller:
         outgoing = self._outgoing(request_id, method, body, header_map, call, wants_progress=wants_progress)
         self._calls[request_id] = call
         hear = self.hear if hearer is NOBODY else partial(self.hear, of=call)
-        answer: Result | Error | None = None
+        answer: ResultResponse | ErrorResponse | None = None
         try:
             if self.link.keeps_time:
                 answer = await self.link.ask(outgoing, hear)
@@ -260,7 +264,7 @@ class Caller:
         finally:
             del self._calls[request_id]
         if answer is None and call.is_over:
-            return Result(request_id, {})
+            return ResultResponse(request_id, {})
         if answer is None:
             raise RequestTimedOut(after=round(trio.current_time() - began, 2))
         return answer
@@ -338,7 +342,7 @@ class Caller:
         call: _Call,
         *,
         wants_progress: bool,
-    ) -> Outgoing:
+    ) -> OutgoingRequest:
         if wants_progress:
             meta = body.get("_meta", {})
             meta = read_members(meta) if isinstance(meta, Raw) else meta
@@ -349,7 +353,7 @@ class Caller:
             repeated = (*_NAMES, "arguments") if header_map.paths else _NAMES
             members: dict[str, Raw] = {key: raw(body[key]) for key in repeated if key in body}
             headers = mirror(self.revision.value, method, members, header_map)
-        return Outgoing(
+        return OutgoingRequest(
             id=request_id,
             method=method,
             revision=self.revision,
@@ -379,8 +383,8 @@ class Caller:
 
     # What comes in.
 
-    def _read(self, method: str, answer: Result | Error) -> Model:
-        if isinstance(answer, Error):
+    def _read(self, method: str, answer: ResultResponse | ErrorResponse) -> Model:
+        if isinstance(answer, ErrorResponse):
             data = None if answer.data is UNSET else answer.data
             raise ServerRefused(answer.code, answer.message, data)
         try:

@@ -7,15 +7,15 @@ from typing import Any, Final
 import attrs
 import trio
 
-from callboard.actors.client.link import Hear, Outgoing
-from callboard.actors.client.pace import Pace
-from callboard.actors.deadlines import Limit, Timekeeper
+from callboard.actors.client.link import Hear, OutgoingRequest
+from callboard.actors.client.pace import ReadPace
+from callboard.actors.deadlines import Deadline, DeadlineTimer
 from callboard.actors.frames import notification_frame
-from callboard.actors.outlet import Begin, Connection, Prompt
-from callboard.actors.rate import Meters, Rate
+from callboard.actors.outlet import Begin, Connection, ImmediateSink
+from callboard.actors.rate import Rate, RateLimit
 from callboard.actors.turnstile import wait_turn
 from callboard.codecs.batch import is_batch, split_batch
-from callboard.codecs.envelope import Error, RequestId, Result, decode
+from callboard.codecs.envelope import ErrorResponse, RequestId, ResultResponse, decode
 from callboard.codecs.revisions import CancelledNotificationParams, Revision
 from callboard.errors import BadAnswer, CallboardError, ConnectionLost, FrameTooLarge, PeerError
 from callboard.supervisor import get_logger
@@ -48,7 +48,7 @@ _TAIL: Final = 100
 class _Waiting:
     """Who waits for an answer. One task, which is woken by what arrives: an event for each call would cost more."""
 
-    answer: Result | Error | None = None
+    answer: ResultResponse | ErrorResponse | None = None
     failure: str = ""
     """Why the answer that came is none."""
     is_over: bool = False
@@ -105,15 +105,15 @@ class DuplexLink:
     _farewells: int = attrs.field(default=0, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     _waiting: dict[RequestId, _Waiting] = attrs.field(factory=dict, init=False)
-    _pace: Pace = attrs.field(factory=Pace, init=False)  # of what is of no use; the caller has one for the rest
-    _times: Timekeeper = attrs.field(factory=Timekeeper, init=False)
-    _said: Meters = attrs.field(factory=lambda: Meters(SAID), init=False)
+    _pace: ReadPace = attrs.field(factory=ReadPace, init=False)  # of what is of no use; the caller has one for the rest
+    _times: DeadlineTimer = attrs.field(factory=DeadlineTimer, init=False)
+    _said: RateLimit = attrs.field(factory=lambda: RateLimit(SAID), init=False)
     _begin: Begin = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._begin = self.connection.begin if isinstance(self.connection, Prompt) else self.connection.send
+        self._begin = self.connection.begin if isinstance(self.connection, ImmediateSink) else self.connection.send
 
-    async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error | None:
+    async def ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse | None:
         if self.lost:
             raise ConnectionLost(self.lost)
         limit = outgoing.limit
@@ -137,7 +137,7 @@ class DuplexLink:
             raise ConnectionLost(self.lost)
         return mine.answer
 
-    async def _say(self, frame: bytes, limit: Limit, mine: _Waiting) -> bool:
+    async def _say(self, frame: bytes, limit: Deadline, mine: _Waiting) -> bool:
         """Send a request. False if its time has passed, or all is over, before it could be written."""
         try:
             rest = self._begin(frame)
@@ -149,7 +149,7 @@ class DuplexLink:
             raise ConnectionLost(await self.why_broken(str(error))) from None
         return not mine.writing.cancelled_caught
 
-    def _take_back(self, outgoing: Outgoing) -> None:
+    def _take_back(self, outgoing: OutgoingRequest) -> None:
         """Tell the server that a request is no longer wanted. The client does not wait for that: its time is over."""
         if self._nursery is None or self.lost or self._farewells >= MAX_FAREWELLS:
             return
@@ -241,7 +241,7 @@ class DuplexLink:
             members = split_batch(frame) if is_batch(frame) else [frame]
             for member in members:
                 message = decode(member)
-                if isinstance(message, (Result, Error)):
+                if isinstance(message, (ResultResponse, ErrorResponse)):
                     if not self._settle(message):
                         await self._pace.keep(len(member))
                 else:
@@ -257,7 +257,7 @@ class DuplexLink:
                 waiting.end()
             await self._pace.keep(0 if isinstance(frame, PeerError) else len(frame))
 
-    def _settle(self, answer: Result | Error) -> bool:
+    def _settle(self, answer: ResultResponse | ErrorResponse) -> bool:
         """Give an answer to the request that waits for it. False if none does."""
         waiting = None if answer.id is None else self._waiting.get(answer.id)
         if waiting is None or waiting.answer is not None:

@@ -7,8 +7,8 @@ from typing import Final, Protocol, TypeAlias
 import attrs
 import trio
 
-from callboard.actors.deadlines import Limit
-from callboard.codecs.envelope import Error, Notification, Request, RequestId, Result
+from callboard.actors.deadlines import Deadline
+from callboard.codecs.envelope import ErrorResponse, Notification, Request, RequestId, ResultResponse
 from callboard.codecs.revisions import Revision
 
 Hear: TypeAlias = Callable[[Request | Notification], Awaitable[None]]
@@ -22,7 +22,7 @@ Hold: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 @contextmanager
-def held(scope: trio.CancelScope | Limit) -> Iterator[None]:
+def held(scope: trio.CancelScope | Deadline) -> Iterator[None]:
     """Stop the clock of *scope*. Whoever does that sets a bound to it himself, and here is another."""
     began = trio.current_time()
     scope.deadline += LONGEST_HOLD
@@ -33,14 +33,14 @@ def held(scope: trio.CancelScope | Limit) -> Iterator[None]:
 
 
 @attrs.define(kw_only=True, eq=False)  # nobody changes it; a frozen one costs three times as much to make
-class Outgoing:
+class OutgoingRequest:
     """One request on its way to a server."""
 
     id: RequestId
     method: str
     revision: Revision
     frame: bytes
-    limit: Limit
+    limit: Deadline
     """Until when it may take. Moved by its caller; kept by the link if that `keeps_time`, else by its caller."""
     headers: Sequence[tuple[bytes, bytes]] = ()
     """What HTTP repeats of it (2026-07-28)."""
@@ -71,7 +71,7 @@ class Link(Protocol):
     lost: str
     """Why nothing can be asked any more, once that is so."""
 
-    async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error | None:
+    async def ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse | None:
         """Send a request and wait for its answer; what else comes on its way is given to *hear*. None if its time has
         passed, where the link keeps that.
 

@@ -8,7 +8,7 @@ import trio
 from msgspec import UNSET, Raw
 
 from callboard.actors.client.caller import Caller, Patience
-from callboard.codecs.envelope import Error
+from callboard.codecs.envelope import ErrorResponse
 from callboard.codecs.revisions import (
     LATEST,
     LEGACY,
@@ -121,7 +121,7 @@ def refusal(refused: ServerRefused | HttpRefused) -> tuple[int, object]:
     if isinstance(refused, ServerRefused):
         return refused.error_code, refused.data
     error = refused.error
-    return (error.code, error.data) if isinstance(error, Error) else (0, None)
+    return (error.code, error.data) if isinstance(error, ErrorResponse) else (0, None)
 
 
 def _supported(code: int, data: object) -> list[Revision]:

@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 import trio
 
-from callboard.actors.rate import Meters, Rate
+from callboard.actors.rate import Rate, RateLimit
 
 FREE: Final = Rate(1000)
 """Messages unasked that a server may send in a second before its reader rests."""
@@ -30,10 +30,10 @@ LONGEST: Final = 0.1
 
 
 @attrs.define(eq=False)
-class Pace:
+class ReadPace:
     """The pace of one connection."""
 
-    _meters: Meters = attrs.field(factory=lambda: Meters(FREE), init=False)
+    _meters: RateLimit = attrs.field(factory=lambda: RateLimit(FREE), init=False)
     _heard: int = attrs.field(default=0, init=False)
     _began: float = attrs.field(default=0.0, init=False)
 

@@ -4,8 +4,8 @@ from typing import Final
 
 import attrs
 
-from callboard.actors.outlet import Adopt, Kind, Outbound, Outlet
-from callboard.actors.server.reply_slot import Slot
+from callboard.actors.outlet import Adopt, FrameKind, Outbound, Outlet
+from callboard.actors.server.reply_slot import ReplySlot
 from callboard.codecs.batch import join_batch
 from callboard.codecs.lines import MAX_FRAME
 from callboard.codecs.revisions import Revision
@@ -21,15 +21,15 @@ class Batch:
     outlet: Outlet
     is_read: bool = attrs.field(default=False, init=False)
     _is_over: bool = attrs.field(default=False, init=False)
-    _slots: list[Slot] = attrs.field(factory=list, init=False)
+    _slots: list[ReplySlot] = attrs.field(factory=list, init=False)
     _answers: list[bytes] = attrs.field(factory=list, init=False)
 
-    def expect(self, slot: Slot) -> None:
+    def expect(self, slot: ReplySlot) -> None:
         """A member that is answered through *slot*, or cancelled."""
         self._slots.append(slot)
 
     async def send(self, message: Outbound) -> None:
-        if message.kind is Kind.ANSWER:
+        if message.kind is FrameKind.ANSWER:
             self._answers.append(message.frame)
             await self.flush()
         else:

@@ -9,10 +9,10 @@ import trio
 from msgspec import UNSET
 
 from callboard.actors.frames import notification_frame, request_frame
-from callboard.actors.outlet import Kind, Outbound
-from callboard.actors.server.reply_slot import Slot
+from callboard.actors.outlet import FrameKind, Outbound
+from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.terms import Terms
-from callboard.codecs.envelope import Error, RequestId, Result
+from callboard.codecs.envelope import ErrorResponse, RequestId, ResultResponse
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import (
     LATEST,
@@ -34,7 +34,7 @@ ANSWER_TIME: Final = 600.0
 
 
 @attrs.frozen
-class Question:
+class ClientRequest:
     """Something that only the client can answer. *key* is its name in a modern round, if it must have one; *task* that
     of the task it belongs to (2025-11-25), as the client knows it."""
 
@@ -63,7 +63,7 @@ def check_may_ask(method: str) -> None:
         raise RuntimeError(f"a handler of {method} cannot ask the client; tools, prompts and resources can")
 
 
-def check_declared(question: Question, terms: Terms) -> None:
+def check_declared(question: ClientRequest, terms: Terms) -> None:
     """Raises `MissingCapability` if the client did not say that it can answer."""
     if not declares(terms.capabilities, question.needs):
         # `elicitation: {}` means forms in every revision.
@@ -79,21 +79,21 @@ class _Open:
     """A question on its way. The scope's deadline moves when the client reports progress."""
 
     answered: trio.Event = attrs.field(factory=trio.Event)
-    answer: Result | Error | None = None
+    answer: ResultResponse | ErrorResponse | None = None
     patience: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     is_sent: bool = False
-    slot: Slot | None = None
+    slot: ReplySlot | None = None
     """Of the request that it belongs to."""
 
 
 @attrs.define(eq=False)
-class Questions:
+class ClientRequests:
     """The questions that one legacy client has not answered yet. It is asked nothing before it is `ready`."""
 
     ready: trio.Event = attrs.field(factory=trio.Event, init=False)
     is_over: bool = attrs.field(default=False, init=False)
     """Whether the session has ended: nobody can be asked any more."""
-    home: Slot | None = attrs.field(default=None, init=False)
+    home: ReplySlot | None = attrs.field(default=None, init=False)
     """The session's own way, for questions that belong to none of its requests."""
     on_roots_changed: set[Callable[[], None]] = attrs.field(factory=set, init=False)
     """Called when the client says that its roots have changed."""
@@ -112,7 +112,7 @@ class Questions:
         for tell in list(self.on_roots_changed):
             tell()
 
-    async def ask(self, question: Question, slot: Slot) -> Model:
+    async def ask(self, question: ClientRequest, slot: ReplySlot) -> Model:
         """Ask on the way of *slot* and wait for the answer.
 
         Raises `PeerRefused` for an error, `RequestTimedOut` when the time is over: each progress report begins it anew,
@@ -124,20 +124,20 @@ class Questions:
         try:
             with mine.patience:
                 await self.ready.wait()
-                await slot.outlet.send(Outbound(self._frame(request_id, revision, question), Kind.QUESTION))
+                await slot.outlet.send(Outbound(self._frame(request_id, revision, question), FrameKind.QUESTION))
                 mine.is_sent = True
                 await mine.answered.wait()
         finally:
             del self._open[request_id]
             self._take_back(request_id, mine)
         match mine.answer:
-            case Result(result=result):
+            case ResultResponse(result=result):
                 return read_result(revision, question.method, write_members(result))
-            case Error(code=code, message=message):
+            case ErrorResponse(code=code, message=message):
                 raise PeerRefused(code, message)
         raise RequestTimedOut(after=ANSWER_TIME)
 
-    def take_back(self, slot: Slot) -> None:
+    def take_back(self, slot: ReplySlot) -> None:
         """The request of *slot* is over: tell the client, as long as its way is open, that it need not answer."""
         for request_id, mine in self._open.items():
             if mine.slot is slot:
@@ -157,7 +157,7 @@ class Questions:
             mine.patience.deadline = trio.current_time() + ANSWER_TIME
         return mine is not None
 
-    def settle(self, answer: Result | Error) -> bool:
+    def settle(self, answer: ResultResponse | ErrorResponse) -> bool:
         """Deliver an answer. False if nobody waits for it (any more)."""
         mine = None if answer.id is None else self._open.get(answer.id)
         if mine is None or mine.answer is not None:
@@ -169,9 +169,9 @@ class Questions:
     def fail(self, error: PeerError) -> bool:
         """The client answered with what is no answer: its question fails now, and not when its time is over. False as
         above."""
-        return self.settle(Error(error.request_id, error.code, "the client's answer cannot be read"))
+        return self.settle(ErrorResponse(error.request_id, error.code, "the client's answer cannot be read"))
 
-    def _frame(self, request_id: RequestId, revision: Revision, question: Question) -> bytes:
+    def _frame(self, request_id: RequestId, revision: Revision, question: ClientRequest) -> bytes:
         """The question, with its own id as the token to report progress by."""
         params: Any = question.params
         said = RequestMetaObject(progress_token=request_id)

@@ -6,10 +6,10 @@ from typing import Any, Final, Protocol
 import attrs
 import trio
 
-from callboard.actors.lifecycle import Act, Event, State
+from callboard.actors.lifecycle import Consequence, RequestEvent, RequestState
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.host import Host
-from callboard.actors.server.reader import Carried, Reader
+from callboard.actors.server.reader import InlineCall, Reader
 from callboard.actors.server.request import RequestActor
 from callboard.actors.server.subscription import Subscription
 from callboard.errors import Draining
@@ -30,11 +30,11 @@ class _InFlight:
 
     listening: list[Address[Any]]
     waiting: list[tuple[Address[Any], Exchange]]
-    carried: list[Carried]
+    carried: list[InlineCall]
     """Errands that wait with the reader of a connection which others share."""
 
 
-class Errand(Protocol):
+class Drainable(Protocol):
     """A request that an edge runs by itself."""
 
     async def wait_over(self) -> None:
@@ -49,7 +49,7 @@ async def drain(
     *,
     close_doors: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint,
     edges: Sequence[Address[Any]] = (),
-    errands: Sequence[Errand] = (),
+    errands: Sequence[Drainable] = (),
     tell: Callable[[int], None] = lambda _: None,
     within: float,
     spread: float,
@@ -100,8 +100,8 @@ def _half(last: float) -> float:
 def _end_parked(host: Host) -> None:
     """Cancel what waits for a client's input, and whatever asked for it: a backend's question, for one."""
     for _, actor in host.root.supervisor_of("requests").actors():
-        if isinstance(actor, RequestActor) and actor.exchange.life.state is State.PARKED:
-            actor.exchange.cancel(Event.SESSION_ENDED)
+        if isinstance(actor, RequestActor) and actor.exchange.life.state is RequestState.PARKED:
+            actor.exchange.cancel(RequestEvent.SESSION_ENDED)
 
 
 async def _end_all(leaving: Sequence[Address[Any]], until: float) -> None:
@@ -114,10 +114,10 @@ async def _end_all(leaving: Sequence[Address[Any]], until: float) -> None:
         address.begin_stop()
 
 
-async def _cut(found: _InFlight, errands: Sequence[Errand], until: float) -> None:
+async def _cut(found: _InFlight, errands: Sequence[Drainable], until: float) -> None:
     """Answer what takes too long, as far as the peers can take it in, and end it."""
     late = [exchange for address, exchange in found.waiting if address.ended is None]
-    owed = [exchange for exchange in late if exchange.life.meet(Event.DEADLINE) is Act.ANSWER]
+    owed = [exchange for exchange in late if exchange.life.meet(RequestEvent.DEADLINE) is Consequence.ANSWER]
     carried = [one for one in found.carried if not one.over.is_set()]
     unfinished = len(owed) + len(carried) + sum([errand.cut_short() for errand in errands])
     if unfinished:
@@ -149,7 +149,7 @@ def _find(host: Host) -> _InFlight:
         for address, actor in place.actors():
             if isinstance(actor, Subscription):
                 found.listening.append(address)
-            elif isinstance(actor, RequestActor) and actor.exchange.life.state is State.WAITING:
+            elif isinstance(actor, RequestActor) and actor.exchange.life.state is RequestState.WAITING:
                 found.waiting.append((address, actor.exchange))
             elif isinstance(actor, Reader) and actor.carried is not None:
                 found.carried.append(actor.carried)

@@ -10,12 +10,12 @@ import attrs
 import trio
 from msgspec import UNSET, Raw
 
-from callboard.actors.lifecycle import Act, Event, Life, State
-from callboard.actors.rate import Meters, Rate
-from callboard.actors.server.client_requests import Question, Questions, check_declared, check_may_ask
-from callboard.actors.server.input_rounds import GATHER, Asked, Rounds
-from callboard.actors.server.progress import Progress, Relay, Report, as_kept
-from callboard.actors.server.reply_slot import Slot
+from callboard.actors.lifecycle import Consequence, Lifecycle, RequestEvent, RequestState
+from callboard.actors.rate import Rate, RateLimit
+from callboard.actors.server.client_requests import ClientRequest, ClientRequests, check_declared, check_may_ask
+from callboard.actors.server.input_rounds import GATHER, InputRounds, PendingInput
+from callboard.actors.server.progress import Progress, ProgressRelay, ProgressReport, as_kept
+from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.envelope import Request
@@ -71,27 +71,27 @@ class Exchange:
     """What a handler sees of the request that it serves, and what the request's actor keeps of it."""
 
     request: Request
-    slot: Slot
+    slot: ReplySlot
     supervisor: Supervisor  # under which its progress is reported
     parking: Parks
-    questions: Questions | None = None  # how a legacy client is asked; None where it cannot be
+    questions: ClientRequests | None = None  # how a legacy client is asked; None where it cannot be
     name: str = ""
-    life: Life = attrs.field(factory=Life, init=False)
-    _rounds: Rounds | None = attrs.field(default=None, init=False)
+    life: Lifecycle = attrs.field(factory=Lifecycle, init=False)
+    _rounds: InputRounds | None = attrs.field(default=None, init=False)
     outcome: Model | Forwarded | Exception | None = attrs.field(default=None, init=False)
     digest: bytes | None = attrs.field(default=None, init=False)  # of what a retry must repeat, once it is worked out
     carried: bytes | None = attrs.field(default=None, init=False)  # what an earlier run gave the client to keep
     answers: Mapping[str, Model] = attrs.field(default=_NONE, init=False)
     kill: Callable[[str], None] = attrs.field(default=lambda _: None, init=False)
-    _progress: Address[Report] | None = attrs.field(default=None, init=False)
+    _progress: Address[ProgressReport] | None = attrs.field(default=None, init=False)
     _relay: Address[LoggingMessageNotificationParams] | None = attrs.field(default=None, init=False)
-    _kept_report: Report | None = attrs.field(default=None, init=False)
+    _kept_report: ProgressReport | None = attrs.field(default=None, init=False)
     _kept_logs: "deque[LoggingMessageNotificationParams]" = attrs.field(
         factory=lambda: deque(maxlen=KEPT_LOGS), init=False
     )
     _asking: dict[trio.CancelScope, None] = attrs.field(factory=dict, init=False)
     _reported: float = attrs.field(default=-math.inf, init=False)
-    _logged: Meters | None = attrs.field(default=None, init=False)
+    _logged: RateLimit | None = attrs.field(default=None, init=False)
     _expire: Callable[[float], None] | None = attrs.field(default=None, init=False)
     _until: float = attrs.field(default=math.inf, init=False)
     _left: float = attrs.field(default=math.inf, init=False)
@@ -102,16 +102,16 @@ class Exchange:
         return self.slot.terms
 
     @property
-    def rounds(self) -> Rounds:
+    def rounds(self) -> InputRounds:
         """The questions of a modern request; most ask none."""
         if self._rounds is None:
-            self._rounds = Rounds()
+            self._rounds = InputRounds()
         return self._rounds
 
     @property
     def waits_for_client(self) -> bool:
         """Whether the client was asked something, and has not answered yet."""
-        return self.life.state is State.PARKED or bool(self._asking)
+        return self.life.state is RequestState.PARKED or bool(self._asking)
 
     def why_cancelled(self) -> str:
         """Why the client no longer wants it, in its own words; empty if it gave no reason."""
@@ -125,7 +125,7 @@ class Exchange:
         check_modelled(members, but="arguments" if self.request.method == "tools/call" else "")
         return read(self.terms.revision, model, write_members(members))
 
-    def answer_to(self, question: Question) -> Model | None:
+    def answer_to(self, question: ClientRequest) -> Model | None:
         """The answer that the client brought along, if there is one under the question's key."""
         key = question.key
         if key is None:
@@ -149,31 +149,33 @@ class Exchange:
     def log_nowait(self, params: LoggingMessageNotificationParams) -> None:
         """As `log`, for whoever may not wait: said by an actor of its own. What is said while this is parked is for the
         next front request, if that wants to hear it."""
-        if self.life.state is State.PARKED:
+        if self.life.state is RequestState.PARKED:
             self._kept_logs.append(as_kept(params))
-        elif self._wants_log(params.level) and self.life.state is State.WAITING:
+        elif self._wants_log(params.level) and self.life.state is RequestState.WAITING:
             if self._relay is None:
-                self._relay = self.supervisor.spawn(Relay(self.slot), name=f"{self.name}.log-{self.rounds.number}")
+                self._relay = self.supervisor.spawn(
+                    ProgressRelay(self.slot), name=f"{self.name}.log-{self.rounds.number}"
+                )
             self._relay.tell_nowait(as_kept(params))
 
     def _wants_log(self, level: LoggingLevel) -> bool:
         wanted = self.terms.log_level
         heard = wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted)
         if self._logged is None:
-            self._logged = Meters(LOG_RATE)
+            self._logged = RateLimit(LOG_RATE)
         return heard and self._logged.allow(None, trio.current_time())
 
     async def report(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress, if the client gave a token. A value that does not rise is dropped."""
         await trio.lowlevel.checkpoint()
-        self.report_nowait(Report(progress, total, message))
+        self.report_nowait(ProgressReport(progress, total, message))
 
-    def report_nowait(self, report: Report) -> None:
+    def report_nowait(self, report: ProgressReport) -> None:
         """As `report`, for whoever may not wait."""
         token = self.terms.progress_token
-        if self.life.state is State.PARKED:
+        if self.life.state is RequestState.PARKED:
             self._kept_report = report  # nobody hears it now, and the old token is over
-        if token is None or report.progress <= self._reported or self.life.state is not State.WAITING:
+        if token is None or report.progress <= self._reported or self.life.state is not RequestState.WAITING:
             return
         self._reported = report.progress
         if self._progress is None:
@@ -184,12 +186,12 @@ class Exchange:
 
     # What a handler asks.
 
-    async def ask(self, questions: Sequence[Question], *, at_once: bool = False) -> list[Model]:
+    async def ask(self, questions: Sequence[ClientRequest], *, at_once: bool = False) -> list[Model]:
         """Ask the client and wait for all answers. *at_once*: these are all; do not wait for others to join them.
 
         Raises `RuntimeError` in a handler whose method may not ask; `MissingCapability` if the client did not say that
-        it can answer; `RequestFailed` if it was cancelled, for a handler that goes on regardless; what `Questions.ask`
-        raises, in the legacy era.
+        it can answer; `RequestFailed` if it was cancelled, for a handler that goes on regardless; in the legacy era
+        what `ClientRequests.ask` raises.
         """
         check_may_ask(self.request.method)
         self._check_wanted()
@@ -207,12 +209,12 @@ class Exchange:
                 del self._asking[scope]
         raise RequestFailed("nobody waits for this request any more")
 
-    async def _ask_by_requests(self, way: Questions, questions: Sequence[Question]) -> list[Model]:
+    async def _ask_by_requests(self, way: ClientRequests, questions: Sequence[ClientRequest]) -> list[Model]:
         if len(questions) == 1:
             return [await way.ask(questions[0], self.slot)]
         answers: dict[int, Model] = {}
 
-        async def ask(index: int, question: Question) -> None:
+        async def ask(index: int, question: ClientRequest) -> None:
             answers[index] = await way.ask(question, self.slot)
 
         try:
@@ -223,13 +225,13 @@ class Exchange:
             raise group.exceptions[0] from None
         return [answers[index] for index in range(len(questions))]
 
-    async def _ask_in_rounds(self, questions: Sequence[Question], *, at_once: bool) -> list[Model]:
+    async def _ask_in_rounds(self, questions: Sequence[ClientRequest], *, at_once: bool) -> list[Model]:
         asked = self.rounds.add(questions)
         try:
             self._take_given(asked)
             while any(one.answer is None for one in asked):
                 self._check_wanted()
-                if self.life.state is State.WAITING and not self.rounds.closing:
+                if self.life.state is RequestState.WAITING and not self.rounds.closing:
                     await self._close_round(at_once=at_once)
                 else:
                     await self.rounds.wait_change()
@@ -241,9 +243,9 @@ class Exchange:
         if self.life.is_over:
             raise RequestFailed("nobody waits for this request any more")
 
-    def _take_given(self, asked: Sequence[Asked]) -> None:
+    def _take_given(self, asked: Sequence[PendingInput]) -> None:
         """A first request may bring answers to questions that it knows the keys of."""
-        if self.life.state is State.WAITING and not self.rounds.number:
+        if self.life.state is RequestState.WAITING and not self.rounds.number:
             for one in asked:
                 one.answer = self.answer_to(one.question)
             self.rounds.withdraw([one for one in asked if one.answer is not None])
@@ -276,7 +278,7 @@ class Exchange:
             self._left = self._until - trio.current_time()
             self._expire(math.inf)
 
-    def attach(self, slot: Slot, request: Request) -> None:
+    def attach(self, slot: ReplySlot, request: Request) -> None:
         """Go on with the next front request: its id, its token, its terms."""
         self.slot, self.request = slot, request
         self._reported = -math.inf
@@ -289,15 +291,15 @@ class Exchange:
         while self._kept_logs:
             self.log_nowait(self._kept_logs.popleft())
 
-    async def settle(self, outcome: Model | Forwarded | Exception, event: Event) -> None:
+    async def settle(self, outcome: Model | Forwarded | Exception, event: RequestEvent) -> None:
         """The handler has come to an end: answer, or keep it for the retry, or say nothing."""
         act = self.life.meet(event)
-        if act is Act.ANSWER:
+        if act is Consequence.ANSWER:
             await self.answer(outcome)
             return
         if isinstance(outcome, Exception):  # it is not answered now: `error_frame` does not see it
             drop_frames(outcome)
-        if act is Act.KEEP:
+        if act is Consequence.KEEP:
             self.outcome = outcome
 
     async def answer(self, outcome: Model | Forwarded | Exception) -> None:
@@ -340,9 +342,9 @@ class Exchange:
         """It was cancelled: tell the way that there will be no answer."""
         await self.slot.outlet.give_up()
 
-    def cancel(self, event: Event, reason: str = "") -> bool:
+    def cancel(self, event: RequestEvent, reason: str = "") -> bool:
         """Somebody no longer wants it, for this *reason*. True if that ended it: then nothing more is sent."""
-        if self.life.meet(event) is not Act.STAY_SILENT:
+        if self.life.meet(event) is not Consequence.STAY_SILENT:
             return False
         self.slot.reason = reason
         self.slot.close()

@@ -9,21 +9,21 @@ import trio
 from msgspec import Raw
 
 from callboard.actors.changes import MAX_FOLLOWED_BYTES, wanted
-from callboard.actors.rate import Meters
-from callboard.actors.server.client_requests import Questions
+from callboard.actors.rate import RateLimit
+from callboard.actors.server.client_requests import ClientRequests
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.parking import HANDED_OVER, PARKED, Parking
-from callboard.actors.server.reply_slot import Slot
+from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.server.request import HARD_CAP, Handler, RequestActor
 from callboard.actors.server.subscription import Subscription, granted
 from callboard.actors.shares import LOCAL, Shares
-from callboard.actors.subscribers import Audience, Everybody, Topics
+from callboard.actors.subscribers import Audience, Everybody, Subscribers
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.envelope import Request
 from callboard.codecs.mcp_headers.header_map import HeaderMap
 from callboard.codecs.members import raw
-from callboard.codecs.replay_budget import KeptBudget
+from callboard.codecs.replay_budget import ReplayBudget
 from callboard.codecs.revisions import (
     MODERN,
     Direction,
@@ -127,7 +127,7 @@ class Host:
     offer: Offer
     root: Supervisor
     parking: Parking
-    topics: Topics = attrs.field(factory=Topics)
+    topics: Subscribers = attrs.field(factory=Subscribers)
     audience: Audience = attrs.field(default=attrs.Factory(lambda self: Everybody(self.topics), takes_self=True))
     cap: float = HARD_CAP
     most_in_flight: int = MAX_IN_FLIGHT
@@ -141,8 +141,8 @@ class Host:
     bodies: Shares = attrs.field(init=False)
     unread: Shares = attrs.field(init=False)
     followed: Shares = attrs.field(init=False)
-    kept: KeptBudget = attrs.field(factory=lambda: KeptBudget(MAX_KEPT_BYTES), init=False)
-    meters: Mapping[str, Meters] = attrs.field(factory=dict)
+    kept: ReplayBudget = attrs.field(factory=lambda: ReplayBudget(MAX_KEPT_BYTES), init=False)
+    meters: Mapping[str, RateLimit] = attrs.field(factory=dict)
     check_extensions: Callable[[Request, Terms], None] = attrs.field(default=lambda _, __: None)
     """Raises what is said to a modern request that belongs to an extension which is not offered."""
     is_draining: bool = attrs.field(default=False, init=False)
@@ -211,7 +211,7 @@ class Host:
             raise Overloaded(f"{method}: more than {meters.rate.count} in {meters.rate.per:g} s")
 
     def exchange(
-        self, request: Request, slot: Slot, session: Supervisor | None, questions: Questions | None
+        self, request: Request, slot: ReplySlot, session: Supervisor | None, questions: ClientRequests | None
     ) -> Exchange:
         """Admit a request. A modern one lives under the root, so that it may outlive its connection; a legacy one under
         its session."""

@@ -8,9 +8,9 @@ import attrs
 import trio
 
 from callboard.actors.frames import error_frame
-from callboard.actors.lifecycle import Event
-from callboard.actors.outlet import Adopt, Custody
-from callboard.actors.server.reply_slot import Slot
+from callboard.actors.lifecycle import RequestEvent
+from callboard.actors.outlet import Adopt, InlinePolicy
+from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.revisions import Model
@@ -22,7 +22,7 @@ class InFlight(Protocol):
     @property
     def terms(self) -> Terms: ...
 
-    def cancel(self, event: Event, reason: str = "") -> bool:
+    def cancel(self, event: RequestEvent, reason: str = "") -> bool:
         """Somebody no longer wants it, for this *reason*. True if that ended it: then nothing more is sent."""
 
     async def give_up(self) -> None:
@@ -30,17 +30,17 @@ class InFlight(Protocol):
 
 
 @attrs.frozen(eq=False)
-class Adopted:
+class InlineRequest:
     """An errand that waits."""
 
-    slot: Slot
+    slot: ReplySlot
     end: Callable[[], None]
 
     @property
     def terms(self) -> Terms:
         return self.slot.terms
 
-    def cancel(self, _: Event, reason: str = "") -> bool:
+    def cancel(self, _: RequestEvent, reason: str = "") -> bool:
         if not self.slot.is_open:
             return False
         self.slot.reason = reason
@@ -54,10 +54,10 @@ class Adopted:
 
 async def run_adopted(
     errand: Coroutine[Any, Any, Model | Forwarded | str],
-    slot: Slot,
+    slot: ReplySlot,
     adopt: Adopt,
     cap: float,
-    note: Callable[[Slot, InFlight], None],
+    note: Callable[[ReplySlot, InFlight], None],
 ) -> None:
     """Have a legacy session's errand run by the connection that brought it, and answer.
 
@@ -65,11 +65,11 @@ async def run_adopted(
     """
 
     def waits(end: Callable[[], None]) -> None:
-        note(slot, Adopted(slot, end))
+        note(slot, InlineRequest(slot, end))
 
     failed = partial(error_frame, slot.request_id, slot.terms.revision)
     try:
-        outcome = await adopt(errand, Custody(cap, failed, ends_with_client=False, on_wait=waits))
+        outcome = await adopt(errand, InlinePolicy(cap, failed, ends_with_client=False, on_wait=waits))
     except BaseException as error:
         if not isinstance(error, Exception):
             slot.close()  # the connection that ran it ends, and nothing else would give back its share

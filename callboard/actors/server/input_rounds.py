@@ -7,7 +7,7 @@ import attrs
 import trio
 from msgspec import Raw
 
-from callboard.actors.server.client_requests import Question
+from callboard.actors.server.client_requests import ClientRequest
 from callboard.codecs.revisions import Model, Revision, read_result
 from callboard.codecs.revisions.inputs import CreateMessageRequest, ElicitRequest, InputRequest, ListRootsRequest
 
@@ -22,11 +22,11 @@ REQUESTS: Final[Mapping[str, type[Model]]] = {
 
 
 @attrs.define(eq=False)
-class Asked:
+class PendingInput:
     """A question that waits for its answer, under the key that the client will answer it by."""
 
     key: str
-    question: Question
+    question: ClientRequest
     answer: Model | None = None
 
     def request(self) -> InputRequest:
@@ -34,28 +34,28 @@ class Asked:
 
 
 @attrs.define(eq=False)
-class Rounds:
+class InputRounds:
     """What was asked and not answered yet. `number` is the round that went out last."""
 
     number: int = 0
     closing: bool = False
-    pending: dict[str, Asked] = attrs.field(factory=dict, init=False)
+    pending: dict[str, PendingInput] = attrs.field(factory=dict, init=False)
     _count: int = attrs.field(default=0, init=False)
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
-    def add(self, questions: Sequence[Question]) -> list[Asked]:
+    def add(self, questions: Sequence[ClientRequest]) -> list[PendingInput]:
         """Take questions in. Raises ValueError for a key that is in use."""
-        added: dict[str, Asked] = {}
+        added: dict[str, PendingInput] = {}
         for question in questions:
             self._count += 1
             key = question.key or f"r{self.number + 1}.{self._count}"
             if key in self.pending or key in added:
                 raise ValueError(f"two questions at once under the key {key!r}")
-            added[key] = Asked(key, question)
+            added[key] = PendingInput(key, question)
         self.pending |= added
         return list(added.values())
 
-    def withdraw(self, asked: Sequence[Asked]) -> None:
+    def withdraw(self, asked: Sequence[PendingInput]) -> None:
         """Whoever asked no longer waits; an answer that still comes is ignored."""
         for one in asked:
             if self.pending.get(one.key) is one:
@@ -65,7 +65,7 @@ class Rounds:
         """What is still to be answered, as the client gets it."""
         return {key: asked.request() for key, asked in self.pending.items() if asked.answer is None}
 
-    def missing(self, responses: Container[str]) -> Iterator[Question]:
+    def missing(self, responses: Container[str]) -> Iterator[ClientRequest]:
         """What will still be to be answered after *responses*."""
         return (one.question for key, one in self.pending.items() if one.answer is None and key not in responses)
 

@@ -9,12 +9,12 @@ import attrs
 import trio
 from msgspec import UNSET
 
-from callboard.actors.lifecycle import Act, Event
-from callboard.actors.lifecycle import State as Stage
-from callboard.actors.server.client_requests import Question, check_declared, check_may_ask
+from callboard.actors.lifecycle import Consequence, RequestEvent
+from callboard.actors.lifecycle import RequestState as Stage
+from callboard.actors.server.client_requests import ClientRequest, check_declared, check_may_ask
 from callboard.actors.server.exchange import Exchange, given_in
-from callboard.actors.server.input_rounds import Rounds
-from callboard.actors.server.reply_slot import Slot
+from callboard.actors.server.input_rounds import InputRounds
+from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.shares import Shares
 from callboard.codecs.envelope import Request
 from callboard.codecs.revisions import InputRequiredResult
@@ -22,7 +22,7 @@ from callboard.codecs.seal import KeyRing
 from callboard.codecs.state import (
     STATE_TTL,
     Binding,
-    State,
+    SealedState,
     open_unmatched,
     salient_digest,
     salient_size,
@@ -121,7 +121,7 @@ class Parking(Actor[None]):
         rounds = exchange.rounds
         rounds.number += 1
         state = await self._seal(exchange, PARKED + name.encode())
-        if exchange.life.meet(Event.ASKED) is Act.ANSWER_INPUT_REQUIRED:
+        if exchange.life.meet(RequestEvent.ASKED) is Consequence.ANSWER_INPUT_REQUIRED:
             exchange.pause()
             deadline = self._due[name] = trio.current_time() + self.ttl
             self._woken.set()
@@ -129,7 +129,9 @@ class Parking(Actor[None]):
             with trio.CancelScope(shield=True, deadline=deadline):
                 await exchange.answer(InputRequiredResult(input_requests=rounds.requests(), request_state=state))
 
-    async def hand_over(self, exchange: Exchange, questions: Sequence[Question], payload: bytes) -> InputRequiredResult:
+    async def hand_over(
+        self, exchange: Exchange, questions: Sequence[ClientRequest], payload: bytes
+    ) -> InputRequiredResult:
         """Ask, and forget: the client keeps *payload*, sealed, and the retry is a fresh run that gets it back.
 
         Raises `MissingCapability`, as `Exchange.ask` does.
@@ -137,7 +139,7 @@ class Parking(Actor[None]):
         check_may_ask(exchange.request.method)
         for question in questions:
             check_declared(question, exchange.terms)
-        asked = Rounds()
+        asked = InputRounds()
         asked.add(questions)
         state = await self.wrap(exchange, payload)
         return InputRequiredResult(input_requests=asked.requests() or UNSET, request_state=state)
@@ -147,7 +149,7 @@ class Parking(Actor[None]):
         exchange.rounds.number += 1
         return await self._seal(exchange, HANDED_OVER + payload)
 
-    async def open(self, request: Request, text: str, slot: Slot) -> State:
+    async def open(self, request: Request, text: str, slot: ReplySlot) -> SealedState:
         """Open what a retry brought along, once. Raises `InvalidState`, one text for every cause, or `Overloaded`."""
         state = open_unmatched(self.ring, text, self._binding(request, slot), now=trio.current_time())
         self._check_unspent(state)
@@ -159,7 +161,7 @@ class Parking(Actor[None]):
             self._spent[state.serial] = state.expires, slot.account
         return state
 
-    def _check_unspent(self, state: State) -> None:
+    def _check_unspent(self, state: SealedState) -> None:
         now = trio.current_time()
         while self._spent and next(iter(self._spent.values()))[0] <= now:
             _, (_, account) = self._spent.popitem(last=False)
@@ -167,7 +169,7 @@ class Parking(Actor[None]):
         if state.serial in self._spent:
             raise InvalidState
 
-    async def retry(self, request: Request, state: State, slot: Slot) -> Exchange:
+    async def retry(self, request: Request, state: SealedState, slot: ReplySlot) -> Exchange:
         """Go on where *state* leads, and return what goes on.
 
         Raises `InvalidState`; `InvalidParams` for answers of the wrong shape and `MissingCapability` for questions that
@@ -187,7 +189,7 @@ class Parking(Actor[None]):
         for question in exchange.rounds.missing(answers):
             check_declared(question, slot.terms)
         del self._due[state.payload.removeprefix(PARKED).decode()]
-        exchange.life.meet(Event.RETRIED)
+        exchange.life.meet(RequestEvent.RETRIED)
         exchange.attach(slot, request)
         if not exchange.rounds.take(answers):
             await self.park(exchange)
@@ -227,7 +229,7 @@ class Parking(Actor[None]):
         return name
 
     def _expire(self, exchange: Exchange) -> None:
-        if exchange.outcome is not None or exchange.cancel(Event.EXPIRED):
+        if exchange.outcome is not None or exchange.cancel(RequestEvent.EXPIRED):
             self.leave(exchange)
 
     async def _seal(self, exchange: Exchange, payload: bytes) -> str:
@@ -237,7 +239,7 @@ class Parking(Actor[None]):
         now = trio.current_time()
         return seal(self.ring, binding, payload, round_number=exchange.rounds.number, now=now, ttl=self.ttl)
 
-    def _binding(self, request: Request, slot: Slot, digest: bytes = b"") -> Binding:
+    def _binding(self, request: Request, slot: ReplySlot, digest: bytes = b"") -> Binding:
         return Binding(slot.terms.principal, self.audience, request.method, digest)
 
 

@@ -7,7 +7,7 @@ import msgspec
 import trio
 from msgspec import UNSET, Raw
 
-from callboard.actors.server.reply_slot import Slot
+from callboard.actors.server.reply_slot import ReplySlot
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.revisions import LoggingMessageNotificationParams, ProgressNotificationParams
 from callboard.supervisor import Actor, MailboxSpec, Overflow
@@ -46,7 +46,7 @@ def as_kept(params: LoggingMessageNotificationParams) -> LoggingMessageNotificat
 
 
 @attrs.frozen
-class Report:
+class ProgressReport:
     """How far the work has come."""
 
     progress: float
@@ -55,30 +55,30 @@ class Report:
 
 
 @attrs.define(eq=False)
-class Progress(Actor[Report]):
+class Progress(Actor[ProgressReport]):
     """Sends reports on: the first at once, then the latest of every interval, and the last one always.
 
     Its mailbox holds one report, the newest. Stopping it lets it send what is there, so that a request which stops it
     before answering keeps the order: reports, then the answer.
     """
 
-    mailbox = MailboxSpec[Report](size=1, overflow=Overflow.COALESCE)
+    mailbox = MailboxSpec[ProgressReport](size=1, overflow=Overflow.COALESCE)
 
-    slot: Slot
+    slot: ReplySlot
     token: RequestId
-    first: Report  # not by mailbox: a second one would take its place there
+    first: ProgressReport  # not by mailbox: a second one would take its place there
 
     async def run(self) -> None:
         await self._send(self.first)
         async for report in self.inbox:
             await self._send(report)
 
-    async def _send(self, report: Report) -> None:
+    async def _send(self, report: ProgressReport) -> None:
         await self.slot.notify("notifications/progress", self._params(report))
         with trio.move_on_after(INTERVAL):
             await self.wait_stopping()
 
-    def _params(self, report: Report) -> ProgressNotificationParams:
+    def _params(self, report: ProgressReport) -> ProgressNotificationParams:
         return ProgressNotificationParams(
             progress_token=self.token,
             progress=report.progress,
@@ -88,13 +88,13 @@ class Progress(Actor[Report]):
 
 
 @attrs.define(eq=False)
-class Relay(Actor[LoggingMessageNotificationParams]):
+class ProgressRelay(Actor[LoggingMessageNotificationParams]):
     """Says what others may not wait to say: log messages of a backend, whose other requests must not wait for a client
     that reads slowly."""
 
     mailbox = MailboxSpec[LoggingMessageNotificationParams](size=RELAYED, overflow=Overflow.DROP_OLDEST)
 
-    slot: Slot
+    slot: ReplySlot
 
     async def run(self) -> None:
         async for params in self.inbox:

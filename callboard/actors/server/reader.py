@@ -9,17 +9,17 @@ import trio
 
 from callboard.actors.server.adoption import run_noticing
 from callboard.actors.server.host import Errand, Host
-from callboard.actors.server.inline import Adopted
-from callboard.actors.server.reply_slot import Slot
+from callboard.actors.server.inline import InlineRequest
+from callboard.actors.server.reply_slot import ReplySlot
 from callboard.errors import PeerError, RequestTimedOut, SupervisorClosed
 from callboard.supervisor import Actor, Address, Fact
 
 
 @attrs.define(eq=False)
-class Carried:
+class InlineCall:
     """An errand that waits in the reader's task."""
 
-    slot: Slot
+    slot: ReplySlot
     name: str
     end: Callable[[], None]
     """Cuts it short."""
@@ -37,7 +37,7 @@ class Receiver(Protocol):
     async def receive(self, frame: bytes | PeerError) -> bool:
         """Deal with what the client says."""
 
-    def note(self, slot: Slot, going_on: Adopted) -> None:
+    def note(self, slot: ReplySlot, going_on: InlineRequest) -> None:
         """A request is in flight."""
 
     def hang_up(self) -> None:
@@ -57,11 +57,11 @@ class Reader(Actor[Never]):
 
     session: Receiver
     frames: AsyncIterable[bytes | PeerError]
-    carried: Carried | None = attrs.field(default=None, init=False)
+    carried: InlineCall | None = attrs.field(default=None, init=False)
     """What waits here, if anything does."""
     _waits: set[str] = attrs.field(factory=set, init=False)  # names of tools
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
-    _deputy: "tuple[Deputy, Address[Never]] | None" = attrs.field(default=None, init=False)
+    _deputy: "tuple[StandIn, Address[Never]] | None" = attrs.field(default=None, init=False)
 
     async def run(self) -> None:
         self.session.carrier = self
@@ -97,20 +97,20 @@ class Reader(Actor[Never]):
         """Whether a call of this tool may run here."""
         return self.carried is None and name not in self._waits
 
-    async def carry(self, errand: Errand, slot: Slot, name: str, cap: float) -> None:
+    async def carry(self, errand: Errand, slot: ReplySlot, name: str, cap: float) -> None:
         """Run an errand here, and answer with its outcome. A peer that does not read makes the answer wait here."""
 
         def on_wait() -> None:
-            self.carried = Carried(slot, name, self._scope.cancel)
+            self.carried = InlineCall(slot, name, self._scope.cancel)
             if slot.is_open:
                 self._waits.add(name)
-                self.session.note(slot, Adopted(slot, self._scope.cancel))
+                self.session.note(slot, InlineRequest(slot, self._scope.cancel))
                 self._scope.deadline = trio.current_time() + cap
             self._hand_over()
 
         await run_noticing(self._answer(errand, slot), on_wait)
 
-    async def _answer(self, errand: Errand, slot: Slot) -> None:
+    async def _answer(self, errand: Errand, slot: ReplySlot) -> None:
         outcome = await errand
         if self.carried is not None:
             self._scope.deadline = math.inf  # an answer is not torn by the deadline of the work
@@ -118,7 +118,7 @@ class Reader(Actor[Never]):
 
     def _hand_over(self) -> None:
         """Never raises: an errand waits."""
-        deputy = Deputy(self.session, self.frames, self._no_more)
+        deputy = StandIn(self.session, self.frames, self._no_more)
         try:
             self._deputy = deputy, self.supervisor.spawn(deputy, name="deputy")
         except SupervisorClosed:
@@ -143,7 +143,7 @@ class Reader(Actor[Never]):
 
 
 @attrs.define(eq=False)
-class Deputy(Actor[Never]):
+class StandIn(Actor[Never]):
     """Reads on while the reader is busy, and runs nothing itself."""
 
     mailbox = None

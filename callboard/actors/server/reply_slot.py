@@ -7,7 +7,7 @@ import attrs
 from msgspec import Raw
 
 from callboard.actors.frames import answer_frame, error_frame, notification_frame, text_frame
-from callboard.actors.outlet import Kind, Outbound, Outlet
+from callboard.actors.outlet import FrameKind, Outbound, Outlet
 from callboard.actors.shares import LOCAL, Hold, Shares
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.results import Forwarded
@@ -20,7 +20,7 @@ LARGE: Final = 65_536
 
 
 @attrs.define(eq=False)
-class Slot:
+class ReplySlot:
     """The reply slot of one front request: its id, its terms, and the way to whoever waits."""
 
     request_id: RequestId
@@ -49,7 +49,9 @@ class Slot:
         """Send an error and close."""
         await self._close(error_frame(self.request_id, self.terms.revision, error), error)
 
-    async def notify(self, method: str, params: Model, kind: Kind = Kind.REPORT, key: Hashable = None) -> None:
+    async def notify(
+        self, method: str, params: Model, kind: FrameKind = FrameKind.REPORT, key: Hashable = None
+    ) -> None:
         """Send a notification that belongs to this request; none after the answer."""
         if self.is_open:
             frame = notification_frame(self.terms.revision, method, params)

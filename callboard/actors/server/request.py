@@ -6,7 +6,7 @@ from typing import Final, Never, TypeAlias
 
 import attrs
 
-from callboard.actors.lifecycle import Event, State
+from callboard.actors.lifecycle import RequestEvent, RequestState
 from callboard.actors.server.exchange import Exchange
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.revisions import Model
@@ -35,9 +35,9 @@ class RequestActor(Actor[Never]):
         try:
             try:
                 outcome: Model | Forwarded | Exception = await self.handler(exchange)
-                event = Event.RESULT
+                event = RequestEvent.RESULT
             except Exception as error:  # the handler's own: answered, whatever it is
-                outcome, event = sole(error), Event.FAILURE
+                outcome, event = sole(error), RequestEvent.FAILURE
             exchange.give_time(math.inf, self.expire)  # an answer is not torn by the deadline of the work
             try:
                 await exchange.settle(outcome, event)
@@ -46,22 +46,22 @@ class RequestActor(Actor[Never]):
                 raise
         finally:
             exchange.forget_time()
-            if self._node.why_cut == WHY_DEADLINE and exchange.life.state is State.WAITING:
+            if self._node.why_cut == WHY_DEADLINE and exchange.life.state is RequestState.WAITING:
                 # This task can say nothing more: its own scope is what the deadline cancelled.
-                exchange.supervisor.spawn(LastWord(exchange, self.cap), name=f"{exchange.name}.late")
+                exchange.supervisor.spawn(RequestEnd(exchange, self.cap), name=f"{exchange.name}.late")
             else:
                 exchange.leave()
 
     def facts(self) -> dict[str, str | int]:
         exchange = self.exchange
         shown: dict[str, str | int] = {"method": exchange.request.method, "revision": exchange.terms.revision.value}
-        if exchange.life.state is State.PARKED:
+        if exchange.life.state is RequestState.PARKED:
             shown |= {"state": "parked", "round": exchange.rounds.number}
         return shown
 
 
 @attrs.define(eq=False)
-class LastWord(Actor[Never]):
+class RequestEnd(Actor[Never]):
     """Answers a request whose time is over."""
 
     mailbox = None
@@ -71,7 +71,7 @@ class LastWord(Actor[Never]):
 
     async def run(self) -> None:
         try:
-            await self.exchange.settle(RequestTimedOut(after=self.cap), Event.DEADLINE)
+            await self.exchange.settle(RequestTimedOut(after=self.cap), RequestEvent.DEADLINE)
         finally:
             self.exchange.leave()
 

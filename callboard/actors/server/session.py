@@ -9,18 +9,19 @@ import trio
 
 from callboard.actors.changes import LISTS, ListChanged
 from callboard.actors.frames import MAX_ANSWER, error_frame
-from callboard.actors.lifecycle import Event
-from callboard.actors.outlet import CLOSED, Adopt, Gathering, Outbound, Outlet, Sink
+from callboard.actors.lifecycle import RequestEvent
+from callboard.actors.outlet import CLOSED, Adopt, BatchSink, Outbound, Outlet, Sink
 from callboard.actors.server.batch import BATCHED, Batch
-from callboard.actors.server.client_requests import Questions
+from callboard.actors.server.client_requests import ClientRequests
 from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.handshake import agree, welcome
 from callboard.actors.server.host import Errand, Host
 from callboard.actors.server.inline import InFlight, run_adopted
 from callboard.actors.server.reader import Reader
-from callboard.actors.server.reply_slot import Slot
-from callboard.actors.server.session_changes import Hearing
+from callboard.actors.server.reply_slot import ReplySlot
+from callboard.actors.server.session_changes import SessionChanges
 from callboard.actors.shares import LOCAL, account_of
-from callboard.actors.terms import ANYBODY, Terms, is_meant_modern, is_modern, kept_abilities, kept_info, modern_terms
+from callboard.actors.terms import ANYBODY, Terms, is_meant_modern, is_modern, modern_terms
 from callboard.codecs.batch import is_batch, split_batch
 from callboard.codecs.envelope import Envelope, Notification, Request, RequestId, decode
 from callboard.codecs.json_scan import check_modelled
@@ -31,8 +32,6 @@ from callboard.codecs.revisions import (
     UNSET,
     CancelledNotificationParams,
     ClientCapabilities,
-    InitializeRequestParams,
-    InitializeResult,
     Model,
     ProgressNotificationParams,
     ResourceRequestParams,
@@ -51,7 +50,6 @@ from callboard.errors import (
     InvalidRequest,
     PeerError,
     RequestFailed,
-    UnsupportedVersion,
 )
 from callboard.supervisor import Actor, Fact, Lost, MailboxSpec, get_logger
 
@@ -102,15 +100,17 @@ class Session(Actor[Outbound]):
     """Who reads for it, where requests share one way; runs what needs no task of its own."""
     _in_flight: dict[RequestId, InFlight] = attrs.field(factory=dict, init=False)
     _tokens: dict[RequestId, RequestId] = attrs.field(factory=dict, init=False)  # and whose they are
-    _questions: Questions = attrs.field(factory=Questions, init=False)
-    _gathering: Gathering | None = attrs.field(init=False)
+    _questions: ClientRequests = attrs.field(factory=ClientRequests, init=False)
+    _gathering: BatchSink | None = attrs.field(init=False)
     _declared: ServerCapabilities = attrs.field(default=_NOTHING, init=False)  # at `initialize`, for the whole session
-    _hearing: Hearing | None = attrs.field(default=None, init=False)  # refers to the session, so not after its end
+    _hearing: SessionChanges | None = attrs.field(
+        default=None, init=False
+    )  # refers to the session, so not after its end
 
     def __attrs_post_init__(self) -> None:
         self.account = account_of(self.principal, self.peer)
         # Asked once: a check of a protocol at run time costs more than the rest of a write.
-        self._gathering = self.sink if isinstance(self.sink, Gathering) else None
+        self._gathering = self.sink if isinstance(self.sink, BatchSink) else None
 
     async def run(self) -> None:
         try:
@@ -174,7 +174,7 @@ class Session(Actor[Outbound]):
         if hearing is not None:
             hearing.end()
         for exchange in list(self._in_flight.values()):
-            exchange.cancel(Event.SESSION_ENDED)
+            exchange.cancel(RequestEvent.SESSION_ENDED)
 
     # The way out.
 
@@ -289,7 +289,9 @@ class Session(Actor[Outbound]):
         info = self.host.server_info(terms.revision)
         closed = partial(self._closed, request.id, route)
         account, unread = self.account, self.host.unread
-        slot = Slot(request.id, request.method, terms, way, info, closed, way is self, account=account, unread=unread)
+        slot = ReplySlot(
+            request.id, request.method, terms, way, info, closed, way is self, account=account, unread=unread
+        )
         if isinstance(way, Batch):
             way.expect(slot)
         try:
@@ -309,7 +311,7 @@ class Session(Actor[Outbound]):
             raise InvalidParams(f"params._meta: {meta.PROTOCOL_VERSION} is required")
         raise InvalidRequest("not initialized, and no protocol version in _meta")
 
-    async def _serve(self, request: Request, route: Route, slot: Slot) -> None:
+    async def _serve(self, request: Request, route: Route, slot: ReplySlot) -> None:
         method = self.host.method_for(request, slot.terms, besides=_OF_THE_SESSION)
         if route.progress_token is not None and route.progress_token in self._tokens:
             raise InvalidParams("this progress token is in use")
@@ -328,7 +330,7 @@ class Session(Actor[Outbound]):
             if slot.is_open:
                 self._in_flight[request.id] = going_on
 
-    def _errand(self, request: Request, route: Route, slot: Slot) -> Errand | None:
+    def _errand(self, request: Request, route: Route, slot: ReplySlot) -> Errand | None:
         """What the task that brought a request can run itself, if it is one of that kind. Raises `Overloaded`."""
         if slot.is_shared:
             can_run = self.carrier is not None and self.carrier.carries(route.name or "")
@@ -344,7 +346,7 @@ class Session(Actor[Outbound]):
                 raise
         return errand
 
-    def _admit(self, method: str, slot: Slot) -> None:
+    def _admit(self, method: str, slot: ReplySlot) -> None:
         """Count a request that may take a while, until its slot closes. Raises `Overloaded`."""
         host, account, closed = self.host, self.account, slot.on_close
         host.check_in_flight(len(self._in_flight))
@@ -357,14 +359,14 @@ class Session(Actor[Outbound]):
 
         slot.on_close = over
 
-    async def _run_errand(self, errand: Errand, route: Route, slot: Slot) -> None:
+    async def _run_errand(self, errand: Errand, route: Route, slot: ReplySlot) -> None:
         cap, adopt = self.host.cap, slot.outlet.adopt
         if slot.is_shared and self.carrier is not None:
             await self.carrier.carry(errand, slot, route.name or "", cap)
         elif adopt is not None:
             await run_adopted(errand, slot, adopt, cap, self.note)
 
-    def note(self, slot: Slot, going_on: InFlight) -> None:
+    def note(self, slot: ReplySlot, going_on: InFlight) -> None:
         """An errand waits: until then nobody could cancel it."""
         self._in_flight[slot.request_id] = going_on
         if slot.terms.progress_token is not None:
@@ -394,7 +396,7 @@ class Session(Actor[Outbound]):
             return
         exchange = None if params.request_id is UNSET else self._in_flight.get(params.request_id)
         reason = "" if params.reason is UNSET else params.reason[:MAX_REASON]
-        if exchange is None or not exchange.cancel(Event.PEER_CANCELLED, reason):
+        if exchange is None or not exchange.cancel(RequestEvent.PEER_CANCELLED, reason):
             self.ignored += 1  # finished already, or never there: a race, not a fault
             return
         if reason:  # without one there is nothing to tell, and a storm of them is not news either
@@ -426,34 +428,10 @@ class Session(Actor[Outbound]):
         except RequestFailed as error:
             await self._refuse_as(request.id, error, way)
             return
-        spoken = LEGACY & self.host.offer.revisions
-        members = {} if request.params is UNSET else request.params
-        check_modelled(members)
-        asked = read(max(LEGACY), InitializeRequestParams, write_members(members))
-        if not spoken:
-            raise UnsupportedVersion(asked.protocol_version, sorted(self.host.offer.revisions))
-        revision = next((known for known in spoken if known == asked.protocol_version), max(spoken))
-        params = read(revision, InitializeRequestParams, write_members(members))
-        self._declared = self.host.offer.capabilities(revision)
-        self.terms = Terms(
-            revision=revision,
-            capabilities=kept_abilities(revision, params.capabilities),
-            client_info=kept_info(revision, params.client_info),
-            principal=self.principal,
-            log_level="info" if declares(self._declared, "logging") else None,
-        )
-        slot = Slot(request.id, request.method, self.terms, way)
-        self._questions.home = Slot(request.id, request.method, self.terms, self)
-        instructions = self.host.offer.instructions
-        await slot.answer(
-            InitializeResult(
-                protocol_version=revision.value,
-                capabilities=self._declared,
-                server_info=self.host.offer.info,
-                instructions=UNSET if instructions is None else instructions,
-                meta=self.greeting(),
-            )
-        )
+        self.terms, self._declared = agree(self.host.offer, request, self.principal)
+        slot = ReplySlot(request.id, request.method, self.terms, way)
+        self._questions.home = ReplySlot(request.id, request.method, self.terms, self)
+        await slot.answer(attrs.evolve(welcome(self.host.offer, self.terms, self._declared), meta=self.greeting()))
 
     def greeting(self) -> ResultMetaObject | UnsetType:
         """What a transport has to say beside what was agreed, once it is."""
@@ -465,7 +443,7 @@ class Session(Actor[Outbound]):
             return
         self.is_ready = True
         self._questions.ready.set()
-        self._hearing = self._hearing or Hearing(self)
+        self._hearing = self._hearing or SessionChanges(self)
         lists = [ListChanged(name) for name in LISTS if declares(self._declared, f"{name}.list_changed")]
         self._hearing.join(self.host.audience.heard_by(lists, self.principal, self.terms.capabilities))
 
@@ -478,7 +456,7 @@ class Session(Actor[Outbound]):
     async def _subscribe(self, exchange: Exchange) -> Model:
         """`resources/subscribe`: this session hears of one resource. Raises `ResourceNotFound` if it cannot."""
         if not self.is_over:
-            self._hearing = self._hearing or Hearing(self)
+            self._hearing = self._hearing or SessionChanges(self)
             await self._hearing.follow(exchange.params(ResourceRequestParams).uri)
         return Empty()
 

@@ -7,12 +7,12 @@ import attrs
 import trio
 
 from callboard.actors.changes import Change, ListChanged, ListName, News, ResourceUpdated, weight_of
-from callboard.actors.fan_out import BEHIND, Pace
+from callboard.actors.fan_out import BEHIND, SubscriberPace
 from callboard.actors.frames import notification_frame
-from callboard.actors.outlet import Kind, Outbound
+from callboard.actors.outlet import FrameKind, Outbound
 from callboard.actors.server.host import Host
 from callboard.actors.server.subscription import change_notification
-from callboard.actors.subscribers import Topics
+from callboard.actors.subscribers import Subscribers
 from callboard.actors.terms import Terms
 from callboard.errors import ResourceNotFound
 from callboard.supervisor import Address, Mailbox, get_logger
@@ -26,7 +26,7 @@ MAX_WAITING_ABSENT: Final = 16
 log = get_logger("callboard.actors")
 
 
-class Hearer(Protocol):
+class ChangeListener(Protocol):
     """What is needed of a session that is told of changes."""
 
     principal: str
@@ -53,16 +53,16 @@ class Hearer(Protocol):
 
 
 @attrs.define(eq=False)
-class Hearing:
+class SessionChanges:
     """The changes that one session wants to hear of, and the lists that it must be told have changed."""
 
-    session: Hearer
+    session: ChangeListener
     changes: set[Change] = attrs.field(factory=set, init=False)
     _missed: frozenset[ListName] = attrs.field(default=frozenset(), init=False)
-    _pace: Pace | None = attrs.field(default=None, init=False)
+    _pace: SubscriberPace | None = attrs.field(default=None, init=False)
 
     @property
-    def topics(self) -> Topics:
+    def topics(self) -> Subscribers:
         return self.session.host.audience.topics(self.session.principal)
 
     def join(self, changes: Iterable[Change]) -> None:
@@ -132,7 +132,7 @@ class Hearing:
             self._miss(news, "resources")
         elif waiting >= BEHIND and session.is_attached:
             if self._pace is None:
-                self._pace = Pace(self.topics.fan_out)
+                self._pace = SubscriberPace(self.topics.fan_out)
             self._pace.fall_behind()
 
     @property
@@ -145,7 +145,7 @@ class Hearing:
             return False
         frame = notification_frame(session.terms.revision, *change_notification(change))
         try:
-            session.address.tell_nowait(Outbound(frame, Kind.CHANGE, change))
+            session.address.tell_nowait(Outbound(frame, FrameKind.CHANGE, change))
         except trio.WouldBlock:
             return False
         return True

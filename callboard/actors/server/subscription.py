@@ -8,10 +8,10 @@ import trio
 from msgspec import UNSET
 
 from callboard.actors.changes import Change, ListChanged, News, ResourceUpdated, wanted, weight_of
-from callboard.actors.fan_out import BEHIND, Pace
+from callboard.actors.fan_out import BEHIND, SubscriberPace
 from callboard.actors.frames import error_frame, notification_frame
-from callboard.actors.lifecycle import Event
-from callboard.actors.outlet import Kind, Outbound, Outlet
+from callboard.actors.lifecycle import RequestEvent
+from callboard.actors.outlet import FrameKind, Outbound, Outlet
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.shares import Shares
 from callboard.actors.subscribers import Audience
@@ -54,7 +54,7 @@ class Subscription(Actor[Change]):
     audience: Audience
     granted: SubscriptionFilter
     followed: Shares
-    _pace: Pace | None = attrs.field(default=None, init=False)
+    _pace: SubscriberPace | None = attrs.field(default=None, init=False)
 
     async def run(self) -> None:
         asked = self.granted.resource_subscriptions
@@ -66,7 +66,7 @@ class Subscription(Actor[Change]):
             if weight:
                 self.followed.take(account, weight)
         except (InvalidParams, Overloaded) as error:
-            await self.exchange.settle(error, Event.RESULT)
+            await self.exchange.settle(error, RequestEvent.RESULT)
             return
         try:
             await self._listen()
@@ -83,9 +83,9 @@ class Subscription(Actor[Change]):
         topics.join(hear, changes)
         try:
             acknowledged = SubscriptionsAcknowledgedNotificationParams(notifications=self.granted, meta=meta)
-            await slot.notify("notifications/subscriptions/acknowledged", acknowledged, Kind.ANSWER)
+            await slot.notify("notifications/subscriptions/acknowledged", acknowledged, FrameKind.ANSWER)
             async for change in self.inbox:
-                await slot.notify(*change_notification(change, meta), Kind.CHANGE, change)
+                await slot.notify(*change_notification(change, meta), FrameKind.CHANGE, change)
                 await self._tell_rest(meta)
         finally:
             if self._pace is not None:
@@ -93,7 +93,7 @@ class Subscription(Actor[Change]):
             topics.leave(hear, changes)
             self.audience.unfollow(uris, principal)
         closing = SubscriptionsListenResultMetaObject(subscription_id=slot.request_id)
-        await self.exchange.settle(SubscriptionsListenResult(meta=closing), Event.RESULT)
+        await self.exchange.settle(SubscriptionsListenResult(meta=closing), RequestEvent.RESULT)
         if slot.is_shared:
             await slot.outlet.send(self._that_it_ended())
 
@@ -114,7 +114,7 @@ class Subscription(Actor[Change]):
                 change = inbox.receive_nowait()
             except (trio.WouldBlock, trio.EndOfChannel):
                 break
-            await slot.notify(*change_notification(change, meta), Kind.CHANGE, change)
+            await slot.notify(*change_notification(change, meta), FrameKind.CHANGE, change)
         if self._pace is not None and not inbox.depth:
             self._pace.catch_up()
 
@@ -128,7 +128,7 @@ class Subscription(Actor[Change]):
             else:
                 if self.inbox.coalesced >= BEHIND:
                     if self._pace is None:
-                        self._pace = Pace(self.audience.fan_out)
+                        self._pace = SubscriberPace(self.audience.fan_out)
                     self._pace.fall_behind()
         else:
             self._overflow(news)
@@ -149,7 +149,7 @@ class Subscription(Actor[Change]):
             error = Overloaded("more has changed than is kept for a subscriber: read anew")
             last = Outbound(error_frame(slot.request_id, slot.terms.revision, error), ends=True, error=error)
         try:  # there may be no room for it before the peer reads on
-            supervisor.spawn(LastWord(slot.outlet, last), name=f"{self.exchange.name}-last", shutdown=0)
+            supervisor.spawn(SubscriptionEnd(slot.outlet, last), name=f"{self.exchange.name}-last", shutdown=0)
         except SupervisorClosed:
             slot.outlet.send_nowait(last)
 
@@ -164,7 +164,7 @@ class Subscription(Actor[Change]):
 
 
 @attrs.define(eq=False)
-class LastWord(Actor[Never]):
+class SubscriptionEnd(Actor[Never]):
     """Waits for room to say one thing more."""
 
     mailbox = None

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw
 
-from callboard.codecs.envelope import Error
+from callboard.codecs.envelope import ErrorResponse
 from callboard.codecs.revisions import LEGACY, MODERN, Revision
 from callboard.errors import (
     HEADER_MISMATCH,
@@ -17,10 +17,12 @@ from callboard.errors import (
     BackendRefused,
 )
 
-_Change: TypeAlias = Callable[[Error, str | None], BackendRefused]
+_Change: TypeAlias = Callable[[ErrorResponse, str | None], BackendRefused]
 
 
-def front_error(front: Revision, back: Revision, method: str, error: Error, uri: str | None = None) -> BackendRefused:
+def front_error(
+    front: Revision, back: Revision, method: str, error: ErrorResponse, uri: str | None = None
+) -> BackendRefused:
     """The error as the client gets it. *uri*: the resource that was asked for, if one was."""
     change: _Change = _unchanged
     if back in LEGACY and front in MODERN:
@@ -30,28 +32,28 @@ def front_error(front: Revision, back: Revision, method: str, error: Error, uri:
     return change(error, uri)
 
 
-def _unchanged(error: Error, _: str | None) -> BackendRefused:
+def _unchanged(error: ErrorResponse, _: str | None) -> BackendRefused:
     return BackendRefused(error.code, error.message, None if error.data is UNSET else error.data)
 
 
-def _of_the_leg(error: Error, uri: str | None) -> BackendRefused:
+def _of_the_leg(error: ErrorResponse, uri: str | None) -> BackendRefused:
     """What is between the broker and its backend is no news for a client."""
     return _with_cause(error) if error.code in _OUR_BUSINESS else _unchanged(error, uri)
 
 
-def _to_legacy(error: Error, uri: str | None) -> BackendRefused:
+def _to_legacy(error: ErrorResponse, uri: str | None) -> BackendRefused:
     if error.code == INVALID_PARAMS and uri is not None and _names(error.data, uri):
         return BackendRefused(RESOURCE_NOT_FOUND, error.message, error.data)
     return _of_the_leg(error, uri)
 
 
-def _to_modern(error: Error, uri: str | None) -> BackendRefused:
+def _to_modern(error: ErrorResponse, uri: str | None) -> BackendRefused:
     if error.code == RESOURCE_NOT_FOUND:
         return BackendRefused(INVALID_PARAMS, error.message, None if error.data is UNSET else error.data)
     return _with_cause(error) if error.code in _RESERVED else _unchanged(error, uri)
 
 
-def _with_cause(error: Error) -> BackendRefused:
+def _with_cause(error: ErrorResponse) -> BackendRefused:
     cause: dict[str, object] = {"code": error.code, "message": error.message}
     if error.data is not UNSET:
         cause["data"] = error.data

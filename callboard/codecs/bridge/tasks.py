@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from callboard.codecs.bridge.shapes import UnfitResult
-from callboard.codecs.envelope import Error, Result
+from callboard.codecs.envelope import ErrorResponse, ResultResponse
 from callboard.codecs.members import Members, raw, read_members, write_members
 from callboard.codecs.revisions import Model, Revision, ServerCapabilities, declares, meta
 from callboard.codecs.revisions.revision import R4
@@ -33,7 +33,7 @@ def needs_extension(method: str, params: Members) -> bool:
         return False
 
 
-class Standing(msgspec.Struct, frozen=True, rename="camel"):
+class TaskStanding(msgspec.Struct, frozen=True, rename="camel"):
     """Where a task stands, as far as that matters on the way. Times are in milliseconds; no *ttl* is no limit."""
 
     task_id: str
@@ -42,7 +42,7 @@ class Standing(msgspec.Struct, frozen=True, rename="camel"):
     poll_interval: float | None = None
 
 
-_READ: Final = msgspec.json.Decoder(Standing)
+_READ: Final = msgspec.json.Decoder(TaskStanding)
 
 
 class _Related(msgspec.Struct):
@@ -68,7 +68,7 @@ def must_defer(definition: Members) -> bool:
     return isinstance(said, dict) and said.get("taskSupport") == "required"
 
 
-def standing_of(task: Members | Raw) -> Standing:
+def standing_of(task: Members | Raw) -> TaskStanding:
     """Raises `UnfitResult` for what is not a task."""
     try:
         return _READ.decode(task if isinstance(task, Raw) else write_members(task))
@@ -97,9 +97,9 @@ def related(result: Members, ours: str) -> dict[str, Raw]:
     return _related(result, ours)
 
 
-def unrelated(answer: Result | Error) -> Result | Error:
+def unrelated(answer: ResultResponse | ErrorResponse) -> ResultResponse | ErrorResponse:
     """The outcome of a task, for a client who knows of none."""
-    if not isinstance(answer, Result) or not _names_task(answer.result):
+    if not isinstance(answer, ResultResponse) or not _names_task(answer.result):
         return answer
     said = {key: value for key, value in _meta(answer.result).items() if key != meta.RELATED_TASK}
     return attrs.evolve(answer, result={**answer.result, "_meta": raw(said)})
@@ -125,7 +125,7 @@ def about_task(answer: Model, task: str | None) -> Model:
     return answer if meant == said else cast("Model", attrs.evolve(changed, meta=meant or UNSET))
 
 
-def front_refusal(error: Error, there: str, ours: str) -> Error:
+def front_refusal(error: ErrorResponse, there: str, ours: str) -> ErrorResponse:
     """What a backend says of a task, with our id where it says its own."""
     data: Any = error.data
     if isinstance(data, Raw):

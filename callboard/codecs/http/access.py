@@ -12,7 +12,7 @@ from typing import Final, Self
 
 import attrs
 
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 """Names that only this machine can mean."""
@@ -88,15 +88,15 @@ class Access:
         return cls(None if ANY in more else frozenset(known), None if ANY in given else frozenset(allowed))
 
     def check(self, host: bytes | None, origin: bytes | None) -> None:
-        """Raises `Refusal`: 403 for a foreign origin, 421 for a host that this is not, 400 for none at all."""
+        """Raises `HttpRefusal`: 403 for a foreign origin, 421 for a host that this is not, 400 for none at all."""
         if origin is not None and not (self._allows_origin(origin) or self._is_same(origin, host)):
-            raise Refusal(403, "this origin may not use this server", closes=True)
+            raise HttpRefusal(403, "this origin may not use this server", closes=True)
         if host is None:
-            raise Refusal(400, "Host is missing", closes=True)
+            raise HttpRefusal(400, "Host is missing", closes=True)
         if not self._goes_by(host):
             if self.on_refused is not None:
                 self.on_refused(host)
-            raise Refusal(421, "this server does not go by that name", closes=True)
+            raise HttpRefusal(421, "this server does not go by that name", closes=True)
 
     def _allows_origin(self, origin: bytes) -> bool:
         if self.origins is None:

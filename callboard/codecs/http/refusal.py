@@ -3,7 +3,7 @@
 from callboard.errors import PeerError
 
 
-class Refusal(PeerError):
+class HttpRefusal(PeerError):
     """The peer's HTTP request is refused with *status*. The text is the reason, for a person who reads it.
 
     *closes* says that the connection cannot go on: what follows on it cannot be told from this request.

@@ -8,7 +8,7 @@ import attrs
 import httptools
 
 from callboard.codecs.http.head import Head, check_coding, check_once
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
 
 MAX_REMEMBERED: Final = 2048
 """Longest head that is remembered, in bytes."""
@@ -20,7 +20,7 @@ MAX_IDLE: Final = 4
 """Bytes of empty lines between two requests that are nobody's fault. More of them are a slow head."""
 
 
-class Stage(Enum):
+class ParserStage(Enum):
     """What is being read. Each stage has its own patience."""
 
     IDLE = "nothing"
@@ -67,7 +67,7 @@ class HeadMemory:
 class RequestParser:
     """Cut a byte stream into requests. `on_head` is asked about every head, before its body is read.
 
-    `feed` raises `Refusal`, from `on_head` or its own; then this connection has nothing more to say.
+    `feed` raises `HttpRefusal`, from `on_head` or its own; then this connection has nothing more to say.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class RequestParser:
         max_headers: int,
         memory: HeadMemory | None = None,
     ) -> None:
-        self.stage = Stage.IDLE
+        self.stage = ParserStage.IDLE
         self.is_waited_for = False
         """Whether the peer waits for a `100 Continue` before it sends the body."""
         self._on_head = on_head
@@ -126,9 +126,12 @@ class RequestParser:
         return self._unseen if self._head is None else 0
 
     def feed(self, data: bytes) -> Iterable[Received]:
-        """Return the requests that *data* completes, in order. Raises `Refusal`, at the latest after the last of them:
-        what was whole is answered, wherever the bytes were cut."""
-        starts = self.stage is Stage.IDLE and self._memory is not None
+        """Return the requests that *data* completes, in order.
+
+        Raises `HttpRefusal`, at the latest after the last of them: what was whole is answered, wherever the bytes were
+        cut.
+        """
+        starts = self.stage is ParserStage.IDLE and self._memory is not None
         if starts and self._memory is not None and (known := self._memory.recall(data)) is not None:
             return [known]
         refusal = self._read(data)
@@ -137,11 +140,11 @@ class RequestParser:
             if not found:
                 raise refusal
             return _before(found, refusal)
-        if starts and self._memory is not None and len(found) == 1 and self.stage is Stage.IDLE:
+        if starts and self._memory is not None and len(found) == 1 and self.stage is ParserStage.IDLE:
             self._memory.remember(data, found[0])
         return found
 
-    def _read(self, data: bytes) -> Refusal | None:
+    def _read(self, data: bytes) -> HttpRefusal | None:
         self._is_stirred = False
         try:
             while True:
@@ -153,15 +156,15 @@ class RequestParser:
                     if self._upgrades(data):
                         return None
         except httptools.HttpParserCallbackError as error:
-            if isinstance(error.__context__, Refusal):
+            if isinstance(error.__context__, HttpRefusal):
                 return error.__context__
             if isinstance(error.__context__, MemoryError):
                 raise MemoryError from None  # noqa: TRY004  # it is what a callback raised, and no wrong type
             raise
         except httptools.HttpParserInvalidMethodError:
-            return Refusal(501, "no such method is known here", closes=True)
+            return HttpRefusal(501, "no such method is known here", closes=True)
         except httptools.HttpParserError as error:
-            return Refusal(400, f"not HTTP: {error}", closes=True)
+            return HttpRefusal(400, f"not HTTP: {error}", closes=True)
         return self._weigh(len(data))
 
     def _upgrades(self, rest: bytes) -> bool:
@@ -184,20 +187,20 @@ class RequestParser:
         self._parser.feed_data(again)
         return False
 
-    def _weigh(self, size: int) -> Refusal | None:
+    def _weigh(self, size: int) -> HttpRefusal | None:
         """Bound what is held of a head, of a trailer, or between two chunks: llhttp does not say how much that is."""
         self._unseen = 0 if self._is_stirred else self._unseen + size
-        if self.stage is Stage.IDLE and self._unseen > MAX_IDLE:
-            self.stage = Stage.HEAD
+        if self.stage is ParserStage.IDLE and self._unseen > MAX_IDLE:
+            self.stage = ParserStage.HEAD
         return self._too_long() if self._unseen > self._max_header else None
 
-    def _too_long(self) -> Refusal:
-        return Refusal(431, f"a head of more than {self._max_header} bytes", closes=True)
+    def _too_long(self) -> HttpRefusal:
+        return HttpRefusal(431, f"a head of more than {self._max_header} bytes", closes=True)
 
     # What the parser calls.
 
     def on_message_begin(self) -> None:
-        self.stage = Stage.HEAD
+        self.stage = ParserStage.HEAD
 
     def on_url(self, url: bytes) -> None:
         self._target += url
@@ -206,7 +209,7 @@ class RequestParser:
         if self._head is None:
             self._headers.append((name.lower(), value.strip(b" \t")))
             if len(self._headers) > self._max_headers:
-                raise Refusal(431, f"more than {self._max_headers} headers", closes=True)
+                raise HttpRefusal(431, f"more than {self._max_headers} headers", closes=True)
         else:  # what follows a chunked body is not looked at, but weighed
             self._trailer_size += len(name) + len(value) + len(": \r\n")
             if self._trailer_size > self._max_header:
@@ -218,14 +221,14 @@ class RequestParser:
             head = self._checked_head()
         self._head = head
         self._is_stirred = True
-        self.stage = Stage.BODY
+        self.stage = ParserStage.BODY
         self.is_waited_for = head.version == "1.1" and (head.get(b"expect") or b"").lower() == b"100-continue"
 
     def _checked_head(self) -> Head:
         parser, headers = self._parser, self._headers
         version, method = parser.get_http_version(), parser.get_method().decode()
         if version not in ("1.1", "1.0"):
-            raise Refusal(505, "HTTP/1.1 is spoken here", closes=True)
+            raise HttpRefusal(505, "HTTP/1.1 is spoken here", closes=True)
         size = len(f"{method}  HTTP/1.1\r\n\r\n") + len(self._target)
         if size + sum([len(name) + len(value) + len(": \r\n") for name, value in headers]) > self._max_header:
             raise self._too_long()
@@ -234,13 +237,13 @@ class RequestParser:
         head = Head(method, self._target, headers, version, version == "1.1" and bool(parser.should_keep_alive()))
         check_coding(head)
         if method == "CONNECT":
-            raise Refusal(501, "this is no proxy", closes=True)
+            raise HttpRefusal(501, "this is no proxy", closes=True)
         length = head.get(b"content-length")
         if length is not None and int(length) > self._max_body:
-            raise Refusal(413, f"a body of more than {self._max_body} bytes", closes=True)
+            raise HttpRefusal(413, f"a body of more than {self._max_body} bytes", closes=True)
         try:
             self._on_head(head)
-        except Refusal as refusal:
+        except HttpRefusal as refusal:
             refusal.is_bodiless = method == "HEAD"
             raise
         return head
@@ -249,7 +252,7 @@ class RequestParser:
         self.is_waited_for = False
         self._is_stirred = True
         if len(self._body) + len(data) > self._max_body:
-            raise Refusal(413, f"a body of more than {self._max_body} bytes", closes=True)
+            raise HttpRefusal(413, f"a body of more than {self._max_body} bytes", closes=True)
         if not self._body:
             self._body = data
         else:
@@ -260,11 +263,11 @@ class RequestParser:
     def on_message_complete(self) -> None:
         if self._head is not None:
             self._found.append(Received(self._head, bytes(self._body)))
-            self.stage = Stage.IDLE
+            self.stage = ParserStage.IDLE
             self.is_waited_for = False
             self._begin()
 
 
-def _before(found: list[Received], refusal: Refusal) -> Iterator[Received]:
+def _before(found: list[Received], refusal: HttpRefusal) -> Iterator[Received]:
     yield from found
     raise refusal

@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from callboard.codecs.oauth.discovery import RULES, Rules, Way, origin_of
+from callboard.codecs.oauth.discovery import RULES, DiscoveryRoute, Rules, origin_of
 from callboard.errors import FetchFailed, NotAuthorized
 
 S256: Final = "S256"
@@ -70,7 +70,7 @@ def agreed_server(server: str) -> ServerMetadata:
     )
 
 
-def check_pkce(metadata: ServerMetadata, way: Way) -> None:
+def check_pkce(metadata: ServerMetadata, way: DiscoveryRoute) -> None:
     """A code can only be protected by what the server understands. Raises `NotAuthorized`."""
     rules: Rules = RULES[way]
     methods = metadata.code_challenge_methods_supported

@@ -40,7 +40,7 @@ ISSUER_CHECKS: Final[Mapping[tuple[bool, bool], IssuerCheck]] = {
 
 
 @attrs.frozen(kw_only=True)
-class Errand:
+class PendingAuthorization:
     """What is remembered of a user who was sent away, until he comes back: once, and not for long."""
 
     issuer: str
@@ -50,7 +50,7 @@ class Errand:
     redirect_uri: str
 
     @classmethod
-    def of(cls, server: ServerMetadata, redirect_uri: str, *, state: str, verifier: str) -> "Errand":
+    def of(cls, server: ServerMetadata, redirect_uri: str, *, state: str, verifier: str) -> "PendingAuthorization":
         return cls(
             issuer=server.issuer,
             announces_iss=server.authorization_response_iss_parameter_supported is True,
@@ -66,7 +66,7 @@ def pkce_challenge(verifier: str) -> str:
 
 
 def authorization_url(
-    server: ServerMetadata, errand: Errand, client_id: str, *, resource: str, scopes: Scopes, reach: Reach
+    server: ServerMetadata, errand: PendingAuthorization, client_id: str, *, resource: str, scopes: Scopes, reach: Reach
 ) -> str:
     """Where to send the user. Raises `NotAuthorized`, `UnsafeUrl` for what no browser should be sent to."""
     if server.authorization_endpoint is None:
@@ -93,7 +93,7 @@ def authorization_url(
     return urlunsplit(parts._replace(query=query))
 
 
-def read_redirect(query: str, errand: Errand) -> str:
+def read_redirect(query: str, errand: PendingAuthorization) -> str:
     """The code that came back. Nothing else that came is looked at before it is sure who sent it.
 
     Raises `NotAuthorized`.

@@ -88,7 +88,7 @@ class TokenAnswer(msgspec.Struct, frozen=True):
         return "TokenAnswer(...)"
 
 
-class Refused(NotAuthorized):
+class TokenRefused(NotAuthorized):
     """The token endpoint said no: *error* is its word for why."""
 
     def __init__(self, error: str, text: str) -> None:
@@ -106,7 +106,10 @@ def write_form(parameters: Mapping[str, str]) -> bytes:
 
 
 def read_answer(status: int, body: bytes, sent: Iterable[str]) -> TokenAnswer:
-    """What a token endpoint answered to what was *sent*, which no error may repeat. Raises `Refused`, `FetchFailed`."""
+    """What a token endpoint answered to what was *sent*, which no error may repeat.
+
+    Raises `TokenRefused`, `FetchFailed`.
+    """
     if status != 200:
         raise _refusal(status, body, [value for value in sent if value])
     try:
@@ -176,4 +179,4 @@ def _refusal(status: int, body: bytes, sent: Iterable[str]) -> NotAuthorized:
     text = said.error_description or ""
     is_safe = _DESCRIPTION.fullmatch(text) is not None and not any(value in text for value in sent)
     error = plain("" if any(value in said.error for value in sent) else said.error)
-    return Refused(error, f"the token endpoint refused: {error}" + (f" ({text})" if is_safe else ""))
+    return TokenRefused(error, f"the token endpoint refused: {error}" + (f" ({text})" if is_safe else ""))

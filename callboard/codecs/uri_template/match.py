@@ -95,7 +95,7 @@ class Query:
 
 
 @attrs.frozen
-class Plan:
+class MatchPlan:
     """How to match one template: the sides of its middle variable, and the variables of its query."""
 
     left: Side

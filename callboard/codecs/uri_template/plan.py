@@ -4,14 +4,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from callboard.codecs.uri_template.expression import OPERATORS, Expression, Variable
-from callboard.codecs.uri_template.match import Hole, Plan, Query, Side
+from callboard.codecs.uri_template.match import Hole, MatchPlan, Query, Side
 from callboard.errors import InvalidDefinition
 
 MAX_VARIABLES: Final = 32
 """Most variables of a template that is matched: one search over the URI each."""
 
 
-def compile_plan(parts: Sequence[str | Expression]) -> Plan:
+def compile_plan(parts: Sequence[str | Expression]) -> MatchPlan:
     """Decide how a template is matched. Raises InvalidDefinition with the reason why it cannot be."""
     at = next((index for index, part in enumerate(parts) if _is_query(part)), len(parts))
     literals, holes = _alternating(_tokens(parts[:at]))
@@ -25,12 +25,12 @@ def compile_plan(parts: Sequence[str | Expression]) -> Plan:
     if len(wide) > 1:
         raise InvalidDefinition("more than one variable that may hold a slash cannot be matched")
     if not holes:
-        return Plan(Side(literals[0]), None, Side(""), query)
+        return MatchPlan(Side(literals[0]), None, Side(""), query)
     mid = wide[0] if wide else 0
     left = Side(literals[0], tuple(zip(holes[:mid], literals[1:], strict=False)))
     mirrored = [text[::-1] for text in literals[:mid:-1]]
     right = Side(mirrored[0], tuple(zip(holes[:mid:-1], mirrored[1:], strict=True)))
-    return Plan(left, holes[mid], right, query)
+    return MatchPlan(left, holes[mid], right, query)
 
 
 def _is_query(part: str | Expression) -> bool:

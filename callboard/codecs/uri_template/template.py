@@ -10,7 +10,7 @@ from typing import Final, Self
 import attrs
 
 from callboard.codecs.uri_template.expression import Expression, Value, encoded
-from callboard.codecs.uri_template.match import Found, Plan, normal
+from callboard.codecs.uri_template.match import Found, MatchPlan, normal
 from callboard.codecs.uri_template.plan import compile_plan
 from callboard.errors import InvalidDefinition
 
@@ -27,7 +27,7 @@ class UriTemplate:
 
     text: str
     parts: tuple[str | Expression, ...] = attrs.field(repr=False)
-    _plan: Plan | str = attrs.field(repr=False, eq=False)
+    _plan: MatchPlan | str = attrs.field(repr=False, eq=False)
 
     @classmethod
     def parse(cls, text: str) -> Self:

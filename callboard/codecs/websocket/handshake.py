@@ -14,7 +14,7 @@ import attrs
 from wsproto.utilities import generate_accept_token
 
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.writer import write_head
 
 SUBPROTOCOL: Final = b"mcp"
@@ -43,7 +43,7 @@ class Handshake:
 
 
 def read_handshake(head: Head) -> Handshake:
-    """Raises `Refusal`: 426 for another version of WebSocket, 400 for anything else that is not as it must be."""
+    """Raises `HttpRefusal`: 426 for another version of WebSocket, 400 for anything else that is not as it must be."""
     if head.method != "GET" or head.version != "1.1":
         raise _malformed("a WebSocket begins with a GET of HTTP/1.1")
     if head.get(b"transfer-encoding") is not None or head.get(b"content-length") not in (None, b"0"):
@@ -72,8 +72,8 @@ def write_accept(handshake: Handshake, headers: Iterable[tuple[bytes, bytes]] = 
     return write_head(101, (*opening, *chosen, *headers), closes=False)
 
 
-def _malformed(reason: str) -> Refusal:
-    return Refusal(400, reason, closes=True)
+def _malformed(reason: str) -> HttpRefusal:
+    return HttpRefusal(400, reason, closes=True)
 
 
 def _only(head: Head, name: bytes) -> bytes | None:
@@ -104,7 +104,7 @@ def _check_version(version: bytes | None) -> None:
         raise _malformed("Sec-WebSocket-Version is missing")
     if version != VERSION:
         headers = ((b"sec-websocket-version", VERSION), (b"upgrade", b"websocket"))
-        raise Refusal(426, "version 13 of WebSocket is spoken here", headers=headers, closes=True)
+        raise HttpRefusal(426, "version 13 of WebSocket is spoken here", headers=headers, closes=True)
 
 
 def _read_key(key: bytes | None) -> bytes:

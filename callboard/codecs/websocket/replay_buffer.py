@@ -4,16 +4,16 @@ from collections import deque
 
 import attrs
 
-from callboard.codecs.replay_budget import KeptBudget
+from callboard.codecs.replay_budget import ReplayBudget
 
 
 @attrs.define(eq=False, repr=False)
-class Kept:
+class ReplayBuffer:
     """The latest messages of one session to its peer. The first one ever is number 1."""
 
     most: int
     most_bytes: int
-    budget: KeptBudget | None = None
+    budget: ReplayBudget | None = None
     """What all sessions keep together, where that is bounded."""
     sent: int = attrs.field(default=0, init=False)
     # Each with its ticket of the budget. 700 bytes: a quiet session has none.

@@ -39,7 +39,7 @@ from callboard.codecs.revisions import (
 from callboard.server.content.errors import BadResult
 from callboard.server.content.media import Blob
 from callboard.server.signature.defaults import fill_defaults
-from callboard.server.signature.output import RESULT, Output
+from callboard.server.signature.output import RESULT, OutputSchema
 from callboard.server.signature.schemas import to_json
 from callboard.server.signature.signature import Signature
 
@@ -115,7 +115,7 @@ def to_contents(uri: str, value: Any, mime_type: str | None = None) -> _Contents
 _PARTS: Final = (bytes, bytearray, Blob, EmbeddedResource, ResourceContents)
 
 
-def _promised(value: Any, output: Output) -> CallToolResult:
+def _promised(value: Any, output: OutputSchema) -> CallToolResult:
     if output.lacks_defaults:
         fill_defaults(value)
     if output.may_hold_content and isinstance(value, list | tuple) and _holds_content(value):
@@ -130,7 +130,7 @@ def _holds_content(values: Sequence[Any]) -> bool:
     return any(isinstance(item, _CONTENT) for item in values)
 
 
-def _mixed(values: Sequence[Any], output: Output) -> CallToolResult:
+def _mixed(values: Sequence[Any], output: OutputSchema) -> CallToolResult:
     """A list in which there are content blocks: a block for each item, and in the data each as the protocol has it."""
     blocks = [_block(item) for item in values]
     told = [

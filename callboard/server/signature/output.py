@@ -33,7 +33,7 @@ _TEXT: Final = (str, bytes, type(None), None, Any, object, inspect.Signature.emp
 
 
 @attrs.frozen(eq=False)
-class Output:
+class OutputSchema:
     """A published output schema, ready to hold results to it."""
 
     schema: Schema
@@ -46,7 +46,7 @@ class Output:
     _validator: Validator = attrs.field(repr=False)
 
     @classmethod
-    def of(cls, annotation: Any, *, plain: tuple[type, ...] = ()) -> "Output | None":
+    def of(cls, annotation: Any, *, plain: tuple[type, ...] = ()) -> "OutputSchema | None":
         """Describe a return annotation; None if it promises no data. *plain* types are answers in themselves.
 
         Raises `TypeError` for a type that has no JSON Schema.
@@ -67,7 +67,7 @@ class Output:
         return cls(whole, True, may_lack_defaults(annotation), _is_any_list(annotation), compile_schema(whole))
 
     @classmethod
-    def explicit(cls, schema: Mapping[str, Any]) -> "Output":
+    def explicit(cls, schema: Mapping[str, Any]) -> "OutputSchema":
         """Take a schema as its author wrote it. Raises `InvalidDefinition`."""
         return cls(dict(schema), False, True, False, compile_schema(schema))
 

@@ -13,7 +13,7 @@ import msgspec
 from callboard.errors import InvalidDefinition
 from callboard.server.content.errors import BadArguments
 from callboard.server.content.problems import Problem, find_problems, problem_of
-from callboard.server.signature.output import Output
+from callboard.server.signature.output import OutputSchema
 from callboard.server.signature.parameters import (
     Convert,
     Parameter,
@@ -39,7 +39,7 @@ class Signature:
     parameters: tuple[Parameter, ...]
     """What is published, in the order of the signature. What is injected is not among it."""
     input_schema: Schema
-    output: Output | None
+    output: OutputSchema | None
     context_parameter: str | None
     """The keyword under which the handler wants its context, if it does."""
     is_async: bool
@@ -141,11 +141,11 @@ class Signature:
         return BadArguments(f"Invalid arguments for {self.name}", problems, more=more)
 
 
-def _output(shape: Shape, wanted: Mapping[str, Any] | bool, plain: tuple[type, ...]) -> Output | None:
+def _output(shape: Shape, wanted: Mapping[str, Any] | bool, plain: tuple[type, ...]) -> OutputSchema | None:
     if wanted is False:
         return None
     try:
-        return Output.of(shape.returns, plain=plain) if wanted is True else Output.explicit(wanted)
+        return OutputSchema.of(shape.returns, plain=plain) if wanted is True else OutputSchema.explicit(wanted)
     except (TypeError, InvalidDefinition) as reason:
         advice = "annotate a type that has a JSON Schema, or register it with output_schema=False"
         raise TypeError(f"{shape.name}(): its result cannot be described ({reason}): {advice}") from reason

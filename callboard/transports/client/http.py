@@ -12,10 +12,10 @@ from typing import Final
 import attrs
 import trio
 
-from callboard.actors.client.link import Hear, Hold, Outgoing, held
+from callboard.actors.client.link import Hear, Hold, OutgoingRequest, held
 from callboard.actors.frames import notification_frame
 from callboard.codecs.batch import is_batch, split_batch
-from callboard.codecs.envelope import Error, Result, decode
+from callboard.codecs.envelope import ErrorResponse, ResultResponse, decode
 from callboard.codecs.http.response_parser import AnswerHead
 from callboard.codecs.lines import MAX_FRAME
 from callboard.codecs.revisions import MODERN, CancelledNotificationParams, Revision
@@ -88,7 +88,7 @@ class HttpLink:
     lost: str = attrs.field(default="", init=False)  # only if closed: the next request may find the server again
     _is_listening: trio.Event = attrs.field(factory=trio.Event, init=False)
 
-    async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error:
+    async def ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse:
         if self.lost:
             raise ConnectionLost(self.lost)
         is_waiting = outgoing.revision not in MODERN and outgoing.method != "initialize"
@@ -103,14 +103,14 @@ class HttpLink:
                 await self._take_back(outgoing)
         return answer
 
-    async def _ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error:
+    async def _ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse:
         if outgoing.method == "initialize" and outgoing.revision not in MODERN:
             self.session = self.revision = None
         reading = _Reading(outgoing, hear)
-        answer: Result | Error | None = None
+        answer: ResultResponse | ErrorResponse | None = None
         try:
             headers, use = (*_POSTED, *outgoing.headers), _USES.get(outgoing.method, "call")
-            async with Asked(self, b"POST", headers, outgoing.frame, outgoing.hold, use=use) as asked:
+            async with PostedRequest(self, b"POST", headers, outgoing.frame, outgoing.hold, use=use) as asked:
                 head = await asked.head()
                 if outgoing.method == "initialize" and outgoing.revision not in MODERN:
                     self.session, self.is_stale = head.get(_SESSION), self.is_stale and head.status != 200
@@ -132,7 +132,7 @@ class HttpLink:
     async def _tell(self, frame: bytes, *, may_renew: bool = True) -> None:
         with trio.move_on_after(TELL_TIME) as scope:
             hold = partial(held, scope)
-            async with Asked(self, b"POST", _POSTED, frame, hold, may_renew=may_renew, use="word") as asked:
+            async with PostedRequest(self, b"POST", _POSTED, frame, hold, may_renew=may_renew, use="word") as asked:
                 head = await asked.head()
                 body = await _start_of(asked.channel)
                 if head.status == 404 and asked.session is not None:
@@ -156,7 +156,7 @@ class HttpLink:
         while self._goes_on(session):
             before = reading.last_event_id
             try:
-                async with Asked(self, b"GET", self._resuming(reading), b"", use="stream") as asked:
+                async with PostedRequest(self, b"GET", self._resuming(reading), b"", use="stream") as asked:
                     head = await asked.head()
                     if head.status == 404 and is_open and session is not None:
                         self._gone(session)
@@ -207,7 +207,7 @@ class HttpLink:
         try:
             if self.session is not None:
                 with trio.move_on_after(FAREWELL):
-                    async with Asked(self, b"DELETE", (), b"", may_renew=False, use="word") as asked:
+                    async with PostedRequest(self, b"DELETE", (), b"", may_renew=False, use="word") as asked:
                         await asked.head()
         except CallboardError:
             pass  # it ends by itself
@@ -227,7 +227,9 @@ class HttpLink:
         lines += [b"%b: %b\r\n" % header for header in (*headers, *own, *self.headers)]
         return b"".join((*lines, b"\r\n", body))
 
-    async def _whole(self, asked: "Asked", head: AnswerHead, outgoing: Outgoing) -> Result | Error:
+    async def _whole(
+        self, asked: "PostedRequest", head: AnswerHead, outgoing: OutgoingRequest
+    ) -> ResultResponse | ErrorResponse:
         is_fine = head.status == 200
         body = await asked.channel.whole(2 * MAX_FRAME) if is_fine else await _start_of(asked.channel)
         if head.status == 404 and asked.session is not None:
@@ -240,9 +242,9 @@ class HttpLink:
                     raise BadAnswer(str(error)) from None
             else:
                 for message in messages:
-                    if isinstance(message, (Result, Error)) and message.id == outgoing.id:
+                    if isinstance(message, (ResultResponse, ErrorResponse)) and message.id == outgoing.id:
                         return message
-                    if isinstance(message, Error) and not is_fine:
+                    if isinstance(message, ErrorResponse) and not is_fine:
                         raise HttpRefused(head.status, message.message, error=message)
         if not is_fine:
             raise HttpRefused(head.status, _said(head, body))
@@ -251,14 +253,14 @@ class HttpLink:
             raise BadAnswer(f"the answer is {kind}, and neither JSON nor a stream of events")
         raise BadAnswer("the answer is to another request")
 
-    async def _resume(self, reading: "_Reading") -> Result | Error | None:
+    async def _resume(self, reading: "_Reading") -> ResultResponse | ErrorResponse | None:
         """Come back to a stream that ended before its answer. Raises `ConnectionLost` if that leads nowhere."""
         session, fruitless, refusals = self.session, 0, 0
         while reading.last_event_id and fruitless < RESUMPTIONS and refusals < REFUSALS and not self.lost:
             await trio.sleep(_pause(reading, fruitless))
             before = reading.last_event_id
             try:
-                async with Asked(self, b"GET", self._resuming(reading), b"") as asked:
+                async with PostedRequest(self, b"GET", self._resuming(reading), b"") as asked:
                     head = await asked.head()
                     if head.status == 404 and session is not None:
                         raise self._gone(session)
@@ -284,7 +286,7 @@ class HttpLink:
         last = reading.last_event_id
         return (*STREAMED, (b"last-event-id", last.encode())) if last else STREAMED
 
-    async def _take_back(self, outgoing: Outgoing) -> None:
+    async def _take_back(self, outgoing: OutgoingRequest) -> None:
         params = CancelledNotificationParams(request_id=outgoing.id, reason=outgoing.reason)
         frame = notification_frame(outgoing.revision, "notifications/cancelled", params)
         with trio.CancelScope(shield=True, deadline=trio.current_time() + FAREWELL):
@@ -295,7 +297,7 @@ class HttpLink:
 
 
 @attrs.define(eq=False)
-class Asked:
+class PostedRequest:
     """One request on a channel of the pool, for as long as its answer is read."""
 
     link: HttpLink
@@ -314,7 +316,7 @@ class Asked:
     def __attrs_post_init__(self) -> None:
         self.session = self.link.session
 
-    async def __aenter__(self) -> "Asked":
+    async def __aenter__(self) -> "PostedRequest":
         await self._take()
         return self
 
@@ -355,13 +357,13 @@ class Asked:
 class _Reading:
     """What is read of one stream, over as many connections as it takes."""
 
-    outgoing: Outgoing | None
+    outgoing: OutgoingRequest | None
     hear: Hear
     last_event_id: str = attrs.field(default="", init=False)
     retry: float = attrs.field(default=RETRY, init=False)
     """Seconds before it is resumed: the server may have said how many."""
 
-    async def read(self, channel: Channel) -> Result | Error | None:
+    async def read(self, channel: Channel) -> ResultResponse | ErrorResponse | None:
         """Read to the answer, or to the end. Raises `ConnectionLost` if it is cut off, `BadAnswer`."""
         decoder = EventDecoder(2 * MAX_FRAME)  # what was cut off is no part of what follows
         while (piece := await channel.piece()) is not None:
@@ -378,12 +380,12 @@ class _Reading:
                     return answer
         return None
 
-    async def _take_in(self, data: bytes) -> Result | Error | None:
-        found: Result | Error | None = None
+    async def _take_in(self, data: bytes) -> ResultResponse | ErrorResponse | None:
+        found: ResultResponse | ErrorResponse | None = None
         try:
             for member in split_batch(data) if is_batch(data) else [data]:
                 message = decode(member)
-                if not isinstance(message, (Result, Error)):
+                if not isinstance(message, (ResultResponse, ErrorResponse)):
                     await self.hear(message)
                 elif self.outgoing is not None and message.id == self.outgoing.id:
                     found = message

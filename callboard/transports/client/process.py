@@ -18,7 +18,7 @@ import trio
 
 from callboard.actors.client.duplex_link import DuplexLink
 from callboard.actors.client.link import Hear
-from callboard.actors.rate import Meters, Rate
+from callboard.actors.rate import Rate, RateLimit
 from callboard.codecs.lines import without_blank
 from callboard.errors import CannotConnect
 from callboard.supervisor import get_logger
@@ -206,7 +206,7 @@ async def _read_stderr(stderr: trio.abc.ReceiveStream, tail: deque[str], name: s
         else:
             on_stderr(text)
 
-    partial, meters, left_out = b"", Meters(SAID), 0
+    partial, meters, left_out = b"", RateLimit(SAID), 0
     async for data in stderr:
         *lines, partial = without_blank(partial + data).split(b"\n")
         partial = partial[-MAX_LINE:]

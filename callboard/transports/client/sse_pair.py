@@ -15,7 +15,7 @@ from callboard.actors.client.link import Hear, held
 from callboard.codecs.lines import MAX_FRAME
 from callboard.codecs.sse import Event, EventDecoder
 from callboard.errors import BadAnswer, CannotConnect, ConnectionLost, HttpRefused, PeerError
-from callboard.transports.client.http import STREAMED, Asked, HttpLink
+from callboard.transports.client.http import STREAMED, HttpLink, PostedRequest
 from callboard.transports.client.pool import Channel, Origin
 
 ENDPOINT_TIME: Final = 10.0
@@ -77,7 +77,7 @@ class PairLink(DuplexLink):
 async def open_pair(stream: HttpLink) -> AsyncIterator[PairLink]:
     """The pair whose stream is at *stream*. Raises `CannotConnect`, `HttpRefused`, `BadAnswer`, `ConnectionLost`."""
     try:
-        async with Asked(stream, b"GET", STREAMED, b"", use="stream") as asked:
+        async with PostedRequest(stream, b"GET", STREAMED, b"", use="stream") as asked:
             decoder = EventDecoder(2 * MAX_FRAME)
             endpoint, rest = await _wait_endpoint(asked, decoder)
             target = _target(stream, endpoint)
@@ -90,7 +90,7 @@ async def open_pair(stream: HttpLink) -> AsyncIterator[PairLink]:
         stream.pool.close()
 
 
-async def _wait_endpoint(asked: Asked, decoder: EventDecoder) -> tuple[str, Sequence[Event | PeerError]]:
+async def _wait_endpoint(asked: PostedRequest, decoder: EventDecoder) -> tuple[str, Sequence[Event | PeerError]]:
     """Where to post to, and what else has come already."""
     with trio.move_on_after(ENDPOINT_TIME) as scope:
         asked.hold = partial(held, scope)

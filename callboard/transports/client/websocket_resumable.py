@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 import attrs
 import trio
 
-from callboard.codecs.websocket.client import Ticket, coming_back, is_resumption, read_ticket, received_there
+from callboard.codecs.websocket.client import ResumeTicket, coming_back, is_resumption, read_ticket, received_there
 from callboard.codecs.websocket.frames import (
     Close,
     Code,
@@ -26,10 +26,10 @@ from callboard.codecs.websocket.frames import (
     write_pong,
     write_text,
 )
-from callboard.codecs.websocket.replay_buffer import Kept
+from callboard.codecs.websocket.replay_buffer import ReplayBuffer
 from callboard.errors import BadAnswer, CannotConnect, ConnectionLost, HttpRefused
 from callboard.supervisor import get_logger
-from callboard.transports.client.websocket_socket import BROKEN, Door, Socket
+from callboard.transports.client.websocket_socket import BROKEN, ClientWebSocket, Door
 from callboard.transports.wire import SocketWire
 
 log = get_logger("callboard.client")
@@ -71,17 +71,17 @@ _PASSING: Final = frozenset({429, 502, 503, 504})  # a server that says so may h
 
 
 @attrs.define(eq=False)
-class Conversation:
+class ResumableLink:
     """Whole messages in both directions, over one socket after the other."""
 
     door: Door
-    socket: Socket | None
+    socket: ClientWebSocket | None
     why: str = attrs.field(default=LOST, init=False)
     """Why it is over, once it is."""
     resumed: int = attrs.field(default=0, init=False)
     received: int = attrs.field(default=0, init=False)
-    ticket: Ticket | None = attrs.field(default=None, init=False)
-    kept: Kept | None = attrs.field(default=None, init=False)
+    ticket: ResumeTicket | None = attrs.field(default=None, init=False)
+    kept: ReplayBuffer | None = attrs.field(default=None, init=False)
     nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     _texts: deque[bytes] = attrs.field(factory=deque, init=False)
     _flows: bool = attrs.field(default=True, init=False)
@@ -97,7 +97,7 @@ class Conversation:
 
     def count(self) -> None:
         """The next message is `initialize`: from here on they are counted."""
-        self.kept, self.ticket, self.received = Kept(MAX_KEPT, MAX_KEPT_BYTES), None, 0
+        self.kept, self.ticket, self.received = ReplayBuffer(MAX_KEPT, MAX_KEPT_BYTES), None, 0
 
     def begun(self) -> None:
         """The handshake is done. If the session cannot be resumed, nothing need be kept."""
@@ -141,7 +141,7 @@ class Conversation:
         except trio.ClosedResourceError:
             raise trio.BrokenResourceError(self.why) from None
 
-    async def _wait_flowing(self) -> Socket:
+    async def _wait_flowing(self) -> ClientWebSocket:
         while self.socket is None or not self._flows:
             if self.socket is None and not self._can_return:
                 raise trio.BrokenResourceError(self.why)
@@ -170,7 +170,7 @@ class Conversation:
                 await self._return(socket)
         return self._texts.popleft()
 
-    async def _read(self, socket: Socket, data: bytes) -> None:
+    async def _read(self, socket: ClientWebSocket, data: bytes) -> None:
         try:
             for start in range(0, len(data), SLICE):
                 if start:
@@ -185,7 +185,7 @@ class Conversation:
         except BROKEN:
             socket.wire.close()  # heard when it is read again
 
-    async def _meet(self, socket: Socket, received: Received) -> None:
+    async def _meet(self, socket: ClientWebSocket, received: Received) -> None:
         match received:
             case Text(frame):
                 self._take(frame)
@@ -217,7 +217,7 @@ class Conversation:
     def _can_return(self) -> bool:
         return self.ticket is not None and self._returns < RETURNS and not self._is_leaving
 
-    async def _return(self, socket: Socket) -> None:
+    async def _return(self, socket: ClientWebSocket) -> None:
         """The socket is gone: go on with another one, or end."""
         socket.wire.close()
         self.socket, self._flows = None, False
@@ -235,7 +235,7 @@ class Conversation:
                 return
         self._end(why)
 
-    async def _come_back(self, ticket: Ticket) -> None:
+    async def _come_back(self, ticket: ResumeTicket) -> None:
         """Raises `HttpRefused`, `BadAnswer`, and `ConnectionLost` if too much is lost."""
         pause, heard = FIRST_PAUSE, trio.current_time()
         while True:
@@ -271,7 +271,7 @@ class Conversation:
         self.kept.acknowledge(there)
         return self.kept.after(there)
 
-    async def _catch_up(self, socket: Socket, frames: Sequence[bytes]) -> None:
+    async def _catch_up(self, socket: ClientWebSocket, frames: Sequence[bytes]) -> None:
         try:
             for frame in frames:
                 await socket.send(write_text(frame))
@@ -309,7 +309,7 @@ class Conversation:
         if self.socket is not None and not self._say_last(self.socket, Close(Code.NORMAL)):
             self.socket.wire.close()
 
-    def _say_last(self, socket: Socket, close: Close) -> bool:
+    def _say_last(self, socket: ClientWebSocket, close: Close) -> bool:
         return socket.send_nowait(write_close(close))
 
     def _end(self, why: str) -> None:

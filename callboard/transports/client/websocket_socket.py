@@ -40,7 +40,7 @@ class Door:
     dial: Dial = reach
     credentials: Credentials | None = attrs.field(default=None, repr=False)
 
-    async def open(self, more: Sequence[tuple[bytes, bytes]] = ()) -> "Socket":
+    async def open(self, more: Sequence[tuple[bytes, bytes]] = ()) -> "ClientWebSocket":
         """Raises `CannotConnect`, `BadAnswer`, `NotAuthorized`, and `HttpRefused` if the server wants no WebSocket."""
         if self.credentials is None:
             return await self._open(more)
@@ -53,7 +53,7 @@ class Door:
                     raise
                 proof = await self.credentials.renew(b"GET", refused.head, proof)
 
-    async def _open(self, more: Sequence[tuple[bytes, bytes]]) -> "Socket":
+    async def _open(self, more: Sequence[tuple[bytes, bytes]]) -> "ClientWebSocket":
         wire = await self.dial(self.origin, self.tls)
         is_open = False
         try:
@@ -68,7 +68,7 @@ class Door:
                 wire.close()
         raise CannotConnect(f"{self.origin}: no answer within {CONNECT_TIME:g} s")
 
-    async def _shake_hands(self, wire: Wire, more: Sequence[tuple[bytes, bytes]]) -> "Socket":
+    async def _shake_hands(self, wire: Wire, more: Sequence[tuple[bytes, bytes]]) -> "ClientWebSocket":
         key = os.urandom(16)
         await wire.send(write_opening(self.target, self.origin.authority, key, (*self.headers, *more)))
         parser = AnswerParser(may_switch=True)
@@ -79,14 +79,14 @@ class Door:
             for event in (events := parser.feed(data)):
                 if isinstance(event, AnswerHead) and event.status == 101:
                     check_accepted(event, key)
-                    return Socket(wire, event, b"".join(rest for rest in events if isinstance(rest, bytes)))
+                    return ClientWebSocket(wire, event, b"".join(rest for rest in events if isinstance(rest, bytes)))
                 if isinstance(event, AnswerHead) and event.status >= 200:
                     body = b"".join(piece for piece in events if isinstance(piece, bytes))
                     raise _Refused(event, body[:200].decode("utf-8", "replace").strip())
 
 
 @attrs.define(eq=False)
-class Socket:
+class ClientWebSocket:
     """One open WebSocket."""
 
     wire: Wire

@@ -15,12 +15,12 @@ import trio
 from callboard.actors.outlet import Adopt
 from callboard.actors.shares import LOCAL, anonymous_at
 from callboard.codecs.http.head import Head, check_coding, check_framing, check_length, check_once
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import refusal_of
 from callboard.codecs.http.writer import JSON, STREAM
 from callboard.errors import Overloaded
 from callboard.supervisor import Supervisor
-from callboard.transports.held import Held
+from callboard.transports.held import HeldBytes
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.endpoint import Endpoint
 
@@ -48,7 +48,7 @@ class AsgiResponse:
         self.is_over = False
         self._is_begun = False
         self.extra: tuple[tuple[bytes, bytes], ...] = ()
-        self.held: Held | None = None
+        self.held: HeldBytes | None = None
         self.on_lost: Callable[[], None] = lambda: None
         self.adopt: Adopt | None = None
 
@@ -153,7 +153,7 @@ class AsgiApp:
             self.endpoint.admit(head)
             principal, response.held = await self.endpoint.expect_body(head, response.peer)
             body = await self._body(receive, response.held)
-        except Refusal as refusal:
+        except HttpRefusal as refusal:
             if scope["http_version"] != "2":  # where the next request would begin, two readers could see differently
                 response.extra = ((b"connection", b"close"),)
             await self.endpoint.refuse(refusal, response)
@@ -166,8 +166,8 @@ class AsgiApp:
             pass
         response.lose()
 
-    async def _body(self, receive: Receive, held: Held) -> bytes | None:
-        """The whole body; None if the client left. Raises `Refusal` (408, 413, 429, 503)."""
+    async def _body(self, receive: Receive, held: HeldBytes) -> bytes | None:
+        """The whole body; None if the client left. Raises `HttpRefusal` (408, 413, 429, 503)."""
         limits = self.endpoint.settings
         pieces: list[bytes] = []
         size = 0
@@ -182,14 +182,14 @@ class AsgiApp:
                 pieces.append(message.get("body", b""))
                 size += len(pieces[-1])
                 if size > limits.max_frame:
-                    raise Refusal(413, f"a body of more than {limits.max_frame} bytes", closes=True)
+                    raise HttpRefusal(413, f"a body of more than {limits.max_frame} bytes", closes=True)
                 try:
                     held.grow(size)
                 except Overloaded as error:
                     raise refusal_of(error) from None
                 if not message.get("more_body", False):
                     return b"".join(pieces)
-        raise Refusal(408, "the body takes too long", closes=True)
+        raise HttpRefusal(408, "the body takes too long", closes=True)
 
 
 def _peer(scope: Scope) -> str:
@@ -202,10 +202,10 @@ def _start(status: int, headers: Iterable[tuple[bytes, bytes]]) -> Message:
 
 
 def _head(scope: Scope, limits: Settings) -> Head:
-    """Raises `Refusal` for what two readers could read differently, and for what is too large."""
+    """Raises `HttpRefusal` for what two readers could read differently, and for what is too large."""
     version, headers = scope["http_version"], [(name.lower(), value.strip(b" \t")) for name, value in scope["headers"]]
     if version not in VERSIONS:
-        raise Refusal(505, "HTTP/1.1 and HTTP/2 are spoken here", closes=True)
+        raise HttpRefusal(505, "HTTP/1.1 and HTTP/2 are spoken here", closes=True)
     if version == "2":  # where the host is called another name
         known = {name for name, _ in headers}
         headers = [(b"host" if name == b":authority" and b"host" not in known else name, v) for name, v in headers]
@@ -214,9 +214,9 @@ def _head(scope: Scope, limits: Settings) -> Head:
         target += b"?" + scope["query_string"]
     size = len(target) + sum([len(name) + len(value) + len(": \r\n") for name, value in headers])
     if size > limits.max_header:
-        raise Refusal(431, f"a head of more than {limits.max_header} bytes", closes=True)
+        raise HttpRefusal(431, f"a head of more than {limits.max_header} bytes", closes=True)
     if len(headers) > limits.max_headers:
-        raise Refusal(431, f"more than {limits.max_headers} headers", closes=True)
+        raise HttpRefusal(431, f"more than {limits.max_headers} headers", closes=True)
     check_once(headers)
     check_framing(headers)
     head = Head(scope["method"], target, headers, version)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Never
 import attrs
 import trio
 
-from callboard.actors.rate import Meters, Rate
+from callboard.actors.rate import Rate, RateLimit
 from callboard.codecs.http.frames import FrameMeter, may_be_http2
 from callboard.errors import SupervisorClosed
 from callboard.supervisor import WHY_DEADLINE, Actor, Fact, get_logger
@@ -48,7 +48,7 @@ class Http2:
     endpoint: Endpoint
     is_tls: bool = False
     names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
-    failures: Meters = attrs.field(factory=lambda: Meters(FAILED), init=False)
+    failures: RateLimit = attrs.field(factory=lambda: RateLimit(FAILED), init=False)
     config: "Config" = attrs.field(init=False)
 
     @config.default

@@ -8,8 +8,8 @@ from trio.testing import MockClock
 
 from callboard import Server
 from callboard.client import connect
-from callboard.client.connect import MAX_KNOWN, MEMORY, Found, Memory
-from callboard.client.routes import Ways
+from callboard.client.connect import MAX_KNOWN, MEMORY, Memory, ServerFound
+from callboard.client.routes import TransportRoutes
 from callboard.codecs.revisions import LEGACY, Revision
 from callboard.codecs.revisions.revision import R1, R4, R5
 from callboard.errors import CannotConnect
@@ -285,7 +285,7 @@ async def test_an_old_server_is_not_asked_again_whether_it_is_modern(autojump_cl
             async with connect(here.ways(key="here")) as client:
                 assert client.revision == R4
         assert len(here.requests("server/discover")) == 1
-        assert MEMORY.recall("here") == Found("http", is_legacy=True)
+        assert MEMORY.recall("here") == ServerFound("http", is_legacy=True)
 
 
 @pytest.mark.requirement("M064")
@@ -295,7 +295,7 @@ async def test_a_silent_old_server_costs_its_silence_once(autojump_clock: MockCl
 
     ways = played(play, R1, meets=False)
     for _ in range(3):
-        async with connect(Ways("command", ways.ways)):
+        async with connect(TransportRoutes("command", ways.ways)):
             pass
     assert trio.current_time() == 5
 
@@ -320,7 +320,7 @@ async def test_what_proves_wrong_is_found_out_anew(autojump_clock: MockClock) ->
         for _ in range(2):
             async with connect(here.ways(key="here")) as client:
                 assert client.revision == R5
-        assert MEMORY.recall("here") == Found("http", is_legacy=False)
+        assert MEMORY.recall("here") == ServerFound("http", is_legacy=False)
 
 
 async def test_the_way_is_remembered_too_and_another_one_is_tried_when_it_is_gone(autojump_clock: MockClock) -> None:
@@ -355,14 +355,14 @@ async def test_the_way_is_remembered_too_and_another_one_is_tried_when_it_is_gon
 
 
 async def test_a_way_that_is_remembered_and_not_to_be_taken_is_passed_over(autojump_clock: MockClock) -> None:
-    MEMORY.keep("here", Found("sse", is_legacy=True))
+    MEMORY.keep("here", ServerFound("sse", is_legacy=True))
     async with web(modern(nothing_unasked)) as here, connect(here.ways(key="here")) as client:
         assert client.revision == R5
-        assert MEMORY.recall("here") == Found("http", is_legacy=False)
+        assert MEMORY.recall("here") == ServerFound("http", is_legacy=False)
 
 
 async def test_insisting_on_a_revision_does_not_look_at_what_is_remembered(autojump_clock: MockClock) -> None:
-    MEMORY.keep("here", Found("http", is_legacy=True))
+    MEMORY.keep("here", ServerFound("http", is_legacy=True))
     async with web(modern(nothing_unasked)) as here, connect(here.ways(key="here"), revision=R5) as client:
         assert client.revision == R5
 
@@ -370,8 +370,8 @@ async def test_insisting_on_a_revision_does_not_look_at_what_is_remembered(autoj
 def test_what_is_remembered_is_bounded_and_the_oldest_goes_first() -> None:
     memory = Memory()
     for number in range(MAX_KNOWN + 1):
-        memory.keep(number, Found("http", is_legacy=False))
-    memory.keep(None, Found("memory", is_legacy=False))
+        memory.keep(number, ServerFound("http", is_legacy=False))
+    memory.keep(None, ServerFound("memory", is_legacy=False))
     assert len(memory) == MAX_KNOWN
     assert memory.recall(0) is None
     assert memory.recall(None) is None

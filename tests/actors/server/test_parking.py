@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.server.client_requests import Question
+from callboard.actors.server.client_requests import ClientRequest
 from callboard.actors.server.exchange import Exchange
 from callboard.codecs.revisions import (
     CallToolResult,
@@ -30,17 +30,17 @@ from tests.actors.server.stage import Stage, said, stage, text
 ONE_TEXT = "Invalid or expired requestState"
 
 
-def form(message: str = "Who?", key: str | None = None) -> Question:
+def form(message: str = "Who?", key: str | None = None) -> ClientRequest:
     schema = RequestedSchema(properties={"name": StringSchema()})
-    return Question("elicitation/create", ElicitRequestFormParams(message=message, requested_schema=schema), key)
+    return ClientRequest("elicitation/create", ElicitRequestFormParams(message=message, requested_schema=schema), key)
 
 
-def sampling() -> Question:
+def sampling() -> ClientRequest:
     messages = [SamplingMessage(role="user", content=TextContent(text="Capital?"))]
-    return Question("sampling/createMessage", CreateMessageRequestParams(messages=messages, max_tokens=9))
+    return ClientRequest("sampling/createMessage", CreateMessageRequestParams(messages=messages, max_tokens=9))
 
 
-ROOTS = Question("roots/list", ListRootsRequestParams())
+ROOTS = ClientRequest("roots/list", ListRootsRequestParams())
 
 
 async def one_after_the_other(exchange: Exchange) -> CallToolResult:
@@ -62,7 +62,7 @@ async def all_at_once(exchange: Exchange) -> CallToolResult:
 async def in_tasks(exchange: Exchange) -> CallToolResult:
     found: dict[str, Any] = {}
 
-    async def ask(name: str, question: Question) -> None:
+    async def ask(name: str, question: ClientRequest) -> None:
         (found[name],) = await exchange.ask([question])
 
     async with trio.open_nursery() as nursery:

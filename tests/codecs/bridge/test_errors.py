@@ -7,7 +7,7 @@ import pytest
 from msgspec import UNSET, Raw
 
 from callboard.codecs.bridge.errors import front_error
-from callboard.codecs.envelope import Error
+from callboard.codecs.envelope import ErrorResponse
 from callboard.codecs.revisions import LEGACY, MODERN, Revision
 from callboard.codecs.revisions.revision import R1, R4, R5
 
@@ -19,7 +19,7 @@ def crossed(
 ) -> tuple[int, Any]:
     raw: Any = data if data is UNSET else Raw(msgspec.json.encode(data))
     uri = URI if method == "resources/read" else None
-    error = front_error(front, back, method, Error(1, code, "why", raw), uri)
+    error = front_error(front, back, method, ErrorResponse(1, code, "why", raw), uri)
     found = error.data
     return error.error_code, msgspec.json.decode(found) if isinstance(found, Raw) else _plain(found)
 

@@ -17,7 +17,7 @@ from callboard.codecs.bridge.tasks import (
     task_named,
     unrelated,
 )
-from callboard.codecs.envelope import Error, Result
+from callboard.codecs.envelope import ErrorResponse, ResultResponse
 from callboard.codecs.members import Members, raw, write_members
 from callboard.codecs.revisions import ElicitResult, meta
 
@@ -49,11 +49,11 @@ def test_what_is_no_task_is_unfit(task: object) -> None:
 
 
 def test_an_outcome_forgets_its_task_and_nothing_else() -> None:
-    outcome = Result(1, members(content=[], _meta={"a": 1, **related("theirs")}))
+    outcome = ResultResponse(1, members(content=[], _meta={"a": 1, **related("theirs")}))
     forgotten = unrelated(outcome)
-    assert isinstance(forgotten, Result)
+    assert isinstance(forgotten, ResultResponse)
     assert plain(forgotten.result) == {"content": [], "_meta": {"a": 1}}
-    bare = Result(1, members(content=[]))
+    bare = ResultResponse(1, members(content=[]))
     assert unrelated(bare) is bare
 
 
@@ -74,9 +74,9 @@ def test_an_answer_names_the_task_that_was_asked_for_and_no_other() -> None:
 
 
 def test_a_refusal_speaks_of_our_id() -> None:
-    refusal = front_refusal(Error(1, -32602, "no theirs", raw({"id": "theirs"})), "theirs", "ours")
+    refusal = front_refusal(ErrorResponse(1, -32602, "no theirs", raw({"id": "theirs"})), "theirs", "ours")
     assert (refusal.message, refusal.data) == ("no ours", raw({"id": "ours"}))
-    assert front_refusal(Error(1, -32602, "no"), "theirs", "ours") == Error(1, -32602, "no")
+    assert front_refusal(ErrorResponse(1, -32602, "no"), "theirs", "ours") == ErrorResponse(1, -32602, "no")
 
 
 def test_only_a_tool_that_says_so_must_be_a_task() -> None:

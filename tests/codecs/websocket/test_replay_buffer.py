@@ -3,13 +3,13 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from callboard.codecs.websocket.replay_buffer import Kept
+from callboard.codecs.websocket.replay_buffer import ReplayBuffer
 
 MOST, MOST_BYTES = 5, 40
 
 
 def test_nothing_was_said_yet() -> None:
-    kept = Kept(MOST, MOST_BYTES)
+    kept = ReplayBuffer(MOST, MOST_BYTES)
     assert (len(kept), kept.sent, kept.forgotten) == (0, 0, 0)
     assert kept.has_after(0)
     assert not kept.has_after(1)
@@ -17,7 +17,7 @@ def test_nothing_was_said_yet() -> None:
 
 
 def test_the_oldest_go_first() -> None:
-    kept = Kept(3, 1000)
+    kept = ReplayBuffer(3, 1000)
     for number in range(1, 6):
         kept.add(b"%d" % number)
     assert (kept.sent, kept.forgotten) == (5, 2)
@@ -26,7 +26,7 @@ def test_the_oldest_go_first() -> None:
 
 
 def test_a_message_larger_than_the_bound_is_not_kept_but_counted() -> None:
-    kept = Kept(3, 10)
+    kept = ReplayBuffer(3, 10)
     kept.add(b"small")
     kept.add(b"x" * 11)
     assert (len(kept), kept.sent) == (0, 2)
@@ -39,7 +39,7 @@ class Keeping(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept = Kept(MOST, MOST_BYTES)
+        self.kept = ReplayBuffer(MOST, MOST_BYTES)
         self.said: list[bytes] = []
         self.acknowledged = 0
 

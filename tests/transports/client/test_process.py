@@ -15,7 +15,7 @@ from callboard import Server
 from callboard.actors.client.duplex_link import DuplexLink
 from callboard.actors.server.session_tree import open_session
 from callboard.client import Client, connect
-from callboard.client.routes import Way, Ways
+from callboard.client.routes import TransportRoute, TransportRoutes
 from callboard.errors import CannotConnect, ConnectionLost
 from callboard.transports.client.process import GRACE, TAIL, Command, running
 from callboard.transports.lines import LineConnection
@@ -343,7 +343,7 @@ async def test_the_same_lines_go_over_any_stream() -> None:
                 async def __aexit__(self, *_: object) -> None:
                     await ours.aclose()
 
-            async with connect(Ways(None, (Way("socket", Opened),))) as client:
+            async with connect(TransportRoutes(None, (TransportRoute("socket", Opened),))) as client:
                 assert "hi" in str((await client.call("echo", text="hi")).content)
 
 

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from callboard.client import connect
-from callboard.client.routes import Way, Ways
+from callboard.client.routes import TransportRoute, TransportRoutes
 from callboard.codecs.revisions.revision import R1, R4
 from callboard.errors import CannotConnect, ConnectionLost, HttpRefused, RequestTimedOut
 from callboard.transports.client.sse_pair import ENDPOINT_TIME, open_pair
@@ -16,8 +16,8 @@ from tests.client.stage import EVERYTHING, INFO, Json
 from tests.client.web import Handler, Reply, Web, web
 
 
-def ways(here: Web, headers: Mapping[str, str] | None = None) -> Ways:
-    return Ways(None, (Way("sse", lambda: open_pair(here.link(headers)), is_legacy=True),))
+def ways(here: Web, headers: Mapping[str, str] | None = None) -> TransportRoutes:
+    return TransportRoutes(None, (TransportRoute("sse", lambda: open_pair(here.link(headers)), is_legacy=True),))
 
 
 def pair(answer: Callable[[Reply, Reply], Any], endpoint: str = "/messages?session=1") -> Handler:

@@ -14,7 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard import Context, Server
 from callboard.client import Client, connect
-from callboard.client.routes import Way, Ways
+from callboard.client.routes import TransportRoute, TransportRoutes
 from callboard.codecs.revisions.revision import R1, R4, R5
 from callboard.errors import CannotConnect, ConnectionLost
 from callboard.transports.client.pool import Origin
@@ -57,8 +57,8 @@ class Network:
             self.links.append(link)
             yield link
 
-    def ways(self, headers: Sequence[tuple[bytes, bytes]] = ()) -> Ways:
-        return Ways(None, (Way("websocket", lambda: self._open(headers)),))
+    def ways(self, headers: Sequence[tuple[bytes, bytes]] = ()) -> TransportRoutes:
+        return TransportRoutes(None, (TransportRoute("websocket", lambda: self._open(headers)),))
 
     @property
     def resumed(self) -> int:

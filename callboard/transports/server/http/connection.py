@@ -12,22 +12,22 @@ from typing import Any, Final, Never, TypeVar
 import attrs
 import trio
 
-from callboard.actors.lifecycle import Event
-from callboard.actors.outlet import Custody
+from callboard.actors.lifecycle import RequestEvent
+from callboard.actors.outlet import InlinePolicy
 from callboard.actors.server.adoption import run_noticing
 from callboard.actors.shares import LOCAL
-from callboard.codecs.http.refusal import Refusal
-from callboard.codecs.http.request_parser import Received, RequestParser, Stage
+from callboard.codecs.http.refusal import HttpRefusal
+from callboard.codecs.http.request_parser import ParserStage, Received, RequestParser
 from callboard.codecs.http.status import RETRY_AFTER, NoRoom, refusal_of
 from callboard.codecs.http.writer import CONTINUE, JSON, STREAM, write_answer
 from callboard.errors import Draining, Overloaded, RequestTimedOut, SupervisorClosed
 from callboard.supervisor import WHY_DEADLINE, WHY_DRAIN, WHY_SUPERVISOR, Actor, Address, Fact
-from callboard.transports.held import Held
+from callboard.transports.held import HeldBytes
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.endpoint import Upgraded
 from callboard.transports.server.http.handler import RequestHandler
 from callboard.transports.server.http.response import WireResponse
-from callboard.transports.server.http.slow_requests import SOON, Lookout
+from callboard.transports.server.http.slow_requests import SOON, SlowRequests
 from callboard.transports.wire import READ_SIZE, Wire
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class HttpConnection(Actor[Never]):
     endpoint: RequestHandler
     wire: Wire
     settings: Settings
-    lookout: Lookout
+    lookout: SlowRequests
     peer: str = LOCAL
     on_end: Callable[[], None] = attrs.field(default=lambda: None, kw_only=True)
     served: int = attrs.field(default=0, init=False)
@@ -67,14 +67,16 @@ class HttpConnection(Actor[Never]):
     _began: float = attrs.field(default=0.0, init=False)
     _since: float = attrs.field(default=0.0, init=False)  # when an errand began to wait
     _principal: str | None = attrs.field(default=None, init=False)  # of the request whose body is being read
-    _incoming: Held | None = attrs.field(default=None, init=False)  # what is held of that body
-    _incoming_head: Held | None = attrs.field(default=None, init=False)  # what is held of a head that has not ended
-    _reading: Stage = attrs.field(default=Stage.IDLE, init=False)
+    _incoming: HeldBytes | None = attrs.field(default=None, init=False)  # what is held of that body
+    _incoming_head: HeldBytes | None = attrs.field(
+        default=None, init=False
+    )  # what is held of a head that has not ended
+    _reading: ParserStage = attrs.field(default=ParserStage.IDLE, init=False)
     _is_stopping: bool = attrs.field(default=False, init=False)
     _watch: Address[Never] | None = attrs.field(default=None, init=False)
     _is_left: bool = attrs.field(default=False, init=False)
     _ahead: bytes = attrs.field(default=b"", init=False)
-    _custody: Custody | None = attrs.field(default=None, init=False)
+    _custody: InlinePolicy | None = attrs.field(default=None, init=False)
     _parting: bytes = attrs.field(default=b"", init=False)
     _upgraded: Upgraded | None = attrs.field(default=None, init=False)
 
@@ -93,15 +95,15 @@ class HttpConnection(Actor[Never]):
             if not self._ahead:
                 self._wait_until(trio.current_time() + min(self.settings.first_byte_time, self.settings.keep_alive))
             while data := await self._receive():
-                if self._reading is Stage.IDLE and not self._is_answering:
+                if self._reading is ParserStage.IDLE and not self._is_answering:
                     self._allow_idling()  # a deadline that is close must not fall into what is served now
                 for received in self._parser.feed(data):
                     await self._serve(received)
                     del received  # its body is the request's to keep, and goes with it
-                if self._parser.stage is not Stage.IDLE or self._reading is not Stage.IDLE:
+                if self._parser.stage is not ParserStage.IDLE or self._reading is not ParserStage.IDLE:
                     await self._mind_the_body()
                     await self._mind_the_time()
-        except Refusal as refusal:
+        except HttpRefusal as refusal:
             await self._refuse(refusal)
         except MemoryError:
             await self._refuse_without_room()
@@ -157,8 +159,8 @@ class HttpConnection(Actor[Never]):
         head = received.head
         self.served += 1
         self._custody = None
-        if self._reading is not Stage.IDLE:
-            self._reading = Stage.IDLE
+        if self._reading is not ParserStage.IDLE:
+            self._reading = ParserStage.IDLE
             self._mind_the_head(0)  # it came whole in the end
             self._allow_idling()
         if received.rest is not None:
@@ -183,10 +185,10 @@ class HttpConnection(Actor[Never]):
 
     def _answered(self) -> None:
         """The client may take its time, unless it has begun with the next request."""
-        if self._parser.stage is Stage.IDLE:
+        if self._parser.stage is ParserStage.IDLE:
             self._allow_idling()
 
-    async def _adopt(self, errand: Coroutine[Any, Any, T], custody: Custody) -> T:
+    async def _adopt(self, errand: Coroutine[Any, Any, T], custody: InlinePolicy) -> T:
         """Run an errand here. Only if it waits for long, somebody else must listen whether the client leaves."""
 
         def on_wait() -> None:
@@ -216,7 +218,7 @@ class HttpConnection(Actor[Never]):
         if self._watch is None:
             watches = self.supervisor.supervisor.supervisor_of("watches")
             with suppress(SupervisorClosed):  # the end has begun, and everybody hears of it anyway
-                self._watch = watches.spawn(Watch(self), name=self._node.name)
+                self._watch = watches.spawn(PeerWatch(self), name=self._node.name)
 
     async def _stop_watching(self) -> None:
         if self._watch is not None:
@@ -245,7 +247,7 @@ class HttpConnection(Actor[Never]):
             return len(self._ahead) < READ_SIZE
         self._is_left = True
         if self._custody is None or self._custody.ends_with_client:
-            self.address.kill(Event.DISCONNECTED.value)
+            self.address.kill(RequestEvent.DISCONNECTED.value)
         elif self._response is not None:
             self._response.lose()
         return False
@@ -253,7 +255,7 @@ class HttpConnection(Actor[Never]):
     def _cancel_errand(self) -> None:
         """Answer nothing: a stream without an event. The connection ends with it."""
         self._parting = write_answer(200, STREAM, b"", closes=True)
-        self.address.kill(Event.PEER_CANCELLED.value)
+        self.address.kill(RequestEvent.PEER_CANCELLED.value)
 
     async def _wait_answered(self) -> None:
         """Answers go out in the order of their requests."""
@@ -262,11 +264,11 @@ class HttpConnection(Actor[Never]):
             self._begin_watching()
             await self._response.wait_over()
 
-    async def _refuse(self, refusal: Refusal) -> None:
+    async def _refuse(self, refusal: HttpRefusal) -> None:
         """Answer what could not be read as a request, after what was asked before it."""
         await self._wait_answered()
         await self._stop_watching()
-        self._reading = Stage.IDLE
+        self._reading = ParserStage.IDLE
         response = self._response = WireResponse(self.wire, keeps_alive=False, chunked=False)
         response.lingers = True
         await self.endpoint.refuse(refusal, response)
@@ -287,7 +289,7 @@ class HttpConnection(Actor[Never]):
     async def _mind_the_body(self) -> None:
         """A body that did not come with its head: ask for the token first, and count what is held of it.
 
-        Raises `Refusal`: 401, and 429 or 503 if too much is held already.
+        Raises `HttpRefusal`: 401, and 429 or 503 if too much is held already.
         """
         head = self._parser.head
         self._mind_the_head(self._parser.unfinished)
@@ -298,7 +300,7 @@ class HttpConnection(Actor[Never]):
         self._hold(self._parser.held)
 
     def _mind_the_head(self, size: int) -> None:
-        """Count a long head while it has not ended. Raises `Refusal`: 429 or 503."""
+        """Count a long head while it has not ended. Raises `HttpRefusal`: 429 or 503."""
         if size > SHORT_HEAD and self._incoming_head is None:
             self._incoming_head = self.endpoint.expect_head(self.peer)
         if self._incoming_head is None:
@@ -318,7 +320,7 @@ class HttpConnection(Actor[Never]):
     async def _mind_the_time(self) -> None:
         limits, stage, was = self.settings, self._parser.stage, self._reading
         self._reading = stage
-        if stage is Stage.IDLE:
+        if stage is ParserStage.IDLE:
             if not self._is_answering:
                 self._allow_idling()
             return
@@ -330,7 +332,7 @@ class HttpConnection(Actor[Never]):
             await self._wait_answered()  # it is an answer too, and has its turn
             await self.wire.send(CONTINUE)
             now = self._began = trio.current_time()
-        if stage is Stage.HEAD:
+        if stage is ParserStage.HEAD:
             self._wait_until(self._began + limits.header_time)
         else:
             self._wait_until(min(self._began + limits.body_time, now + limits.body_idle))
@@ -345,7 +347,7 @@ class HttpConnection(Actor[Never]):
         self._until = until
         self.expire(until)
 
-    def _part(self, custody: Custody) -> None:
+    def _part(self, custody: InlinePolicy) -> None:
         """An errand was cut short: answer it all the same, unless its client has left."""
         if self.why_cut == WHY_DEADLINE:
             self._parting = write_answer(200, JSON, custody.failed(RequestTimedOut(after=custody.cap)), closes=True)
@@ -359,7 +361,7 @@ class HttpConnection(Actor[Never]):
             self.wire.send_nowait(self._parting)
         if self._is_answering and self._response is not None:
             self._response.lose()
-        elif self._reading is not Stage.IDLE and self.why_cut == WHY_DEADLINE:
+        elif self._reading is not ParserStage.IDLE and self.why_cut == WHY_DEADLINE:
             self.wire.send_nowait(write_answer(408, (), b"", closes=True))
         for held in (self._incoming, self._incoming_head):
             if held is not None:
@@ -371,7 +373,7 @@ class HttpConnection(Actor[Never]):
 
 
 @attrs.define(eq=False)
-class Watch(Actor[Never]):
+class PeerWatch(Actor[Never]):
     """Listens in the place of a connection that is busy: the client may leave."""
 
     mailbox = None
@@ -389,7 +391,7 @@ class Watch(Actor[Never]):
             return b""
 
 
-def _grow(held: Held, size: int) -> None:
+def _grow(held: HeldBytes, size: int) -> None:
     try:
         held.grow(size)
     except Overloaded as error:

@@ -46,7 +46,7 @@ def descriptor_ceiling() -> int:
 
 
 @attrs.define(eq=False)
-class Crowd:
+class ConnectionLimit:
     """The connections of one edge.
 
     One address gets three quarters of the room, so that other machines always find some. This machine's own clients

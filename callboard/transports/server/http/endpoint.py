@@ -10,19 +10,19 @@ from callboard.actors.server.host import Host
 from callboard.actors.shares import LOCAL, account_of
 from callboard.actors.terms import ANYBODY, is_meant_modern, is_modern
 from callboard.codecs.batch import is_batch
-from callboard.codecs.envelope import Envelope, Error, Notification, Request, RequestId, Result, decode
+from callboard.codecs.envelope import Envelope, ErrorResponse, Notification, Request, RequestId, ResultResponse, decode
 from callboard.codecs.http.access import Access
 from callboard.codecs.http.head import Head, covers, media_type_of
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.request_parser import HeadMemory
 from callboard.codecs.http.writer import JSON
 from callboard.codecs.revisions import LATEST, LEGACY, MODERN
 from callboard.codecs.routing import Route, read_route
 from callboard.errors import InvalidRequest, PeerError, RequestFailed
 from callboard.supervisor import Fact
-from callboard.transports.held import Held
+from callboard.transports.held import HeldBytes
 from callboard.transports.limits import DEFAULTS, Settings
-from callboard.transports.server.http.keepalive import Pulse
+from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.legacy import Legacy
 from callboard.transports.server.http.modern import Modern, answer_unread
 from callboard.transports.server.http.response import Response
@@ -83,14 +83,14 @@ class Endpoint:
     legacy_sse: bool = attrs.field(default=False, kw_only=True)  # HTTP+SSE, which is old, is off unless asked for
     on_upgrade: Upgrade | None = attrs.field(default=None, kw_only=True)
     heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
-    pulse: Pulse = attrs.field(init=False)
+    pulse: KeepAlive = attrs.field(init=False)
     modern: Modern = attrs.field(init=False)
     legacy: Legacy = attrs.field(init=False)
     pairs: Pairs = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.settings.apply(self.host)
-        self.pulse = Pulse(self.settings.comment_every)
+        self.pulse = KeepAlive(self.settings.comment_every)
         self.modern = Modern(self.host, self.settings, self.pulse)
         self.legacy = Legacy(self.host, self.settings, self.pulse)
         self.pairs = Pairs(self.host, self.settings, self.pulse)
@@ -98,7 +98,7 @@ class Endpoint:
     # Before the body.
 
     def admit(self, head: Head) -> None:
-        """Raises `Refusal` for what needs no body to be refused."""
+        """Raises `HttpRefusal` for what needs no body to be refused."""
         self.access.check(head.get(b"host"), head.get(b"origin"))
         if not head.target.startswith(b"/") and (authority := head.take_authority()) is not None:
             self.access.check(authority, None)
@@ -106,35 +106,37 @@ class Endpoint:
             head.path = head.path.removesuffix(b"/")
         path = head.path
         if path != PATH and not (self.legacy_sse and path in METHODS):
-            raise Refusal(404, "there is nothing here; the endpoint is /mcp", closes=True)
+            raise HttpRefusal(404, "there is nothing here; the endpoint is /mcp", closes=True)
         is_upgrade = head.method == "GET" and head.get(b"upgrade") is not None
         if not (self.is_http or (is_upgrade and self.on_upgrade is not None)):
-            raise Refusal(426, "only a WebSocket is served here", headers=((b"upgrade", b"websocket"),), closes=True)
+            raise HttpRefusal(
+                426, "only a WebSocket is served here", headers=((b"upgrade", b"websocket"),), closes=True
+            )
         if head.method not in METHODS[path]:
-            raise Refusal(405, f"{head.method} is not for this address", headers=(_allow(path),), closes=True)
+            raise HttpRefusal(405, f"{head.method} is not for this address", headers=(_allow(path),), closes=True)
         if head.method == "POST":
             self._check_post(head)
 
     def _check_post(self, head: Head) -> None:
         if media_type_of(head.get(b"content-type")) != _JSON:
-            raise Refusal(415, "the body must be application/json", closes=True)
+            raise HttpRefusal(415, "the body must be application/json", closes=True)
         if (head.get(b"content-encoding") or b"identity").lower() != b"identity":
-            raise Refusal(415, "the body must not be compressed", headers=_PLAIN, closes=True)
+            raise HttpRefusal(415, "the body must not be compressed", headers=_PLAIN, closes=True)
         accepted = head.all(b"accept")
         if head.path == PATH and not (covers(accepted, _JSON) and covers(accepted, _EVENTS)):
-            raise Refusal(406, "accept both application/json and text/event-stream", closes=True)
+            raise HttpRefusal(406, "accept both application/json and text/event-stream", closes=True)
 
-    def expect_head(self, peer: str) -> Held:
+    def expect_head(self, peer: str) -> HeldBytes:
         """Where the bytes of a head are counted that does not come at once: with those of bodies."""
-        return Held(self.host.bodies, peer)
+        return HeldBytes(self.host.bodies, peer)
 
-    async def expect_body(self, head: Head, peer: str) -> tuple[str, Held]:
+    async def expect_body(self, head: Head, peer: str) -> tuple[str, HeldBytes]:
         """The principal of a request whose body does not come with its head, and where the body's bytes are counted.
 
-        Raises `Refusal` (401): the body of a stranger is not read.
+        Raises `HttpRefusal` (401): the body of a stranger is not read.
         """
         principal = ANYBODY if self.authenticate is None else await self._principal(head, self.authenticate)
-        return principal, Held(self.host.bodies, account_of(principal, peer))
+        return principal, HeldBytes(self.host.bodies, account_of(principal, peer))
 
     # With the body.
 
@@ -152,7 +154,7 @@ class Endpoint:
                 await self._post(head, body, principal, response)
             else:
                 await self._without_body(head, principal, response)
-        except Refusal as refusal:
+        except HttpRefusal as refusal:
             await self.refuse(refusal, response)
         except PeerError as error:
             known = error.request_id if error.request_id is not None else _asked(head, body)
@@ -160,26 +162,26 @@ class Endpoint:
         except RequestFailed as error:  # before anything was begun, too
             await answer_unread(response, error, _asked(head, body))
 
-    async def refuse(self, refusal: Refusal, response: Response) -> None:
+    async def refuse(self, refusal: HttpRefusal, response: Response) -> None:
         """Answer what HTTP alone says no to, with the reason for whoever reads it."""
         frame = error_frame(refusal.request_id, LATEST, refusal)
         await response.answer(refusal.status, (*JSON, *refusal.headers), b"" if refusal.is_bodiless else frame)
 
     async def upgrade(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
-        """Serve a connection that turns into another protocol. Raises `Refusal`."""
+        """Serve a connection that turns into another protocol. Raises `HttpRefusal`."""
         if self.on_upgrade is None:
-            raise Refusal(501, "no WebSocket is served here", closes=True)
+            raise HttpRefusal(501, "no WebSocket is served here", closes=True)
         await self.on_upgrade(head, rest, wire, upgraded)
 
     async def _principal(self, head: Head, authenticate: Authenticate) -> str:
-        """Raises `Refusal` (401) if somebody must be known and is not."""
+        """Raises `HttpRefusal` (401) if somebody must be known and is not."""
         if head.method == "OPTIONS":  # a browser asks before it tells who it is
             return ANYBODY
         given = head.get(b"authorization") or b""
         token = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else b""
         principal = await authenticate(token.decode("latin-1")) if token else None
         if principal is None:
-            raise Refusal(401, "a bearer token is needed", headers=CHALLENGE, closes=True)
+            raise HttpRefusal(401, "a bearer token is needed", headers=CHALLENGE, closes=True)
         return principal
 
     # These only choose who answers. They are not coroutines themselves: each would cost every request of theirs.
@@ -198,7 +200,7 @@ class Endpoint:
             return self.legacy.initialize(message, principal, response)
         try:
             session = self.legacy.find(head, principal)
-        except Refusal as refusal:
+        except HttpRefusal as refusal:
             refusal.request_id = message.id if isinstance(message, Request) else None
             raise
         return session.post(message, response, route=route)
@@ -222,7 +224,7 @@ class Endpoint:
                 return self.modern.serve(head, message, route, principal, response)
             case Notification():
                 return response.answer(202, ())  # there is none that a modern client could send by HTTP
-            case Result() | Error():
+            case ResultResponse() | ErrorResponse():
                 raise InvalidRequest("nothing was asked, so nothing can be answered")
 
     def _pair(self, head: Head, body: bytes, principal: str, response: Response) -> Awaitable[None]:
@@ -237,14 +239,14 @@ class Endpoint:
             await response.answer(204, (_allow(PATH), *_PREFLIGHT))
             return
         if not LEGACY & self.host.offer.revisions or head.get(b"mcp-protocol-version") in _MODERN:
-            raise Refusal(405, "only POST is for this endpoint", headers=((b"allow", b"POST"),))
+            raise HttpRefusal(405, "only POST is for this endpoint", headers=((b"allow", b"POST"),))
         session = self.legacy.find(head, principal)
         if head.method == "DELETE":
             await self.legacy.end(session)
             await response.answer(204, ())
             return
         if not covers(head.all(b"accept"), _EVENTS):
-            raise Refusal(406, "accept text/event-stream")
+            raise HttpRefusal(406, "accept text/event-stream")
         await session.get(head.get(b"last-event-id"), response)
 
 

@@ -21,7 +21,7 @@ BURST: Final = 128
 
 
 @attrs.define(eq=False)
-class Pulse(Actor[Never]):
+class KeepAlive(Actor[Never]):
     """Writes a comment to every open stream, each at its own beat. All beat equally fast: one queue, one task."""
 
     mailbox = None

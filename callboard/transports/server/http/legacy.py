@@ -16,15 +16,15 @@ from callboard.actors.server.session_tree import add_session
 from callboard.actors.shares import account_of
 from callboard.codecs.envelope import Envelope, Request
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import write_members
-from callboard.codecs.replay_budget import KeptBudget
+from callboard.codecs.replay_budget import ReplayBudget
 from callboard.codecs.revisions import LEGACY, UNSET, InitializeRequestParams, read
 from callboard.codecs.routing import Route
 from callboard.errors import Overloaded, UnsupportedVersion
 from callboard.transports.limits import Settings
-from callboard.transports.server.http.keepalive import Pulse
+from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.legacy_streams import POLLED, EventStore, LegacyStream
 from callboard.transports.server.http.response import Response
 
@@ -76,8 +76,8 @@ class LegacySession:
 
     id: str
     settings: Settings
-    pulse: Pulse
-    budget: KeptBudget
+    pulse: KeepAlive
+    budget: ReplayBudget
     forget: Callable[[], None]
     session: HttpSession = attrs.field(init=False)
     store: EventStore = attrs.field(init=False)
@@ -180,7 +180,7 @@ class LegacySession:
             await response.answer(202, ())
 
     async def get(self, last_event: bytes | None, response: Response) -> None:
-        """Open the stream that belongs to no request, or go on with one that was left. Raises `Refusal`."""
+        """Open the stream that belongs to no request, or go on with one that was left. Raises `HttpRefusal`."""
         self.touch()
         if last_event is None:
             standalone = self.streams[_STANDALONE]
@@ -232,7 +232,7 @@ class LegacySession:
             stream = self.streams.get(int(number))
             if stream is not None:
                 return stream, int(last)
-        raise Refusal(400, "no such event is kept")
+        raise HttpRefusal(400, "no such event is kept")
 
 
 @attrs.define(eq=False)
@@ -241,7 +241,7 @@ class Legacy:
 
     host: Host
     settings: Settings
-    pulse: Pulse
+    pulse: KeepAlive
     _versions: frozenset[bytes] = attrs.field(init=False)
     _sessions: dict[str, LegacySession] = attrs.field(factory=dict, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
@@ -283,18 +283,18 @@ class Legacy:
     def find(self, head: Head, principal: str) -> LegacySession:
         """The session that a request names, if it is this principal's.
 
-        Raises `Refusal`: 400 if none is named, 404 if there is none such, or not for this principal: one answer.
+        Raises `HttpRefusal`: 400 if none is named, 404 if there is none such, or not for this principal: one answer.
         """
         named = head.get(SESSION)
         if named is None:
-            raise Refusal(400, "Mcp-Session-Id is missing")
+            raise HttpRefusal(400, "Mcp-Session-Id is missing")
         found = self._sessions.get(named.decode("latin-1"))
         if found is None or found.session.principal != principal:
-            raise Refusal(404, "there is no such session")
+            raise HttpRefusal(404, "there is no such session")
         if head.get(VERSION) is not None and any(
             name == VERSION and value not in self._versions for name, value in head.headers
         ):
-            raise Refusal(400, "MCP-Protocol-Version is none that is spoken here")
+            raise HttpRefusal(400, "MCP-Protocol-Version is none that is spoken here")
         return found
 
     async def end(self, session: LegacySession) -> None:

@@ -7,14 +7,14 @@ from typing import Final, NamedTuple
 import attrs
 
 from callboard.actors.outlet import Adopt, Outbound
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import RETRY_AFTER, status_of_legacy
 from callboard.codecs.http.writer import JSON, STREAM
-from callboard.codecs.replay_budget import KeptBudget
+from callboard.codecs.replay_budget import ReplayBudget
 from callboard.codecs.revisions import Revision
 from callboard.codecs.sse import encode_event, encode_retry
-from callboard.transports.held import Held
-from callboard.transports.server.http.keepalive import Pulse
+from callboard.transports.held import HeldBytes
+from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.response import Response
 
 POLLED: Final = frozenset({Revision.V2025_11_25})
@@ -43,7 +43,7 @@ class EventStore:
 
     most: int
     most_bytes: int
-    budget: KeptBudget
+    budget: ReplayBudget
     _events: deque[_Kept] | None = attrs.field(default=None, init=False)
     _bytes: int = attrs.field(default=0, init=False)
 
@@ -88,9 +88,9 @@ class EventStore:
         kept.stream.forgotten = max(kept.number, kept.stream.forgotten)
 
     def after(self, stream: "LegacyStream", number: int) -> list[tuple[int, bytes]]:
-        """The events of *stream* that followed *number*. Raises `Refusal` if some of them are not here any more."""
+        """The events of *stream* that followed *number*. Raises `HttpRefusal` if some of them are not here any more."""
         if number < stream.forgotten:
-            raise Refusal(400, "what came after that event is no longer kept")
+            raise HttpRefusal(400, "what came after that event is no longer kept")
         return [(one.number, one.event) for one in self._events or () if one.stream is stream and one.number > number]
 
 
@@ -103,7 +103,7 @@ class LegacyStream:
 
     number: int
     store: EventStore
-    pulse: Pulse
+    pulse: KeepAlive
     response: Response | None
     retry: float
     is_polled: bool = False
@@ -111,7 +111,7 @@ class LegacyStream:
     on_plain_end: Callable[[], None] = _nothing  # it was no stream to come back to
     on_told: Callable[["LegacyStream"], None] = _nobody  # all of it, the end included, was written to the client
     on_left: Callable[[], None] = _nothing  # nobody reads it now
-    held: Held | None = attrs.field(default=None, init=False)  # what is held of a large request
+    held: HeldBytes | None = attrs.field(default=None, init=False)  # what is held of a large request
     forgotten: int = attrs.field(default=0, init=False)  # the latest event that is no longer kept
     is_over: bool = attrs.field(default=False, init=False)
     _is_stream: bool = attrs.field(default=False, init=False)
@@ -197,9 +197,9 @@ class LegacyStream:
             self.on_left()
 
     async def resume(self, response: Response, last: int) -> None:
-        """The client is back, and has seen everything up to *last*. Raises `Refusal` if that is too long ago."""
+        """The client is back, and has seen everything up to *last*. Raises `HttpRefusal` if that is too long ago."""
         if last > self._last:
-            raise Refusal(400, "there was no such event")
+            raise HttpRefusal(400, "there was no such event")
         missed = self.store.after(self, last)
         self._take(response)
         self._coming = response

@@ -12,15 +12,15 @@ from typing import Final, Never
 import attrs
 import trio
 
-from callboard.actors.rate import Meters, Rate
+from callboard.actors.rate import Rate, RateLimit
 from callboard.supervisor import Actor, ChildSpec, Fact, Supervisor, SupervisorSpec, get_logger
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.connection import HttpConnection
-from callboard.transports.server.http.crowd import Crowd, counted_address
+from callboard.transports.server.http.crowd import ConnectionLimit, counted_address
 from callboard.transports.server.http.endpoint import Endpoint
 from callboard.transports.server.http.handler import RequestHandler
-from callboard.transports.server.http.slow_requests import Lookout
-from callboard.transports.server.http.write_batch import Outbox
+from callboard.transports.server.http.slow_requests import SlowRequests
+from callboard.transports.server.http.write_batch import WriteBatch
 from callboard.transports.server.http2 import Http2, Opening
 from callboard.transports.server.tls import Certificate
 from callboard.transports.wire import SocketWire, SslWire, Wire, peer_of
@@ -47,15 +47,15 @@ class Edge:
     settings: Settings
     tls: ssl.SSLContext | Certificate | None = None
     http2: Http2 | None = None
-    outbox: Outbox = attrs.field(factory=Outbox)
-    lookout: Lookout = attrs.field(factory=Lookout)
-    crowd: Crowd = attrs.field()
+    outbox: WriteBatch = attrs.field(factory=WriteBatch)
+    lookout: SlowRequests = attrs.field(factory=SlowRequests)
+    crowd: ConnectionLimit = attrs.field()
     names: "count[int]" = attrs.field(factory=lambda: count(1))
-    said: Meters = attrs.field(factory=lambda: Meters(SAID))
+    said: RateLimit = attrs.field(factory=lambda: RateLimit(SAID))
 
     @crowd.default
-    def _crowd(self) -> Crowd:
-        return Crowd(self.settings.max_connections)
+    def _crowd(self) -> ConnectionLimit:
+        return ConnectionLimit(self.settings.max_connections)
 
     def wire(self, connected: socket.socket) -> Wire:
         tls = self.tls.context if isinstance(self.tls, Certificate) else self.tls

@@ -6,11 +6,11 @@ from functools import partial
 import attrs
 
 from callboard.actors.frames import answer_frame, error_frame, text_frame
-from callboard.actors.lifecycle import Event
-from callboard.actors.outlet import Adopt, Custody, Outbound
+from callboard.actors.lifecycle import RequestEvent
+from callboard.actors.outlet import Adopt, InlinePolicy, Outbound
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.host import Errand, Host
-from callboard.actors.server.reply_slot import Slot, hold_unread
+from callboard.actors.server.reply_slot import ReplySlot, hold_unread
 from callboard.actors.shares import account_of
 from callboard.actors.terms import Terms, is_modern, modern_terms
 from callboard.codecs.envelope import Request, RequestId
@@ -29,7 +29,7 @@ from callboard.codecs.routing import Route
 from callboard.codecs.sse import encode_event
 from callboard.errors import InvalidParams, PeerError, RequestFailed
 from callboard.transports.limits import Settings
-from callboard.transports.server.http.keepalive import Pulse
+from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.response import Response
 
 
@@ -38,7 +38,7 @@ class ResponseWay:
     """The way back of one modern request: JSON if the answer is all there is to say, else a stream that it ends."""
 
     response: Response
-    pulse: Pulse
+    pulse: KeepAlive
     _is_stream: bool = attrs.field(default=False, init=False)
 
     @property
@@ -99,7 +99,7 @@ class Modern:
 
     host: Host
     settings: Settings
-    pulse: Pulse
+    pulse: KeepAlive
 
     async def serve(self, head: Head, request: Request, route: Route, principal: str, response: Response) -> None:
         """Start a request, or answer it at once."""
@@ -118,7 +118,7 @@ class Modern:
             return
         way = ResponseWay(response, self.pulse)
         info, over = self.host.server_info(terms.revision), partial(self.host.in_flight.give_back, account)
-        slot = Slot(request.id, request.method, terms, way, info, over, account=account, unread=self.host.unread)
+        slot = ReplySlot(request.id, request.method, terms, way, info, over, account=account, unread=self.host.unread)
         try:
             await self._begin(request, route, slot, method, response)
         except (PeerError, RequestFailed) as error:
@@ -135,7 +135,7 @@ class Modern:
         error: Exception | None
         try:
             failed = partial(error_frame, request.id, revision)
-            outcome = await adopt(errand, Custody(host.cap, failed, ends_with_client=True, on_wait=_nobody_else))
+            outcome = await adopt(errand, InlinePolicy(host.cap, failed, ends_with_client=True, on_wait=_nobody_else))
         except (PeerError, RequestFailed) as failure:
             frame, error = error_frame(request.id, revision, failure), failure
         else:
@@ -165,7 +165,7 @@ class Modern:
             check_params(received, mirrored_arguments(request.params, header_map), header_map)
         return terms, method
 
-    async def _begin(self, request: Request, route: Route, slot: Slot, method: Method, response: Response) -> None:
+    async def _begin(self, request: Request, route: Route, slot: ReplySlot, method: Method, response: Response) -> None:
         exchange = self.host.exchange(request, slot, None, None)
         if await self.host.answers_at_once(exchange):
             return
@@ -180,7 +180,7 @@ class Modern:
         else:
             response.on_lost = lost
 
-    def _left(self, exchange: Exchange, slot: Slot) -> None:
+    def _left(self, exchange: Exchange, slot: ReplySlot) -> None:
         """The client closed the stream: that is the cancellation, as long as it waited for the answer."""
         if slot.is_open:
-            exchange.cancel(Event.DISCONNECTED)
+            exchange.cancel(RequestEvent.DISCONNECTED)

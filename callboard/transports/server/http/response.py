@@ -8,7 +8,7 @@ import trio
 from callboard.actors.outlet import Adopt
 from callboard.actors.shares import LOCAL
 from callboard.codecs.http.writer import LAST_CHUNK, STREAM, write_answer, write_chunk, write_head, write_json
-from callboard.transports.held import Held
+from callboard.transports.held import HeldBytes
 from callboard.transports.wire import Wire
 
 
@@ -28,7 +28,7 @@ class Response(Protocol):
     peer: str
     """The account of its client if it is anonymous."""
 
-    held: Held | None
+    held: HeldBytes | None
     """What is held of a large request, until it is answered."""
 
     adopt: Adopt | None
@@ -89,7 +89,7 @@ class WireResponse:
         self._chunked = chunked
         self._closes = not keeps_alive
         self.extra: tuple[tuple[bytes, bytes], ...] = ()
-        self.held: Held | None = None
+        self.held: HeldBytes | None = None
         self.is_lost = False
         self.is_over = False
         self._is_stream = False

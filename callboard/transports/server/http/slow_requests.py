@@ -24,7 +24,7 @@ class Minding(Protocol):
 
 
 @attrs.define(eq=False)
-class Lookout(Actor[Never]):
+class SlowRequests(Actor[Never]):
     """Reminds connections of requests that wait."""
 
     mailbox = None

@@ -13,11 +13,11 @@ from callboard.actors.server.host import Host
 from callboard.actors.server.session import Session
 from callboard.actors.server.session_tree import add_session
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.writer import STREAM
 from callboard.codecs.sse import encode_event
 from callboard.transports.limits import Settings
-from callboard.transports.server.http.keepalive import Pulse
+from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.response import Response
 
 SSE_PATH: Final = b"/sse"
@@ -45,7 +45,7 @@ class Pairs:
 
     host: Host
     settings: Settings
-    pulse: Pulse
+    pulse: KeepAlive
     _sessions: dict[str, Session] = attrs.field(factory=dict, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
@@ -73,13 +73,13 @@ class Pairs:
         await response.write(encode_event(where.encode(), event="endpoint"))
 
     async def post(self, head: Head, body: bytes, principal: str, response: Response) -> None:
-        """Take in what the client says; the answer goes out on its stream. Raises `Refusal` (400, 404)."""
+        """Take in what the client says; the answer goes out on its stream. Raises `HttpRefusal` (400, 404)."""
         named = parse_qs(head.query.decode("latin-1")).get("session", [])
         if len(named) != 1:
-            raise Refusal(400, "post to the address that the stream named")
+            raise HttpRefusal(400, "post to the address that the stream named")
         session = self._sessions.get(named[0])
         if session is None or session.principal != principal:
-            raise Refusal(404, "there is no such session")
+            raise HttpRefusal(404, "there is no such session")
         await response.answer(202, ())
         await session.receive(body)
 

@@ -19,7 +19,7 @@ LARGEST: Final = 65_536
 
 
 @attrs.define(eq=False)
-class Outbox(Actor[Never]):
+class WriteBatch(Actor[Never]):
     """Holds the wires that have something to write, until the turn is over."""
 
     mailbox = None
@@ -56,7 +56,7 @@ class Outbox(Actor[Never]):
         self.turns += 1
         for wire in wires:
             if not wire.flush():
-                self.supervisor.spawn(Rest(wire), name=f"rest-{self.turns}-{id(wire):x}")
+                self.supervisor.spawn(Unsent(wire), name=f"rest-{self.turns}-{id(wire):x}")
 
     async def _sleep(self) -> None:
         self._sleeper = current_task()
@@ -72,7 +72,7 @@ class Outbox(Actor[Never]):
 
 
 @attrs.define(eq=False)
-class Rest(Actor[Never]):
+class Unsent(Actor[Never]):
     """Writes what a socket could not take at once."""
 
     mailbox = None

@@ -7,7 +7,7 @@ import attrs
 import trio
 
 from callboard.supervisor import Actor, Fact, get_logger
-from callboard.transports.server.websocket.socket import Link
+from callboard.transports.server.websocket.socket import WebSocketConnection
 
 log = get_logger("callboard.transports")
 
@@ -22,23 +22,25 @@ ANSWER: Final = 1 / 6
 
 
 @attrs.define(eq=False, repr=False)
-class Heart(Actor[Never]):
+class Pings(Actor[Never]):
     """Pings all sockets of a door, each in its own time: two queues, in each of which all wait equally long."""
 
     mailbox = None
 
     every: float
     silent: int = attrs.field(default=0, init=False)
-    _asked: OrderedDict[Link, float] = attrs.field(factory=OrderedDict, init=False)  # by when it has answered
-    _quiet: OrderedDict[Link, float] = attrs.field(factory=OrderedDict, init=False)  # when it is pinged
+    _asked: OrderedDict[WebSocketConnection, float] = attrs.field(
+        factory=OrderedDict, init=False
+    )  # by when it has answered
+    _quiet: OrderedDict[WebSocketConnection, float] = attrs.field(factory=OrderedDict, init=False)  # when it is pinged
     _woken: trio.Event = attrs.field(factory=trio.Event, init=False)
 
-    def add(self, link: Link) -> None:
+    def add(self, link: WebSocketConnection) -> None:
         """A socket has opened, which is as good as an answer."""
         self._asked[link] = trio.current_time() + self._answer_time
         self._woken.set()
 
-    def discard(self, link: Link) -> None:
+    def discard(self, link: WebSocketConnection) -> None:
         """A socket has closed. Harmless for one that is not here."""
         self._asked.pop(link, None)
         self._quiet.pop(link, None)
@@ -72,7 +74,9 @@ class Heart(Actor[Never]):
             self.silent += silent
             log.info("websockets_silent", heart=self.path, count=silent)
 
-    def _look(self, link: Link, due: float, now: float, nursery: trio.Nursery, *, is_asked: bool) -> None:
+    def _look(
+        self, link: WebSocketConnection, due: float, now: float, nursery: trio.Nursery, *, is_asked: bool
+    ) -> None:
         if not link.beat(now, is_asked=is_asked):
             return
         if is_asked and link.is_heard:

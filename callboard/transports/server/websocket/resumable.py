@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import attrs
 import trio
 
-from callboard.actors.lifecycle import Event
+from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.server.host import Host
 from callboard.actors.server.session import Session
 from callboard.codecs.members import write_members
@@ -20,7 +20,7 @@ from callboard.codecs.revisions import MODERN, ResultMetaObject
 from callboard.codecs.websocket.client import RESUMED as RESUMED
 from callboard.codecs.websocket.client import SESSION_KEY as SESSION_KEY
 from callboard.codecs.websocket.frames import Close, Code, write_text
-from callboard.codecs.websocket.replay_buffer import Kept
+from callboard.codecs.websocket.replay_buffer import ReplayBuffer
 from callboard.supervisor import Fact
 from callboard.transports.limits import Settings
 from callboard.transports.wire import Wire
@@ -28,7 +28,7 @@ from callboard.transports.wire import Wire
 _MAX_DIGITS: Final = 15  # of a number in a pong, which is the peer's
 
 
-class Socket(Protocol):
+class AttachedSocket(Protocol):
     """What is needed of the connection that a conversation is on at the moment."""
 
     @property
@@ -42,7 +42,7 @@ class Socket(Protocol):
 class SocketSession(Session):
     """A session that tells its client how to come back."""
 
-    conversation: "Conversation" = attrs.field(kw_only=True)
+    conversation: "ResumableSession" = attrs.field(kw_only=True)
 
     def greeting(self) -> ResultMetaObject:
         conversation = self.conversation
@@ -71,11 +71,11 @@ class SocketSession(Session):
         """The socket is gone, and the session is not. What stands alone ends with its stream, as on HTTP."""
         for exchange in list(self._in_flight.values()):
             if exchange.terms.revision in MODERN:
-                exchange.cancel(Event.DISCONNECTED)
+                exchange.cancel(RequestEvent.DISCONNECTED)
 
 
 @attrs.define(eq=False, repr=False)
-class Conversation:
+class ResumableSession:
     """One session's messages in both directions, over one socket after the other. It is the session's sink."""
 
     id: str
@@ -86,15 +86,15 @@ class Conversation:
     peer: str
     session: SocketSession = attrs.field(init=False)
     received: int = attrs.field(default=0, init=False)
-    kept: Kept = attrs.field(init=False)
-    _link: Socket | None = attrs.field(default=None, init=False)
+    kept: ReplayBuffer = attrs.field(init=False)
+    _link: AttachedSocket | None = attrs.field(default=None, init=False)
     _flows: bool = attrs.field(default=False, init=False)  # the link has all that was said before, and takes more
     _is_over: bool = attrs.field(default=False, init=False)
     _is_leaving: bool = attrs.field(default=False, init=False)
     _changed: trio.Event | None = attrs.field(default=None, init=False)  # only while somebody waits
 
     def __attrs_post_init__(self) -> None:
-        self.kept = Kept(self.settings.max_events, self.settings.max_event_bytes, self.host.kept)
+        self.kept = ReplayBuffer(self.settings.max_events, self.settings.max_event_bytes, self.host.kept)
         self.session = SocketSession(self.host, self, self.principal, self._ended, peer=self.peer, conversation=self)
 
     # What is said.
@@ -125,7 +125,7 @@ class Conversation:
         """Whether it is the result of `initialize`: nothing before that can name the session."""
         return self.session.terms is not None and self.id.encode() in frame
 
-    async def _wait_flowing(self) -> Socket:
+    async def _wait_flowing(self) -> AttachedSocket:
         while self._link is None or not self._flows:
             if self._is_over:
                 raise trio.BrokenResourceError("the client is gone")
@@ -156,7 +156,7 @@ class Conversation:
 
     # Sockets come and go.
 
-    def is_on(self, link: Socket) -> bool:
+    def is_on(self, link: AttachedSocket) -> bool:
         """Whether *link* is the socket. What another one had read of the client's is not heard: it is sent again."""
         return self._link is link
 
@@ -165,7 +165,7 @@ class Conversation:
         is_legacy = self.session.terms is not None
         return is_legacy and self.principal == principal and self.kept.has_after(received)
 
-    def claim(self, link: Socket) -> None:
+    def claim(self, link: AttachedSocket) -> None:
         """From now on *link* is the socket. An older one may look alive: whoever comes back knows better."""
         older, self._link, self._flows = self._link, link, False
         if older is not None:
@@ -179,7 +179,7 @@ class Conversation:
         told = {"received": self.received, "replayed": self.kept.sent - received}
         return write_text(write_members({"jsonrpc": "2.0", "method": RESUMED, "params": told}))
 
-    async def catch_up(self, link: Socket, received: int) -> None:
+    async def catch_up(self, link: AttachedSocket, received: int) -> None:
         """Say again, on *link*, all that followed *received*; then go on. Raises as the wire does."""
         for frame in self.kept.after(received):
             if self._link is not link:
@@ -189,7 +189,7 @@ class Conversation:
             self._flows = True
             self._change()
 
-    def drop(self, link: Socket) -> None:
+    def drop(self, link: AttachedSocket) -> None:
         """A socket is gone, not by the client's will. Harmless if it was not the latest one."""
         if self._link is not link:
             return

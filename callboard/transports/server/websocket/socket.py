@@ -25,9 +25,9 @@ from callboard.codecs.websocket.frames import (
 )
 from callboard.errors import Overloaded
 from callboard.supervisor import Fact
-from callboard.transports.held import Held
+from callboard.transports.held import HeldBytes
 from callboard.transports.limits import Settings
-from callboard.transports.server.websocket.resumable import Conversation
+from callboard.transports.server.websocket.resumable import ResumableSession
 from callboard.transports.wire import Wire
 
 SLICE: Final = 8192
@@ -50,14 +50,14 @@ CLEAN: Final = frozenset({Code.NORMAL, Code.GOING_AWAY, Code.NO_CODE})
 
 
 @attrs.define(eq=False, repr=False)
-class Link:
+class WebSocketConnection:
     """A socket, and the conversation that it carries at the moment."""
 
     wire: Wire
-    conversation: Conversation
+    conversation: ResumableSession
     settings: Settings
     _reader: MessageReader = attrs.field(init=False)
-    _held: Held = attrs.field(init=False)
+    _held: HeldBytes = attrs.field(init=False)
     _listening: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _farewell: Close | None = attrs.field(default=None, init=False)
     _is_busy: bool = attrs.field(default=True, init=False)  # in the middle of something that must not be cut short
@@ -71,7 +71,7 @@ class Link:
 
     def __attrs_post_init__(self) -> None:
         self._reader = MessageReader(self.settings.max_frame)
-        self._held = Held(self.conversation.host.bodies, self.conversation.session.account)
+        self._held = HeldBytes(self.conversation.host.bodies, self.conversation.session.account)
 
     async def run(self, opening: bytes, received: int, rest: bytes) -> None:
         """Be the socket of the conversation until one of the three ends.

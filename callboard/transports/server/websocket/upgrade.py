@@ -12,7 +12,7 @@ from callboard.actors.server.session_tree import add_session
 from callboard.actors.shares import account_of
 from callboard.actors.terms import ANYBODY
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import RETRY_AFTER, refusal_of
 from callboard.codecs.websocket.frames import Close, Code
 from callboard.codecs.websocket.handshake import RECEIVED, Handshake, read_handshake, write_accept
@@ -20,9 +20,9 @@ from callboard.errors import Overloaded, SupervisorClosed
 from callboard.supervisor import ChildSpec
 from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.server.http.endpoint import CHALLENGE, Authenticate, Upgraded
-from callboard.transports.server.websocket.pings import Heart
-from callboard.transports.server.websocket.resumable import Conversation
-from callboard.transports.server.websocket.socket import Link, part
+from callboard.transports.server.websocket.pings import Pings
+from callboard.transports.server.websocket.resumable import ResumableSession
+from callboard.transports.server.websocket.socket import WebSocketConnection, part
 from callboard.transports.wire import Wire
 
 START_TIME: Final = 5.0
@@ -30,23 +30,23 @@ START_TIME: Final = 5.0
 
 
 @attrs.define(eq=False, repr=False)  # nobody who prints it shall learn an id
-class WebSocketDoor:
+class WebSocketUpgrade:
     """Serves the connections that turn into WebSockets: `Endpoint(..., on_upgrade=door.serve)`."""
 
     host: Host
     settings: Settings = DEFAULTS
     authenticate: Authenticate | None = None
-    _heart: Heart = attrs.field(init=False)
+    _heart: Pings = attrs.field(init=False)
     _beats: bool = attrs.field(default=False, init=False)
-    _conversations: dict[str, Conversation] = attrs.field(factory=dict, init=False)
+    _conversations: dict[str, ResumableSession] = attrs.field(factory=dict, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._heart = Heart(self.settings.ping_every)
+        self._heart = Pings(self.settings.ping_every)
         self.settings.apply(self.host)
 
     async def serve(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
-        """Serve one connection until it ends. Raises `Refusal` while it can still be answered by HTTP."""
+        """Serve one connection until it ends. Raises `HttpRefusal` while it can still be answered by HTTP."""
         handshake = read_handshake(head)
         principal = await self._principal(handshake)
         if handshake.session is not None:
@@ -72,31 +72,31 @@ class WebSocketDoor:
         return True
 
     async def _principal(self, handshake: Handshake) -> str:
-        """Raises `Refusal` (401) if somebody must be known and is not."""
+        """Raises `HttpRefusal` (401) if somebody must be known and is not."""
         if self.authenticate is None:
             return ANYBODY
         principal = None if handshake.token is None else await self.authenticate(handshake.token)
         if principal is None:
-            raise Refusal(401, "a bearer token is needed", headers=CHALLENGE, closes=True)
+            raise HttpRefusal(401, "a bearer token is needed", headers=CHALLENGE, closes=True)
         return principal
 
-    def _return(self, session_id: str, principal: str, received: int, wire: Wire) -> Link:
-        """Go on with a session. Raises `Refusal` (404), whyever that is not possible: one answer for all causes."""
+    def _return(self, session_id: str, principal: str, received: int, wire: Wire) -> WebSocketConnection:
+        """Go on with a session. Raises `HttpRefusal` (404), whyever that is not possible: one answer for all causes."""
         conversation = self._conversations.get(session_id)
         if conversation is None or not conversation.can_resume(principal, received):
-            raise Refusal(404, "there is no such session", closes=True)
-        link = Link(wire, conversation, self.settings)
+            raise HttpRefusal(404, "there is no such session", closes=True)
+        link = WebSocketConnection(wire, conversation, self.settings)
         conversation.claim(link)
         return link
 
-    async def _begin(self, principal: str, peer: str, wire: Wire) -> Link:
-        """Begin a session. Raises `Refusal` (503) if the server is about to end."""
+    async def _begin(self, principal: str, peer: str, wire: Wire) -> WebSocketConnection:
+        """Begin a session. Raises `HttpRefusal` (503) if the server is about to end."""
         if self.host.is_draining:
             raise _ending()
-        conversation = Conversation(
+        conversation = ResumableSession(
             secrets.token_urlsafe(24), self.host, self.settings, principal, self._conversations_pop, peer
         )
-        link = Link(wire, conversation, self.settings)
+        link = WebSocketConnection(wire, conversation, self.settings)
         conversation.claim(link)
         try:
             with trio.move_on_after(START_TIME, shield=True) as started:  # half begun, nobody would end it
@@ -107,7 +107,7 @@ class WebSocketDoor:
         except Overloaded as error:
             raise refusal_of(error) from None
         if started.cancelled_caught:
-            raise Refusal(503, "too much is going on", headers=RETRY_AFTER, closes=True)
+            raise HttpRefusal(503, "too much is going on", headers=RETRY_AFTER, closes=True)
         self._conversations[conversation.id] = conversation
         return link
 
@@ -135,12 +135,12 @@ class WebSocketDoor:
         return len(self._conversations)
 
 
-def _opening(handshake: Handshake, conversation: Conversation) -> bytes:
+def _opening(handshake: Handshake, conversation: ResumableSession) -> bytes:
     if handshake.session is None:
         return write_accept(handshake)
     told = (RECEIVED, b"%d" % conversation.received)
     return write_accept(handshake, (told,)) + conversation.resumption(handshake.received)
 
 
-def _ending() -> Refusal:
-    return Refusal(503, "the server is about to end", headers=RETRY_AFTER, closes=True)
+def _ending() -> HttpRefusal:
+    return HttpRefusal(503, "the server is about to end", headers=RETRY_AFTER, closes=True)

@@ -13,7 +13,7 @@ from callboard.transports.limits import Settings
 from callboard.transports.server.http.crowd import (
     MOST_DESCRIPTORS,
     RESERVE,
-    Crowd,
+    ConnectionLimit,
     counted_address,
     descriptor_ceiling,
     raise_descriptor_limit,
@@ -50,7 +50,7 @@ def test_the_limit_of_open_files_is_raised_and_a_reserve_is_kept(limits: tuple[i
 
 @pytest.mark.finding("security-20")
 def test_one_address_never_takes_all_the_room() -> None:
-    crowd = Crowd(100, ceiling=1 << 20)
+    crowd = ConnectionLimit(100, ceiling=1 << 20)
     stranger, other = counted_address(("203.0.113.1", 1)), counted_address(("203.0.113.2", 1))
     assert [crowd.enter(stranger, 5) for _ in range(80)].count(None) == 75
     assert crowd.enter(other, 5) is None

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.codecs.replay_budget import KeptBudget
+from callboard.codecs.replay_budget import ReplayBudget
 from callboard.codecs.revisions import Revision
-from callboard.codecs.websocket.replay_buffer import Kept
+from callboard.codecs.websocket.replay_buffer import ReplayBuffer
 from callboard.transports.limits import Settings
 from callboard.transports.server.http import legacy
 from tests.transports.server.http.house import open_house
@@ -37,8 +37,8 @@ async def streamed(place: Place, words: int, *, leaves: bool = False) -> OpenSes
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60)), max_size=60))
 def test_all_together_keep_no_more_than_the_budget_and_the_latest_stay(said: list[tuple[int, int]]) -> None:
-    budget = KeptBudget(100)
-    keepers = [Kept(5, 80, budget) for _ in range(4)]
+    budget = ReplayBudget(100)
+    keepers = [ReplayBuffer(5, 80, budget) for _ in range(4)]
     for whose, size in said:
         before = sum(keeper._bytes for keeper in keepers)
         keepers[whose].add(b"x" * size)

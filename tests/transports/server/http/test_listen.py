@@ -9,7 +9,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from callboard.actors import fan_out
 from callboard.actors.server.drain import drain
 from callboard.transports.limits import Settings
-from callboard.transports.server.http.keepalive import BREATH, COMMENT, Pulse
+from callboard.transports.server.http.keepalive import BREATH, COMMENT, KeepAlive
 from tests.transports.server.http.house import open_house
 from tests.transports.server.http.stage import META, Client, Place, Stream, serving, settle
 
@@ -134,7 +134,7 @@ class Quiet:
 
 
 async def test_every_stream_beats_by_itself(autojump_clock: MockClock) -> None:
-    pulse = Pulse(15.0)
+    pulse = KeepAlive(15.0)
     early, late, ended, gone = [Quiet() for _ in range(4)]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pulse.run)
@@ -157,7 +157,7 @@ async def test_every_stream_beats_by_itself(autojump_clock: MockClock) -> None:
 
 
 async def test_nobody_is_woken_more_often_than_it_pays(autojump_clock: MockClock) -> None:
-    pulse = Pulse(0.001)
+    pulse = KeepAlive(0.001)
     stream = Quiet()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(pulse.run)

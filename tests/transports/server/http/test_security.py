@@ -6,7 +6,7 @@ import pytest
 
 from callboard import Rate, Revision
 from callboard.codecs.http.access import Access
-from callboard.transports.bind import Place as Address
+from callboard.transports.bind import BindAddress as Address
 from callboard.transports.limits import Settings
 from tests.transports.server.http.house import open_house
 from tests.transports.server.http.sessions import OpenSession, initialize

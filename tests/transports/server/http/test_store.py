@@ -11,11 +11,11 @@ from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.outlet import Adopt, Outbound
 from callboard.actors.shares import LOCAL
-from callboard.codecs.http.refusal import Refusal
-from callboard.codecs.replay_budget import KeptBudget
+from callboard.codecs.http.refusal import HttpRefusal
+from callboard.codecs.replay_budget import ReplayBudget
 from callboard.codecs.sse import Event, EventDecoder
-from callboard.transports.held import Held
-from callboard.transports.server.http.keepalive import Pulse
+from callboard.transports.held import HeldBytes
+from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.legacy_streams import EventStore, LegacyStream
 
 
@@ -28,7 +28,7 @@ class Paper:
     extra: tuple[tuple[bytes, bytes], ...] = ()
     adopt: Adopt | None = None
     peer: str = LOCAL
-    held: Held | None = None
+    held: HeldBytes | None = None
     is_lost: bool = False
     is_over: bool = False
     how: str = ""
@@ -70,11 +70,11 @@ class Paper:
 def stream(
     store: EventStore, response: Paper | None = None, *, number: int = 1, is_polled: bool = False
 ) -> LegacyStream:
-    return LegacyStream(number, store, Pulse(15.0), response, retry=1.0, is_polled=is_polled)
+    return LegacyStream(number, store, KeepAlive(15.0), response, retry=1.0, is_polled=is_polled)
 
 
 def store(most: int = 100, most_bytes: int = 100_000) -> EventStore:
-    return EventStore(most, most_bytes, KeptBudget(1_000_000))
+    return EventStore(most, most_bytes, ReplayBudget(1_000_000))
 
 
 async def say(way: LegacyStream, *words: bytes, ends: bool = False) -> None:
@@ -109,7 +109,7 @@ def test_the_latest_events_are_kept_within_both_bounds_and_the_very_latest_alway
         mine = [(position, data) for owner, position, data in expected if owner == number]
         for last in range(len(history) + 1):
             if last < forgotten:
-                with pytest.raises(Refusal):
+                with pytest.raises(HttpRefusal):
                     kept.after(whose, last)
             else:
                 assert kept.after(whose, last) == [entry for entry in mine if entry[0] > last]

@@ -27,9 +27,9 @@ from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.memory import MemoryConnection
 from callboard.transports.server.http.connection import HttpConnection
 from callboard.transports.server.http.endpoint import Authenticate, Endpoint
-from callboard.transports.server.http.slow_requests import Lookout
+from callboard.transports.server.http.slow_requests import SlowRequests
 from callboard.transports.server.websocket.resumable import SESSION_KEY
-from callboard.transports.server.websocket.upgrade import WebSocketDoor
+from callboard.transports.server.websocket.upgrade import WebSocketUpgrade
 from callboard.transports.wire import Wire
 from tests.by_the_book import Stickler
 from tests.transports.server.websocket.wires import wire_pair
@@ -200,7 +200,7 @@ class House:
     """A hosted server that takes in connections."""
 
     host: Host
-    door: WebSocketDoor
+    door: WebSocketUpgrade
     endpoint: Endpoint
     settings: Settings
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
@@ -211,7 +211,7 @@ class House:
         """A connection on which nothing was said yet, and the server's actor for it."""
         theirs, ours = wire_pair()
         ours.write_time = self.settings.write_time
-        connection = HttpConnection(self.endpoint, ours, self.settings, Lookout())
+        connection = HttpConnection(self.endpoint, ours, self.settings, SlowRequests())
         connections = self.host.root.supervisor_of("edge/connections")
         address = connections.spawn(connection, name=f"c-{next(self._names)}")
         self._sockets.append(Socket(theirs))
@@ -302,7 +302,7 @@ async def house(
     server: Server, settings: Settings = DEFAULTS, *, authenticate: Authenticate | None = None
 ) -> AsyncIterator[House]:
     async with server.host(parking=Parking(server.info.name)) as host:
-        door = WebSocketDoor(host, settings, authenticate)
+        door = WebSocketUpgrade(host, settings, authenticate)
         access = Access.of("127.0.0.1", 8000)
         endpoint = Endpoint(host, access, settings, authenticate=authenticate, on_upgrade=door.serve)
         await host.root.add(

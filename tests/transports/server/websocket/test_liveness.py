@@ -10,8 +10,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from callboard import Context, Server
 from callboard.codecs.revisions.revision import LATEST, R4
 from callboard.transports.limits import DEFAULTS, Settings
-from callboard.transports.server.websocket.pings import ANSWER, BURST, Heart
-from callboard.transports.server.websocket.socket import Link
+from callboard.transports.server.websocket.pings import ANSWER, BURST, Pings
+from callboard.transports.server.websocket.socket import WebSocketConnection
 from tests.transports.server.websocket.stage import Socket, house, masked, socket_of
 from tests.transports.server.websocket.wires import MemoryWire
 
@@ -159,10 +159,10 @@ async def test_ten_sockets_are_seen_to_by_one_task(autojump_clock: MockClock) ->
     async with house(loud) as here:
         sockets = [await here.dial() for _ in range(10)]
         await wait_all_tasks_blocked()
-        hearts = [child for child in here.host.root.tree().children if child.kind == "Heart"]
+        hearts = [child for child in here.host.root.tree().children if child.kind == "Pings"]
         assert [heart.facts["sockets"] for heart in hearts] == [10]
         await sockets[0].finish()
-        hearts = [child for child in here.host.root.tree().children if child.kind == "Heart"]
+        hearts = [child for child in here.host.root.tree().children if child.kind == "Pings"]
         assert [heart.facts["sockets"] for heart in hearts] == [9]
 
 
@@ -205,9 +205,9 @@ async def test_many_pings_at_once_hold_up_nobody(autojump_clock: MockClock) -> N
 
         is_silent = is_heard = False
 
-    heart, turns = Heart(EVERY), 0
+    heart, turns = Pings(EVERY), 0
     for _ in range(10 * BURST):
-        heart.add(cast("Link", Quiet()))
+        heart.add(cast("WebSocketConnection", Quiet()))
 
     async def count_turns() -> None:
         nonlocal turns

@@ -8,7 +8,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard import Revision
 from callboard.actors.terms import ANYBODY
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.revisions.revision import LATEST, R4
 from callboard.testing import Peer
 from callboard.transports.limits import DEFAULTS, Settings
@@ -268,7 +268,7 @@ async def test_a_session_that_its_client_ended_is_not_there_from_that_moment_on(
         client = await here.peer(R4)
         (conversation,) = here.door._conversations.values()
         conversation.end()
-        with pytest.raises(Refusal, match="no such session"):
+        with pytest.raises(HttpRefusal, match="no such session"):
             here.door._return(session_of(client), ANYBODY, 1, wire_pair()[1])
 
 

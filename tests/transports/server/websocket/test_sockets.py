@@ -22,7 +22,7 @@ from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.server.http.endpoint import Authenticate, Endpoint
 from callboard.transports.server.http.listener import http_edge
 from callboard.transports.server.websocket.resumable import RESUMED, SESSION_KEY
-from callboard.transports.server.websocket.upgrade import WebSocketDoor
+from callboard.transports.server.websocket.upgrade import WebSocketUpgrade
 from callboard.transports.wire import SocketWire
 from tests.transports.server.http import test_tls
 from tests.transports.server.websocket.stage import OPENING, Socket, back, request
@@ -53,7 +53,7 @@ def hosted() -> tuple[Server, trio.Event]:
 @attrs.frozen
 class Served:
     host: Host
-    door: WebSocketDoor
+    door: WebSocketUpgrade
     port: int
 
     @asynccontextmanager
@@ -110,7 +110,7 @@ async def served(
         port = listening.getsockname()[1]
         access = Access.of("127.0.0.1", port, scheme="http" if tls is None else "https")
         async with server.host() as host:
-            door = WebSocketDoor(host, settings, authenticate)
+            door = WebSocketUpgrade(host, settings, authenticate)
             endpoint = Endpoint(
                 host, access, settings, authenticate=authenticate, is_http=is_http, on_upgrade=door.serve
             )
