@@ -17,7 +17,8 @@ import psutil
 
 from benchmarks.peers import HERE, environment
 from tests.node import installed, node
-from tests.served import ROOT, free_port
+from tests.served import free_port
+from tests.shared import ROOT
 
 START_TIME: Final = 60.0
 """Seconds until a server accepts. The slowest takes two or three, on a machine that does nothing else."""

@@ -69,6 +69,9 @@ class ScriptedWire:
     def is_quiet(self) -> bool:
         return not self._left
 
+    def stop_probing(self) -> None:
+        pass
+
     async def linger(self) -> None:
         pass
 

@@ -9,6 +9,7 @@ from joserfc.jwk import ECKey
 
 from callboard.client import connect
 from callboard.config import UpstreamAuth
+from callboard.config.auth import oauth_for
 from callboard.oauth import AuthorizationCode, FileStore, OAuth, RegisteredClient
 from tests.config.files import mistakes, read_one
 from tests.oauth.town import Town, basic, look, open_town
@@ -29,7 +30,7 @@ async def test_a_backend_is_shown_a_token_that_its_secret_in_the_environment_get
         spec = read_one(tmp_path, url=town.url, callboard={"oauth": {"client_id": "me", "scope": "read", **said}})
         assert spec.auth is not None
         assert "hush" not in repr(spec)
-        async with connect(town.url, auth=spec.auth.auth()) as client:
+        async with connect(town.url, auth=oauth_for(spec.auth)) as client:
             await look(client)
         [asked] = town.giver.visits("/token")
         assert basic(asked) == ("me", "hush")
@@ -45,7 +46,7 @@ async def test_a_key_is_read_from_a_file_beside_it(tmp_path: Path) -> None:
         spec = read_one(tmp_path, url=town.url, callboard={"oauth": oauth})
         assert spec.auth is not None
         assert "PRIVATE KEY" not in repr(spec)
-        async with connect(town.url, auth=spec.auth.auth()) as client:
+        async with connect(town.url, auth=oauth_for(spec.auth)) as client:
             await look(client)
         assert "client_assertion" in town.giver.visits("/token")[0].form
 
@@ -55,7 +56,7 @@ async def test_a_platform_vouches_by_a_file_that_is_read_each_time(tmp_path: Pat
     async with open_town() as town:
         spec = read_one(tmp_path, url=town.url, callboard={"oauth": oauth})
         assert spec.auth is not None
-        auth = spec.auth.auth()
+        auth = oauth_for(spec.auth)
         _write(tmp_path / "token", "platform's word\n")
         async with connect(town.url, auth=auth) as client:
             await look(client)
@@ -70,7 +71,7 @@ def test_a_person_gives_leave_once_and_it_is_kept(tmp_path: Path) -> None:
     oauth = {"grant": "authorization_code", "client_id": "me", "issuer": "https://as", "trust": ["as"], "bind": True}
     auth = read_one(tmp_path, url="https://h/", callboard={"oauth": {**oauth, "scope": ["a", "b"]}}).auth
     assert auth is not None
-    made = auth.auth()
+    made = oauth_for(auth)
     assert isinstance(made, OAuth)
     assert isinstance(made.grant, AuthorizationCode)
     assert made.grant.identity.registered == RegisteredClient(client_id="me", issuer="https://as")

@@ -55,6 +55,9 @@ class Scripted:
     def is_quiet(self) -> bool:
         return True
 
+    def stop_probing(self) -> None:
+        pass
+
     async def linger(self) -> None:
         pass
 

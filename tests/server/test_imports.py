@@ -2,6 +2,7 @@
 
 import ast
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -25,7 +26,7 @@ def imported(folder: Path) -> set[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("package", [content, signature], ids=["content", "signature"])
-def test_signatures_and_content_need_no_actor_no_trio_and_never_pydantic(package: object) -> None:
+def test_signatures_and_content_need_no_actor_no_trio_and_never_pydantic(package: ModuleType) -> None:
     names = imported(Path(str(package.__file__)).parent)
     assert {name[1] for name in names if name[0] == "callboard"} <= OURS
     assert {name[2] for name in names if name[:2] == ("callboard", "server")} <= {"content", "signature"}

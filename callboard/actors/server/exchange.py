@@ -24,6 +24,7 @@ from callboard.codecs.members import raw, read_members, write_members
 from callboard.codecs.revisions import (
     LATEST,
     MODERN,
+    InputRequiredResult,
     JSONValue,
     LoggingLevel,
     LoggingMessageNotificationParams,
@@ -64,6 +65,14 @@ class Parks(Protocol):
 
     def leave(self, exchange: "Exchange") -> None:
         """The exchange is over, or was never parked."""
+
+    async def hand_over(
+        self, exchange: "Exchange", questions: Sequence[ClientRequest], payload: bytes
+    ) -> InputRequiredResult:
+        """Ask, and forget: the client keeps *payload*, sealed, and the retry is a fresh run that gets it back."""
+
+    async def wrap(self, exchange: "Exchange", payload: bytes) -> str:
+        """A state for the client to keep: the retry is a fresh run that gets *payload* back."""
 
 
 @attrs.define(eq=False)

@@ -10,7 +10,9 @@ from callboard.codecs.revisions import (
     UNSET,
     InitializeRequestParams,
     InitializeResult,
+    ResultMetaObject,
     ServerCapabilities,
+    UnsetType,
     declares,
     read,
 )
@@ -42,11 +44,14 @@ def agree(offer: Offer, request: Request, principal: str) -> tuple[Terms, Server
     return terms, declared
 
 
-def welcome(offer: Offer, terms: Terms, declared: ServerCapabilities) -> InitializeResult:
-    """The answer to `initialize`."""
+def welcome(
+    offer: Offer, terms: Terms, declared: ServerCapabilities, meta: ResultMetaObject | UnsetType
+) -> InitializeResult:
+    """The answer to `initialize`. *meta*: what the transport has to say beside what was agreed."""
     return InitializeResult(
         protocol_version=terms.revision.value,
         capabilities=declared,
         server_info=offer.info,
         instructions=UNSET if offer.instructions is None else offer.instructions,
+        meta=meta,
     )

@@ -431,7 +431,7 @@ class Session(Actor[Outbound]):
         self.terms, self._declared = agree(self.host.offer, request, self.principal)
         slot = ReplySlot(request.id, request.method, self.terms, way)
         self._questions.home = ReplySlot(request.id, request.method, self.terms, self)
-        await slot.answer(attrs.evolve(welcome(self.host.offer, self.terms, self._declared), meta=self.greeting()))
+        await slot.answer(welcome(self.host.offer, self.terms, self._declared, self.greeting()))
 
     def greeting(self) -> ResultMetaObject | UnsetType:
         """What a transport has to say beside what was agreed, once it is."""

@@ -5,7 +5,8 @@ from typing import Annotated, Final, Literal
 import attrs
 from msgspec import Meta
 
-from callboard.server import Context, Server, ToolAnnotations, ToolError
+from callboard.codecs.revisions import ToolAnnotations
+from callboard.server import Context, Server, ToolError
 
 server = Server("box office", version="1.0", instructions="Ask what is on, then book seats.")
 

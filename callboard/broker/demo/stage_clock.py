@@ -13,7 +13,8 @@ from callboard.actors.changes import ResourceUpdated
 from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
 from callboard.actors.subscribers import Everybody
-from callboard.server import Server, ToolAnnotations
+from callboard.codecs.revisions import ToolAnnotations
+from callboard.server import Server
 from callboard.supervisor import Actor, Fact
 
 CLOCK: Final = "clock://stage"

@@ -6,7 +6,8 @@ import attrs
 import trio
 from msgspec import Meta
 
-from callboard.server import Context, Server, ToolAnnotations
+from callboard.codecs.revisions import ToolAnnotations
+from callboard.server import Context, Server
 
 server = Server("wardrobe", version="1.0")
 
