@@ -73,7 +73,7 @@ def edges() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {name: set() for name in known}
     for name, path in known.items():
         for imported in imports(path):
-            if imported == "callboard" or imported.startswith("callboard."):
+            if imported.startswith("callboard."):
                 target = imported.removeprefix("callboard").lstrip(".")
                 while target and target not in known:
                     target = target.rpartition(".")[0]

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
-import attrs
 import trio
 
+from callboard import tree
 from callboard._version import __version__
 from callboard.actors.broker.audience import BrokerAudience
 from callboard.actors.broker.backend import Backend
@@ -23,7 +23,7 @@ from callboard.actors.broker.policy import BackendSettings
 from callboard.actors.broker.tasks import check_extension
 from callboard.actors.client.caller import Caller
 from callboard.actors.client.negotiate import Agreed
-from callboard.actors.server.host import Host, host_spec
+from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
 from callboard.broker.pins import Pinning, Pins
 from callboard.broker.reload import Reloader
@@ -37,13 +37,7 @@ from callboard.errors import Draining
 from callboard.server.load import load_server
 from callboard.server.served import BackendStatus, Behind, Served
 from callboard.supervisor import (
-    Backoff,
-    ChildSpec,
-    Intensity,
-    Restart,
-    Strategy,
     Supervisor,
-    SupervisorSpec,
     get_logger,
     open_tree,
 )
@@ -55,12 +49,6 @@ PRE_WARM: Final = 10.0
 
 MARGIN: Final = 5.0
 """Seconds that a request has beyond what its backend may take."""
-
-AFTER_CRASH: Final = Backoff(first=1.0, most=30.0)
-"""How long a backend stays down whose actor crashed: that is a fault of ours, which the next attempt may meet again."""
-
-CRASHES: Final = Intensity(20, per=60.0)
-"""Crashes after which a backend is given up: more than those pauses allow. It is never given up."""
 
 FEW_WORDS: Final = 160
 """Characters of the reason why a backend is not up, where all of them are counted up."""
@@ -118,9 +106,7 @@ class Broker(Served):
     async def host(self, *, parking: Parking | None = None) -> AsyncIterator[Host]:
         """Run the broker, without any transport yet: backends are started, and waited for, but not for long."""
         lot = Parking(self.info.name) if parking is None else parking
-        spec = host_spec(self.info.name.replace("/", "-"), lambda: lot)
-        spec = attrs.evolve(spec, children=(SupervisorSpec("backends"), *spec.children))
-        async with open_tree(spec) as root:
+        async with open_tree(tree.broker(self.info.name.replace("/", "-"), lambda: lot)) as root:
             company = self._company = BrokerOffer(
                 self.info, self.catalogue, self._listeners.lists_changed, self.revisions
             )
@@ -206,26 +192,13 @@ class Broker(Served):
 
     async def _start(self, spec: BackendSpec, reach: Reach) -> None:
         """Start a backend. If its actor crashes, all that belongs to it is started anew; no other one notices."""
-        group = (
-            await self._running_tree()
-            .supervisor_of("backends")
-            .add(
-                SupervisorSpec(
-                    _path(spec.name),
-                    children=(SupervisorSpec("legs"), SupervisorSpec("answers"), SupervisorSpec("interests")),
-                    strategy=Strategy.ONE_FOR_ALL,
-                    intensity=CRASHES,
-                    backoff=AFTER_CRASH,
-                    restart=Restart.TEMPORARY,
-                )
-            )
-        )
-        make = partial(self._backend, spec, reach, group)
-        await group.add(ChildSpec("backend", make, restart=Restart.TRANSIENT, significant=True))
+        backends = self._running_tree().supervisor_of(tree.BACKENDS)
+        group = await backends.add(tree.backend(_path(spec.name)))
+        await group.add(tree.backend_actor(partial(self._backend, spec, reach, group)))
 
     async def _stop(self, name: str) -> None:
         try:
-            address = self._running_tree().supervisor_of("backends").child(_path(name))
+            address = self._running_tree().supervisor_of(tree.BACKENDS).child(_path(name))
         except LookupError:
             return  # it has ended by itself
         await address.stop()

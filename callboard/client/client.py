@@ -9,6 +9,7 @@ import attrs
 import trio
 from msgspec import UNSET
 
+from callboard import tree
 from callboard._version import __version__
 from callboard.actors.client.answerer import Answer, Answering
 from callboard.actors.client.caller import PATIENT, Caller, OnLog, OnProgress, Patience
@@ -32,7 +33,7 @@ from callboard.codecs.revisions import (
     ReadResourceResult,
     Revision,
 )
-from callboard.supervisor import SupervisorSpec, open_tree
+from callboard.supervisor import open_tree
 from callboard.transports.client.credentials import Auth
 from callboard.transports.client.process import OnStderr
 
@@ -184,11 +185,10 @@ async def _connected(
     *,
     checks_results: bool,
 ) -> AsyncIterator[C]:
-    spec = SupervisorSpec("client", children=(SupervisorSpec("answers"), SupervisorSpec("background")))
     ways = ways_to(target, access)
-    async with open_tree(spec) as root, AsyncExitStack() as stack:
-        answering = Answering(said.answers, root.supervisor_of("answers"))
-        readers = Readers(root.supervisor_of("background"))
+    async with open_tree(tree.client()) as root, AsyncExitStack() as stack:
+        answering = Answering(said.answers, root.supervisor_of(tree.ANSWERS))
+        readers = Readers(root.supervisor_of(tree.BACKGROUND))
 
         def begin(link: Link) -> Caller:
             caller = Caller(link, answering, said.info, said.capabilities, said.log_level, on_log=said.on_log)

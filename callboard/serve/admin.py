@@ -10,6 +10,7 @@ from typing import Final
 
 import attrs
 
+from callboard import tree
 from callboard.actors.server.host import Host
 from callboard.actors.terms import ANYBODY
 from callboard.codecs.http.access import Access
@@ -17,7 +18,7 @@ from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.request_parser import HeadMemory
 from callboard.server.served import Hosted
-from callboard.supervisor import Intensity, SupervisorSpec
+from callboard.supervisor import SupervisorSpec
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.crowd import ConnectionLimit
 from callboard.transports.server.http.endpoint import Upgraded
@@ -36,9 +37,6 @@ LIMITS: Final = Settings(
 )
 """What is asked here is small and soon answered. These connections alone may use the reserve of descriptors, and half
 of it at most; one that says nothing makes room soon."""
-
-ENDLESS: Final = Intensity(1_000_000, per=1.0)
-"""Restarts that the admin edge may have: any number. It must never end the server that it tells of."""
 
 _PLAIN: Final = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"))
 _METHODS: Final = ("GET", "HEAD")
@@ -94,4 +92,4 @@ def admin_edge(health: Health, access: Access, sockets: Sequence[socket.socket])
     """The tree of the admin listener. It is there before the doors open, and after they were closed."""
     crowd = ConnectionLimit(LIMITS.max_connections, ceiling=_ANY)
     edge = Edge(HealthHandler(health, access), LIMITS, crowd=crowd)
-    return SupervisorSpec("admin", children=listeners(edge, sockets), intensity=ENDLESS)
+    return tree.admin(listeners(edge, sockets))

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import attrs
 
+from callboard import tree
 from callboard.actors.server.parking import Parking
 from callboard.codecs.http.access import Access
 from callboard.server.served import Hosted
-from callboard.supervisor import ChildSpec, SupervisorSpec
 from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.server.asgi import AsgiApp, Receive, Scope, Send
 from callboard.transports.server.http.endpoint import Authenticate, Endpoint
@@ -37,11 +37,8 @@ class Mounted:
         parking = Parking(self.server.info.name, most=limits.max_parked, most_each=limits.max_parked_each)
         async with self.server.host(parking=parking) as host:
             endpoint = Endpoint(host, self.access, self.settings, authenticate=self.authenticate)
-            spec = SupervisorSpec(
-                "asgi", children=(ChildSpec("pulse", lambda: endpoint.pulse, shutdown=0), SupervisorSpec("requests"))
-            )
-            edge = await host.root.add(spec)
-            self._app = AsgiApp(endpoint, edge.supervisor_of("requests"))
+            edge = await host.root.add(tree.asgi(lambda: endpoint.pulse))
+            self._app = AsgiApp(endpoint, edge.supervisor_of(tree.REQUESTS))
             try:
                 await send({"type": "lifespan.startup.complete"})
                 await receive()

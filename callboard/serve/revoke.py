@@ -5,6 +5,7 @@ from typing import Any
 
 import trio
 
+from callboard import tree
 from callboard.actors.server.host import Host
 from callboard.actors.server.session import Session
 from callboard.actors.server.subscription import Subscription
@@ -15,12 +16,12 @@ async def end_all_of(host: Host, principals: Set[str]) -> int:
     """End the sessions and subscriptions of *principals*, as at the server's own end. Returns how many there were."""
     ending: list[Address[Any]] = [
         address
-        for address, place in host.root.supervisor_of("sessions").actors()
+        for address, place in host.root.supervisor_of(tree.SESSIONS).actors()
         if isinstance(place, Supervisor) and _principal(place) in principals
     ]
     ending += [
         address
-        for address, actor in host.root.supervisor_of("requests").actors()
+        for address, actor in host.root.supervisor_of(tree.REQUESTS).actors()
         if isinstance(actor, Subscription) and actor.exchange.terms.principal in principals
     ]
     async with trio.open_nursery() as nursery:

@@ -7,9 +7,10 @@ from typing import Any, Final, TypeAlias, TypeVar, overload
 
 import trio
 
+from callboard import tree
 from callboard.actors.changes import Change, ListChanged, ListName, ResourceUpdated
 from callboard.actors.rate import Rate, RateLimit
-from callboard.actors.server.host import Host, host_spec
+from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
 from callboard.codecs.mcp_headers.header_map import HeaderMap
 from callboard.codecs.revisions import (
@@ -346,7 +347,7 @@ class Server(Served):
         """Run the server, without any transport yet: for whoever brings connections of his own."""
         lot = Parking(self.info.name) if parking is None else parking
         context = nullcontext() if self._lifespan is None else self._lifespan(self)
-        async with context as value, open_tree(host_spec(self.info.name.replace("/", "-"), lambda: lot)) as root:
+        async with context as value, open_tree(tree.host(self.info.name.replace("/", "-"), lambda: lot)) as root:
             meters = {method: RateLimit(rate) for method, rate in self._rates.items()}
             self.repertoire.offer_anything()
             host = Host(ServerOffer(self, value), root, lot, meters=meters)

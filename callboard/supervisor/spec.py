@@ -51,7 +51,7 @@ def _name(_: object, attribute: object, value: str) -> None:
 
 @attrs.frozen
 class ChildSpec(Generic[M]):
-    """One declared child. `actor` makes a fresh one for every incarnation; the mailbox is kept."""
+    """One declared child. `actor` makes a fresh one for every incarnation, unless it says what is *kept*."""
 
     name: str = attrs.field(validator=_name)
     actor: Callable[[], Actor[M]]
@@ -60,6 +60,8 @@ class ChildSpec(Generic[M]):
     start_within: float = attrs.field(default=START_TIME, kw_only=True)
     significant: bool = attrs.field(default=False, kw_only=True)
     """When it has ended for good, its supervisor stops the others and returns (OTP: `any_significant`)."""
+    kept: str = attrs.field(default="", kw_only=True)
+    """Why the same object comes back after a crash, where it does: what it holds that others rely on."""
 
 
 @attrs.frozen

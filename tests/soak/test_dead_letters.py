@@ -19,7 +19,7 @@ CANARY = "s3cret-canary"
 
 def ignored(host: Host) -> int:
     """What the connections to backends were told for nothing."""
-    facts = [node.facts for node in host.root.tree().walk() if node.kind == "Leg"]
+    facts = [node.facts for node in host.root.tree().walk() if node.kind == "BackendConnection"]
     return sum(int(one["ignored"] or 0) for one in facts)
 
 

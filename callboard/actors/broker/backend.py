@@ -9,6 +9,7 @@ import attrs
 import trio
 from msgspec import Raw
 
+from callboard import tree
 from callboard.actors.broker.circuit import Circuit, CircuitState
 from callboard.actors.broker.connection import BackendConnection, Reach, leaf_of
 from callboard.actors.broker.health import HEALTH, SILENT, BackendHealth, Check
@@ -85,15 +86,15 @@ class Backend(Actor[Never]):
         most = settings.max_in_flight
         self.in_flight = Shares(f"requests are in flight to {self.name}", most, most - most // 4)
         self.legs = BackendPool(
-            self.group.supervisor_of("legs"),
+            self.group.supervisor_of(tree.LEGS),
             self._leg,
             lambda leg: leg is self._scout or self.interests.needs(leg),
             max(settings.max_connections, 1),
             settings.idle_time,
         )
-        self.interests = UpstreamSubscriptions(self, self.group.supervisor_of("interests"))
+        self.interests = UpstreamSubscriptions(self, self.group.supervisor_of(tree.INTERESTS))
         self.listings = BackendLists(self.name, settings.timeout, self._listed)
-        self.views = ListViews(self, self.group.supervisor_of("answers"), self.on_view)
+        self.views = ListViews(self, self.group.supervisor_of(tree.ANSWERS), self.on_view)
 
     async def run(self) -> None:
         try:
@@ -213,7 +214,7 @@ class Backend(Actor[Never]):
             leg.is_checked = True
             self._checks += 1
             with suppress(SupervisorClosed):  # it ends in any case
-                self.group.supervisor_of("answers").spawn(
+                self.group.supervisor_of(tree.ANSWERS).spawn(
                     Check(leg, min(HEALTH, self.settings.timeout)), name=f"check-{self._checks}"
                 )
 
@@ -320,7 +321,7 @@ class Backend(Actor[Never]):
             key,
             self.reach,
             self.info,
-            self.group.supervisor_of("answers"),
+            self.group.supervisor_of(tree.ANSWERS),
             on_change=self.changed,
             on_end=self._ended,
             roots=self.settings.roots,

@@ -16,6 +16,7 @@ import attrs
 import trio
 from msgspec import UNSET
 
+from callboard import tree
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.broker.forward import LONG, Attempt, Forward, ForwardTarget
@@ -399,7 +400,7 @@ def _withdraw(backend: Backend, leg: BackendConnection, task: str, *, may_ask: b
     use = Lease(may_ask=may_ask)
     leg.begin(use)
     try:
-        backend.group.supervisor_of("answers").spawn(_Withdrawal(backend, leg, task, use), name=f"t-{next(_NAMES)}")
+        backend.group.supervisor_of(tree.ANSWERS).spawn(_Withdrawal(backend, leg, task, use), name=f"t-{next(_NAMES)}")
     except SupervisorClosed:  # the backend ends, and its tasks with it
         backend.give_back(leg, use)
 

@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol
 import attrs
 import trio
 
+from callboard import tree
 from callboard.actors.lifecycle import Consequence, RequestEvent, RequestState
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.host import Host
@@ -82,12 +83,12 @@ async def drain(
         for carried in found.carried:
             await carried.over.wait()
     await _cut(found, errands, _half(last))
-    sessions = [address for address, _ in host.root.supervisor_of("sessions").actors()]
+    sessions = [address for address, _ in host.root.supervisor_of(tree.SESSIONS).actors()]
     await _end_all(sessions, until)
     await _wait_gone(sessions, _half(last))
     await _end_all(edges, 0)
     await _wait_gone(edges, last)
-    for request, _ in host.root.supervisor_of("requests").actors():
+    for request, _ in host.root.supervisor_of(tree.REQUESTS).actors():
         request.kill(WHY_DRAIN)
 
 
@@ -99,7 +100,7 @@ def _half(last: float) -> float:
 
 def _end_parked(host: Host) -> None:
     """Cancel what waits for a client's input, and whatever asked for it: a backend's question, for one."""
-    for _, actor in host.root.supervisor_of("requests").actors():
+    for _, actor in host.root.supervisor_of(tree.REQUESTS).actors():
         if isinstance(actor, RequestActor) and actor.exchange.life.state is RequestState.PARKED:
             actor.exchange.cancel(RequestEvent.SESSION_ENDED)
 
@@ -158,7 +159,7 @@ def _find(host: Host) -> _InFlight:
 
 def _places(root: Supervisor) -> Iterator[Supervisor]:
     """Where requests live: a modern one under the root, a legacy one under its session."""
-    yield root.supervisor_of("requests")
-    for _, session in root.supervisor_of("sessions").actors():
+    yield root.supervisor_of(tree.REQUESTS)
+    for _, session in root.supervisor_of(tree.SESSIONS).actors():
         if isinstance(session, Supervisor):
             yield session

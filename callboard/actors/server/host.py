@@ -8,6 +8,7 @@ import attrs
 import trio
 from msgspec import Raw
 
+from callboard import tree
 from callboard.actors.changes import MAX_FOLLOWED_BYTES, wanted
 from callboard.actors.rate import RateLimit
 from callboard.actors.server.client_requests import ClientRequests
@@ -39,7 +40,7 @@ from callboard.codecs.revisions import (
 )
 from callboard.codecs.routing import Route
 from callboard.errors import Draining, MethodNotFound, Overloaded
-from callboard.supervisor import Actor, Address, ChildSpec, Supervisor, SupervisorSpec
+from callboard.supervisor import Actor, Address, Supervisor
 
 Instant: TypeAlias = Callable[[Exchange], Model | Forwarded | None]
 """A handler that never waits: it runs where the request was read. None if this request has to wait after all: then the
@@ -216,7 +217,7 @@ class Host:
         """Admit a request. A modern one lives under the root, so that it may outlive its connection; a legacy one under
         its session."""
         modern = slot.terms.revision in MODERN or session is None
-        supervisor = self.root.supervisor_of("requests") if modern or session is None else session
+        supervisor = self.root.supervisor_of(tree.REQUESTS) if modern or session is None else session
         name = f"r-{next(self._names)}"
         return Exchange(request, slot, supervisor, self.parking, None if modern else questions, name)
 
@@ -271,15 +272,3 @@ class Host:
         lists = {name: declares(declared, f"{name}.list_changed") for name in ("tools", "prompts", "resources")}
         allowed = granted(params.notifications, lists=lists, resources=declares(declared, "resources.subscribe"))
         return Subscription(exchange, self.audience, allowed, self.followed)
-
-
-def host_spec(name: str, parking: Callable[[], Parking]) -> SupervisorSpec:
-    """The tree of a hosted server. Order is meaning: requests are there before, and after, whoever brings them."""
-    return SupervisorSpec(
-        name,
-        children=(
-            ChildSpec("parking", parking, shutdown=0),  # it has nothing to finish
-            SupervisorSpec("requests"),
-            SupervisorSpec("sessions"),
-        ),
-    )

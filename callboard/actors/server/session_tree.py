@@ -1,33 +1,28 @@
 """How a session gets into the tree: alone, or with the reader of its connection."""
 
-from typing import Never
-
+from callboard import tree
 from callboard.actors.outlet import Connection
 from callboard.actors.server.host import Host
 from callboard.actors.server.reader import Reader
 from callboard.actors.server.session import Session
 from callboard.actors.terms import ANYBODY
 from callboard.errors import ActorError
-from callboard.supervisor import ChildSpec, Restart, Supervisor, SupervisorSpec
+from callboard.supervisor import Supervisor
 
 
 async def open_session(host: Host, connection: Connection, name: str, principal: str = ANYBODY) -> Supervisor:
     """Begin to serve one connection. Its supervisor ends when the peer hangs up, or when it is stopped."""
     session = Session(host, connection, principal)
-    # Stopping begins with not listening any more.
-    make = [Reader(session, connection)].pop
-    reader = ChildSpec("reader", make, restart=Restart.TEMPORARY, significant=True, shutdown=0)
-    return await add_session(host, session, name, reader)
+    return await add_session(host, session, name, [Reader(session, connection)].pop)
 
 
-async def add_session(host: Host, session: Session, name: str, *readers: ChildSpec[Never]) -> Supervisor:
+async def add_session(host: Host, session: Session, name: str, *readers: tree.Make) -> Supervisor:
     """Put a session into the tree. Without readers, the transport that holds it hands it what the peer says.
 
     Raises `Overloaded` if its account, or all together, have too many.
     """
     # Handed out once: a spec that kept the session would be kept by it, too, by way of its supervisor.
-    own = ChildSpec("session", [session].pop, restart=Restart.TEMPORARY, significant=True)
-    spec = SupervisorSpec(name, children=(own, *readers), restart=Restart.TEMPORARY)
+    spec = tree.session(name, [session].pop, readers)
     shares, account, tell = host.sessions, session.account, session.on_end
     shares.take(account)
 
@@ -37,7 +32,7 @@ async def add_session(host: Host, session: Session, name: str, *readers: ChildSp
 
     session.on_end = ended
     try:
-        return await host.root.supervisor_of("sessions").add(spec)
+        return await host.root.supervisor_of(tree.SESSIONS).add(spec)
     except ActorError:  # it has not begun, so it does not end either
         session.on_end = tell
         shares.give_back(account)

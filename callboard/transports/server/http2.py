@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Never
 import attrs
 import trio
 
+from callboard import tree
 from callboard.actors.rate import Rate, RateLimit
 from callboard.codecs.http.frames import FrameMeter, may_be_http2
 from callboard.errors import SupervisorClosed
@@ -135,7 +136,7 @@ class Http2Connection(Actor[Never]):
         from callboard.transports.server._hypercorn import Closed, Http2Protocol, RawData, TaskGroup, WorkerContext
 
         context: Any = WorkerContext(None)
-        requests = self.supervisor.supervisor.supervisor_of("requests")
+        requests = self.supervisor.supervisor.supervisor_of(tree.REQUESTS)
         app = AsgiApp(self.shared.endpoint, requests, self.shared.names, self.peer)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._finish_when_asked, context)

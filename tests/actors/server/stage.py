@@ -7,8 +7,9 @@ from typing import Any
 
 import attrs
 
+from callboard import tree
 from callboard.actors.server.exchange import Exchange
-from callboard.actors.server.host import Errand, Host, Instant, host_spec
+from callboard.actors.server.host import Errand, Host, Instant
 from callboard.actors.server.parking import Parking
 from callboard.actors.server.request import Handler
 from callboard.actors.server.session_tree import open_session
@@ -114,5 +115,5 @@ class Stage:
 @asynccontextmanager
 async def stage(tools: Mapping[str, Handler], **options: Any) -> AsyncIterator[Stage]:
     parking = Parking("bare", **options)
-    async with open_tree(host_spec("bare", lambda: parking)) as root:
+    async with open_tree(tree.host("bare", lambda: parking)) as root:
         yield Stage(Host(BareOffer(tools), root, parking), root)

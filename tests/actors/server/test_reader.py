@@ -90,7 +90,7 @@ async def test_what_never_waits_runs_in_the_task_that_read_it(revision: Revision
 async def test_while_one_waits_others_are_read_and_served(revision: Revision, autojump_clock: MockClock) -> None:
     async with placed(revision) as here:
         first = await here.begin("nap", seconds=10)
-        assert here.kinds() == ["Deputy"]
+        assert here.kinds() == ["StandIn"]
         second = await here.begin("nap", seconds=5)
         assert said(await here.peer.call("echo", text="meanwhile")) == "meanwhile"
         assert said(await here.peer.finish(second)) == "rested"
@@ -185,7 +185,7 @@ async def test_a_peer_that_does_not_read_is_still_heard(revision: Revision, auto
     async with placed(revision) as here:
         text = "x" * 1_000_000
         begun = [await here.begin("echo", text=text) for _ in range(40)]
-        assert "Deputy" in here.kinds()
+        assert "StandIn" in here.kinds()
         assert len(begun) * len(text) > 2 * OUTBOX_BYTES
         answers = [await here.peer.hear() for _ in begun]
         assert sorted(answer["id"] for answer in answers) == begun

@@ -12,6 +12,7 @@ from typing import Any, Final, Never, TypeVar
 import attrs
 import trio
 
+from callboard import tree
 from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.outlet import InlinePolicy
 from callboard.actors.server.adoption import run_noticing
@@ -216,7 +217,7 @@ class HttpConnection(Actor[Never]):
     def _begin_watching(self) -> None:
         """Have somebody hear whether the client leaves, while this task is busy. Never raises: an errand waits."""
         if self._watch is None:
-            watches = self.supervisor.supervisor.supervisor_of("watches")
+            watches = self.supervisor.supervisor.supervisor_of(tree.WATCHES)
             with suppress(SupervisorClosed):  # the end has begun, and everybody hears of it anyway
                 self._watch = watches.spawn(PeerWatch(self), name=self._node.name)
 

@@ -12,8 +12,9 @@ from typing import Final, Never
 import attrs
 import trio
 
+from callboard import tree
 from callboard.actors.rate import Rate, RateLimit
-from callboard.supervisor import Actor, ChildSpec, Fact, Supervisor, SupervisorSpec, get_logger
+from callboard.supervisor import Actor, Fact, Supervisor, SupervisorSpec, get_logger
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.connection import HttpConnection
 from callboard.transports.server.http.crowd import ConnectionLimit, counted_address
@@ -77,7 +78,7 @@ class HttpListener(Actor[Never]):
     accepted: int = attrs.field(default=0, init=False)
 
     async def run(self) -> None:
-        connections = self.supervisor.supervisor_of("connections")
+        connections = self.supervisor.supervisor_of(tree.CONNECTIONS)
         self.listening.setblocking(False)
         while True:
             await trio.lowlevel.wait_readable(self.listening)
@@ -129,18 +130,10 @@ class HttpListener(Actor[Never]):
         return {"accepted": self.accepted, "refused": self.edge.crowd.refused}
 
 
-def listeners(edge: Edge, sockets: Sequence[socket.socket]) -> tuple[ChildSpec[Never] | SupervisorSpec, ...]:
+def listeners(edge: Edge, sockets: Sequence[socket.socket]) -> tree.Children:
     """The children that take connections in, and the connections."""
-    return (
-        ChildSpec("outbox", lambda: edge.outbox, shutdown=0),
-        ChildSpec("lookout", lambda: edge.lookout, shutdown=0),
-        SupervisorSpec("watches", drain=0),
-        SupervisorSpec("connections", drain=edge.settings.write_time),
-        *(
-            ChildSpec(f"listener-{number}", partial(HttpListener, edge, listening), shutdown=0)
-            for number, listening in enumerate(sockets, 1)
-        ),
-    )
+    accepting = [partial(HttpListener, edge, listening) for listening in sockets]
+    return tree.listeners(lambda: edge.outbox, lambda: edge.lookout, accepting, edge.settings.write_time)
 
 
 def http_edge(
@@ -153,12 +146,5 @@ def http_edge(
 ) -> SupervisorSpec:
     """The tree of one edge. Stopped bottom to top: first nobody new is taken in, then those who are here finish."""
     http2 = Http2(endpoint, is_tls=tls is not None) if with_http2 else None
-    requests = (SupervisorSpec("requests", drain=endpoint.settings.write_time),) if with_http2 else ()
-    return SupervisorSpec(
-        name,
-        children=(
-            ChildSpec("pulse", lambda: endpoint.pulse, shutdown=0),
-            *requests,
-            *listeners(Edge(endpoint, endpoint.settings, tls, http2), sockets),
-        ),
-    )
+    listening = listeners(Edge(endpoint, endpoint.settings, tls, http2), sockets)
+    return tree.http(name, lambda: endpoint.pulse, listening, endpoint.settings.write_time if with_http2 else None)

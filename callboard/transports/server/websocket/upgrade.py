@@ -7,6 +7,7 @@ from typing import Final
 import attrs
 import trio
 
+from callboard import tree
 from callboard.actors.server.host import Host
 from callboard.actors.server.session_tree import add_session
 from callboard.actors.shares import account_of
@@ -17,7 +18,6 @@ from callboard.codecs.http.status import RETRY_AFTER, refusal_of
 from callboard.codecs.websocket.frames import Close, Code
 from callboard.codecs.websocket.handshake import RECEIVED, Handshake, read_handshake, write_accept
 from callboard.errors import Overloaded, SupervisorClosed
-from callboard.supervisor import ChildSpec
 from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.server.http.endpoint import CHALLENGE, Authenticate, Upgraded
 from callboard.transports.server.websocket.pings import Pings
@@ -116,7 +116,7 @@ class WebSocketUpgrade:
             self._beats = True
             root = self.host.root
             name = next(name for number in count(1) if root.node(name := f"heart-{number}") is None)
-            await root.add(ChildSpec(name, lambda: self._heart, shutdown=0))
+            await root.add(tree.keep_alive(lambda: self._heart, name))
 
     async def _turn_away(self, handshake: Handshake, wire: Wire) -> None:
         """A browser is told nothing of an HTTP answer, but what a WebSocket was closed for."""

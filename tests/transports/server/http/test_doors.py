@@ -209,7 +209,7 @@ async def test_an_edge_whose_parts_crash_is_restarted_and_listens_again(
         before = supervisor.address
         for _ in range(8):  # more than one level allows, so the whole edge is made anew, too
             for address, actor in supervisor.actors():
-                if type(actor).__name__ in ("Outbox", "Lookout", "Pulse", "HttpListener"):
+                if type(actor).__name__ in ("WriteBatch", "SlowRequests", "KeepAlive", "HttpListener"):
                     address.kill("by a test")
             await trio.sleep(7)
         assert before == supervisor.address
