@@ -31,6 +31,9 @@ MERGED: Final = 10.0
 MAX_KINDS: Final = 1000
 """Pairs of event and peer whose lines are counted at a time. The one that was silent for longest is forgotten."""
 
+SILENT: Final = BURST / REFILL
+"""Seconds of silence after which a pair is forgotten in any case: it may write a whole burst again."""
+
 _PEERS: Final = ("backend", "session", "peer", "actor", "path")
 
 
@@ -101,6 +104,7 @@ class LogLines:
         key = event, peer
         kind = self._kinds.get(key)
         if kind is None:
+            self._forget_silent(now)
             kind = self._kinds[key] = _Kind(BURST, now)
             if len(self._kinds) > MAX_KINDS:
                 self._merging.discard(self._kinds.popitem(last=False)[0])
@@ -123,6 +127,13 @@ class LogLines:
         told = facts if not kind.left_out else {**facts, "left_out": kind.left_out}
         kind.left_out = 0
         yield write, event, told
+
+    def _forget_silent(self, now: float) -> None:
+        while self._kinds:
+            key, kind = next(iter(self._kinds.items()))
+            if now - kind.at < SILENT or kind.repeated:
+                return
+            del self._kinds[key]
 
     def _due(self) -> Iterator[tuple[Callable[..., None], str, dict[str, Any]]]:
         now = self.clock()

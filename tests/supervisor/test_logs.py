@@ -18,7 +18,7 @@ import structlog
 import structlog.testing
 
 from callboard.supervisor import get_logger
-from callboard.supervisor.lines import BURST, MAX_KINDS, MERGED, LogLines
+from callboard.supervisor.lines import BURST, MAX_KINDS, MERGED, SILENT, LogLines
 from callboard.supervisor.standard_error import MOST_KEPT, StandardError
 
 CRASH = """
@@ -174,6 +174,9 @@ def test_one_peer_writes_so_many_lines_of_an_event_and_others_are_not_left_out()
     for number in range(10 * MAX_KINDS):
         lines.write(write, "joined", {"session": str(number)})
     assert len(lines._kinds) == MAX_KINDS
+    now[0] += SILENT + 1
+    lines.write(write, "joined", {"session": "the last"})
+    assert len(lines._kinds) == 1  # nothing is kept of those that have left
 
 
 @pytest.mark.parametrize(
