@@ -35,6 +35,25 @@ def test_the_page_of_settings_is_what_the_settings_say() -> None:
     )
 
 
+def test_the_pictures_of_the_architecture_are_what_the_imports_say() -> None:
+    pictures = runpy.run_path(str(ROOT / "docs" / "architecture.py"))["pictures"]()
+    assert {path for path, picture in pictures.items() if path.read_text() != picture} == set(), (
+        "run: python docs/architecture.py"
+    )
+
+
+def test_every_file_of_the_package_that_a_design_page_names_exists() -> None:
+    for page in PAGES:
+        if page.parent.name == "design":
+            for named in re.findall(r"`([a-z_0-9]+/[a-z_0-9/]+\.py)`", page.read_text()):
+                assert (ROOT / named).exists() or (ROOT / "callboard" / named).exists(), f"{page.name}: {named}"
+
+
+def test_the_glossary_has_no_more_than_twenty_words() -> None:
+    rows = re.findall(r"^\| \*", (ROOT / "docs" / "design" / "glossary.md").read_text(), re.MULTILINE)
+    assert 0 < len(rows) <= 20
+
+
 def test_the_page_of_commands_names_every_flag() -> None:
     page = (ROOT / "docs" / "reference" / "commands.md").read_text()
     flags = [field.name.replace("_", "-") for field in attrs.fields(Where)] + ["json", "list"]
