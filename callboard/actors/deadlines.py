@@ -16,7 +16,7 @@ OnPassed: TypeAlias = Callable[[], None]
 
 
 class Deadline:
-    """Until when something may take. It may be moved while somebody keeps it: a cancel scope, or a timekeeper."""
+    """When something is due. It may be moved while it is being kept, by a cancel scope or a `DeadlineTimer`."""
 
     __slots__ = ("_at", "on_move", "on_passed")
 
@@ -44,7 +44,7 @@ class Deadline:
 
 @attrs.define(eq=False)
 class DeadlineTimer:
-    """Tells whoever has waited too long."""
+    """Calls back for each deadline that has passed."""
 
     _limits: dict[Deadline, None] = attrs.field(factory=dict, init=False)
     _nap: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)

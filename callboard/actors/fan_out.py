@@ -1,4 +1,4 @@
-"""How changes reach many subscribers: in slices, and no faster than those who read promptly can take them.
+"""How changes reach many subscribers: in slices, and no faster than prompt readers can take them.
 
 A change for a few subscribers is told at once. What is told to thousands, or told while a subscriber is behind, goes
 through one queue, which an actor works off between other tasks. So a burst is kept once, and not once for each of them.
@@ -31,12 +31,12 @@ PATIENCE: Final = 0.1
 """Seconds for which changes are held back for a subscriber that is behind, and a backend's connection is not read."""
 
 NO_PATIENCE: Final = 30.0
-"""Seconds for which nobody waits for a subscriber again that was waited for in vain."""
+"""Seconds for which a subscriber that was waited for in vain is not waited for again."""
 
 log = get_logger("callboard.actors")
 
 Tell: TypeAlias = Callable[[], Iterable[Hear]]
-"""Who is to be told, as of now."""
+"""The subscribers to tell, as of now."""
 
 
 @attrs.define(eq=False)
@@ -114,7 +114,7 @@ class FanOut:
             self._more[topics] = more
             log.warning("changes_lost", waiting=len(self._queue))
 
-    # For those who bring changes.
+    # For the sources of changes.
 
     async def wait_source(self) -> None:
         """Wait while many changes are not told yet, but never for long: answers come on the same connection."""
@@ -157,7 +157,7 @@ class FanOut:
         return more, list(told())
 
     async def _wait_caught_up(self) -> None:
-        """Wait for those who are behind; who does not catch up in time is on its own."""
+        """Wait for the subscribers that are behind; one that does not catch up in time is on its own."""
         if self.behind:
             with trio.move_on_after(PATIENCE):
                 while self.behind:
@@ -172,7 +172,7 @@ class FanOut:
         await self._eased.wait()
 
     def ease(self) -> None:
-        """Wake who waits: something has changed for the better."""
+        """Wake the waiters: something has changed for the better."""
         if self._eased is not None:
             self._eased.set()
             self._eased = None

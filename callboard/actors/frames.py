@@ -32,7 +32,7 @@ def result_frame(
     request_id: RequestId, revision: Revision, method: str, result: Model | Forwarded, server_info: Raw | None
 ) -> bytes:
     """Write the answer to a request, shaped for the peer's revision. Raises `TypeError` or `ValueError` if it has no
-    shape there. *server_info* is who answers, where a result says so: a backend's own words count for more."""
+    shape there. *server_info* names the server, where a result says so: a backend's own words count for more."""
     if isinstance(result, Forwarded):
         body: dict[str, Any] = dict(result.members)
         if server_info is not None:
@@ -88,7 +88,7 @@ def answer_frame(
     error: Exception
     try:
         frame = result_frame(request_id, revision, method, result, server_info)
-    except Exception as unfit:  # whatever a handler or a backend made: its client is answered all the same
+    except Exception as unfit:  # any fault of a handler or a backend: its client is answered all the same
         error = ValueError(str(unfit)) if isinstance(unfit, PeerError) else unfit  # not the client's fault
     else:
         if len(frame) <= MAX_ANSWER:

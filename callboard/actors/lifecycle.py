@@ -1,7 +1,7 @@
 """The life of one request as a table: what may happen to it, and the one thing that follows.
 
-Pure: no task, no clock, no wire. Everything that can end a request goes through `step`, so that whatever arrives, in
-whatever order, a request has exactly one outcome. An event that the table does not know in a state came too late: that
+Pure: no task, no clock, no wire. Everything that can end a request goes through `step`, so that for all events, in
+any order, a request has exactly one outcome. An event that the table does not know in a state came too late: that
 is a race, not a fault, and it is dropped.
 """
 
@@ -15,9 +15,9 @@ class RequestState(Enum):
     """Where a request stands."""
 
     WAITING = "waiting"
-    """Its handler or backend works, and somebody waits for the answer."""
+    """Its handler or backend works, and its client waits for the answer."""
     PARKED = "parked"
-    """Its handler waits for input; the client was told what is wanted, and nobody waits for an answer now."""
+    """Its handler waits for input; the client was told what is wanted, and waits for no answer now."""
     SETTLED = "settled"
     """Answered."""
     CANCELLED = "cancelled"

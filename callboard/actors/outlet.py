@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class FrameKind(Enum):
-    """What a message is to whoever must queue it. The value says what happens when there is no more room."""
+    """What a message is to a queue. The value says what happens when there is no more room."""
 
     ANSWER = (Overflow.WAIT, "a")
     """Results and errors: never dropped."""
@@ -72,7 +72,7 @@ Begin: TypeAlias = Callable[[bytes], Coroutine[Any, Any, None] | None]
 
 @runtime_checkable
 class ImmediateSink(Protocol):
-    """A sink that mostly takes a frame at once: then nobody has to think of how long that may take."""
+    """A sink that mostly takes a frame at once: then the sender needs no deadline."""
 
     def begin(self, frame: bytes) -> Coroutine[Any, Any, None] | None:
         """As `send`; what is left to be done must be awaited, if anything is."""
@@ -97,7 +97,7 @@ class InlinePolicy(NamedTuple):
     ends_with_client: bool
     """Whether it is cancelled when the client leaves."""
     on_wait: Callable[[Callable[[], None]], None]
-    """Called when it waits for the first time, with what cancels it. Until then nobody could."""
+    """Called when it waits for the first time, with what cancels it. Until then it cannot be cancelled."""
 
 
 class Adopt(Protocol):

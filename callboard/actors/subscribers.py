@@ -1,4 +1,4 @@
-"""Who wants to hear of which change."""
+"""The table of subscribers: which of them wants to hear of which change."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ from callboard.codecs.revisions import ClientCapabilities
 
 @attrs.define(eq=False)
 class Subscribers:
-    """Fan-out: each change goes to those who asked for it."""
+    """Fan-out: each change goes to its subscribers."""
 
     fan_out: FanOut = attrs.field(factory=FanOut)
     _hearers: dict[Change, dict[Hear, None]] = attrs.field(factory=dict, init=False)
@@ -30,7 +30,7 @@ class Subscribers:
             hearers[hear] = None
 
     def leave(self, hear: Hear, changes: Iterable[Change]) -> None:
-        """Harmless for who has not joined."""
+        """Harmless for a subscriber that has not joined."""
         for change in changes:
             hearers = self._hearers.get(change)
             if hearers is not None:
@@ -46,7 +46,7 @@ class Subscribers:
             del self._lengths[length]
 
     def publish(self, change: Change, *, also: Sequence[Change] = ()) -> int:
-        """Tell everybody who wants to hear of *change*, of what it is a part of, or of what it is *also* known as.
+        """Tell every subscriber of *change*, of what it is a part of, or of what it is *also* known as.
         Returns how many that are. Many are told later, and so are all while some are behind."""
         told = self._told(change, also)
         fan_out = self.fan_out
@@ -66,7 +66,7 @@ class Subscribers:
         return told
 
     def _wider(self, change: Change) -> Iterator[Change]:
-        """What a change belongs to: a file that changed is news to those who watch its folder, with or without its
+        """What a change belongs to: a file that changed is news to subscribers of its folder, with or without its
         slash."""
         if isinstance(change, ListChanged) or not self._lengths:
             return
@@ -76,7 +76,7 @@ class Subscribers:
                     yield ResourceUpdated(change.uri[:end])
 
     def _followers(self) -> dict[Hear, None]:
-        """Everybody who follows a resource."""
+        """All subscribers of any resource."""
         followers: dict[Hear, None] = {}
         for change, hearers in self._hearers.items():
             if isinstance(change, ResourceUpdated):
@@ -88,7 +88,7 @@ class Subscribers:
 
 
 class Audience(Protocol):
-    """Who may follow what: asked before somebody does, and told when he no longer does."""
+    """Which client may follow what: asked before a subscription begins, and told when it has ended."""
 
     @property
     def fan_out(self) -> FanOut:
@@ -109,7 +109,7 @@ class Audience(Protocol):
 
 @attrs.frozen(eq=False)
 class Everybody:
-    """The audience of a hosted server: all hear the same, and may follow whatever they name."""
+    """The audience of a hosted server: all clients hear the same, and may follow any URI."""
 
     all: Subscribers
 
@@ -127,4 +127,4 @@ class Everybody:
         return uris
 
     def unfollow(self, uris: Iterable[str], _: str) -> None:
-        """Nobody need be told."""
+        """Nothing to tell."""

@@ -1,4 +1,4 @@
-"""Who hears of which change: each principal on his own, behind subscriptions that are shared."""
+"""The audience of a broker: which clients hear of which change. Principals are apart, behind shared subscriptions."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
@@ -25,15 +25,15 @@ AT_ONCE: Final = 32
 """Resources of one subscriber that backends are asked for at a time: each takes tasks and a message."""
 
 Find: TypeAlias = Callable[[str], tuple[Backend, str]]
-"""Whose a resource is, and what it is called there. Raises a `CallboardError` if nobody's."""
+"""The backend that owns a resource, and the URI it has there. Raises a `CallboardError` if no backend does."""
 
 Held: TypeAlias = tuple[Backend, str, Hashable]
-"""What is followed: at which backend, by which URI, and who shares the connection."""
+"""What is followed: at which backend, by which URI, and the key of the shared connection."""
 
 
 @attrs.define(eq=False)
 class BrokerAudience:
-    """Topics by principal: what one principal's connection hears is for nobody else."""
+    """Topics by principal: what one principal's connection hears reaches no other principal."""
 
     find: Find
     fan_out: FanOut = attrs.field(factory=FanOut, init=False)
@@ -147,7 +147,7 @@ class BrokerAudience:
         signature: Signature | None = None,
         but: Mapping[Signature, Set[ListName]] = MappingProxyType({}),
     ) -> None:
-        """The merged lists are others now: news for clients of *signature*; or for everybody, *but* for clients to whom
+        """The merged lists are others now: news for clients of *signature*; or for all, *but* for clients to which
         these lists are the same as before."""
         for name in lists:
             for principal, topics in list(self._topics.items()):

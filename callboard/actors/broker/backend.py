@@ -55,7 +55,7 @@ class Backend(Actor[Never]):
     reach: Reach
     info: Implementation
     group: Supervisor
-    """Where its connections live, and those who ask its questions."""
+    """Where its connections live, and the actors that ask its questions."""
     on_listing: OnListing
     on_view: OnView
     on_state: OnState
@@ -195,12 +195,12 @@ class Backend(Actor[Never]):
         self.legs.give_back(leg, use)
 
     def gone(self, why: str = "") -> BackendGone:
-        """What whoever asks is told. The server's own words stay in the log."""
+        """The error for a request. The server's own words stay in the log."""
         text = f"{self.name} is {self.circuit.state.value}: {why or self._brief or self.why or 'not there'}"
         return BackendGone(text[:500], backend=self.name, exit_code=self._exit_code)
 
     def doubt(self, leg: BackendConnection, error: Exception) -> None:
-        """Somebody's connection broke. A session that was ended is over; else the server is asked if it is there."""
+        """A connection broke. A session that was ended is over; else the server is asked if it is there."""
         if isinstance(error, SessionGone):
             leg.retire()
         elif leg.is_http:
@@ -278,7 +278,7 @@ class Backend(Actor[Never]):
         delay = self.circuit.lost(trio.current_time())
         self._enter(self.circuit.state)
         for leg in self.legs:
-            if not leg.uses:  # another process of it may live, and work for somebody
+            if not leg.uses:  # another process of it may live, and serve a request
                 leg.retire()
         if self.circuit.state is CircuitState.DOWN and is_news:
             log.warning("backend_down", backend=self.name, again_in=round(delay, 1))

@@ -85,7 +85,7 @@ class Catalogue:
 
     def put_for(self, signature: Signature, backend: str, listing: Listing) -> set[str]:
         """A backend has said what it offers to clients of *signature*. A list that is not in *listing* stays as it is;
-        one that is the same as for everybody follows the base list from now on. Returns which lists have changed for
+        one that is the same as for all clients follows the base list from now on. Returns which lists have changed for
         these clients."""
         base = self._offered.get(backend)
         if base is None:
@@ -133,7 +133,7 @@ class Catalogue:
         return bool(self._others)
 
     def apart(self, backend: str) -> Mapping[Signature, Set[str]]:
-        """The lists of *backend* that clients of some signatures see in another form than everybody."""
+        """The lists of *backend* that clients of some signatures see in another form than the base list."""
         return {signature: mine[backend].keys() for signature, mine in self._others.items() if backend in mine}
 
     def tool(self, shown: str, signature: Signature = NOTHING) -> MergedEntry | None:
@@ -164,7 +164,7 @@ class Catalogue:
         return None
 
     def owner_of(self, uri: str, signature: Signature = NOTHING) -> tuple[str, str] | None:
-        """Whose a resource is, and by which URI it goes there; None if nobody's: the backend that the URI names, or as
+        """The backend that owns a resource, and its URI there; None if none does: the one that the URI names, or as
         `Owners.find` has it.
 
         Raises `InvalidParams` if it could be several backends': the message says how each is meant.
@@ -211,7 +211,7 @@ class Catalogue:
         return _changed(before, after)
 
     def _sort_out(self) -> None:
-        """The base lists are others now: what was shown to some clients only may be shown to everybody, or be gone."""
+        """The base lists are others now: what was shown to some clients only may be shown to all, or be gone."""
         self._shown.clear()
         for signature, mine in list(self._others.items()):
             left = {

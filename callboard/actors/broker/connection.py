@@ -1,4 +1,4 @@
-"""One connection to a backend: opened, used by many, and ended when nobody needs it or when it breaks."""
+"""One connection to a backend: opened, used by many requests, and ended when it is not needed or breaks."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
@@ -60,7 +60,7 @@ _NAMES: Final = count(1)
 
 @attrs.define(eq=False)
 class BackendConnection(Actor[Never]):
-    """A connection, from the handshake to the end. Whoever waits for it to open hears why it does not."""
+    """A connection, from the handshake to the end. If opening fails, waiters get the failure."""
 
     mailbox = None
 
@@ -169,7 +169,7 @@ class BackendConnection(Actor[Never]):
 
     @property
     def ignored(self) -> int:
-        """Messages of the backend's that were for nobody: late, doubled, unreadable, or out of place."""
+        """Messages of the backend that no request waits for: late, doubled, unreadable, or out of place."""
         return 0 if self._caller is None else self._caller.ignored + self._caller.link.ignored
 
     @property
@@ -230,12 +230,12 @@ class BackendConnection(Actor[Never]):
         self.used = trio.current_time()
 
     def retire(self) -> None:
-        """End it: nobody needs it, or it is of no use any more."""
+        """End it: it is not needed, or of no use any more."""
         self.is_over = True
         self._over.set()
 
     def take_away(self) -> None:
-        """End it, for others who need it more than its clients, who do not answer."""
+        """End it: other clients need the place more than its own, which do not answer."""
         self.is_taken_away = True
         self.retire()
 
@@ -309,7 +309,7 @@ class BackendConnection(Actor[Never]):
                 is_heard = True
             finally:
                 if not is_heard:
-                    self._level = None  # nobody knows: the next one asks again
+                    self._level = None  # unknown: the next request asks again
 
     # What it hears.
 

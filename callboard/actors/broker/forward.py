@@ -1,4 +1,4 @@
-"""One request on its way through the broker: to its backend, and its answer back, whatever eras the two are of."""
+"""One request on its way through the broker: to its backend, and its answer back, between any two eras."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -61,7 +61,7 @@ class ForwardTarget:
 
 @attrs.define(eq=False)
 class Forward:
-    """A request, where it comes from and where it goes. Without an *exchange* nobody is asked or told on the way."""
+    """A request, where it comes from and where it goes. Without an *exchange* the client hears nothing on the way."""
 
     request: Request
     terms: Terms

@@ -2,7 +2,7 @@
 
 One of the connections that it keeps alive is held and listened to. A server that dies lets go of it, and is asked then;
 so it is when a request fails, and now and then in any case, for one whose machine is gone lets go of nothing. (Not a
-connection on which nothing was said yet: there are servers that serve nobody else until something is.)
+connection on which nothing was said yet: there are servers that serve no other client until something is.)
 """
 
 from collections.abc import Callable
@@ -46,7 +46,7 @@ class BackendHealth:
     _doubted: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def doubt(self) -> None:
-        """Somebody has a reason to think that the server is gone."""
+        """Check soon: there is a reason to think that the server is gone."""
         self._doubted.set()
 
     async def watch(self, leg: BackendConnection, patience: float, is_busy: Callable[[], bool]) -> CallboardError:
@@ -74,7 +74,7 @@ class BackendHealth:
             nursery.cancel_scope.cancel()
 
     async def _hold(self, link: Holdable) -> None:
-        while not await link.wait_dropped():  # noqa: ASYNC110 -- all are in use, and nobody tells when one is not
+        while not await link.wait_dropped():  # noqa: ASYNC110 -- all are in use, and no event tells when one is not
             await trio.sleep(PAUSE)
         await trio.sleep(PAUSE)
         self.doubt()

@@ -166,7 +166,7 @@ class InputBridge:
     async def _answer(self, key: str, request: InputRequest) -> Model:
         params = _params(request)
         if self.exchange is None:
-            raise InputRefused(key, "there is no way to ask it")  # which only those have who declare nothing
+            raise InputRefused(key, "there is no way to ask it")  # only a client that declares nothing has none
         if self._was_visited(request):
             return ElicitResult(action="accept")
         ours = secrets.token_urlsafe(12)

@@ -1,4 +1,4 @@
-"""Who uses a connection to a backend: whose it is, and what is under way on it."""
+"""Keys and leases of connections to a backend: the client that a connection belongs to, the requests that use it."""
 
 from collections.abc import Collection, Hashable, Sequence
 from typing import Final
@@ -10,7 +10,7 @@ from callboard.actors.terms import ANYBODY
 from callboard.codecs.bridge.askable import NOTHING, Signature
 
 EVERYBODY: Final = ""
-"""Who shares a connection that belongs to nobody in particular."""
+"""Key of a connection that all clients share."""
 
 
 @attrs.frozen
@@ -20,7 +20,7 @@ class ConnectionKey:
     who: Hashable = EVERYBODY
     signature: Signature = NOTHING
     whose: Hashable = attrs.field(default=attrs.Factory(lambda self: self.who, takes_self=True))
-    """The principal, where *who* is one of his sessions; or everybody."""
+    """The principal, where *who* is one of its sessions; or `EVERYBODY`."""
 
 
 SHARED: Final = ConnectionKey()

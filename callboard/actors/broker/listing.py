@@ -1,7 +1,7 @@
 """What a backend offers: its lists, each read page by page on its own, and read anew when the backend says it changed.
 
 A list that cannot be read costs that list, and neither the others nor the backend. What is read is bounded in entries
-and in bytes, and passes the guard of definitions before anybody else sees it.
+and in bytes, and passes the guard of definitions before any client sees it.
 """
 
 import math
@@ -80,7 +80,7 @@ INLINE: Final = 16 * 1024
 """Bytes of definitions that are examined at once. More are examined in a thread, a part at a time."""
 
 IN_THREAD: Final = 256 * 1024
-"""Bytes of definitions that are examined in a thread before the next look whether anybody still wants to know."""
+"""Bytes of definitions that are examined in a thread before the next look whether the list is still wanted."""
 
 MAX_TOLD: Final = 20
 """Definitions that are named in the log, of all that one reading of a list leaves out. The others are counted."""
@@ -346,7 +346,7 @@ class ListReading:
     others: Sequence[BackendList]
     """The other lists of the backend, which share the bytes that may be kept."""
     signature: Signature = NOTHING
-    """For whom it is read: a modern backend is told with each request what its client can be asked."""
+    """The clients it is read for: a modern backend is told with each request what its client can be asked."""
     shared: Mapping[bytes, Examined] = attrs.field(factory=dict)
     """What is kept in any case, and counts nothing here."""
     found: list[Examined] = attrs.field(factory=list, init=False)

@@ -146,7 +146,7 @@ class _Merging:
 
     def _changed(self, approve: Approve) -> dict[Key, tuple[str, str]]:
         """The tools that may not be shown, with what was approved and what was found instead. Of a backend all are
-        looked at, whichever are let through: what is let through later is known then."""
+        looked at, let through or not: what is let through later is known then."""
         changed: dict[Key, tuple[str, str]] = {}
         for backend, offered in self.offered.items():
             if not offered.settings.pin:

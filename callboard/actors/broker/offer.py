@@ -61,7 +61,7 @@ _LISTS: Final[Mapping[str, ListName]] = {
     "resourceTemplates": "resources",
 }
 OnLists: TypeAlias = Callable[[Iterable[ListName], Signature | None, Mapping[Signature, Set[ListName]]], None]
-"""Told that lists are others now: for clients of one signature, or for everybody but those who see them unchanged."""
+"""Told that lists are others now: for clients of one signature, or for all clients that do not see them unchanged."""
 
 _FORWARDED: Final = ("tools/call", "resources/read", "prompts/get", "completion/complete")
 _KEPT: Final = {"ttlMs": raw(0), "cacheScope": raw("private")}
@@ -114,7 +114,7 @@ class BrokerOffer:
         exchange: Callable[[], Exchange] | None = None,
         account: str = LOCAL,
     ) -> Errand | None:
-        """A request about which nobody can be asked."""
+        """A request about which the client cannot be asked."""
         if request.method not in _FORWARDED or route.request_state is not None or signature_of(terms.capabilities):
             return None
         # The connections of a legacy session are known by its exchange: it keeps one though it hears no log.
@@ -163,7 +163,7 @@ class BrokerOffer:
         apart: Mapping[Signature, Set[str]] = MappingProxyType({}),
     ) -> None:
         """Tell clients that these lists, named as in results, are others now: clients of *signature*, or all, but of a
-        list that is *apart* from everybody's not those who see it."""
+        list that is *apart* from the base list not the clients that see it."""
         names = dict.fromkeys(_LISTS[member] for member in changed)
         but = {
             one: names.keys() - {_LISTS[member] for member in changed if member not in members}
@@ -395,7 +395,7 @@ def _union(backends: list[Backend]) -> ServerCapabilities:
 
 
 def _tasks(running: list[ServerCapabilities]) -> ServerTasksCapability | UnsetType:
-    """Only of backends that are known: who takes a task for granted must get one. Lists are nobody's to see."""
+    """Only of backends that are known: a client that asks for a task must get one. Lists of tasks are never shown."""
     if not running:
         return UNSET
     cancel: Any = {} if any(declares(one, "tasks.cancel") for one in running) else UNSET

@@ -11,7 +11,7 @@ from callboard.codecs.revisions import Revision
 from callboard.supervisor import Backoff, Intensity
 
 Share: TypeAlias = Literal["all", "principal", "session"]
-"""Who shares a connection to a legacy backend: everybody, the requests of one principal, or those of one session."""
+"""What shares a connection to a legacy backend: all requests, those of one principal, or those of one session."""
 
 SHARES: Final[tuple[Share, ...]] = ("all", "principal", "session")
 
@@ -28,7 +28,7 @@ MAX_CONNECTIONS: Final = 16
 """Most connections (of stdio: processes) to one legacy backend; one client may hold three quarters of them."""
 
 IDLE_TIME: Final = 300.0
-"""Seconds after which a connection that nobody uses is ended. The one that the lists come from stays."""
+"""Seconds after which an unused connection is ended. The one that the lists come from stays."""
 
 COOL_DOWN: Final = 30.0
 """Seconds that a backend which crashed too often is left alone, before it is tried once more."""
@@ -78,10 +78,10 @@ class BackendSettings:
     share: Share = "principal"
     restarts: Restarts = attrs.field(factory=Restarts)
     revision: Revision | None = None
-    """The one to speak, whatever others it has."""
+    """The revision to speak, even if the server has later ones."""
     trusted: bool = False
     """Whether what it says of caching, of read-only and of idempotent tools is believed."""
     pin: bool = False
-    """Whether a tool whose definition changes is withheld until somebody approves of it."""
+    """Whether a tool with a changed definition is withheld until the operator approves of it."""
     roots: tuple[str, ...] = ()
     """What it is told of roots when it asks outside of any request."""

@@ -1,4 +1,4 @@
-"""The connections to one backend: who gets which, when another is opened, and when one is ended."""
+"""The pool of connections to one backend: which request gets which, when another is opened, and when one is ended."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from callboard.supervisor import Supervisor, get_logger
 log = get_logger("callboard.broker")
 
 SWEEP: Final = 5.0
-"""Seconds between two looks at who uses which connection."""
+"""Seconds between two looks for idle connections."""
 
 MAX_WAIT: Final = 5.0
 """Seconds that a request waits while other requests run on all connections. It does not wait for people: a connection
@@ -108,7 +108,7 @@ class BackendPool:
         self._free_all()
 
     async def sweep(self) -> None:
-        """End what nobody uses, now and then."""
+        """End idle connections, now and then."""
         while True:
             await trio.sleep(SWEEP)
             now = trio.current_time()
@@ -138,7 +138,7 @@ class BackendPool:
 
     @property
     def _each(self) -> int:
-        """How many connections one account may hold: all but a quarter. The shared one is nobody's."""
+        """How many connections one account may hold: all but a quarter. The shared one belongs to none."""
         ours = self.most - 1
         return max(1, ours - max(1, ours // 4))
 

@@ -73,7 +73,7 @@ class KnownTask(Protocol):
 
 @attrs.define(eq=False)
 class QuestionRelay(Answering):
-    """The questions of one connection. On a duplex one, whose they are is found out by who is there."""
+    """The questions of one connection. On a duplex one, the only request that may be asked about is the one meant."""
 
     backend: str = ""
     signature: Signature = NOTHING
@@ -90,7 +90,7 @@ class QuestionRelay(Answering):
         return {"backend": self.backend}
 
     def can_answer(self, _: str) -> bool:
-        return True  # somebody in front can: just that is declared
+        return True  # a client in front can: just that is declared
 
     def begin(self, request: Request, revision: Revision, link: Link, on_idle: Callable[[], None]) -> None:
         self._begin(request, None, revision, link, on_idle)
@@ -212,7 +212,7 @@ async def ask_client(
         raise BackendRefused(error.peer_code, "the client refused") from None
     except InvalidParams as error:
         raise BackendRefused(INTERNAL_ERROR, str(error)) from None
-    except RequestFailed:  # nobody waits any more, or too much is waited for already
+    except RequestFailed:  # the client does not wait any more, or too much is waited for already
         return refusal(method)
     return answer
 
@@ -233,7 +233,7 @@ async def ask_session(session: ClientRequests, home: ReplySlot, question: Client
 
 
 def refusal(method: str) -> Model:
-    """What a backend is answered when the client cannot be: nobody said yes.
+    """The answer to a backend when the client cannot be asked: no consent was given.
 
     Raises `BackendRefused` where there is no such answer.
     """

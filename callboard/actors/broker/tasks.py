@@ -1,7 +1,7 @@
 """Tasks of 2025-11-25: those of clients that know them, and those that the broker sees through for clients that do not.
 
 A task lives at the backend, on the connection where it began. Its client knows it by an id of ours, which is worth
-nothing to anybody else. BRIDGING.md, section 14.
+useless to any other client. BRIDGING.md, section 14.
 """
 
 import math
@@ -73,13 +73,13 @@ POLL: Final = 1.0
 """Seconds between two looks at a task whose backend does not say how often to look."""
 
 SHORTEST_POLL, LONGEST_POLL = 0.1, 30.0
-"""Bounds of that, in seconds, whatever a backend says."""
+"""Bounds of that, in seconds; a backend's wish is clipped to them."""
 
 FAREWELL: Final = 10.0
-"""Seconds for a backend to cancel a task that nobody wants any more."""
+"""Seconds for a backend to cancel a task that is no longer wanted."""
 
 _NAMES: Final = count(1)
-_UNKNOWN: Final = "Unknown task"  # one text, whether it never was, is no more, or is somebody else's
+_UNKNOWN: Final = "Unknown task"  # one text, whether it never was, is no more, or is another client's
 
 
 @attrs.define(eq=False)
@@ -374,7 +374,7 @@ class _Driving(Attempt):
 
 @attrs.define(eq=False)
 class _Withdrawal(Actor[Never]):
-    """Cancels a task that nobody waits for any more. Until that is done, its questions are nobody else's."""
+    """Cancels a task that no request waits for any more. Until that is done, its questions go to no other client."""
 
     mailbox = None
 
@@ -394,7 +394,7 @@ class _Withdrawal(Actor[Never]):
 
 
 def _withdraw(backend: Backend, leg: BackendConnection, task: str, *, may_ask: bool) -> None:
-    """Never waits: whoever calls this may be cancelled."""
+    """Never waits: its caller may be cancelled."""
     if leg.is_lost or not declares(leg.agreed.capabilities, "tasks.cancel"):
         return
     use = Lease(may_ask=may_ask)
@@ -435,7 +435,7 @@ def _runs(leg: BackendConnection) -> bool:
 
 
 def _whose(forwarding: Forward) -> Hashable:
-    """By whom tasks are counted. Strangers who come each on his own are not one client."""
+    """The key by which tasks are counted. Anonymous clients are not one client."""
     principal, exchange = forwarding.terms.principal, forwarding.exchange
     session = None if exchange is None else exchange.questions
     return principal if principal != ANYBODY or session is None else session

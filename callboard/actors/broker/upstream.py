@@ -11,7 +11,7 @@ from callboard.actors.broker.listing import BackendLists
 from callboard.actors.broker.pool import BackendPool
 
 OnUpdated: TypeAlias = Callable[[str, str, object], None]
-"""Told of a resource that changed: its URI, the one it was followed by, and who shares the connection it came on."""
+"""Told of a resource that changed: its URI, the one it was followed by, and the key of the connection it came on."""
 
 
 class Upstream(Protocol):
@@ -39,4 +39,4 @@ class Upstream(Protocol):
 
     @property
     def on_updated(self) -> OnUpdated:
-        """Is told of a resource that has changed: its URI, what was followed, and by whom."""
+        """Is told of a resource that has changed: its URI, what was followed, and the key of the connection."""

@@ -40,7 +40,7 @@ _UPDATED: Final = "notifications/resources/updated"
 
 @attrs.define(eq=False)
 class UpstreamSubscription:
-    """One resource that is followed for those who share a connection."""
+    """One resource that is followed, for all clients that share a connection."""
 
     uri: str
     who: Hashable
@@ -57,7 +57,7 @@ class UpstreamSubscription:
 
     @property
     def is_unheard(self) -> bool:
-        """Whether nobody tells of it, although the backend had agreed to."""
+        """Whether no connection reports its changes, although the backend had agreed to."""
         return self.is_granted and self.leg is None and self.stream is None
 
     def heard_on(self) -> list[BackendConnection]:
@@ -68,7 +68,7 @@ class UpstreamSubscription:
 
 @attrs.define(eq=False)
 class UpstreamSubscriptions:
-    """Who follows what at one backend."""
+    """The subscriptions at one backend."""
 
     backend: Upstream
     supervisor: Supervisor
@@ -94,7 +94,7 @@ class UpstreamSubscriptions:
                 mine.count += mine.is_granted
                 return mine.is_granted
             if mine.is_refused:
-                return False  # else whoever asked for it has left meanwhile, which is nothing to us
+                return False  # else the subscriber has left meanwhile, which is no failure
         return await self._follow_first(UpstreamSubscription(uri, who, count=1))
 
     async def _follow_first(self, mine: UpstreamSubscription) -> bool:
@@ -157,7 +157,7 @@ class UpstreamSubscriptions:
                 self._note(one)
 
     def hand_over(self) -> list[UpstreamSubscription]:
-        """All that is followed, which is somebody else's business from here on."""
+        """All that is followed: the caller takes over from here on."""
         followed, self._followed = list(self._followed.values()), {}
         for index in (self._by_uri, self._granted, self._told_on):
             index.clear()
@@ -177,7 +177,7 @@ class UpstreamSubscriptions:
         told = self._told_on.get(leg, {})
         known = (uri.rstrip("/"), *(uri[:cut] for cut in folders(uri)), uri[: uri.find("://") + 1])
         exact = [one for name in dict.fromkeys(known) for one in self._by_uri.get(name, ()) if one in told]
-        # A part of what was followed, named as nobody named it, is not dropped; unless it may be a part of anything.
+        # A part of what was followed, under a name that was not, is not dropped; unless it may be a part of anything.
         for one in exact or (list(told) if len(told) <= MAX_GUESSED else ()):
             self.backend.on_updated(uri, one.uri, one.who)
 
@@ -217,7 +217,7 @@ class UpstreamSubscriptions:
                     yield one
 
     async def keep_following(self) -> None:
-        """Follow again whatever was heard on a connection that is lost, for as long as the backend is there."""
+        """Follow again all that was heard on a connection that is lost, for as long as the backend is there."""
         pause = AGAIN_FIRST
         while True:
             self._lost = trio.Event()
@@ -228,7 +228,7 @@ class UpstreamSubscriptions:
             pause = min(2 * pause, AGAIN_MOST)
 
     async def _begin_again(self) -> bool:
-        """Follow again what nobody tells of, and tell of it once: something may have changed meanwhile. False if that
+        """Follow again what is unheard, and tell of it once: something may have changed meanwhile. False if that
         did not work for all."""
         for one in [one for one in self._followed.values() if one.is_unheard]:
             try:
@@ -271,7 +271,7 @@ class UpstreamSubscriptions:
                     self.backend.changed(leg, method, params)
 
             if not is_first:
-                self.backend.refresh()  # nobody knows what was missed
+                self.backend.refresh()  # what was missed is unknown
             try:
                 answer = await self.listen(leg, chosen, NotificationHandler(on_told=told))
                 if isinstance(answer, ErrorResponse):
@@ -300,7 +300,7 @@ class UpstreamSubscriptions:
             await self._subscribe(mine)
 
     async def _subscribe(self, mine: UpstreamSubscription) -> None:
-        """Have a legacy backend tell, on the connection of those who share it."""
+        """Subscribe at a legacy backend, on the connection that the subscribers share."""
         if mine.who == EVERYBODY:
             leg = await self.backend.wait_up()
             leg.begin(mine.use)
@@ -340,7 +340,7 @@ class UpstreamSubscriptions:
         return self._followed.get((mine.who, mine.uri)) is mine
 
     def _end(self, mine: UpstreamSubscription) -> None:
-        """Nobody follows it any more: have the backend told so."""
+        """The last subscriber has left: have the backend told so."""
         if self._is_followed(mine):
             del self._followed[mine.who, mine.uri]
             self._note(mine)
@@ -358,12 +358,12 @@ class UpstreamSubscriptions:
         self._hear_on(mine, None)
 
     async def _wait_left(self, leg: BackendConnection, uri: str) -> None:
-        """Let the backend hear first that nobody followed *uri*: heard in the other order, it would tell nobody."""
+        """Let an unsubscribe of *uri* arrive first: in the other order, it would end the new subscription."""
         while (leaving := self._leaving.get((leg, uri))) is not None:
             await leaving.wait()
 
     def left(self, leg: BackendConnection, uri: str) -> None:
-        """The backend knows that nobody follows *uri* on this connection."""
+        """The backend has acknowledged the unsubscribe of *uri* on this connection."""
         self._leaving.pop((leg, uri)).set()
 
 
@@ -418,7 +418,7 @@ class UpstreamStream(Actor[Never]):
 
 @attrs.define(eq=False)
 class Unsubscribe(Actor[Never]):
-    """Tells a legacy backend that nobody follows a resource any more."""
+    """Unsubscribes from a resource at a legacy backend."""
 
     mailbox = None
 

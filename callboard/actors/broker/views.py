@@ -162,7 +162,7 @@ class ListViews:
                 )
 
     def _compare(self, view: ListView, mine: BackendList, base: BackendList, common: Set[int]) -> None:
-        """A list that is the same as for everybody is not kept, and follows the base list from then on."""
+        """A list that is the same as the base list is not kept, and follows the base list from then on."""
         member = mine.kind.member
         if member in view.own and are_same(mine.definitions, base.definitions):
             view.own.discard(member)
@@ -175,7 +175,7 @@ class ListViews:
 
     def lost(self, leg: BackendConnection) -> None:
         """A connection has ended: lists that only it could speak of are read anew for the next client. A list that is
-        everybody's needs nobody."""
+        the base list needs no reading."""
         for view in self._views.values():
             if view.spoke is leg:
                 view.spoke, view.is_known = None, False
@@ -234,7 +234,7 @@ class ListViews:
     @asynccontextmanager
     async def _connection(self, view: ListView) -> AsyncIterator[BackendConnection]:
         """Where the lists are read: on a connection that belongs to no client; or on the one that said last that its
-        lists have changed, if everybody may see them. A modern backend is told with each request what its client can be
+        lists have changed, if all may see them. A modern backend is told with each request what its client can be
         asked, and needs but the shared connection."""
         backend, use, spoke = self.backend, Lease(), view.spoke
         scout = await backend.wait_up()
@@ -252,7 +252,7 @@ class ListViews:
             backend.give_back(leg, use)
 
     async def _read_all(self, view: ListView, members: set[str], leg: BackendConnection) -> None:
-        """A list that nobody is shown is not tried. Raises why the first could not be read, if none could."""
+        """A list that is not shown is not tried. Raises why the first could not be read, if none could."""
         base = self.backend.listings.lists
         wanted = [member for member in sorted(members) if base[member].failure is None]
         failures: list[CallboardError] = []
@@ -278,7 +278,7 @@ class ListViews:
         listings, member = self.backend.listings, one.kind.member
         base = listings.lists[member]
         others = [each for each in self._all_lists() if each is not one]
-        one.told, one.cut = one.told | base.told, one.cut or base.cut  # what the log has said of everybody's list
+        one.told, one.cut = one.told | base.told, one.cut or base.cut  # what the log has said of the base list
         reading = ListReading(leg, one, listings.patience, others, view.signature, base.known)
         if not await listings.read(reading) or self._views.get(view.signature) is not view:
             return False
@@ -320,5 +320,5 @@ class ViewReader(Actor[Never]):
 
 
 def _key(view: ListView) -> ConnectionKey:
-    """A connection that belongs to nobody in particular, like the shared one: lists are for all of that signature."""
+    """A connection that belongs to no client, like the shared one: lists are for all of that signature."""
     return ConnectionKey(EVERYBODY, view.signature)

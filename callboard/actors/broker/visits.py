@@ -1,4 +1,4 @@
-"""Visits of users to URLs: which of them a backend says are over, and who waits for that."""
+"""Visits of users to URLs: which of them a backend says are over, and which requests wait for that."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -130,12 +130,12 @@ class Answering:
             async with trio.open_nursery() as nursery:
                 for key, asked in wanted.items():
                     nursery.start_soon(answer, key, asked)
-        except ExceptionGroup as group:  # the nursery is ours: who called hears what went wrong by its own name
+        except ExceptionGroup as group:  # the nursery is ours: the caller gets the failure by its own name
             raise group.exceptions[0] from None
         return {key: given[key] for key in wanted}
 
     def find(self, method: str) -> Answer:
-        """Who answers *method*. Raises `MethodNotFound`."""
+        """The function that answers *method*. Raises `MethodNotFound`."""
         answer = self.answers.get(method)
         if answer is None:
             raise MethodNotFound(f"{method} is not answered here")
@@ -177,7 +177,7 @@ class Answerer(Actor[Never]):
                 frame = error_frame(request.id, revision, error)
             await self.link.tell(frame)
         except (RequestFailed, CannotConnect):
-            pass  # nobody is left who wants to know
+            pass  # the server is gone
         finally:
             self.answering.done(request.id, self.size, self.on_idle)
 

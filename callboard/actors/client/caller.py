@@ -53,7 +53,7 @@ TIMEOUT: Final = 60.0
 """Seconds that a server may say nothing about a request. Each progress report begins them anew."""
 
 CAP: Final = 600.0
-"""Seconds that a request may take in all, whatever progress it makes."""
+"""Seconds that a request may take in all, with or without progress."""
 
 MAX_ROUNDS: Final = 32
 """Rounds of questions that one request may take."""
@@ -95,10 +95,10 @@ PATIENT: Final = Patience()
 
 @attrs.frozen(kw_only=True)
 class NotificationHandler:
-    """Who hears what a server says and asks about one request, before its answer.
+    """Callbacks for what a server says and asks about one request, before its answer.
 
     Progress is matched by its token on any way, and what a subscription says by its id. Where a request has a way of
-    its own (HTTP), whatever else comes on it is heard here, too; what nobody here hears is heard as if it came on none.
+    its own (HTTP), all else that comes on it is heard here, too; what has no callback is heard as if it came on none.
     """
 
     on_progress: OnProgress | None = None
@@ -167,7 +167,7 @@ class Caller:
     renew: Renew | None = None
     """Opens a new session when the server has ended the old one."""
     wait_change: WaitChange | None = None
-    """Waits, but not for long, while those who hear of changes are behind."""
+    """Waits, but not for long, while subscribers are behind."""
     on_lost: OnLost | None = None
     """Hears why nothing can come unasked any more."""
     pace: ReadPace | None = None
@@ -237,7 +237,7 @@ class Caller:
         """Send a request as it is, and wait for its answer as it comes; both may hold members that are raw.
 
         *body* is the params: with the `_meta` that the server shall see (`said` is what this client has to say there),
-        but for the progress token, which is added here if somebody *wants_progress*. A subscription that the server has
+        but for the progress token, which is added here if it *wants_progress*. A subscription that the server has
         ended without an answer is answered by nothing.
 
         Raises `RequestTimedOut`, `BadAnswer`, and what the link raises.
@@ -319,7 +319,7 @@ class Caller:
                 call.wait_long()
 
     def wait_anew(self) -> None:
-        """Nobody is asked any more: the server's silence counts again."""
+        """The client is not asked any more: the server's silence counts again."""
         for call in self._calls.values():
             call.wait_anew()
 
@@ -426,7 +426,7 @@ class Caller:
             call.limit.deadline = -math.inf
 
     def _told_of_change(self, method: str, params: Mapping[str, Raw], on_change: OnChange | None) -> None:
-        """What a subscription says is for whoever holds it; what belongs to none is for whoever else hears."""
+        """What a subscription says is for its holder; what belongs to none is for the general callback."""
         call = self._calls.get(_subscription(params)) if "_meta" in params else None
         if call is not None and call.hearer.on_told is not None:
             on_change = call.hearer.on_told

@@ -46,7 +46,7 @@ _TAIL: Final = 100
 
 @attrs.define(eq=False)
 class _Waiting:
-    """Who waits for an answer. One task, which is woken by what arrives: an event for each call would cost more."""
+    """A waiter for an answer. One task, which is woken by what arrives: an event for each call would cost more."""
 
     answer: ResultResponse | ErrorResponse | None = None
     failure: str = ""
@@ -64,7 +64,7 @@ class _Waiting:
         self._wake()
 
     def pass_time(self) -> None:
-        """There may be an answer one day, but nobody waits for it any more."""
+        """The time is up: an answer that still comes is ignored."""
         if not self.is_over:
             self.is_late = True
             self._wake()
@@ -89,7 +89,7 @@ class _Waiting:
 
 @attrs.define(eq=False)
 class DuplexLink:
-    """Sends on a connection; `listen` reads it, and wakes whoever waits for what arrives."""
+    """Sends on a connection; `listen` reads it, and wakes the request that an answer is for."""
 
     connection: Connection
     peer: str = ""
@@ -157,7 +157,7 @@ class DuplexLink:
         try:
             rest = self._begin(notification_frame(outgoing.revision, "notifications/cancelled", params))
         except trio.BrokenResourceError:
-            return  # nobody is left to tell
+            return  # the server is gone
         if rest is not None:
             self._farewells += 1
             self._nursery.start_soon(self._finish_farewell, rest)
@@ -167,7 +167,7 @@ class DuplexLink:
             with trio.move_on_after(FAREWELL):
                 await rest
         except (trio.BrokenResourceError, trio.ClosedResourceError, CallboardError):
-            return  # nobody is left to tell
+            return  # the server is gone
         finally:
             self._farewells -= 1
 
@@ -217,15 +217,15 @@ class DuplexLink:
             pass  # the same end, less politely
 
     def lose(self, why: str) -> None:
-        """Nothing will come any more: whoever waits hears so at once."""
+        """Nothing will come any more: every waiter gets the failure at once."""
         self.lost = self.lost or why
         for waiting in self._waiting.values():
             waiting.end()
             if waiting.writing is not None:
-                waiting.writing.cancel()  # whoever else holds the other end may never read it
+                waiting.writing.cancel()  # another process may hold the other end, and never read it
 
     async def wait_listening(self) -> None:
-        """There is one way for everything: who hears an answer hears the rest."""
+        """There is one way for everything: the reader of answers hears the rest."""
 
     def agree(self, revision: Revision) -> None:
         """Nothing changes: the messages say it all."""
@@ -270,7 +270,7 @@ class DuplexLink:
 
 def _banner(frame: bytes | PeerError) -> str | None:
     """The beginning of what is no message at all, such as a banner on standard output. A message that is only not
-    quite right may hold what nobody else should read."""
+    quite right may hold secrets."""
     if isinstance(frame, PeerError) or frame.lstrip()[:1] in (b"{", b"["):
         return None
     return frame[:BANNER].decode(errors="replace")

@@ -15,15 +15,15 @@ Hear: TypeAlias = Callable[[Request | Notification], Awaitable[None]]
 """Takes in what a server says unasked. Never waits for long: others are heard on the same way."""
 
 LONGEST_HOLD: Final = 900.0
-"""Seconds for which a clock may stand still while somebody is asked for leave."""
+"""Seconds for which a clock may stand still while a user is asked for authorization."""
 
 Hold: TypeAlias = Callable[[], AbstractContextManager[None]]
-"""Stops the clock of a request, while somebody is asked for leave to make it."""
+"""Stops the clock of a request, while a user is asked to authorize it."""
 
 
 @contextmanager
 def held(scope: trio.CancelScope | Deadline) -> Iterator[None]:
-    """Stop the clock of *scope*. Whoever does that sets a bound to it himself, and here is another."""
+    """Stop the clock of *scope*. The caller sets a bound to it, and here is another."""
     began = trio.current_time()
     scope.deadline += LONGEST_HOLD
     try:
@@ -32,7 +32,7 @@ def held(scope: trio.CancelScope | Deadline) -> Iterator[None]:
         scope.deadline += min(trio.current_time() - began, LONGEST_HOLD) - LONGEST_HOLD
 
 
-@attrs.define(kw_only=True, eq=False)  # nobody changes it; a frozen one costs three times as much to make
+@attrs.define(kw_only=True, eq=False)  # never changed; a frozen one costs three times as much to make
 class OutgoingRequest:
     """One request on its way to a server."""
 
@@ -57,7 +57,7 @@ class OutgoingRequest:
 class Link(Protocol):
     """A way to one server. A transport makes one.
 
-    Whoever is cancelled in `ask` need do nothing more: the link lets the server know, as its transport has it.
+    A task that is cancelled in `ask` need do nothing more: the link lets the server know, as its transport has it.
     """
 
     keeps_time: bool
@@ -67,7 +67,7 @@ class Link(Protocol):
     is_stale: bool
     """Whether the server has ended the session, and a new handshake would open another."""
     ignored: int
-    """Messages that were for nobody."""
+    """Messages that no request waited for."""
     lost: str
     """Why nothing can be asked any more, once that is so."""
 
@@ -82,7 +82,7 @@ class Link(Protocol):
         """Send a notification, or an answer to what the server asked. Raises `ConnectionLost`."""
 
     async def listen(self, hear: Hear) -> None:
-        """Give *hear* whatever comes on no request's way, until the link ends. Returns at once if nothing can."""
+        """Give *hear* all that comes on no request's way, until the link ends. Returns at once if nothing can."""
 
     async def wait_listening(self) -> None:
         """Wait until `listen` hears what comes, or never will. Bounded in time: some servers only answer with news."""

@@ -93,7 +93,7 @@ async def _discover(caller: Caller, wanted: Revision | None) -> Agreed | None:
             caller.revision = better
             continue
         except BadAnswer:
-            return None  # some old ones answer whatever they do not know, and say nothing by it
+            return None  # some old ones answer any unknown method, and mean nothing by it
         except RequestTimedOut:
             if caller.link.is_http:
                 raise
@@ -136,7 +136,7 @@ def _supported(code: int, data: object) -> list[Revision]:
 
 
 def _answered(caller: Caller) -> ClientCapabilities:
-    """What a legacy server may ask: it does so by requests, and somebody must be there to answer those."""
+    """What a legacy server may ask: it does so by requests, and a callback must be there to answer those."""
     declared, answers = caller.capabilities, caller.answering.can_answer
     return attrs.evolve(
         declared,

@@ -1,6 +1,6 @@
 """How fast one server is heard: what it says unasked may take a small part of the event loop, and no more.
 
-A server may send messages that nobody asked for in a loop. Each is cheap, but whoever reads them all leaves the others
+A server may send unsolicited messages in a loop. Each is cheap, but a reader that handles them all leaves the others
 waiting. So many a second are heard at once; beyond that the reader rests after every few, nine times as long as they
 took, with all that they brought about. The pipe fills up meanwhile, and the server waits.
 """

@@ -11,7 +11,7 @@ T = TypeVar("T")
 def run_noticing(errand: Coroutine[Any, Any, T], on_wait: Callable[[], None]) -> Generator[Any, Any, T]:
     """Run *errand* here, to its end. If it has to wait, *on_wait* is called once, before it does.
 
-    Most errands never wait. Those need nobody who looks after the connection meanwhile, and so cost nothing.
+    Most errands never wait. Those need no watch on the connection meanwhile, and so cost nothing.
     """
     try:
         trap = errand.send(None)

@@ -92,7 +92,7 @@ class ClientRequests:
 
     ready: trio.Event = attrs.field(factory=trio.Event, init=False)
     is_over: bool = attrs.field(default=False, init=False)
-    """Whether the session has ended: nobody can be asked any more."""
+    """Whether the session has ended: its client cannot be asked any more."""
     home: ReplySlot | None = attrs.field(default=None, init=False)
     """The session's own way, for questions that belong to none of its requests."""
     on_roots_changed: set[Callable[[], None]] = attrs.field(factory=set, init=False)
@@ -116,7 +116,7 @@ class ClientRequests:
         """Ask on the way of *slot* and wait for the answer.
 
         Raises `PeerRefused` for an error, `RequestTimedOut` when the time is over: each progress report begins it anew,
-        up to what the request has that asks. Whoever stops waiting takes the question back.
+        up to what the request has that asks. A task that stops waiting takes the question back.
         """
         request_id, revision = next(self._ids), slot.terms.revision
         mine = self._open[request_id] = _Open(slot=slot)
@@ -151,14 +151,14 @@ class ClientRequests:
             mine.slot.outlet.send_nowait(Outbound(frame))
 
     def extend(self, token: RequestId) -> bool:
-        """The client works on it. False if nobody waits for that (any more)."""
+        """The client works on it. False if no task waits for that (any more)."""
         mine = self._open.get(token)
         if mine is not None:
             mine.patience.deadline = trio.current_time() + ANSWER_TIME
         return mine is not None
 
     def settle(self, answer: ResultResponse | ErrorResponse) -> bool:
-        """Deliver an answer. False if nobody waits for it (any more)."""
+        """Deliver an answer. False if no task waits for it (any more)."""
         mine = None if answer.id is None else self._open.get(answer.id)
         if mine is None or mine.answer is not None:
             return False

@@ -17,17 +17,17 @@ from callboard.errors import Draining
 from callboard.supervisor import WHY_DRAIN, Address, Supervisor, get_logger
 
 MANY: Final = 100
-"""Most peers that are sent away all at once. More would come back all at once, to somebody who has just started."""
+"""Most peers that are sent away all at once. More would come back all at once, to a server that has just started."""
 
 FAREWELL: Final = 2.0
-"""Seconds, of the drain time or a quarter of it, in which the last words are written to those who still read."""
+"""Seconds, of the drain time or a quarter of it, in which the last words are written to clients that still read."""
 
 log = get_logger("callboard.actors")
 
 
 @attrs.frozen
 class _InFlight:
-    """What had begun before the end did: those who listen, and those who wait for an answer."""
+    """What had begun before the drain: subscriptions, and requests that wait for an answer."""
 
     listening: list[Address[Any]]
     waiting: list[tuple[Address[Any], Exchange]]
@@ -60,7 +60,7 @@ async def drain(
     last words is left is answered that the server ends. Then the sessions end, and last the *edges*.
 
     More than `MANY` subscriptions, or sessions, are ended one after the other until *spread* seconds from now. What is
-    parked is not waited for: nobody could come back for it. *tell* hears how many requests are waited for, if any are.
+    parked is not waited for: its retry could not come back. *tell* hears how many requests are waited for, if any are.
     """
     host.begin_drain()
     _end_parked(host)
@@ -99,7 +99,7 @@ def _half(last: float) -> float:
 
 
 def _end_parked(host: Host) -> None:
-    """Cancel what waits for a client's input, and whatever asked for it: a backend's question, for one."""
+    """Cancel what waits for a client's input, and what asked for it: a backend's question, for one."""
     for _, actor in host.root.supervisor_of(tree.REQUESTS).actors():
         if isinstance(actor, RequestActor) and actor.exchange.life.state is RequestState.PARKED:
             actor.exchange.cancel(RequestEvent.SESSION_ENDED)
@@ -136,7 +136,7 @@ async def _cut(found: _InFlight, errands: Sequence[Drainable], until: float) -> 
 
 
 async def _wait_gone(leaving: Sequence[Address[Any]], until: float) -> None:
-    """Wait until then for those who were asked to leave; the rest is cut off."""
+    """Wait until then for the actors that were asked to end; the rest is cut off."""
     with trio.CancelScope(deadline=until):
         for address in leaving:
             await address.wait_ended()

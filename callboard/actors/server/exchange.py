@@ -40,7 +40,7 @@ from callboard.supervisor.ended import drop_frames
 P = TypeVar("P", bound=Model)
 
 LOG_RATE: Final = Rate(1000)
-"""Most log messages of one request in a second; more are dropped. Nobody reads faster."""
+"""Most log messages of one request in a second; more are dropped. No reader is faster."""
 
 KEPT_LOGS: Final = 64
 """Log messages that are kept of what a backend says while its request is parked: the latest."""
@@ -148,7 +148,7 @@ class Exchange:
 
     async def log(self, level: LoggingLevel, data: JSONValue, logger: str | None = None) -> None:
         """Send a log message, if the client wants to hear any of this level, and not too many."""
-        await trio.lowlevel.checkpoint()  # also for whoever says much, and is not wanted any more
+        await trio.lowlevel.checkpoint()  # also for a handler that logs much, and is not wanted any more
         if self._wants_log(level):
             params = LoggingMessageNotificationParams(
                 level=level, data=data, logger=UNSET if logger is None else logger
@@ -156,7 +156,7 @@ class Exchange:
             await self.slot.notify("notifications/message", params)
 
     def log_nowait(self, params: LoggingMessageNotificationParams) -> None:
-        """As `log`, for whoever may not wait: said by an actor of its own. What is said while this is parked is for the
+        """As `log`, for a caller that may not wait: an actor says it. What is said while this is parked is for the
         next front request, if that wants to hear it."""
         if self.life.state is RequestState.PARKED:
             self._kept_logs.append(as_kept(params))
@@ -180,10 +180,10 @@ class Exchange:
         self.report_nowait(ProgressReport(progress, total, message))
 
     def report_nowait(self, report: ProgressReport) -> None:
-        """As `report`, for whoever may not wait."""
+        """As `report`, for a caller that may not wait."""
         token = self.terms.progress_token
         if self.life.state is RequestState.PARKED:
-            self._kept_report = report  # nobody hears it now, and the old token is over
+            self._kept_report = report  # no client hears it now, and the old token is over
         if token is None or report.progress <= self._reported or self.life.state is not RequestState.WAITING:
             return
         self._reported = report.progress
@@ -333,7 +333,7 @@ class Exchange:
                 saying.kill()
 
     def leave(self) -> None:
-        """The handler's task ends: nobody is answered any more, and a retry finds only what was kept."""
+        """The handler's task ends: no answer goes out any more, and a retry finds only what was kept."""
         self.slot.close()
         self.hush()
         self._take_back()
@@ -341,7 +341,7 @@ class Exchange:
             self.parking.leave(self)
 
     def _take_back(self) -> None:
-        """Let nobody go on asking a legacy client: it may be another task that does, for whoever the handler asked."""
+        """Stop asking a legacy client: another task of the handler may be the one that asks."""
         if self._asking and self.questions is not None:
             self.questions.take_back(self.slot)
         for scope in self._asking:
@@ -352,7 +352,7 @@ class Exchange:
         await self.slot.outlet.give_up()
 
     def cancel(self, event: RequestEvent, reason: str = "") -> bool:
-        """Somebody no longer wants it, for this *reason*. True if that ended it: then nothing more is sent."""
+        """The request is no longer wanted, for this *reason*. True if that ended it: then nothing more is sent."""
         if self.life.meet(event) is not Consequence.STAY_SILENT:
             return False
         self.slot.reason = reason

@@ -96,7 +96,7 @@ result; that of a tool may be nothing but a text."""
 
 
 class Offer(Protocol):
-    """What a server offers: whoever hosts one fills this in."""
+    """What a server offers: `ServerOffer` and `BrokerOffer` fill this in."""
 
     info: Implementation
     instructions: str | None
@@ -114,7 +114,7 @@ class Offer(Protocol):
         exchange: Callable[[], Exchange] | None = None,
         account: str = LOCAL,
     ) -> Errand | None:
-        """A request that nobody can speak to while it runs, as one coroutine; None if somebody can. With an *exchange*
+        """A request that cannot be spoken to while it runs, as one coroutine; None if it can. With an *exchange*
         it may log and report; without, it has nothing to say before its outcome. *account* is its client's."""
 
     def header_map(self, method: str, route: Route) -> HeaderMap:
@@ -123,7 +123,7 @@ class Offer(Protocol):
 
 @attrs.define(eq=False)
 class Host:
-    """One offer, the requests that outlive a connection, the parked ones among them, and who listens to what."""
+    """One offer, the requests that outlive a connection, the parked ones among them, and the subscribers."""
 
     offer: Offer
     root: Supervisor
@@ -164,7 +164,7 @@ class Host:
         self.audience.fan_out.supervisor = self.root
 
     def server_info(self, revision: Revision) -> Raw | None:
-        """Who answers, as the revision writes it into a result; None where a result does not say."""
+        """The server's name, as the revision writes it into a result; None where a result does not say."""
         if revision not in self._infos:
             self._infos[revision] = raw(write(revision, self.offer.info)) if revision in MODERN else None
         return self._infos[revision]

@@ -23,7 +23,7 @@ class InFlight(Protocol):
     def terms(self) -> Terms: ...
 
     def cancel(self, event: RequestEvent, reason: str = "") -> bool:
-        """Somebody no longer wants it, for this *reason*. True if that ended it: then nothing more is sent."""
+        """The request is no longer wanted, for this *reason*. True if that ended it: then nothing more is sent."""
 
     async def give_up(self) -> None:
         """After that: tell its way that there will be no answer."""
@@ -49,7 +49,7 @@ class InlineRequest:
         return True
 
     async def give_up(self) -> None:
-        await trio.lowlevel.checkpoint()  # whoever ran it says so
+        await trio.lowlevel.checkpoint()  # the task that ran it says so
 
 
 async def run_adopted(

@@ -56,7 +56,7 @@ class InputRounds:
         return list(added.values())
 
     def withdraw(self, asked: Sequence[PendingInput]) -> None:
-        """Whoever asked no longer waits; an answer that still comes is ignored."""
+        """The asking task no longer waits; an answer that still comes is ignored."""
         for one in asked:
             if self.pending.get(one.key) is one:
                 del self.pending[one.key]
@@ -70,12 +70,12 @@ class InputRounds:
         return (one.question for key, one in self.pending.items() if one.answer is None and key not in responses)
 
     def read(self, revision: Revision, responses: Mapping[str, Raw]) -> dict[str, Model]:
-        """The answers among *responses* that somebody waits for. Raises `InvalidParams` for one of the wrong shape."""
+        """The answers among *responses* that a task waits for. Raises `InvalidParams` for one of the wrong shape."""
         waiting = {key: asked for key, asked in self.pending.items() if asked.answer is None and key in responses}
         return {key: read_result(revision, asked.question.method, responses[key]) for key, asked in waiting.items()}
 
     def take(self, answers: Mapping[str, Model]) -> bool:
-        """Keep *answers*. When none is missing any more, everybody goes on: True."""
+        """Keep *answers*. When none is missing any more, all waiters go on: True."""
         for key, answer in answers.items():
             self.pending[key].answer = answer
         if any(asked.answer is None for asked in self.pending.values()):
@@ -86,7 +86,7 @@ class InputRounds:
         return True
 
     def change(self) -> None:
-        """Wake all who wait: something changed."""
+        """Wake all waiters: something changed."""
         self._changed.set()
         self._changed = trio.Event()
 

@@ -105,14 +105,14 @@ class Parking(Actor[None]):
                 await self._woken.wait()
             name, deadline = next(iter(self._due.items()))
             await trio.sleep_until(deadline)
-            if self._due.get(name) == deadline:  # nobody has come for it meanwhile
+            if self._due.get(name) == deadline:  # no retry has come for it meanwhile
                 del self._due[name]
                 self._expire(self._parked[name])
 
     async def park(self, exchange: Exchange) -> None:
         """Answer the front request with what is asked for, and let go of it.
 
-        Raises `Overloaded` if too many are parked already, and `Draining` if nobody could come back for it.
+        Raises `Overloaded` if too many are parked already, and `Draining` if no retry could come back for it.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         if self.is_closed:
@@ -125,7 +125,7 @@ class Parking(Actor[None]):
             exchange.pause()
             deadline = self._due[name] = trio.current_time() + self.ttl
             self._woken.set()
-            # Whoever asked may give up now, but the client waits: it is told, as long as it could still answer.
+            # The asking task may give up now, but the client waits: it is told, as long as it could still answer.
             with trio.CancelScope(shield=True, deadline=deadline):
                 await exchange.answer(InputRequiredResult(input_requests=rounds.requests(), request_state=state))
 

@@ -1,4 +1,4 @@
-"""Who reads a connection that requests share, and runs what needs no task of its own between two frames."""
+"""Reads a connection that requests share, and runs what needs no task of its own between two frames."""
 
 import math
 from collections.abc import AsyncIterable, Callable

@@ -1,4 +1,4 @@
-"""Where one front request is answered: once, and before that with whatever belongs to it."""
+"""Where one front request is answered: once, and before that with the notifications that belong to it."""
 
 from collections.abc import Callable, Hashable
 from typing import Final
@@ -21,7 +21,7 @@ LARGE: Final = 65_536
 
 @attrs.define(eq=False)
 class ReplySlot:
-    """The reply slot of one front request: its id, its terms, and the way to whoever waits."""
+    """The reply slot of one front request: its id, its terms, and the way to its client."""
 
     request_id: RequestId
     method: str

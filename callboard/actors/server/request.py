@@ -36,7 +36,7 @@ class RequestActor(Actor[Never]):
             try:
                 outcome: Model | Forwarded | Exception = await self.handler(exchange)
                 event = RequestEvent.RESULT
-            except Exception as error:  # the handler's own: answered, whatever it is
+            except Exception as error:  # the handler's own: answered, of any type
                 outcome, event = sole(error), RequestEvent.FAILURE
             exchange.give_time(math.inf, self.expire)  # an answer is not torn by the deadline of the work
             try:

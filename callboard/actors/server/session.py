@@ -76,7 +76,7 @@ _NOTHING: Final = ServerCapabilities()
 class Session(Actor[Outbound]):
     """Everything that one peer and this server know about each other.
 
-    Its mailbox is the way out: whoever has something to say to the peer tells the session, and `run` writes it.
+    Its mailbox is the way out: an actor that has something to say to the peer tells the session, and `run` writes it.
     """
 
     mailbox = MailboxSpec[Outbound](
@@ -97,7 +97,7 @@ class Session(Actor[Outbound]):
     is_ready: bool = attrs.field(default=False, init=False)
     ignored: int = attrs.field(default=0, init=False)
     carrier: Reader | None = attrs.field(default=None, init=False)
-    """Who reads for it, where requests share one way; runs what needs no task of its own."""
+    """The reader, where requests share one way; runs what needs no task of its own."""
     _in_flight: dict[RequestId, InFlight] = attrs.field(factory=dict, init=False)
     _tokens: dict[RequestId, RequestId] = attrs.field(factory=dict, init=False)  # and whose they are
     _questions: ClientRequests = attrs.field(factory=ClientRequests, init=False)
@@ -168,7 +168,7 @@ class Session(Actor[Outbound]):
         }
 
     def hang_up(self) -> None:
-        """Nobody is there any more: whatever the peer had asked for is over."""
+        """The peer is gone: all that it had asked for is over."""
         self._questions.end()
         hearing, self._hearing = self._hearing, None
         if hearing is not None:
@@ -367,7 +367,7 @@ class Session(Actor[Outbound]):
             await run_adopted(errand, slot, adopt, cap, self.note)
 
     def note(self, slot: ReplySlot, going_on: InFlight) -> None:
-        """An errand waits: until then nobody could cancel it."""
+        """An errand waits: until then it could not be cancelled."""
         self._in_flight[slot.request_id] = going_on
         if slot.terms.progress_token is not None:
             self._tokens[slot.terms.progress_token] = slot.request_id

@@ -78,7 +78,7 @@ class Subscription(Actor[Change]):
         slot, principal, hear = self.exchange.slot, self.exchange.terms.principal, self.hear
         meta = NotificationMetaObject(subscription_id=slot.request_id)
         uris = await self._follow(principal)
-        topics = self.audience.topics(principal)  # not before: where nobody listens, they are given up
+        topics = self.audience.topics(principal)  # not before: topics without subscribers are given up
         changes = self.audience.heard_by(wanted(self.granted), principal, self.exchange.terms.capabilities)
         topics.join(hear, changes)
         try:
