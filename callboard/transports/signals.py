@@ -51,7 +51,7 @@ def heed_signals(
     """The event that the first signal sets, after *on_first* was called with its number; the second calls *insist*.
     Only the main thread can hear them.
 
-    SIGHUP is one of them for whoever *ends_with_terminal*, and does not ignore it, as nohup has it.
+    SIGHUP is one of them for a program that *ends_with_terminal*, and does not ignore it, as nohup has it.
     """
     asked = trio.Event()
     names = (*_NAMES, _HANGUP) if ends_with_terminal and not _ignores_hangups() else _NAMES
@@ -130,7 +130,7 @@ def heed_hangups() -> Iterator[trio.MemoryReceiveChannel[None]]:
 
 
 def _ignores_hangups() -> bool:
-    """Whether somebody has said so, as nohup does."""
+    """Whether SIGHUP is ignored, as nohup has it."""
     return hasattr(signal, _HANGUP) and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
@@ -148,7 +148,7 @@ def _has_terminal() -> bool:
 
 def _write_no_more(descriptors: Sequence[int]) -> None:
     """Have what is written to a terminal that is gone end nowhere, instead of in an error. Never raises: it runs in a
-    signal handler, and what that raises comes out of whatever line of the program runs."""
+    signal handler, and what that raises comes out of any line of the program."""
     with suppress(OSError):
         nowhere = os.open(os.devnull, os.O_RDWR)
         try:

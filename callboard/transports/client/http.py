@@ -1,4 +1,4 @@
-"""A link over Streamable HTTP: every request is a POST, and whoever asks reads its answer himself.
+"""A link over Streamable HTTP: every request is a POST, and the asking task reads its answer itself.
 
 No task stands between a call and its socket. Leaving the scope of a call closes its stream: for a modern server that
 is the cancellation, a legacy one is told in so many words.
@@ -50,7 +50,7 @@ LISTEN_TIME: Final = 1.0
 """Seconds for a legacy server to open the stream on which it asks and tells. Then it may say it late, or never."""
 
 REFUSALS: Final = 3
-"""How often in a row nobody may listen where the stream came from, before it is given up."""
+"""How often in a row a connection may be refused where the stream came from, before it is given up."""
 
 LONGEST_PAUSE: Final = 30.0
 """Longest time between two attempts to open a stream that brings nothing, unless the server says otherwise."""
@@ -66,7 +66,7 @@ STREAMED: Final = ((b"accept", b"text/event-stream"),)
 _VERSIONED: Final = frozenset({R3, *(revision for revision in Revision if revision > R3)})
 _SESSION: Final = b"mcp-session-id"
 _PASSING: Final = frozenset({409, 429, 502, 503, 504})
-"""What is said to somebody who comes back for a stream too soon: the server starts again, or has not missed him yet."""
+"""Answers to a client that comes back for a stream too soon: the server restarts, or has not missed the client yet."""
 _USES: Final[Mapping[str, Use]] = {"subscriptions/listen": "stream"}
 
 
@@ -193,7 +193,7 @@ class HttpLink:
         self._is_listening = trio.Event()
 
     def _gone(self, session: bytes) -> SessionGone:
-        """The server does not know *session*. If that is not the session any more, somebody was faster."""
+        """The server does not know *session*. If that is not the session any more, another request was faster."""
         self._forget(session)
         return SessionGone("the server has ended the session")
 
@@ -293,7 +293,7 @@ class HttpLink:
             try:
                 await self._tell(frame, may_renew=False)
             except CallboardError:
-                return  # nobody is left to tell
+                return  # the server is gone
 
 
 @attrs.define(eq=False)
@@ -426,7 +426,7 @@ async def _start_of(channel: Channel) -> bytes:
 
 
 def _said(head: AnswerHead, body: bytes) -> str:
-    """What a refusal says. One that names another place says so; nobody goes there."""
+    """What a refusal says. A redirect is named, and not followed."""
     place = head.get(b"location")
     if head.status // 100 == 3 and place is not None:
         return f"not followed to {shown(place.decode('utf-8', 'replace'))}"

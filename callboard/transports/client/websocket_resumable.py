@@ -59,7 +59,7 @@ LONGEST_PAUSE: Final = 2.0
 """But never longer than this."""
 
 REFUSED_TIME: Final = 3.0
-"""Seconds for which nobody may listen where the server was, before it is given up."""
+"""Seconds for which connections may be refused where the server was, before it is given up."""
 
 SLICE: Final = 8192
 """Bytes that are parsed before others get a turn."""
@@ -304,7 +304,7 @@ class ResumableLink:
     # The end.
 
     def leave(self) -> None:
-        """Say good-bye. Whoever reads hears the server's, soon."""
+        """Send a close frame. The reader gets the server's, soon."""
         self._is_leaving = True
         if self.socket is not None and not self._say_last(self.socket, Close(Code.NORMAL)):
             self.socket.wire.close()

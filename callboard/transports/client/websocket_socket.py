@@ -107,7 +107,7 @@ class ClientWebSocket:
         return mask(frame, os.urandom(4))
 
     async def receive(self) -> bytes:
-        """What comes next; nothing at the end, whichever it is."""
+        """What comes next; nothing at the end, clean or not."""
         rest, self.rest = self.rest, b""
         if rest:
             return rest

@@ -1,7 +1,7 @@
 """The endpoint as an ASGI application: for HTTP/2, which hypercorn reads, and for servers that it is mounted in.
 
-Here somebody else owns the connection, and `send` may wait for a stalled client without any bound. So whoever has
-something to say puts it into a small queue, and only the request's own task, for which nobody waits, calls `send`.
+Here the server in front owns the connection, and `send` may wait for a stalled client without any bound. So a task with
+something to say puts it into a small queue, and only the request's own task, which no other waits for, calls `send`.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -143,7 +143,7 @@ class AsgiApp:
                     await response.pump(send)
                     nursery.cancel_scope.cancel()
         finally:
-            response.lose()  # if the server in front gave up: the request would go on for nobody
+            response.lose()  # if the server in front gave up: the request would go on in vain
             if response.held is not None:
                 response.held.release()
 

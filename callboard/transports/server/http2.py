@@ -1,7 +1,7 @@
 """HTTP/2 connections: hypercorn's protocol as a guest on a wire of ours.
 
 hypercorn reads the frames and calls the ASGI application. The socket, the limits and the time belong to the actor here,
-and whatever hypercorn, h2 or wsproto raise for the bytes of one client ends that client's connection and nothing else.
+and any exception of hypercorn, h2 or wsproto for the bytes of one client ends its connection and nothing else.
 """
 
 import math

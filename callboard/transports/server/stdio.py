@@ -1,6 +1,6 @@
 """stdio: the process itself is the server, its standard input and output are the connection.
 
-Standard output belongs to the protocol. So both descriptors are taken away from everybody else first: what a handler, a
+Standard output belongs to the protocol. So both descriptors are taken away from all else first: what a handler, a
 C library or a child process prints goes to standard error, and what they read is empty.
 """
 
@@ -36,7 +36,7 @@ log = get_logger("callboard.transports")
 
 @attrs.frozen
 class Pipes:
-    """The descriptors that lead to whoever started this process."""
+    """The descriptors that lead to the parent process."""
 
     incoming: int
     outgoing: int
@@ -81,13 +81,13 @@ def _others_elsewhere(pipes: Pipes) -> Iterator[None]:
 
 def _flush(file: TextIO | None) -> None:
     if file is not None:
-        with suppress(OSError, ValueError):  # nobody reads it, or it is closed
+        with suppress(OSError, ValueError):  # it has no reader, or is closed
             file.flush()
 
 
 class _Stray(io.FileIO):
     """Standard output as handlers see it: it leads to standard error, and says so once. A handler that prints does not
-    block everybody where nobody reads that."""
+    block all others where that is not read."""
 
     has_said_so = False
 

@@ -1,6 +1,6 @@
 """One HTTP connection of the native door: reads requests, one after the other, and hands each to the endpoint.
 
-Its task only reads. An answer is written by whoever has it, on the wire itself, while this task already waits for the
+Its task only reads. An answer is written by the task that has it, on the wire itself, while this one waits for the
 next request: so it hears at once when the client leaves, and no task has to wake another.
 """
 
@@ -190,7 +190,7 @@ class HttpConnection(Actor[Never]):
             self._allow_idling()
 
     async def _adopt(self, errand: Coroutine[Any, Any, T], custody: InlinePolicy) -> T:
-        """Run an errand here. Only if it waits for long, somebody else must listen whether the client leaves."""
+        """Run an errand here. Only if it waits for long, a `PeerWatch` must listen whether the client leaves."""
 
         def on_wait() -> None:
             self._custody, self._since = custody, trio.current_time()
@@ -202,23 +202,23 @@ class HttpConnection(Actor[Never]):
 
         try:
             outcome = await run_noticing(errand, on_wait)
-        except Exception:  # whoever sent it answers that; one that is cancelled is answered when this hangs up
+        except Exception:  # its sender answers that; one that is cancelled is answered when this hangs up
             self._custody = None
             raise
         self._custody = None
         return outcome
 
     def mind(self, number: int) -> None:
-        """If request *number* still waits here, see to it that it does not wait for ever, nor for nobody."""
+        """If request *number* still waits here, bound its time, and notice if its client leaves."""
         if self.served == number and self._custody is not None:
             self._wait_until(self._since + self._custody.cap)
             self._begin_watching()
 
     def _begin_watching(self) -> None:
-        """Have somebody hear whether the client leaves, while this task is busy. Never raises: an errand waits."""
+        """Start a `PeerWatch`, while this task is busy. Never raises: an errand waits."""
         if self._watch is None:
             watches = self.supervisor.supervisor.supervisor_of(tree.WATCHES)
-            with suppress(SupervisorClosed):  # the end has begun, and everybody hears of it anyway
+            with suppress(SupervisorClosed):  # the end has begun, and is heard of anyway
                 self._watch = watches.spawn(PeerWatch(self), name=self._node.name)
 
     async def _stop_watching(self) -> None:
@@ -228,7 +228,7 @@ class HttpConnection(Actor[Never]):
             await watch.wait_ended()
 
     async def _receive(self) -> bytes:
-        """What the client says next, also if somebody heard it meanwhile."""
+        """What the client says next, also if the `PeerWatch` heard it meanwhile."""
         if self._watch is not None:
             await self._stop_watching()
             if not self._is_answering:

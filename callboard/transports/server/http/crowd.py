@@ -36,7 +36,7 @@ def raise_descriptor_limit() -> None:
 
 def descriptor_ceiling() -> int:
     """The first descriptor that a connection may not have. The kernel hands out the lowest free one, so a connection
-    above the ceiling means that this many are open, by whatever part of the process."""
+    above the ceiling means that this many are open, in any part of the process."""
     if os.name != "posix":
         return _UNBOUNDED
     import resource
@@ -50,7 +50,7 @@ class ConnectionLimit:
     """The connections of one edge.
 
     One address gets three quarters of the room, so that other machines always find some. This machine's own clients
-    are counted in all, but have no share: a proxy on it speaks for everybody.
+    are counted in all, but have no share: a proxy on it speaks for many clients.
     """
 
     most: int

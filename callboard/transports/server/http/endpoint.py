@@ -30,7 +30,7 @@ from callboard.transports.server.http.sse_pair import MESSAGES_PATH, SSE_PATH, P
 from callboard.transports.wire import Wire
 
 Authenticate: TypeAlias = Callable[[str], Awaitable[str | None]]
-"""Who a bearer token stands for: the principal, or None if the token is no good."""
+"""Checks a bearer token: gives its principal, or None if the token is invalid."""
 
 
 @attrs.define(eq=False)
@@ -163,7 +163,7 @@ class Endpoint:
             await answer_unread(response, error, _asked(head, body))
 
     async def refuse(self, refusal: HttpRefusal, response: Response) -> None:
-        """Answer what HTTP alone says no to, with the reason for whoever reads it."""
+        """Answer what HTTP alone says no to, with the reason as text."""
         frame = error_frame(refusal.request_id, LATEST, refusal)
         await response.answer(refusal.status, (*JSON, *refusal.headers), b"" if refusal.is_bodiless else frame)
 
@@ -174,8 +174,8 @@ class Endpoint:
         await self.on_upgrade(head, rest, wire, upgraded)
 
     async def _principal(self, head: Head, authenticate: Authenticate) -> str:
-        """Raises `HttpRefusal` (401) if somebody must be known and is not."""
-        if head.method == "OPTIONS":  # a browser asks before it tells who it is
+        """Raises `HttpRefusal` (401) if a token is required and there is no valid one."""
+        if head.method == "OPTIONS":  # a preflight request carries no credentials
             return ANYBODY
         given = head.get(b"authorization") or b""
         token = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else b""
@@ -184,7 +184,7 @@ class Endpoint:
             raise HttpRefusal(401, "a bearer token is needed", headers=CHALLENGE, closes=True)
         return principal
 
-    # These only choose who answers. They are not coroutines themselves: each would cost every request of theirs.
+    # These only choose the answering method. They are no coroutines: each would cost every request of theirs.
 
     def _post(self, head: Head, body: bytes, principal: str, response: Response) -> Awaitable[None]:
         if is_batch(body):
@@ -210,7 +210,7 @@ class Endpoint:
         version = head.get(b"mcp-protocol-version")
         if is_modern(route) or version in _MODERN:
             return True
-        if not LEGACY & self.host.offer.revisions:  # then there are no sessions, whatever a header says
+        if not LEGACY & self.host.offer.revisions:  # then there are no sessions; such a header is ignored
             return not (isinstance(message, Request) and message.method == "initialize")
         if version in _LEGACY or head.get(b"mcp-session-id") is not None:
             return False
@@ -251,7 +251,7 @@ class Endpoint:
 
 
 def _asked(head: Head, body: bytes) -> RequestId | None:
-    """The id of a request that was refused by those who do not know it: its sender waits for that."""
+    """The id of a request that was refused unread: its sender waits for that."""
     if head.method != "POST" or head.path != PATH:
         return None
     try:

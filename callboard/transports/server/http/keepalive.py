@@ -13,7 +13,7 @@ from callboard.transports.server.http.response import Response
 COMMENT: Final = encode_comment()
 
 BREATH: Final = 0.5
-"""Seconds between two looks at who is due: ten thousand streams cost two wake-ups a second, not ten thousand."""
+"""Seconds between two looks for streams that are due: ten thousand cost two wake-ups a second, not ten thousand."""
 
 
 BURST: Final = 128

@@ -40,7 +40,7 @@ _STANDALONE: Final = 0  # the number of the stream that GET opens
 
 @attrs.define(eq=False)
 class HttpSession(Session):
-    """A session whose way out may lead nowhere for now, and which ends when nobody uses it."""
+    """A session whose way out may lead nowhere for now, and which ends when it is not used."""
 
     ways: "LegacySession" = attrs.field(kw_only=True)
 
@@ -50,7 +50,7 @@ class HttpSession(Session):
                 message = await self.ways.wait_used(self.inbox.receive)
                 await self._write(message.frame)
         except (trio.BrokenResourceError, trio.EndOfChannel):
-            pass  # nobody listens, or will
+            pass  # there is no stream to write to, and none will come
         finally:
             self.end()
 
@@ -107,7 +107,7 @@ class LegacySession:
         await standalone.send_together(frames)
 
     def stop_waiting(self) -> None:
-        """The session is asked to end: what nobody listens to now, nobody will."""
+        """The session is asked to end: what has no reader now will have none."""
         self._is_ending = True
         self._tell_attached()
 
@@ -115,10 +115,10 @@ class LegacySession:
         if self._attached is not None:
             self._attached.set()
 
-    # Who uses it.
+    # Its use.
 
     async def wait_used(self, wait: Callable[[], Awaitable[T]]) -> T:
-        """Wait for something, as long as somebody uses the session. Raises `trio.BrokenResourceError` when not."""
+        """Wait for something, as long as the session is in use. Raises `trio.BrokenResourceError` when not."""
         while True:
             with trio.CancelScope(deadline=min(self._kept_until(), self._due())) as self._nap:
                 return await wait()
@@ -147,7 +147,7 @@ class LegacySession:
         return self._used + self.settings.session_idle
 
     def touch(self) -> None:
-        """Somebody uses it."""
+        """Note that it is in use."""
         self._used = trio.current_time()
 
     # What comes in.

@@ -96,7 +96,7 @@ class EventStore:
 
 @attrs.define(eq=False)
 class LegacyStream:
-    """The answer to one POST, or what is unrelated to any (GET). It goes on while nobody reads it.
+    """The answer to one POST, or what is unrelated to any (GET). It goes on while it has no reader.
 
     A single answer is JSON; the stream begins when something must be said before it.
     """
@@ -110,13 +110,13 @@ class LegacyStream:
     headers: tuple[tuple[bytes, bytes], ...] = ()
     on_plain_end: Callable[[], None] = _nothing  # it was no stream to come back to
     on_told: Callable[["LegacyStream"], None] = _nobody  # all of it, the end included, was written to the client
-    on_left: Callable[[], None] = _nothing  # nobody reads it now
+    on_left: Callable[[], None] = _nothing  # it has no reader now
     held: HeldBytes | None = attrs.field(default=None, init=False)  # what is held of a large request
     forgotten: int = attrs.field(default=0, init=False)  # the latest event that is no longer kept
     is_over: bool = attrs.field(default=False, init=False)
     _is_stream: bool = attrs.field(default=False, init=False)
     _last: int = attrs.field(default=0, init=False)
-    _coming: Response | None = attrs.field(default=None, init=False)  # who is being told what it missed
+    _coming: Response | None = attrs.field(default=None, init=False)  # the one that is being told what it missed
 
     @property
     def adopt(self) -> Adopt | None:
@@ -231,7 +231,7 @@ class LegacyStream:
         await self._begin(self.retry)
 
     def _take(self, response: Response) -> None:
-        """The newest counts: who comes back has often not noticed yet that the old one is dead."""
+        """The newest counts: a client that comes back has often not noticed yet that the old one is dead."""
         for left in (self.response, self._coming):
             if left is not None:
                 self.pulse.discard(left)

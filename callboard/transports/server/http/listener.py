@@ -103,7 +103,7 @@ class HttpListener(Actor[Never]):
             return
         try:
             self._begin(connected, partial(edge.crowd.leave, address), connections)
-        except Exception as error:  # whatever is wrong with one connection, or with memory, the others are accepted
+        except Exception as error:  # a fault of one connection, or lack of memory: the others are accepted
             edge.crowd.leave(address)
             connected.close()
             self._say("connection_not_taken", type(error).__name__)
@@ -144,7 +144,7 @@ def http_edge(
     *,
     with_http2: bool = False,
 ) -> SupervisorSpec:
-    """The tree of one edge. Stopped bottom to top: first nobody new is taken in, then those who are here finish."""
+    """The tree of one edge. Stopped bottom to top: first no connection is accepted any more, then open ones finish."""
     http2 = Http2(endpoint, is_tls=tls is not None) if with_http2 else None
     listening = listeners(Edge(endpoint, endpoint.settings, tls, http2), sockets)
     return tree.http(name, lambda: endpoint.pulse, listening, endpoint.settings.write_time if with_http2 else None)

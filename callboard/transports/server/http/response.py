@@ -23,7 +23,7 @@ class Response(Protocol):
     """Called when the client leaves before the end."""
 
     extra: tuple[tuple[bytes, bytes], ...]
-    """Headers that the answer gets whatever it is."""
+    """Headers that any answer gets."""
 
     peer: str
     """The account of its client if it is anonymous."""
@@ -39,7 +39,7 @@ class Response(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether it is answered, or nobody is left to read it."""
+        """Whether it is answered, or its reader is gone."""
 
     async def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes = b"") -> None: ...
 
@@ -47,7 +47,7 @@ class Response(Protocol):
         """`answer` with 200 and JSON: the most common one, and the fastest."""
 
     async def begin(self, headers: Iterable[tuple[bytes, bytes]], data: bytes = b"") -> None:
-        """Begin a stream, with its first piece if there is one: nobody can get between them."""
+        """Begin a stream, with its first piece if there is one: no other writer gets between them."""
 
     async def write(self, data: bytes) -> None: ...
 
@@ -61,11 +61,11 @@ class Response(Protocol):
 
 
 def _nobody_minds() -> None:
-    """Before somebody wants to know that the client has left."""
+    """Used until a request wants to know that the client has left."""
 
 
 class WireResponse:
-    """An answer of the native door: bytes on the connection's wire, by whichever task has something to say."""
+    """An answer of the native door: bytes on the connection's wire, by any task that has something to say."""
 
     __slots__ = (
         "_chunked",
@@ -153,7 +153,7 @@ class WireResponse:
             self._finish()
 
     async def wait_over(self) -> None:
-        """Wait until the answer is written, or nobody is left to read it."""
+        """Wait until the answer is written, or its reader is gone."""
         if not self.is_over:
             done, told = trio.Event(), self.on_over
 

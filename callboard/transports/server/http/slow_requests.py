@@ -1,6 +1,6 @@
-"""Who looks after requests that take their time.
+"""Looks after requests that take their time.
 
-While a request waits in the task of its connection, somebody else must listen whether the client leaves, and its time
+While a request waits in the task of its connection, another must listen whether the client leaves, and its time
 must be bounded. Most are answered within a few milliseconds, and a client that leaves so soon is not worth a task and
 two deadlines for each. So connections say here that a request waits, and are reminded of it a little later.
 """

@@ -63,7 +63,7 @@ class Pairs:
         self._sessions[session_id] = session
 
         def lost() -> None:
-            session.hang_up()  # what goes on in it has nobody to answer, and need not be waited for
+            session.hang_up()  # what goes on in it has no client to answer, and need not be waited for
             supervisor.address.begin_stop()
 
         response.on_lost = lost

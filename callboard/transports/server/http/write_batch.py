@@ -2,7 +2,7 @@
 
 A server that is busy reads many requests in one turn of the event loop. Written one by one, each answer wakes a client
 which then finds nothing more to read and sleeps again; that costs more than the answer. So whole answers wait until the
-turn is over, which is when their connections could do no more anyway, and go out in one breath. All but the first: who
+turn is over, which is when their connections could do no more anyway, and go out in one breath. All but the first: one
 is alone need not wait.
 """
 
@@ -15,7 +15,7 @@ from callboard.supervisor import Actor, Fact
 from callboard.transports.wire import SocketWire
 
 LARGEST: Final = 65_536
-"""Largest answer that waits for others, in bytes. A larger one may not fit into the socket, and is nobody's wake-up."""
+"""Largest answer that waits for others, in bytes. A larger one may not fit into the socket, and needs no batching."""
 
 
 @attrs.define(eq=False)

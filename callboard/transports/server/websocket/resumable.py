@@ -91,7 +91,7 @@ class ResumableSession:
     _flows: bool = attrs.field(default=False, init=False)  # the link has all that was said before, and takes more
     _is_over: bool = attrs.field(default=False, init=False)
     _is_leaving: bool = attrs.field(default=False, init=False)
-    _changed: trio.Event | None = attrs.field(default=None, init=False)  # only while somebody waits
+    _changed: trio.Event | None = attrs.field(default=None, init=False)  # only while a task waits
 
     def __attrs_post_init__(self) -> None:
         self.kept = ReplayBuffer(self.settings.max_events, self.settings.max_event_bytes, self.host.kept)
@@ -166,7 +166,7 @@ class ResumableSession:
         return is_legacy and self.principal == principal and self.kept.has_after(received)
 
     def claim(self, link: AttachedSocket) -> None:
-        """From now on *link* is the socket. An older one may look alive: whoever comes back knows better."""
+        """From now on *link* is the socket. An older one may look alive: the client that comes back knows better."""
         older, self._link, self._flows = self._link, link, False
         if older is not None:
             self.session.disconnect()
@@ -203,7 +203,7 @@ class ResumableSession:
     # The end.
 
     def end(self) -> None:
-        """Nobody comes back: the session ends at once, and all that goes on in it."""
+        """The client will not come back: the session ends at once, and all that goes on in it."""
         self.stop_waiting()
         self.forget(self.id)
         self.session.hang_up()

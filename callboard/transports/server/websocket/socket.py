@@ -1,6 +1,6 @@
 """One WebSocket: reads what the client says, sees that it is still there, and says good-bye.
 
-Its task is the connection's, and only reads: the session writes, in its own. Whoever wants the socket closed says so
+Its task is the connection's, and only reads: the session writes, in its own. A task that wants it closed says so
 here, and the reading task does it.
 """
 

@@ -29,7 +29,7 @@ START_TIME: Final = 5.0
 """Seconds for a session to begin. It waits for nothing but its turn."""
 
 
-@attrs.define(eq=False, repr=False)  # nobody who prints it shall learn an id
+@attrs.define(eq=False, repr=False)  # printing it must not show an id
 class WebSocketUpgrade:
     """Serves the connections that turn into WebSockets: `Endpoint(..., on_upgrade=door.serve)`."""
 
@@ -72,7 +72,7 @@ class WebSocketUpgrade:
         return True
 
     async def _principal(self, handshake: Handshake) -> str:
-        """Raises `HttpRefusal` (401) if somebody must be known and is not."""
+        """Raises `HttpRefusal` (401) if a token is required and there is no valid one."""
         if self.authenticate is None:
             return ANYBODY
         principal = None if handshake.token is None else await self.authenticate(handshake.token)
@@ -99,7 +99,7 @@ class WebSocketUpgrade:
         link = WebSocketConnection(wire, conversation, self.settings)
         conversation.claim(link)
         try:
-            with trio.move_on_after(START_TIME, shield=True) as started:  # half begun, nobody would end it
+            with trio.move_on_after(START_TIME, shield=True) as started:  # half begun, nothing would end it
                 await self._start_beating()
                 await add_session(self.host, conversation.session, f"w-{next(self._names)}")
         except SupervisorClosed:
