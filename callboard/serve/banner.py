@@ -95,14 +95,14 @@ def _url(ready: Ready) -> str | None:
 
 
 def _example(behind: Behind, url: str) -> str:
-    """A line for another terminal. What a stranger's tools would do nobody knows: then it is the list of them."""
+    """A line for another terminal. What unknown tools would do is unknown: then it is the list of them."""
     if behind.example is None:
         return f"{_command()} list {shlex.quote(url)}"
     return f"{_command()} call {shlex.quote(url)} {behind.example}"
 
 
 def _command() -> str:
-    """How this program is started by whoever sits where it was started: not everybody has it on the path."""
+    """How the user starts this program in the same shell: it may not be on the path."""
     if shutil.which(_COMMAND) is not None:
         return _COMMAND
     if Path(sys.argv[0]).name == _COMMAND:
@@ -111,7 +111,7 @@ def _command() -> str:
 
 
 def _say(ready: Ready, text: str) -> None:
-    """Standard output is for whoever started this, unless the protocol has it."""
+    """Standard output is for the user, unless the protocol has it."""
     is_stdio = any(one.transport == "stdio" for one in ready.listening)
-    with suppress(OSError):  # nobody listens: that is no reason not to serve
+    with suppress(OSError):  # it has no reader: that is no reason not to serve
         print(text, file=sys.stderr if is_stdio else sys.stdout, flush=True)

@@ -2,7 +2,7 @@
 
 What a request, a connection or a session makes is gone with it, without a collector's help. The collector is there for
 what handlers leave behind. Left to itself it looks at everything now and then, which among ten thousand sessions stops
-everybody for more than a second.
+all of them for more than a second.
 """
 
 import gc

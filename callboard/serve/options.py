@@ -37,7 +37,7 @@ class Ready:
     listening: tuple[Listening, ...]
     warnings: tuple[str, ...] = ()
     behind: Behind | None = None
-    """Whom it stands in front of, if it is a broker."""
+    """The backends, if it is a broker."""
 
 
 class Options(TypedDict, total=False):
@@ -123,7 +123,7 @@ class ServePlan:
         return Certificate(Path(self.tls_cert), Path(self.tls_key), spoken)
 
     def access(self, place: BindAddress, *, is_admin: bool = False) -> Access:
-        """Who may come in at *place*. No page may look at the admin listener, and it has no TLS."""
+        """The Host and Origin rules of *place*. No page may look at the admin listener, and it has no TLS."""
         if place.path is not None:
             return EVERYONE
         scheme, origins = ("http", ()) if is_admin else (self.schemes[0], self.allow_origins)

@@ -40,7 +40,7 @@ async def serve(
     task_status: trio.TaskStatus[Ready] = trio.TASK_STATUS_IGNORED,
     **options: Unpack[Options],
 ) -> None:
-    """Serve until *until* returns, or whoever is at the other end of stdio leaves; then drain, and return.
+    """Serve until *until* returns, or the client at the other end of stdio leaves; then drain, and return.
 
     Raises `CannotServe` if one of the transports cannot be opened. Cancelled, it ends at once.
     """
@@ -168,7 +168,7 @@ def _warnings(plan: ServePlan, bound: Mapping[BindAddress, Bound], admin: Bound 
 
 
 async def _close_doors(edges: Sequence[Supervisor]) -> None:
-    """Accept nobody any more, and let go of the addresses: whoever comes next may take them over."""
+    """Accept no connection any more, and free the addresses: the next process may take them over."""
     for edge in edges:
         for address, actor in edge.actors():
             if isinstance(actor, HttpListener):

@@ -1,4 +1,4 @@
-"""A file of bearer tokens: the simplest way to know who calls."""
+"""A file of bearer tokens: the simplest way to authenticate clients."""
 
 import hashlib
 import hmac
@@ -24,7 +24,7 @@ MAX_FILE: Final = 4 * 1024 * 1024
 
 @attrs.frozen
 class TokenTable:
-    """Who each token stands for. Only digests are kept, so that no dump and no log can tell a token."""
+    """The principal of each token. Only digests are kept, so that no dump and no log can tell a token."""
 
     _principals: Mapping[bytes, str]
     open_mode: str | None = None

@@ -116,7 +116,7 @@ class InputRequired:
 
 
 class News(Protocol):
-    """Who tells the clients of changes: the server."""
+    """Tells clients of changes: the server."""
 
     def notify_updated(self, uri: str) -> None: ...
     def notify_changed(self, name: ListName) -> None: ...
@@ -130,7 +130,7 @@ class Context:
     _news: News
     lifespan: Any = None
 
-    # Who asks.
+    # The client.
 
     @property
     def request_id(self) -> RequestId:
@@ -151,7 +151,7 @@ class Context:
 
     @property
     def client_info(self) -> Implementation | None:
-        """Who the client says it is. Hearsay: for display, never for a decision."""
+        """The client's name as it says itself. Hearsay: for display, never for a decision."""
         return self._exchange.terms.client_info
 
     @property
@@ -190,11 +190,11 @@ class Context:
             await self.report(number, total=total)
 
     def notify_updated(self, uri: str) -> None:
-        """Tell all who asked, not only this client, that a resource has another content now."""
+        """Tell all subscribers, not only this client, that a resource has another content now."""
         self._news.notify_updated(uri)
 
     def notify_changed(self, name: ListName) -> None:
-        """Tell all who asked that a list is another one now. Adding and removing do so by themselves."""
+        """Tell all subscribers that a list is another one now. Adding and removing do so by themselves."""
         self._news.notify_changed(name)
 
     async def close_stream(self, *, retry: float = 1.0) -> None:

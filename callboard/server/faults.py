@@ -51,7 +51,7 @@ def exited(error: SystemExit | BaseExceptionGroup[BaseException]) -> RuntimeErro
         exits, rest = error.split(SystemExit)
         if rest is not None and not isinstance(rest, Exception):
             try:
-                # What else the handler raised when it was cut is nobody's any more: in the task of a connection it
+                # What else the handler raised when it was cut has no reader any more: in the task of a connection it
                 # would end all that goes on there.
                 raise rest.split(Exception)[1] or rest
             finally:

@@ -51,7 +51,7 @@ def _load(file: Path) -> ModuleType:
     sys.path.insert(0, str(file.resolve().parent))  # as if Python itself ran it
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # whatever an author's file raises, it is the author who must read it
+    except (Exception, SystemExit) as error:  # any exception of an author's file is for the author to read
         raise CannotServe(f"{file} does not load:\n{_shortened(error)}") from None
     return module
 

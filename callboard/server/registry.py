@@ -35,7 +35,7 @@ PAGE: Final = 100
 """Entries on one page of a list."""
 
 CURSOR_TTL: Final = 24 * 3600.0
-"""Seconds that a cursor may be used: as long as anybody leafs through a list."""
+"""Seconds that a cursor may be used: longer than any client leafs through a list."""
 
 Offered: TypeAlias = Literal["tools", "resources", "prompts", "completions", "logging"]
 """What a server may say that it offers."""
@@ -83,7 +83,7 @@ class ToolEntry(HandlerEntry):
 
     @property
     def is_errand(self) -> bool:
-        """Whether nobody can speak to it while it runs: it takes no context, and holds up no thread."""
+        """Whether it cannot be spoken to while it runs: it takes no context, and holds up no thread."""
         return self.signature.is_async and self.signature.context_parameter is None
 
 
@@ -207,7 +207,7 @@ class Registry:
         return ref.uri in self.templates.entries or ref.uri in self.resources.entries
 
     def find_resource(self, uri: str) -> tuple[ResourceEntry | TemplateEntry, str, Mapping[str, Any]] | None:
-        """Who reads *uri*, the MIME type it has, and what the template made of the URI."""
+        """The handler for *uri*, the MIME type it has, and what the template made of the URI."""
         if (entry := self.resources.entries.get(uri)) is not None:
             return entry, _text(entry.shown.mime_type), {}
         for template in self.templates:

@@ -1,4 +1,4 @@
-"""Whatever can be served: a server, or a broker in front of many."""
+"""What can be served: a server, or a broker in front of many."""
 
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
@@ -34,11 +34,11 @@ class Behind:
     servers: tuple[BackendStatus, ...]
     tools: int
     example: str | None = None
-    """A tool, with arguments, that anybody may call to see what happens."""
+    """A tool, with arguments, that is safe to call to see what happens."""
 
     @property
     def missing(self) -> tuple[BackendStatus, ...]:
-        """Those that nobody can use now."""
+        """Those that cannot be used now."""
         return tuple(one for one in self.servers if not one.is_up)
 
 

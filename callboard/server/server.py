@@ -333,18 +333,18 @@ class Server(Served):
         self._changed(ListChanged("prompts"))
 
     def notify_updated(self, uri: str) -> None:
-        """Tell those who asked that a resource has another content now."""
+        """Tell subscribers that a resource has another content now."""
         self._changed(ResourceUpdated(uri))
 
     def notify_changed(self, name: ListName) -> None:
-        """Tell those who asked that a list is another one now. Adding and removing do so by themselves."""
+        """Tell subscribers that a list is another one now. Adding and removing do so by themselves."""
         self._changed(ListChanged(name))
 
     # How it runs.
 
     @asynccontextmanager
     async def host(self, *, parking: Parking | None = None) -> AsyncIterator[Host]:
-        """Run the server, without any transport yet: for whoever brings connections of his own."""
+        """Run the server, without any transport yet: for a caller that brings connections of its own."""
         lot = Parking(self.info.name) if parking is None else parking
         context = nullcontext() if self._lifespan is None else self._lifespan(self)
         async with context as value, open_tree(tree.host(self.info.name.replace("/", "-"), lambda: lot)) as root:
@@ -362,7 +362,7 @@ class Server(Served):
         return bool(self._hosts)
 
     def behind(self) -> Behind | None:
-        """It stands in front of nobody: a broker does."""
+        """None: only a broker stands in front of other servers."""
         return None
 
     def _offer(self, kind: Offered, signature: Signature | None = None) -> None:

@@ -7,7 +7,7 @@ from callboard.server.content.problems import Problem
 
 
 class Unfit(InvalidParams):
-    """Values that a published schema does not allow, told so that whoever sent them can put them right."""
+    """Values that a published schema does not allow, told so that their sender can put them right."""
 
     def __init__(self, what: str, problems: Sequence[Problem], *, more: bool = False) -> None:
         lines = [f"- {problem}" for problem in problems]

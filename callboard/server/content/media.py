@@ -1,6 +1,6 @@
 """Bytes with a type: pictures, sounds and everything else that a handler may return.
 
-A path is read when the value is made, inside the handler: whoever opens a file should be the one to hear that it is
+A path is read when the value is made, inside the handler: the code that opens a file should get the error if it is
 not there, and a plain `def` handler has a thread of its own to wait in.
 """
 

@@ -1,7 +1,7 @@
 """What may stand in `Annotated[...]` beside a parameter or a field.
 
 All of these are `msgspec.Meta` in the end, so they work at any depth: on a parameter, on a field of a class, on the
-items of a list. The markers of others are understood too, by their shape and without importing anybody:
+items of a list. The markers of others are understood too, by their shape and without an import of theirs:
 `typing_extensions.Doc`, the bounds of `annotated_types`, pydantic's `Field`.
 """
 
@@ -80,7 +80,7 @@ def _annotated(annotation: Any) -> Any:
 
 
 def _meta_of(mark: Any) -> Iterator[Meta]:
-    """Read one marker, whoever made it."""
+    """Read one marker, of any library."""
     if isinstance(mark, Meta):
         yield mark
         return

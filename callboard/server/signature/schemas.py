@@ -153,7 +153,7 @@ def _schema_of_other(mode: Mode, prefix: str, hoisted: dict[str, Schema], kind: 
 
 
 def _hoist(kind: Any, mode: Mode, prefix: str, hoisted: dict[str, Schema]) -> Schema:
-    """Put a pydantic model's own definitions beside everybody's, and refer to it."""
+    """Put a pydantic model's own definitions beside all others, and refer to it."""
     template = DEFS + prefix + "{model}"
     schema = copy.deepcopy(kind.model_json_schema(ref_template=template, mode=mode))
     inner = schema.pop("$defs", {})
