@@ -45,7 +45,7 @@ from callboard.supervisor import (
 log = get_logger("callboard.broker")
 
 PRE_WARM: Final = 10.0
-"""Seconds that the doors stay closed for backends to come up. Whoever takes longer is in the lists when it is there."""
+"""Seconds that the doors stay closed for backends to come up. A slower one is in the lists when it is there."""
 
 MARGIN: Final = 5.0
 """Seconds that a request has beyond what its backend may take."""
@@ -75,7 +75,7 @@ class Broker(Served):
         pre_warm: float = PRE_WARM,
         example: str | None = None,
     ) -> None:
-        """*example* is a call that whoever starts it may try: a tool, and arguments as `callboard call` takes them."""
+        """*example* is a call that the operator may try: a tool, and arguments as `callboard call` takes them."""
         self.info = Implementation(name=name, version=version)
         self.revisions = frozenset(revisions)
         self.specs: dict[str, BackendSpec] = {spec.name: spec for spec in backends}
@@ -136,11 +136,11 @@ class Broker(Served):
         return self._root
 
     def is_ready(self) -> bool:
-        """Whether there is anybody behind it who could answer."""
+        """Whether any backend is up."""
         return any(backend.is_up for backend in self.backends.values())
 
     def behind(self) -> Behind:
-        """Who stands behind it now, and with how much."""
+        """The backends now, and with how much."""
         servers = tuple(_standing(backend) for backend in self.backends.values())
         return Behind(servers=servers, tools=self.catalogue.count_of(TOOLS), example=self._example)
 
@@ -157,7 +157,7 @@ class Broker(Served):
         self.specs = after
         if self._root is None or self._company is None:
             return
-        self._order()  # what is gone is in no list from here on: nobody looks for it while it ends
+        self._order()  # what is gone is in no list from here on: it is not looked up while it ends
         async with trio.open_nursery() as nursery:
             for name, spec in before.items():
                 if after.get(name) != spec:

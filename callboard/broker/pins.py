@@ -1,6 +1,6 @@
 """Which definitions of tools were approved: kept in a file beside the configuration, shared with `callboard approve`.
 
-The first list of tools that a pinned server gives is taken as it is. From then on whatever is another, or new, waits
+The first list of tools that a pinned server gives is taken as it is. From then on a tool that is another, or new, waits
 until the operator approves of it.
 """
 
@@ -52,7 +52,7 @@ class Pin:
 
 @attrs.frozen(kw_only=True)
 class Waiting:
-    """A definition that nobody has approved of yet."""
+    """A definition that waits for approval."""
 
     server: str
     tool: str
@@ -128,7 +128,7 @@ class Pins:
     def save(self, *, are_ours: bool = False, patience: float = 0.0) -> None:
         """Put what is new into the file; what was approved there meanwhile stays, unless the approvals *are ours*.
 
-        Raises OSError, also if somebody else writes for longer than *patience*, and `CannotServe`.
+        Raises OSError, also if another process writes for longer than *patience*, and `CannotServe`.
         """
         with self._saving() as saving:
             saving.run(are_ours=are_ours, patience=patience)
@@ -147,12 +147,12 @@ class Pins:
         finally:
             if saving.seen is None:
                 self._unkept |= unkept
-            elif saving.kept == self._servers:  # else it is read anew: somebody has approved of something
+            elif saving.kept == self._servers:  # else it is read anew: a tool was approved meanwhile
                 self._seen = saving.seen
 
     def look_again(self) -> bool:
-        """Read the file if somebody wrote it. True if that changes anything. One that is gone is written anew: nobody
-        approves of everything by removing a file that a broker holds on to. Raises `CannotServe`."""
+        """Read the file if another process wrote it. True if that changes anything. One that is gone is written anew:
+        removing a file that a broker holds on to must not approve of everything. Raises `CannotServe`."""
         now = self._news()
         return now is not None and self._take(now, _read(self.file))
 
@@ -164,7 +164,7 @@ class Pins:
         return self._take(now, await trio.to_thread.run_sync(_read, self.file, abandon_on_cancel=True))
 
     def _news(self) -> Stamp | None:
-        """How the file is now, if somebody wrote it since it was read or written here."""
+        """How the file is now, if another process wrote it since it was read or written here."""
         now = look(self.file)
         if now is None and self._seen is not None:
             self._seen = None
@@ -259,7 +259,7 @@ def _found(pin: Pin | None, digest: str | None) -> Pin:
 
 
 def _read(file: Path) -> dict[str, dict[str, Pin]]:
-    """Raises `CannotServe`: whoever cannot read what was approved must not approve of everything instead."""
+    """Raises `CannotServe`: a file that cannot be read must not approve of everything."""
     try:
         data = read_file(file, MAX_FILE, is_running=True).data
         if len(data) > MAX_FILE:
@@ -292,7 +292,7 @@ def _write(file: Path, data: bytes) -> None:
 
 @contextmanager
 def _alone(lock: Path, patience: float) -> Iterator[None]:
-    """Nobody else writes meanwhile. POSIX has locks; elsewhere the later of two writers wins. Raises OSError."""
+    """Exclude other writers. POSIX has locks; elsewhere the later of two writers wins. Raises OSError."""
     if os.name != "posix":
         yield
         return
@@ -316,7 +316,7 @@ def _alone(lock: Path, patience: float) -> Iterator[None]:
 
 
 def _open_lock(lock: Path) -> int:
-    """A file that only its owner can open, and so lock: a user who may read a file may hold a lock on it, for ever. One
+    """A file that only its owner can open, and so lock: a user that may read a file may lock it, for ever. One
     that another user has put there is replaced. Raises OSError."""
     for _ in range(2):
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)

@@ -1,4 +1,4 @@
-"""What every client does, whoever deals with the questions of its server: lists, completion, changes, sessions."""
+"""What every client does, with or without callbacks for questions: lists, completion, changes, sessions."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -69,7 +69,7 @@ class _Reader(Actor[Never]):
 
 @attrs.define(eq=False)
 class Readers:
-    """Whoever reads for a client: one after the other, if there is one session after the other."""
+    """The readers of a client: one after the other, if there is one session after the other."""
 
     background: Supervisor
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
@@ -82,7 +82,7 @@ class BaseClient:
     """A conversation with one server, but for what it can be asked to do."""
 
     _is_manual: ClassVar[bool] = False
-    """Whether what the server asks is for whoever called to answer."""
+    """Whether what the server asks is handed to the caller."""
 
     def __init__(
         self, caller: Caller, agreed: Agreed, readers: Readers, patience: Patience, *, checks_results: bool
@@ -97,7 +97,7 @@ class BaseClient:
         self._renewals = 0
         caller.on_change, caller.on_lost, caller.renew = self._switchboard.changed, self._switchboard.lose, self._renew
 
-    # Whom it speaks to.
+    # The server.
 
     @property
     def revision(self) -> Revision:
@@ -105,7 +105,7 @@ class BaseClient:
 
     @property
     def server_info(self) -> Implementation | None:
-        """Who the server says it is. Hearsay: for display, never for a decision."""
+        """The server's name as it says itself. Hearsay: for display, never for a decision."""
         return self._agreed.info
 
     @property
@@ -129,7 +129,7 @@ class BaseClient:
 
     @property
     def ignored(self) -> int:
-        """Answers that nobody waited for any more, and messages that could not be read."""
+        """Late answers, and messages that could not be read."""
         return self._caller.link.ignored
 
     # What there is.
@@ -150,12 +150,12 @@ class BaseClient:
     # What to ask.
 
     async def list_anew(self, what: str = "tools") -> None:
-        """Ask for the first page of the tools (or resources, templates, prompts), whatever is kept of them."""
+        """Ask for the first page of the tools (or resources, templates, prompts), past the cache."""
         method = "resources/templates/list" if what == "templates" else f"{what}/list"
         await self._caller.request(method, PaginatedRequestParams(), patience=self._patience)
 
     async def read_anew(self, uri: str) -> None:
-        """Read a resource, whatever is kept of it."""
+        """Read a resource, past the cache."""
         await self._ask("resources/read", ReadResourceRequestParams(uri=uri), ReadResourceResult, None)
 
     async def complete(
@@ -206,7 +206,7 @@ class BaseClient:
         link = self._caller.link
         async with self._renewing:
             if not link.is_stale:
-                return  # somebody else did
+                return  # another task did
             is_open = False
             try:
                 self._agreed = await agree(self._caller, self.revision)

@@ -64,7 +64,7 @@ MAX_LIST: Final = 16 * 1024 * 1024
 """And most bytes of one, as they came. In memory they take many times as much."""
 
 MAX_TTL: Final = 3600.0
-"""Longest time that anything is kept, in seconds, whatever the server says."""
+"""Longest time that anything is kept, in seconds; a server's longer wish is clipped."""
 
 MAX_KEPT: Final = 256
 """Most resources whose contents are kept at once."""
@@ -119,7 +119,7 @@ class ListCache:
     caller: Caller
     patience: Patience
     is_manual: bool = False
-    """Whether what the server asks is for whoever called to answer."""
+    """Whether what the server asks is handed to the caller."""
     checks_results: bool = True
     """Whether results are held to what their tool promises."""
     _lists: dict[str, _Kept] = attrs.field(factory=dict, init=False)
@@ -319,7 +319,7 @@ class ListCache:
         return usable
 
     async def _learn_late(self) -> None:
-        """Ask what tools promise, after the fact: nobody has wanted to know before. A server may not tell, but once."""
+        """Ask what tools promise, after the fact: it was not needed before. A server may not tell, but once."""
         async with self._learning:
             if self._listed is not None:
                 return  # many were called at once

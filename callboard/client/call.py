@@ -1,4 +1,4 @@
-"""One call, seen by whoever made it."""
+"""One call, seen by its caller."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from types import TracebackType
@@ -91,4 +91,4 @@ class Calling(Generic[R_co]):
             self._receive.receive_nowait()
             self._send.send_nowait(report)
         except trio.BrokenResourceError:
-            return  # nobody looks any more
+            return  # the stream is not read any more

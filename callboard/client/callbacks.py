@@ -34,7 +34,7 @@ Roots: TypeAlias = Sequence[Root | str] | Callable[[], Any]
 
 
 def answers_of(sampling: Sampling | None, elicitation: Elicitation | None, roots: Roots | None) -> Mapping[str, Answer]:
-    """Who answers which method."""
+    """The callback for each method."""
     answers: dict[str, Answer] = {}
     if sampling is not None:
         answers["sampling/createMessage"] = _sampled_by(sampling)

@@ -82,7 +82,7 @@ class Client(BaseClient):
 
 
 class Common(TypedDict, total=False):
-    """What `connect` takes, whoever answers the server's questions."""
+    """What `connect` takes, with or without callbacks for the server's questions."""
 
     sampling: Sampling | None
     elicitation: Elicitation | None
@@ -136,11 +136,11 @@ def connect(
 ) -> AbstractAsyncContextManager[Client] | AbstractAsyncContextManager[ManualClient]:
     """Connect to an MCP server: a URL, a command (a list), `FILE.py:NAME`, `FILE.json#NAME`, or a `Server`.
 
-    *sampling*, *elicitation* and *roots* answer what the server asks, in whichever way its revision asks. With
-    `input="manual"` a modern server's questions are handed to whoever called, as `Asked`, and *capabilities* says what
+    *sampling*, *elicitation* and *roots* answer what the server asks, in the way of its revision. With
+    `input="manual"` a modern server's questions are handed to the caller, as `Asked`, and *capabilities* says what
     may be asked; without it, what there are functions for. *revision* insists on one; otherwise it is the newest that
     both speak. *headers* go with every HTTP request, and *tls* says which certificates are believed. *auth* (from
-    `callboard.oauth`) is asked when a server over HTTP wants to know who is there. With *check_results* off a tool's
+    `callboard.oauth`) is asked when a server over HTTP wants authorization. With *check_results* off a tool's
     results are taken as they come, and its list is not fetched to know what it promises.
 
     Raises `CannotConnect` or `NotAuthorized` with the reason, in one line.

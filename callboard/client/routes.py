@@ -30,7 +30,7 @@ _WEBSOCKET: Final = ("ws", "wss")
 
 @attrs.frozen(kw_only=True)
 class ClientAccess:
-    """What is said to every server that is reached over the network, and how it proves who it is."""
+    """Headers, TLS and credentials for every server that is reached over the network."""
 
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     tls: ssl.SSLContext | None = None

@@ -36,7 +36,7 @@ ACKNOWLEDGED: Final = 30.0
 """Seconds for a server to say that it has begun to listen for us."""
 
 FAREWELL: Final = 2.0
-"""Seconds in which a legacy server is told that nobody listens any more; then it is not told."""
+"""Seconds in which a legacy server is told of an unsubscribe; then it is not told."""
 
 _LISTS: Final[Mapping[str, ListName]] = {
     "notifications/tools/list_changed": "tools",
@@ -105,12 +105,12 @@ class ChangeStream:
 
 @attrs.define(eq=False)
 class ClientSubscriptions:
-    """Who listens to what at one server."""
+    """The subscriptions at one server."""
 
     caller: Caller
     background: Supervisor
     on_change: OnChange
-    """Hears of every change, whoever asked for it."""
+    """Hears of every change, of any subscription."""
     _listening: dict[ChangeStream, None] = attrs.field(factory=dict, init=False)
     _subscribed: dict[str, int] = attrs.field(factory=dict, init=False)
 
@@ -165,7 +165,7 @@ class ClientSubscriptions:
                     await self._unsubscribe([each for each in free if each != uri])
 
     def _let_go(self, uris: Sequence[str]) -> Sequence[str]:
-        """One less listens to *uris*: those that nobody listens to any more."""
+        """One subscriber less for *uris*: those that have none any more."""
         for uri in uris:
             self._subscribed[uri] -= 1
         free = [uri for uri in uris if not self._subscribed[uri]]
@@ -187,7 +187,7 @@ class ClientSubscriptions:
             await self._unsubscribe(free)
 
     async def _unsubscribe(self, uris: Sequence[str]) -> None:
-        """Also for whoever is cancelled: that is how most people stop listening."""
+        """Also for a task that is cancelled: that is how most subscriptions end."""
         with trio.CancelScope(shield=True, deadline=trio.current_time() + FAREWELL):
             for uri in uris:
                 try:
@@ -201,14 +201,14 @@ class ClientSubscriptions:
             await self.caller.request("resources/subscribe", ResourceRequestParams(uri=uri))
 
     def lose(self, failure: Exception) -> None:
-        """Nothing can come any more, to anybody."""
+        """Nothing can come any more, to any subscription."""
         for listening in self._listening:
             listening.finish(failure)
         self._listening.clear()
         self._subscribed.clear()
 
     def changed(self, method: str, params: Mapping[str, Raw]) -> None:
-        """A notification of the server's: for whoever asked for it."""
+        """A notification of the server's: for its subscriptions."""
         self.on_change(method, params)
         change = _change(method, params)
         if change is not None:
@@ -237,7 +237,7 @@ class SubscriptionReader(Actor[Never]):
         try:
             await caller.once("subscriptions/listen", params, patience=ENDLESS, on_told=self._told)
             self.failure = None
-        except CallboardError as error:  # whoever listens hears of it, by its own name
+        except CallboardError as error:  # the subscriber gets it, by its own name
             self.failure = error
         finally:
             self.started.set()

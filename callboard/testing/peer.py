@@ -37,7 +37,7 @@ class Refusal(Exception):
 class Peer:
     """One end of a connection that speaks one revision.
 
-    `request` waits for the answer; whatever else arrives meanwhile is answered (questions) or kept (`heard`).
+    `request` waits for the answer; all else that arrives meanwhile is answered (questions) or kept (`heard`).
     """
 
     connection: MemoryConnection
@@ -110,7 +110,7 @@ class Peer:
         await self.connection.send(msgspec.json.encode({"jsonrpc": "2.0", **message}))
 
     async def hear(self) -> Json:
-        """The next message, whatever it is."""
+        """The next message, of any kind."""
         message: Json = msgspec.json.decode(await self.connection.receive())
         return message
 

@@ -9,7 +9,7 @@ from callboard.config import BackendSpec, PythonTarget
 from callboard.transports.client.process import Command
 
 EXAMPLE: Final = "wardrobe__sew_costume role=Hamlet"
-"""A call that shows something to whoever makes it."""
+"""A call that shows something to its caller."""
 
 _HERE: Final = Path(__file__).resolve().parent
 _SHARED: Final = BackendSettings(share="all")

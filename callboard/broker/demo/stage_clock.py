@@ -1,4 +1,4 @@
-"""The stage clock: a resource that is another every second, and ticks only while somebody looks."""
+"""The stage clock: a resource that is another every second, and ticks only while it has subscribers."""
 
 import time
 from collections import Counter
@@ -24,7 +24,7 @@ CURTAIN: Final = 15 * 60
 
 @attrs.frozen(eq=False)
 class Watchers(Everybody):
-    """Who follows which resource. All hear the same, and may follow whatever they name."""
+    """Which client follows which resource. All hear the same, and may follow any URI."""
 
     _followed: Counter[str] = attrs.field(factory=Counter, init=False)
     _come: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
@@ -42,14 +42,14 @@ class Watchers(Everybody):
         return self._followed[uri]
 
     async def wait_any(self, uri: str) -> None:
-        """Wait until somebody follows *uri*."""
+        """Wait for the first subscriber of *uri*."""
         while self.count(uri) <= 0:
             await self._come.park()
 
 
 @attrs.define(eq=False)
 class Ticker(Actor[Never]):
-    """Tells of every second, as long as anybody wants to hear it; else it sleeps."""
+    """Tells of every second, as long as there are subscribers; else it sleeps."""
 
     mailbox = None
 
@@ -68,7 +68,7 @@ class Ticker(Actor[Never]):
 
 
 class StageClock(Server):
-    """A server that knows who follows what."""
+    """A server that knows its subscribers."""
 
     @asynccontextmanager
     async def host(self, *, parking: Parking | None = None) -> AsyncIterator[Host]:
