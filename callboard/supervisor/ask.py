@@ -23,7 +23,7 @@ class Asks(Protocol[M_co, R_co]):
 class Ask(Generic[R]):
     """Base of messages that are answered: `class Get(Ask[int])`, and the actor calls `message.reply(3)`.
 
-    A question that was told and not asked may be answered too: nobody hears it.
+    A question that was told and not asked may be answered too: the answer is dropped.
     """
 
     __slots__ = ("_reply",)
@@ -84,7 +84,7 @@ class PendingReply:
 
     @enable_ki_protection
     def fail(self, error: Exception) -> None:
-        """Nobody will answer any more: `wait` raises *error*, and an answer that still comes is late."""
+        """There will be no answer: `wait` raises *error*, and an answer that still comes is late."""
         if self.state is AskState.OPEN:
             self.state = AskState.ABANDONED
             self.error = error

@@ -1,4 +1,4 @@
-"""A supervision tree as data, and the table of who is restarted when somebody ends. No Trio."""
+"""A supervision tree as data, and the table of which children are restarted when one ends. No Trio."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Restart(Enum):
 
 
 class Strategy(Enum):
-    """Who else is restarted with a child."""
+    """Which children are restarted with one."""
 
     ONE_FOR_ONE = "one_for_one"
     ONE_FOR_ALL = "one_for_all"
