@@ -1,4 +1,4 @@
-"""JSON-RPC envelopes: who speaks to whom about what, with the payload left as the bytes it came in.
+"""JSON-RPC envelopes: kind, id and method, with the payload left as the bytes it came in.
 
 A message is decoded once, on the way in, in one pass over its bytes. Params and result are opened one level deep,
 because routing needs a name or a token from there; each member stays a `msgspec.Raw` until it is needed, and goes out
@@ -34,7 +34,7 @@ class Request:
 
 @attrs.frozen
 class Notification:
-    """A peer tells; nobody answers."""
+    """A peer tells; there is no answer."""
 
     method: str
     params: Members | UnsetType = UNSET

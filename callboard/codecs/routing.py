@@ -1,6 +1,6 @@
 """Where a message goes and under which terms: the few members of its params that decide it, and nothing else.
 
-Reads `name`, `uri`, `requestState` and the reserved keys of `_meta`. Arguments, inputs and whatever else is there stay
+Reads `name`, `uri`, `requestState` and the reserved keys of `_meta`. Arguments, inputs and all else that is there stay
 the bytes they are.
 """
 

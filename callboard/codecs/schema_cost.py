@@ -106,7 +106,7 @@ class _Looking:
         return {key: _worst(found) if found else 0 for key, found in members.items()}
 
     def _in_order(self) -> list[int]:
-        """All schemas, whoever is led to before whoever leads there. What leads back to itself is not counted again."""
+        """All schemas, each after those that it refers to. A reference back to itself is not counted again."""
         done: dict[int, None] = {}
         begun = set[int]()
         roots, stack = [self._start], list[tuple[int, bool]]()

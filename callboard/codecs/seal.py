@@ -69,7 +69,7 @@ class KeyRing:
 
     @classmethod
     def generate(cls) -> Self:
-        """A ring of one fresh key, for a broker that shares its seals with nobody."""
+        """A ring of one fresh key, for a broker that shares its seals with no other."""
         return cls.from_bytes(os.urandom(_KEY_SIZE))
 
     def rotated(self, secret: bytes | None = None, *, keep: int = 2) -> "KeyRing":

@@ -1,6 +1,6 @@
 """Sealing `requestState`: what an input round leaves with the client and must get back unchanged.
 
-The specification calls it attacker-controlled. So it is sealed, and bound to whose request it was, for whom,
+The specification calls it attacker-controlled. So it is sealed, and bound to the principal, the server,
 which method with which arguments, and for how long. Every failure has one text, and none says why.
 
 The digest of the arguments is carried inside: to work it out takes long for long arguments, and a state that is forged
@@ -86,7 +86,7 @@ def open_(ring: KeyRing, text: str, binding: Binding, *, now: float) -> SealedSt
 
 
 def open_unmatched(ring: KeyRing, text: str, binding: Binding, *, now: float) -> SealedState:
-    """As `open_`, but the digest is still to be compared: whoever opened it works that out now. Raises InvalidState."""
+    """As `open_`, but the digest is still to be compared: the caller works that out now. Raises InvalidState."""
     opened = Seal(ring, PURPOSE).open(text, binding.context(), now=now)
     if opened is None:
         raise InvalidState
@@ -103,7 +103,7 @@ def salient_size(params: Members | UnsetType = UNSET) -> int:
 def salient_digest(method: str, params: Members | UnsetType = UNSET) -> bytes:
     """Digest what makes two requests the same one: the method, `name` or `uri`, and `arguments`, by value.
 
-    Raises ParseError if one of them has no one meaning: not JSON, or a key stands twice in an object.
+    Raises ParseError if one of them is ambiguous: not JSON, or a key stands twice in an object.
     """
     members = {} if isinstance(params, UnsetType) else params
     salient = {key: canonical(members[key]) for key in _SALIENT if key in members}

@@ -127,7 +127,7 @@ def examine_all(kind: Kind, several: Iterable[bytes], without: Sequence[str] = (
 
 def part_twins(examined: Sequence[Examined]) -> tuple[list[Definition], list[Refused]]:
     """Sort out what may be shown. A name that stands for two different definitions stands for none: which one a call
-    would reach, and which one was approved, nobody can tell. The same definition twice counts once."""
+    would reach, and which one was approved, is unknown. The same definition twice counts once."""
     distinct = list(dict.fromkeys(examined))
     named = Counter(one.name for one in distinct)
     kept: list[Definition] = []

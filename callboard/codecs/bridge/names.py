@@ -13,7 +13,7 @@ MAX_NAME: Final = 64
 """Longest name that a client is shown, in characters. Some model APIs take no longer ones."""
 
 MAX_READABLE: Final = 1024
-"""Longest name of a backend's that is taken at all, in characters. Nobody could read it."""
+"""Longest name of a backend's that is taken at all, in characters. A longer one is unreadable."""
 
 MAX_SKELETONS: Final = 32_768
 """Names whose looks are remembered: they are compared whenever any list changes."""
@@ -57,7 +57,7 @@ def _with_digest(whole: str, of: str) -> str:
 
 
 def problem_with(name: str) -> str | None:
-    """Why *name* is not shown to anybody: it is empty, or looks like what it is not. None if it is fine."""
+    """Why *name* is never shown: it is empty, or looks like what it is not. None if it is fine."""
     if not name or len(name) > MAX_READABLE:
         return "is empty, or longer than anybody could read"
     if name != name.strip():
@@ -94,7 +94,7 @@ def foresee(prefix: str, names: Iterable[str]) -> None:
 
 
 def hides_text(text: str) -> bool:
-    """Whether there are characters in *text* that nobody can see: a model reads them, and people do not.
+    """Whether there are invisible characters in *text*: a model reads them, and people do not.
 
     Emoji and some scripts need a joiner or a selector here and there, between two characters that are not ASCII. More
     than that is a message of its own: each of 256 variation selectors can stand for a byte.

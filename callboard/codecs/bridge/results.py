@@ -64,7 +64,7 @@ class Forwarded:
 
 @attrs.frozen
 class Crossing:
-    """From whom, to whom, and whether the backend is believed."""
+    """The two ends of a message, and whether the backend is trusted."""
 
     front: Revision
     back: Revision
@@ -88,7 +88,7 @@ def _labelled(backend: str) -> Raw:
 
 
 def asks(result: Members) -> bool:
-    """Whether a modern result is a question. Raises `UnfitResult` for a type that nobody knows."""
+    """Whether a modern result is a question. Raises `UnfitResult` for an unknown type."""
     kind = result.get("resultType")
     if kind is None or bytes(kind) == bytes(COMPLETE):
         return False
@@ -143,7 +143,7 @@ def _bounded(ttl: Raw) -> Raw:
 
 
 def front_meta(crossing: Crossing, said: Raw | None) -> Raw:
-    """A backend's `_meta` as the client gets it: labelled, and an object in any case. Who serves the client is not the
+    """A backend's `_meta` as the client gets it: labelled, and an object in any case. The name of the server is not the
     backend's to say."""
     if said is None:
         return _labelled(crossing.backend)

@@ -98,7 +98,7 @@ def related(result: Members, ours: str) -> dict[str, Raw]:
 
 
 def unrelated(answer: ResultResponse | ErrorResponse) -> ResultResponse | ErrorResponse:
-    """The outcome of a task, for a client who knows of none."""
+    """The outcome of a task, for a client that knows of none."""
     if not isinstance(answer, ResultResponse) or not _names_task(answer.result):
         return answer
     said = {key: value for key, value in _meta(answer.result).items() if key != meta.RELATED_TASK}

@@ -1,4 +1,4 @@
-"""Who may speak to a listener: the Host it is called by, and the Origin of the page that calls it.
+"""Access to a listener: the Host it is called by, and the Origin of the page that calls it.
 
 A page in the user's browser can reach loopback, and by rebinding a name it can make its own requests look local. So a
 `Host` must be one that this listener goes by, and an `Origin`, which browsers always send and others never need, one
@@ -79,7 +79,7 @@ class Access:
     @classmethod
     def on_any_port(cls, *, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> Self:
         """For an application that does not know where it is bound: it goes by the loopback names and by *hosts*, on
-        whatever port, and takes pages of theirs and of *origins*."""
+        any port, and takes pages of theirs and of *origins*."""
         more, given = list(hosts), list(origins)
         names = {_host(name, ANY_PORT)[0] for name in (*LOOPBACK, *more) if name != ANY}
         own = {(scheme, name, ANY_PORT) for scheme in _PORTS for name in names}

@@ -17,7 +17,7 @@ MOST_REMEMBERED: Final = 1024
 """Most heads that are remembered; then it begins anew. Two megabytes."""
 
 MAX_IDLE: Final = 4
-"""Bytes of empty lines between two requests that are nobody's fault. More of them are a slow head."""
+"""Bytes of empty lines between two requests that are no fault. More of them are a slow head."""
 
 
 class ParserStage(Enum):
@@ -170,7 +170,7 @@ class RequestParser:
     def _upgrades(self, rest: bytes) -> bool:
         """llhttp stops where a client offers another protocol. Whether that is taken up; if not, it goes on.
 
-        Only a WebSocket is. Java's client offers HTTP/2 with its first request, whatever that is, and waits for an
+        Only a WebSocket is. Java's client offers HTTP/2 with its first request, of any kind, and waits for an
         answer all the same.
         """
         head = self._found.pop().head
@@ -233,7 +233,7 @@ class RequestParser:
         if size + sum([len(name) + len(value) + len(": \r\n") for name, value in headers]) > self._max_header:
             raise self._too_long()
         check_once(headers)
-        # Nobody can tell a client of 1.0 that its connection goes on.
+        # A client of 1.0 cannot be told that its connection goes on.
         head = Head(method, self._target, headers, version, version == "1.1" and bool(parser.should_keep_alive()))
         check_coding(head)
         if method == "CONNECT":

@@ -52,7 +52,7 @@ class AnswerParser:
 
     `feed` raises `BadAnswer`; then this connection has nothing more to say that could be believed.
 
-    One that *may_switch* to another protocol gives the head of the 101, and whatever came behind it.
+    One that *may_switch* to another protocol gives the head of the 101, and all that came behind it.
     """
 
     def __init__(self, *, may_switch: bool = False) -> None:

@@ -1,7 +1,7 @@
 """The text of mirrored header values: `Mcp-Name` and `Mcp-Param-*` of 2026-07-28.
 
 Plain where that is safe, else Base64 between two markers. Nothing that could end a header line or hide in one is
-ever written, whatever the argument holds.
+ever written, for any argument.
 """
 
 import base64

@@ -1,6 +1,6 @@
-"""Header mirroring (2026-07-28 over HTTP): what the body says, said again for those who route by headers.
+"""Header mirroring (2026-07-28 over HTTP): what the body says, said again for proxies that route by headers.
 
-A client writes the headers with `mirror`; a server compares them with the body in `check_mirror`. Whoever acts
+A client writes the headers with `mirror`; a server compares them with the body in `check_mirror`. A proxy that acts
 on a header that the body contradicts has been smuggled past, so anything but equality is refused. Values never
 stand in the message of an error: they are the peer's arguments.
 """

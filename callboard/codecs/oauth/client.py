@@ -1,4 +1,4 @@
-"""Who a client is at an authorization server: its id, how it proves that, and how it comes by it."""
+"""The identity of a client at an authorization server: its id, how it proves that, and how it comes by it."""
 
 import re
 from base64 import b64encode
@@ -129,7 +129,7 @@ def identify(client: OAuthClient) -> tuple[Mapping[str, str], Mapping[str, str]]
     """The headers and the parameters by which *client* is known at a token endpoint."""
     if client.method == BASIC:
         pair = f"{quote(client.client_id, safe='')}:{quote(client.secret or '', safe='')}"
-        # The id stands in the form too: it is no secret, and servers of PyPI's mcp know nobody without it.
+        # The id stands in the form too: it is no secret, and servers of PyPI's mcp need it there.
         return {"authorization": f"Basic {b64encode(pair.encode()).decode()}"}, {"client_id": client.client_id}
     if client.method == POST:
         return {}, {"client_id": client.client_id, "client_secret": client.secret or ""}

@@ -61,7 +61,7 @@ def server_metadata_urls(issuer: str) -> list[str]:
 
 
 def origin_metadata_url(server: str) -> str:
-    """Where 2025-03-26 has it: at the origin, whatever the path."""
+    """Where 2025-03-26 has it: at the origin, for any path."""
     return origin_of(server) + _SERVER
 
 

@@ -46,7 +46,7 @@ def read_resource(body: bytes) -> ResourceMetadata:
 
 
 def read_server(body: bytes, issuer: str, *spellings: str) -> ServerMetadata:
-    """The metadata of *issuer*: of nobody else, however alike, unless it is one of its *spellings*.
+    """The metadata of *issuer*: of no other, however alike, unless it is one of its *spellings*.
 
     Raises `FetchFailed`, `NotAuthorized`.
     """
@@ -104,5 +104,5 @@ def read_refusal(status: int, body: bytes) -> str:
 
 
 def plain(text: str) -> str:
-    """The name of an error as it may be shown: a word. Whatever else it is, it is no name."""
+    """The name of an error as it may be shown: a word. Anything else is no name."""
     return text if _WORD.fullmatch(text) else "an error"

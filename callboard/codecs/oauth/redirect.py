@@ -41,7 +41,7 @@ ISSUER_CHECKS: Final[Mapping[tuple[bool, bool], IssuerCheck]] = {
 
 @attrs.frozen(kw_only=True)
 class PendingAuthorization:
-    """What is remembered of a user who was sent away, until he comes back: once, and not for long."""
+    """What is remembered of a user that was sent away, until the redirect: once, and not for long."""
 
     issuer: str
     announces_iss: bool
@@ -87,14 +87,14 @@ def authorization_url(
     if scopes:
         parameters["scope"] = " ".join(scopes)
     if "offline_access" in scopes:
-        parameters["prompt"] = "consent"  # OpenID Connect gives it only to a user who was asked
+        parameters["prompt"] = "consent"  # OpenID Connect gives it only to a user that was asked
     parts = urlsplit(server.authorization_endpoint)
     query = "&".join(part for part in (parts.query, urlencode(parameters)) if part)
     return urlunsplit(parts._replace(query=query))
 
 
 def read_redirect(query: str, errand: PendingAuthorization) -> str:
-    """The code that came back. Nothing else that came is looked at before it is sure who sent it.
+    """The code that came back. Nothing else that came is looked at before its sender is certain.
 
     Raises `NotAuthorized`.
     """

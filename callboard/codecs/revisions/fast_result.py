@@ -1,6 +1,6 @@
 """The results that most calls have, read without a look at the models: texts, and nothing else.
 
-Whatever is in the least unusual is left to the models. They say the same of these, and take four times as long.
+Anything in the least unusual is left to the models. They say the same of these, and take four times as long.
 """
 
 from collections.abc import Mapping

@@ -94,7 +94,7 @@ def _branch(revision: Revision, row: Method, value: object) -> type[Model]:
 
 
 def _answers(revision: Revision, row: Method, kind: type[Model]) -> bool:
-    """Whether results of a class may answer a method; whatever a task ends with may answer `tasks/result`."""
+    """Whether results of a class may answer a method; any result that a task ends with may answer `tasks/result`."""
     if kind is _complete(row) or row.name == "tasks/result":
         return True
     return (kind is InputRequiredResult and revision in row.may_ask) or (

@@ -1,6 +1,6 @@
 """The opening handshake: what an HTTP request that wants to be a WebSocket must say, and what it may.
 
-A browser can set no headers on a WebSocket, only subprotocols. So whatever a client may say in a header of ours it may
+A browser can set no headers on a WebSocket, only subprotocols. So all that a client may say in a header of ours it may
 say in a subprotocol as well, which is never chosen: the only one that is chosen, and so written back, is `mcp`.
 """
 
@@ -31,7 +31,7 @@ _NUMBER: Final = re.compile(rb"[0-9]{1,15}")
 
 @attrs.frozen
 class Handshake:
-    """A request that may be accepted, as far as can be told without asking anybody."""
+    """A request that may be accepted, as far as can be told from its head."""
 
     key: bytes
     has_subprotocol: bool = False
@@ -85,7 +85,7 @@ def _only(head: Head, name: bytes) -> bytes | None:
 
 
 def _said(head: Head, offered: Iterable[bytes], name: bytes) -> bytes | None:
-    """What stands in a header, or in the subprotocol for those who cannot set it."""
+    """What stands in a header, or in the subprotocol for browsers, which cannot set it."""
     header, subprotocol = _only(head, name), _in_subprotocols(offered, _IN_SUBPROTOCOL[name])
     if header is not None and subprotocol is not None and header != subprotocol:
         raise _malformed(f"{name.decode()} is said twice")

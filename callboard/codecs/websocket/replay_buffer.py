@@ -56,7 +56,7 @@ class ReplayBuffer:
         return [message for message, _ in self._messages or ()][number - self.forgotten :]
 
     def clear(self) -> None:
-        """Nobody comes back."""
+        """Forget all: the peer will not come back."""
         while self._messages is not None:
             self.forget_oldest()
 
