@@ -19,7 +19,7 @@ from callboard.errors import CallboardError, CannotConnect, ConnectionLost
 
 MAX_WAITING: Final = 10_000
 """Most requests that wait for an answer in an open loop. Beyond that none are sent, and each is counted as an error:
-whoever would have come has been kept waiting too long."""
+a real client would have been kept waiting too long."""
 
 MAX_AT_ONCE: Final = 64
 """Requests that an open loop which is late begins before it lets others work."""
@@ -99,7 +99,7 @@ class Drive(ABC, Generic[W, L]):
     lag: float = attrs.field(default=0.0, init=False)
     """Seconds until what happened is counted."""
     others_cpu: float = attrs.field(default=0.0, init=False)
-    """Of one core: what others used who make the load."""
+    """Of one core: what the other load processes used."""
     is_stopped: bool = attrs.field(default=False, init=False)
     _whole: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
@@ -257,7 +257,7 @@ class Engine(Loop[Work, Lane]):
             if lane is None:
                 lane = await seat.lane()
             if self.plan.pace is None and isinstance(lane, QuickLane):
-                is_settled = True  # whoever follows sees to it
+                is_settled = True  # the callback sees to it
                 return await Follower(self, seat, lane, chance).run(due)
             await lane.do(self.work.choose(chance))
             is_settled = True

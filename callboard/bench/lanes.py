@@ -31,9 +31,9 @@ class ClientLane:
 
     client: Client
     process: trio.Process | None = None
-    """The server's, if it is a child of ours and somebody wants to know."""
+    """The server's, if it is a child of ours and its figures are wanted."""
     ignored: int = 0
-    """How many of the answers that nobody waited for have been counted."""
+    """How many of the late answers have been counted."""
     renewals: int = 0
     """How many of the sessions that the client opened in place of one that the server had ended have been counted."""
 
@@ -89,7 +89,7 @@ class ChurnLane:
 
 
 def by_churn(target: Target, options: Common, on_open: Callable[[Client], None], seconds: float = math.inf) -> OpenLane:
-    """Whoever comes, asks once and leaves."""
+    """Sessions that are opened, asked once and closed."""
 
     @asynccontextmanager
     async def open_lane() -> AsyncIterator[Lane]:
@@ -133,7 +133,7 @@ def resolved(target: Target) -> Command | Remote | Server:
 
 
 def is_here(target: Command | Remote | Server) -> bool:
-    """Whether it is on this machine: what somebody else runs is not loaded by mistake."""
+    """Whether it is on this machine: a remote server is not loaded by mistake."""
     if not isinstance(target, Remote):
         return True
     try:

@@ -95,7 +95,7 @@ class Limit:
         plain = {"errors": shown.error_count, "errors%": shown.error_percent, "rate": shown.rate}
         if self.what in ("errors", "errors%", "rate"):
             return plain[self.what]
-        # Who still waits at the end has waited for longer than anybody: a stall for good must not hide, either.
+        # A request that still waits at the end has waited longest: a stall for good must not hide, either.
         rank = 1.0 if self.what == "max" else float(self.what[1:]) / 100
         if shown.count == 0 or rank * (shown.count + shown.unanswered) > shown.count:
             return math.inf

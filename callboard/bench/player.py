@@ -63,7 +63,7 @@ class Player:
     _nursery: trio.Nursery
     _stack: AsyncExitStack
     _heard: Counter[str] = attrs.field(factory=Counter, init=False)
-    """News that nobody has waited for yet, by what they are about."""
+    """Changes that no step has waited for yet, by what they are about."""
     _topics: set[str] = attrs.field(factory=set, init=False)
     _failure: CallboardError | None = attrs.field(default=None, init=False)
     _woken: trio.Event = attrs.field(factory=trio.Event, init=False)

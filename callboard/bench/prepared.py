@@ -70,7 +70,7 @@ class Tap:
 
 @attrs.define(eq=False)
 class _Tapped(WireAround):
-    """A wire, and who listens in."""
+    """A wire, and its listener."""
 
     tap: Tap
 
@@ -117,7 +117,7 @@ async def _prepared(client: Client, tap: Tap, work: Work) -> PreparedLane | Shar
         try:
             await act.do(client)
         except CallboardError:
-            return None  # it is told, by whoever tries
+            return None  # it is told, at the next try
         template = Template.of(tap.sent[0]) if len(tap.sent) == 1 else None
         if template is None:
             return None

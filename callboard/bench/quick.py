@@ -1,4 +1,4 @@
-"""Load on fast lanes, without a task for each request: who is answered asks again at once, or is just counted."""
+"""Load on fast lanes, without a task for each request: an answer starts the next request, or is just counted."""
 
 import random
 from functools import partial
@@ -14,7 +14,7 @@ from callboard.errors import CallboardError
 
 
 class Counts(Protocol):
-    """What is needed of the engine: what to do, until when, and who counts it."""
+    """What is needed of the engine: what to do, until when, and the counters."""
 
     in_flight: int
     until: float
@@ -104,7 +104,7 @@ class Crowd:
             await self._empty.wait()
 
     def give_up(self) -> None:
-        """Nobody is waited for any longer."""
+        """No answer is waited for any longer."""
         given_up, self._due = self._due, {}
         for due in given_up.values():
             self.engine.give_up(due)

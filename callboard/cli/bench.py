@@ -143,7 +143,7 @@ def read_run(
         settings={**load.described(plan), "is_in_process": isinstance(there, Server)},
         view=BenchView(screen),
         has_timeout=options.timeout is not None,
-        # A person who logs in may take his time.
+        # A login by a user may take its time.
         patience=math.inf if options.timeout is None or options.auth in ("browser", "headless") else options.timeout,
         profile=load.profile,
         scenario=scenario,
@@ -155,7 +155,7 @@ def read_run(
 
 
 def order_of(target: str, load: Load, options: ClientOptions) -> Mapping[str, Any]:
-    """What each of several processes is told, but for what to do and which part of it. Whoever logs in does so here."""
+    """What each of several processes is told, but for what to do and which part of it. A login happens here."""
     mine = {"csv": None, "html": None, "fail_if": None, "processes": 1}
     login = {"auth": "kept"} if options.auth in ("browser", "headless") else {}
     return {

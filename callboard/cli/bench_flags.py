@@ -224,7 +224,7 @@ class Load:
             raise BadArgument(f"--fail-if {error}") from None
 
     def described(self, plan: LoadPlan) -> dict[str, Any]:
-        """How the load was made, for whoever reads the result."""
+        """How the load was made, for readers of the result."""
         return {
             "profile": self.profile,
             "load": self._told(plan),

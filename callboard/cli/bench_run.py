@@ -1,4 +1,4 @@
-"""One run of `bench`, from connecting to its result, with somebody who watches it and may end it."""
+"""One run of `bench`, from connecting to its result, with a user that watches it and may end it."""
 
 import gc
 import math
@@ -145,7 +145,7 @@ class Run:
         engine: Driven
         if self.processes > 1 and work is not None:
             if self.work is not None and isinstance(self.there, Remote):
-                await self._meet(target)  # so whoever must log in does it once
+                await self._meet(target)  # so that a login happens once
             engine = self._crew(work)
         else:
             engine = stage.drive(work)

@@ -36,7 +36,7 @@ class Moment:
 
 @attrs.define(eq=False)
 class BenchView:
-    """Standard error while a run lasts. Nothing for whoever wants JSON."""
+    """Standard error while a run lasts. Nothing with `--json`."""
 
     screen: Screen
     _live: Live | None = attrs.field(default=None, init=False)

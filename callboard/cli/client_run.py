@@ -199,10 +199,10 @@ async def _written(errand: Awaitable[Exit]) -> Exit:
     try:
         code = await errand
         sys.stdout.flush()
-    except OSError as error:  # of our output: whatever else can fail has a name of its own
+    except OSError as error:  # of our output: all else that can fail has a name of its own
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in buffers is not tried again
         if isinstance(error, BrokenPipeError):
-            return Exit.FINE  # whoever read it has seen enough
+            return Exit.FINE  # the reader has seen enough
         raise CannotWrite(f"standard output: {error.strerror or error}") from None
     return code
 

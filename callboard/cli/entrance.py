@@ -53,7 +53,7 @@ def login(target: Place, /, *, options: ClientOptions = _PLAIN) -> int:
         return complain(Screen(is_quiet=options.json), error)
 
     async def errand(talk: Talk) -> Exit:
-        await talk.client.ping()  # some let everybody in, and ask at the first request who that is
+        await talk.client.ping()  # some accept any connection, and want a token at the first request
         is_kept = await _is_kept(url, way.client_id if way.auth == "machine" else None)
         said = f"logged in at {url}" if is_kept else f"{url} lets us in without a login"
         print(json_.dumps({"url": url, "is_kept": is_kept}) if options.json else said)  # noqa: T201  # the output

@@ -54,7 +54,7 @@ class FormPrompt:
 
     person: Person
     server: Callable[[], str]
-    """Who asks, as far as is known."""
+    """The name of the asking server, as far as is known."""
     open_page: Callable[[str], bool] = webbrowser.open
 
     async def __call__(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:

@@ -1,4 +1,4 @@
-"""Who a command says that it is: `--auth`, and what belongs to it."""
+"""Credentials of a command: `--auth`, and what belongs to it."""
 
 import hashlib
 import os
@@ -32,7 +32,7 @@ _LOGIN: Final = Parameter(group=Group("Logging in", sort_key=1))
 
 @attrs.frozen(kw_only=True)
 class Login:
-    """How to prove who is there, to servers that want to know."""
+    """How to authenticate to servers that demand it."""
 
     auth: Annotated[
         Way,
@@ -150,7 +150,7 @@ async def _pasted(screen: Screen, url: str) -> str:
 
 @attrs.frozen
 class Unhurried:
-    """Asks a person, and the time that takes does not count for whoever waits."""
+    """Asks the user, and the time that takes does not count for the request."""
 
     consent: "Consent"
     waiting: trio.CancelScope
@@ -162,7 +162,7 @@ class Unhurried:
 
 @attrs.frozen
 class _Nobody:
-    """Asks no one."""
+    """Never asks."""
 
     async def ask(self, prepare: "Prepare", registered: str | None) -> str:
         await trio.lowlevel.checkpoint()
@@ -171,7 +171,7 @@ class _Nobody:
 
 @attrs.frozen
 class _OnDemand:
-    """OAuth, for whoever is reached by a URL. Unless it *is_asked_for*, what is kept is shown where it may be."""
+    """OAuth, for servers that are reached by a URL. Unless it *is_asked_for*, what is kept is shown where it may be."""
 
     make: Callable[[], "OAuth"]
     is_asked_for: bool
@@ -208,7 +208,7 @@ class _Stranger:
 
 @attrs.define(eq=False)
 class _Kept:
-    """Shows what is kept. Who was never there is told how to log in, before anybody else is asked anything."""
+    """Shows what is kept. Without a login the user is told how to log in, before any request is made."""
 
     inner: Credentials
     _complaint: str = attrs.field(default=WHO, init=False)

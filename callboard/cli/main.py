@@ -62,7 +62,7 @@ def main() -> None:
     except CannotServe as error:
         print(f"callboard: {error}", file=sys.stderr)
         sys.exit(Exit.USAGE)
-    except BrokenPipeError:  # whoever read it has seen enough
+    except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(Exit.FINE)
     except KeyboardInterrupt:

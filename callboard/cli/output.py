@@ -56,7 +56,7 @@ class Listing:
 
 @attrs.define(eq=False)
 class ResultPrinter:
-    """Standard output, and who reads it."""
+    """Standard output, and its reader: a terminal or a pipe."""
 
     revision: Revision
     is_json: bool = False
@@ -135,7 +135,7 @@ class ResultPrinter:
             self._block(message.content)
 
     def changed(self, change: Change) -> None:
-        """One line, at once: whoever reads may wait for it."""
+        """One line, at once: its reader may wait for it."""
         if isinstance(change, ListChanged):
             told = {"changed": str(change.name)}
             line = f"{change.name} changed"
@@ -223,7 +223,7 @@ def _first_line(text: object) -> str:
 
 
 def _escaped(text: str) -> str:
-    """JSON, with whatever would command a terminal written so that it does not, and still means the same."""
+    """JSON, with all that would command a terminal written so that it does not, and still means the same."""
     return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
 

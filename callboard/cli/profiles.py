@@ -34,7 +34,7 @@ EVERY_OF: Final[dict[str, float]] = {"storm": IN_FLIGHT, "fanout": BETWEEN, "cha
 
 SESSIONS_OF: Final[dict[str, int]] = {"fanout": 10, "idle": 10}
 CONCURRENCY_OF: Final[dict[str, int]] = {"storm": 50}
-"""How many there are, if nobody says it, where one would show nothing."""
+"""How many there are by default, where one would show nothing."""
 
 COUNTED: Final[dict[str, str]] = {"storm": "bystander's requests", "fanout": "deliveries", "idle": "sessions opened"}
 """What the latencies are of, if not of requests."""

@@ -59,7 +59,7 @@ class Screen:
             self.say(f"{said.level}: {text}", style="dim")
 
     def ready(self, text: str) -> None:
-        """What a person wants to know who waits; a pipe does not."""
+        """News for a waiting user; a pipe gets none."""
         if not self.is_quiet and self.console.is_terminal:
             self.say(text, style="dim")
 
@@ -68,7 +68,7 @@ class Screen:
 
     @contextmanager
     def person(self) -> Iterator[Terminal]:
-        """Somebody to ask: the bar is out of the way meanwhile."""
+        """A user to ask: the bar is out of the way meanwhile."""
         self.clear()
         yield Terminal(self.console)
 

@@ -1,4 +1,4 @@
-"""Where something is served, and to whom: the flags that `run` and `serve` share."""
+"""Addresses, TLS and access: the flags that `run` and `serve` share."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

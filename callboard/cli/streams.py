@@ -10,7 +10,7 @@ from typing import IO, Any, Final, cast
 from callboard.errors import CallboardError
 
 _MODES: Final = {"stdin": "r", "stdout": "w", "stderr": "w"}
-"""In the order of their numbers: whatever is opened takes the lowest that is free."""
+"""In the order of their numbers: a file that is opened takes the lowest that is free."""
 
 
 class CannotWrite(CallboardError):
@@ -29,7 +29,7 @@ def prepare_streams() -> None:
 
 
 def forgiving_stderr() -> IO[str]:
-    """Standard error, where what cannot be written is not: nobody is to lose a result by that."""
+    """Standard error, where what cannot be written is not: a command must not lose its result by that."""
     return cast("IO[str]", _Forgiving(sys.stderr))
 
 

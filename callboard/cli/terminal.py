@@ -19,7 +19,7 @@ READ_SIZE: Final = 4096
 
 
 class Person(Protocol):
-    """Somebody who can be asked."""
+    """A user that can be asked."""
 
     def say(self, text: str, style: str = "") -> None:
         """Show a line."""
@@ -36,7 +36,7 @@ class Terminal:
 
     @staticmethod
     def is_there() -> bool:
-        """Whether somebody can see what is asked, and answer."""
+        """Whether a user can see what is asked, and answer."""
         return sys.stdin.isatty() and sys.stderr.isatty()
 
     def say(self, text: str, style: str = "") -> None:

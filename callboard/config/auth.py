@@ -1,4 +1,4 @@
-"""How a backend is shown who asks: OAuth for a program, which has nobody to ask but its operator."""
+"""Credentials for a backend: OAuth for a program, which has no user to ask but its operator."""
 
 import os
 import re

@@ -20,7 +20,7 @@ class NotRegular(OSError):
 
 @attrs.frozen
 class Contents:
-    """What a file says, and who may change or read it."""
+    """What a file says, and which users may change or read it."""
 
     data: bytes
     mode: int
@@ -38,7 +38,7 @@ def read_file(path: Path, most: int, *, is_running: bool = False) -> Contents:
     """The first *most* bytes of a file, and one more if there are more. Raises OSError, `NotRegular`.
 
     At the start a pipe is fine (`--token-file <(pass show tokens)`), and is waited for. A server that *is_running*
-    reads regular files only: to open a pipe that nobody writes to would block for ever.
+    reads regular files only: to open a pipe without a writer would block for ever.
     """
     flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | (getattr(os, "O_NONBLOCK", 0) if is_running else 0)
     handle = os.open(path, flags | getattr(os, "O_BINARY", 0))

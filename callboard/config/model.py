@@ -63,7 +63,7 @@ class BackendSpec:
     target: BackendTarget = attrs.field(repr=False)
     settings: BackendSettings = attrs.field(factory=BackendSettings, repr=False)
     auth: UpstreamAuth | None = None
-    """How it is shown who asks; None for what the headers say, or nobody."""
+    """Its credentials; None for what the headers say, or none."""
     shown: str = attrs.field(default="", eq=False)
     """The target for people: as it is written in the file, without what could be a secret."""
     line: int = attrs.field(default=0, eq=False)

@@ -1,4 +1,4 @@
-"""Reading what somebody wrote: each value is asked for by its type, and what is wrong is told, with its line."""
+"""Reading a configuration: each value is asked for by its type, and what is wrong is told, with its line."""
 
 import json
 import math
@@ -39,7 +39,7 @@ def quoted(value: object) -> str:
 
 @attrs.frozen
 class Place:
-    """A value, where it stands, and whom to tell about it."""
+    """A value, where it stands, and the report for its mistakes."""
 
     node: SourceNode
     where: str

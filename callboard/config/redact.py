@@ -35,7 +35,7 @@ def _hidden(word: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """Without who asks, and without the values of the query."""
+    """Without user and password, and without the values of the query."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -75,7 +75,7 @@ class Watcher:
                 return Why.ASKED if is_asked else Why.AGAIN if is_again and not is_changed else Why.CHANGED
 
     async def _wait_settled(self, last: tuple[Stamp | None, ...]) -> tuple[Stamp | None, ...]:
-        """How the files are when they stay so. Whoever asks meanwhile has asked for this."""
+        """How the files are when they stay so. A reload that is asked for meanwhile is this one."""
         while True:
             await trio.sleep(SETTLE)
             now = self._look()

@@ -1,4 +1,4 @@
-"""What `connect` is given to be authorized: OAuth, or a token that somebody has already."""
+"""What `connect` is given to be authorized: OAuth, or a token."""
 
 import re
 import ssl
@@ -84,7 +84,7 @@ class _Fixed:
 
 
 def _opened(url: str) -> str:
-    """What is opened by HTTP is called so, whatever it becomes."""
+    """A server that is opened by HTTP is called so, also if it becomes a WebSocket."""
     return f"http{url[2:]}" if url.startswith(("ws://", "wss://")) else url
 
 

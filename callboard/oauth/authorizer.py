@@ -1,7 +1,7 @@
 """The credentials for one server: tokens that are had when they are wanted, kept, refreshed, and asked for anew.
 
 All requests to a server share them. One at a time asks for tokens; the others wait, and use what it got. If it got
-nothing, neither do they: a user who said no to one of them has said no to all of them. Who comes later may ask again.
+nothing, neither do they: a user that said no to one of them has said no to all of them. Later requests may ask again.
 """
 
 import secrets
@@ -34,7 +34,7 @@ MAX_AUTHORIZATIONS: Final = 3
 """How often leave is asked for in the name of one request."""
 
 MAX_RENEWALS: Final = 6
-"""How often one request is made again with another proof, for whatever reason."""
+"""How often one request is made again with another proof, for any reason."""
 
 REFUSAL_MEMORY: Final = 600.0
 """Seconds for which it is remembered that asking for certain scopes was in vain, and users are left in peace."""
@@ -117,7 +117,7 @@ class Authorizer:
         async with self._turn:
             if nonce is not None and challenge.error == "use_dpop_nonce":
                 self._nonce = nonce.decode("latin-1")
-            elif self._generation == used.generation:  # otherwise somebody else got another token meanwhile
+            elif self._generation == used.generation:  # otherwise another request got another token meanwhile
                 if self._failure is not None and self._failure is not before and self._failure.challenge == challenge:
                     raise NotAuthorized(self._failure.why)
                 try:
@@ -200,9 +200,9 @@ class Authorizer:
         return not is_first
 
     async def _refresh(self, tokens: Tokens, challenge: Challenge | None = None) -> bool:
-        """Have *tokens* renewed by whoever issued them, without asking anybody; whether that worked.
+        """Have *tokens* renewed by their issuer, without asking a user; whether that worked.
 
-        After a *challenge* it is found out anew who that is: a server may have gone to another.
+        After a *challenge* the issuer is found out anew: a server may have gone to another.
         """
         if tokens.refresh_token is None:
             return False

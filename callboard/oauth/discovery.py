@@ -1,4 +1,4 @@
-"""Finding out who gives leave to use a server, and under which rules."""
+"""Finding the authorization server of a server, and its rules."""
 
 import attrs
 
@@ -42,7 +42,7 @@ class DiscoveredServer:
 
 
 async def find(server: str, challenge: Challenge, fetcher: Fetcher, preferred: str | None = None) -> DiscoveredServer:
-    """Who gives leave to use the server at the URL *server*. Of several, the *preferred* issuer.
+    """The authorization server of the server at the URL *server*. Of several, the *preferred* issuer.
 
     Raises `NotAuthorized`, `UnsafeUrl`, `FetchFailed`.
     """
@@ -88,7 +88,7 @@ async def _server(issuer: str, fetcher: Fetcher) -> ServerMetadata:
 async def _by_origin(server: str, fetcher: Fetcher) -> DiscoveredServer:
     fetched, origin = await fetcher.get(origin_metadata_url(server)), origin_of(server)
     if _is_there(fetched):
-        # 2025-03-26 does not say how it calls itself, and nobody else has: most servers of then end it with a slash.
+        # 2025-03-26 does not say how it calls itself, and nothing else does: most servers of then end it with a slash.
         metadata, way = read_server(fetched.body, origin, f"{origin}/"), DiscoveryRoute.ORIGIN
     else:
         metadata, way = agreed_server(server), DiscoveryRoute.DEFAULTS

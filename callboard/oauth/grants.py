@@ -18,7 +18,7 @@ from callboard.oauth.token_endpoint import TokenEndpoint
 
 @attrs.frozen
 class Granted:
-    """What was given, to whom, and what was asked for."""
+    """What was given, to which client, and what was asked for."""
 
     answer: TokenAnswer
     client: OAuthClient
@@ -36,7 +36,7 @@ class Grant(Protocol):
         """Raises `NotAuthorized`."""
 
     async def holder(self, desk: TokenEndpoint, store: Store) -> OAuthClient | None:
-        """Who may refresh what was given."""
+        """The client that may refresh what was given."""
 
 
 @attrs.frozen(kw_only=True)
@@ -71,7 +71,7 @@ class AuthorizationCode:
         try:
             query = await self.consent.ask(prepare, None if known is None else known.redirect_uri)
         except BaseException:
-            if sent:  # nobody came back: a server that does not know a client any more tells the user, and only him
+            if sent:  # no redirect came: a server that does not know a client any more tells only the user
                 await forget_client(server, store)
             raise
         client, errand = sent.pop()

@@ -1,4 +1,4 @@
-"""Who we are at an authorization server: registered by hand, known by a document, or registered on the spot."""
+"""The client at an authorization server: registered by hand, known by a document, or registered on the spot."""
 
 from typing import Final
 
@@ -62,7 +62,7 @@ class Identity:
 
     registered: RegisteredClient | None = None
     document: str | None = None
-    """The URL of a document that says who this is, and is the client's id wherever that is understood."""
+    """The URL of a document that describes this client, and is its id wherever that is understood."""
     name: str = "callboard"
     """What users are shown when they are asked for leave."""
 

@@ -54,7 +54,7 @@ class Loopback:
     _came: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def wait_redirect(self, listener: trio.socket.SocketType) -> str:
-        """The query of the redirect that bears the state. Whoever sent it has had his answer by then."""
+        """The query of the redirect that bears the state. Its sender has had an answer by then."""
         turn = trio.Semaphore(MAX_VISITORS)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._accept, listener, turn)
@@ -79,7 +79,7 @@ class Loopback:
                 status, text = await self._answer(wire)
                 await wire.send(write_answer(status, _HEADERS, _PAGE % text.encode(), closes=True))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # nobody is left to be told
+            pass  # the browser is gone
         finally:
             wire.close()
             turn.release()

@@ -1,4 +1,4 @@
-"""How machines come by a token: by their own rights, or by somebody's word. No user is asked."""
+"""Grants for machines: by their own rights, or by another issuer's assertion. No user is asked."""
 
 import inspect
 import secrets

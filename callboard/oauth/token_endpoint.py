@@ -47,9 +47,9 @@ class TokenEndpoint:
         headers: Mapping[str, str] | None = None,
         secret: str | None = None,
     ) -> TokenAnswer:
-        """Ask at any *endpoint*. *secret* stands in the headers, in whatever form. Raises as `exchange` does.
+        """Ask at any *endpoint*. *secret* stands in the headers, in any form. Raises as `exchange` does.
 
-        Who does not want the answer any more waits for it all the same, which is a matter of seconds: a code or a
+        A caller that is cancelled waits for the answer all the same, which is a matter of seconds: a code or a
         refresh token is taken once, and if the answer is not heard, there is nothing left.
         """
         body = write_form(parameters)
