@@ -1,3 +1,3 @@
-"""The version of this package, for whatever names it on the wire or on a terminal."""
+"""The version of this package, as it is named on the wire and on a terminal."""
 
 __version__ = "0.1.0.dev0"

@@ -1,4 +1,4 @@
-"""The whole supervision tree, as data. Who runs under whom, who is restarted, and in which order they end.
+"""The whole supervision tree, as data: which actor runs under which, which is restarted, in which order they end.
 
     SERVER or BROKER                          open_tree(host(...)) or open_tree(broker(...))
       backends                                a broker has
@@ -17,7 +17,7 @@
     client                                    open_tree(client())
       answers, background                     answers to what the server asks; its reader
 
-Order is meaning: children start top to bottom and end bottom to top. So nothing new comes in before those who are here
+Order is meaning: children start top to bottom and end bottom to top. So nothing new comes in before open requests
 have finished, and requests outlive the connections that brought them.
 """
 

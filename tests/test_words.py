@@ -26,8 +26,8 @@ NAMELESS = re.compile(
 
 WORD = re.compile(r"[A-Za-z']+")
 
-MOST = 11.8
-"""In 1,000 words. The target is 2; trio has 0.9, h11 0.3, httpcore none. It only ever goes down."""
+MOST = 2.0
+"""In 1,000 words, fewer than this. There were 11.8; trio has 0.9, h11 0.3, httpcore none."""
 
 
 @attrs.frozen
@@ -65,7 +65,7 @@ def figure(found: list[Prose]) -> float:
 def test_docstrings_and_comments_name_their_subjects() -> None:
     found = [prose(path) for path in PACKAGE.rglob("*.py")]
     worst = sorted(found, key=lambda one: len(one.nameless), reverse=True)[:5]
-    assert figure(found) <= MOST, {str(one.path.relative_to(PACKAGE)): one.nameless for one in worst}
+    assert figure(found) < MOST, {str(one.path.relative_to(PACKAGE)): one.nameless for one in worst}
 
 
 def test_a_nameless_subject_is_seen_in_docstrings_comments_and_reasons_and_not_in_code() -> None:
