@@ -2,6 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
+# Tests start hundreds of Python processes, and pytest rewrites every test module in each worker: without bytecode files
+# each of them compiles everything anew. An environment that forbids such files is overruled here, and only here.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help serve test browser conformance lint types fuzz soak bench format clean
 .DEFAULT_GOAL := help
 
