@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import attrs
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from callboard.broker.pins import PATIENCE, Pins, Waiting
 from callboard.cli.codes import Exit
@@ -80,3 +80,7 @@ def _tell(waiting: Sequence[Waiting], *, is_approved: bool, is_json: bool) -> No
         sys.stdout.write("\t".join(clean(word) for word in words) + "\n")
     if not waiting:
         sys.stdout.write("nothing waits for approval\n")
+
+
+APP: Final = App(name="approve", help_epilogue=APPROVE_EXAMPLES)
+APP.default(approve)

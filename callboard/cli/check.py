@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -95,3 +95,7 @@ def _mistake(mistake: Mistake) -> dict[str, str | int | None]:
         "where": mistake.where,
         "message": mistake.message,
     }
+
+
+APP: Final = App(name="check", help_epilogue=CHECK_EXAMPLES)
+APP.default(check)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, Final
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 from msgspec import UNSET
 
 from callboard.cli.arguments import read_arguments, read_texts
@@ -222,3 +222,12 @@ Examples:
     + _CODES,
 }
 """Each with what its help ends with."""
+
+
+def _app(command: Callable[..., Any]) -> App:
+    app = App(name=command.__name__.rstrip("_"), help_epilogue=COMMANDS[command])
+    app.default(command)
+    return app
+
+
+LIST, CALL, READ, PROMPT, LISTEN = map(_app, COMMANDS)

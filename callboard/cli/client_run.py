@@ -6,7 +6,7 @@ import math
 import os
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Annotated, Final, TypeAlias
 
 import attrs
@@ -271,12 +271,3 @@ def _pages(data: object) -> list[str]:
         return [str(one["url"]) for one in told["elicitations"]]
     except (ValueError, TypeError, LookupError):
         return ["what it does not name"]
-
-
-def with_command(arguments: list[str], names: Collection[str]) -> list[str]:
-    """What was typed, with the command after `--` in the place of TARGET, for commands of these *names*."""
-    if "--" not in arguments or arguments[0] not in names:
-        return arguments
-    at = arguments.index("--")
-    before, command = arguments[:at], arguments[at + 1 :]
-    return [before[0], json.dumps(command), *before[1:]] if command else before

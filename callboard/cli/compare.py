@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -17,7 +17,7 @@ from callboard.bench.page import page
 from callboard.bench.result import MOST_ERRORS, BenchResult, NotAResult
 from callboard.bench.tally import PERCENTILES
 from callboard.cli.arguments import BadArgument
-from callboard.cli.bench import write
+from callboard.cli.bench import BENCH_EXAMPLES, bench, write
 from callboard.cli.bench_view import notes, one_line
 from callboard.cli.client_run import complain
 from callboard.cli.codes import Exit
@@ -147,3 +147,9 @@ def _print_json(before: BenchResult, after: BenchResult) -> None:
 
 def _ratio(old: float, new: float) -> float | None:
     return round(new / old, 4) if old else None
+
+
+# Both commands, because this module imports that of `bench`.
+APP: Final = App(name="bench", help_format="plaintext", help_epilogue=BENCH_EXAMPLES)
+APP.default(bench)
+APP.command(compare, help_epilogue=COMPARE_EXAMPLES)

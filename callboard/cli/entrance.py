@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import attrs
 import trio
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from callboard.cli.arguments import BadArgument
 from callboard.cli.client_run import ClientOptions, Talk, complain, speak
@@ -99,3 +99,9 @@ def _url(target: str) -> str:
     if "://" not in url:
         raise BadArgument(f"{target[:200]!r} is no URL: nobody logs in elsewhere")
     return url
+
+
+LOGIN_APP: Final = App(name="login", help_epilogue=LOGIN_EXAMPLES)
+LOGIN_APP.default(login)
+LOGOUT_APP: Final = App(name="logout", help_epilogue=LOGOUT_EXAMPLES)
+LOGOUT_APP.default(logout)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from callboard.cli.serve_flags import LIMITS, NOWHERE, Json, Where
 from callboard.serve.serve import run as run_server
@@ -38,3 +38,7 @@ def run(
         server = load_server(target)
         server.revisions = where.limited(server.revisions)
         run_server(server, **options)
+
+
+APP: Final = App(name="run", help_epilogue=RUN_EXAMPLES)
+APP.default(run)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import attrs
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from callboard.broker.broker import Broker
 from callboard.broker.demo import EXAMPLE, company
@@ -63,3 +63,7 @@ def _broker(config: Path | None, revisions: frozenset[Revision]) -> Broker:
     if config is None:
         return Broker(company(), revisions=revisions, example=EXAMPLE)
     return Broker.of_file(config.expanduser(), revisions=revisions)
+
+
+APP: Final = App(name="serve", help_epilogue=SERVE_EXAMPLES)
+APP.default(serve)

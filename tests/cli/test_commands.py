@@ -1,5 +1,6 @@
 """The commands that speak to a server, as people and scripts use them: real processes, pipes and terminals."""
 
+import io
 import json
 import os
 import shlex
@@ -14,6 +15,7 @@ from typing import Final
 import psutil
 import pytest
 import trio
+from rich.console import Console
 
 from callboard.cli.main import app
 from callboard.client import connect
@@ -387,6 +389,13 @@ def test_help_teaches_with_examples_and_says_what_the_codes_mean(command: str) -
 
 @pytest.mark.parametrize("command", [name for name in app if not name.startswith("-")])
 def test_examples_fit_a_terminal_of_80_columns(command: str) -> None:
-    wide = piped(command, "--help", COLUMNS="200").stdout.partition("Examples:")[2]
+    wide = _help(command, columns=200).partition("Examples:")[2]
     assert wide
-    assert piped(command, "--help", COLUMNS="80").stdout.partition("Examples:")[2] == wide
+    assert _help(command, columns=80).partition("Examples:")[2] == wide
+
+
+def _help(command: str, *, columns: int) -> str:
+    """The help of *command* at a terminal of so many *columns*: that it comes out of a process is tested above."""
+    said = io.StringIO()
+    app.help_print([command], console=Console(file=said, width=columns))
+    return said.getvalue()
