@@ -10,8 +10,7 @@ from msgspec import Raw
 from callboard.codecs.bridge.results import BACKEND
 from callboard.codecs.canonical import canonical
 from callboard.codecs.members import Members, raw, read_members, write_members
-from callboard.codecs.revisions import MODERN, Revision
-from callboard.codecs.revisions.revision import R1, R2
+from callboard.codecs.revisions import Dialect, Revision
 from callboard.errors import PeerError
 
 MAX_DESCRIPTION: Final = 8192
@@ -26,7 +25,6 @@ FLAGS: Final = "dev.callboard/flags"
 _FIRST: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta")
 """The order of a digest begins with these: digests of tools that have no other member are those of earlier versions."""
 _OURS: Final = frozenset({BACKEND, STALE, FLAGS})
-_NO_OUTPUT: Final = frozenset({R1, R2})
 
 
 @attrs.frozen(kw_only=True)
@@ -78,13 +76,16 @@ def for_revision(revision: Revision, kind: Kind, definition: Mapping[str, Raw]) 
     if kind is not TOOLS:
         return write_members(definition)
     members = dict(definition)
-    if "outputSchema" in members and (
-        revision in _NO_OUTPUT or (revision not in MODERN and not _is_rooted(members["outputSchema"]))
-    ):
+    if "outputSchema" in members and not _has_output(revision.dialect, members["outputSchema"]):
         del members["outputSchema"]
-    if revision in MODERN:
+    if revision.dialect.has_extensions:  # tasks are one, of which a tool says nothing
         members.pop("execution", None)
     return write_members(members)
+
+
+def _has_output(dialect: Dialect, schema: Raw) -> bool:
+    """Whether a tool may have this output schema."""
+    return dialect.has_structured_content and (dialect.structures_any_json or _is_rooted(schema))
 
 
 def _is_rooted(schema: Raw) -> bool:

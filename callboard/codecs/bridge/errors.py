@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from callboard.codecs.envelope import ErrorResponse
-from callboard.codecs.revisions import LEGACY, MODERN, Revision
+from callboard.codecs.revisions import Revision
 from callboard.errors import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
@@ -25,10 +25,11 @@ def front_error(
 ) -> BackendRefused:
     """The error as the client gets it. *uri*: the resource that was asked for, if one was."""
     change: _Change = _unchanged
-    if back in LEGACY and front in MODERN:
+    if back.dialect.reserves_error_codes:
+        is_renamed = front.dialect.has_not_found_code and method == "resources/read"
+        change = _to_legacy if is_renamed else _of_the_leg
+    elif front.dialect.reserves_error_codes:
         change = _to_modern
-    elif back in MODERN:
-        change = _to_legacy if front in LEGACY and method == "resources/read" else _of_the_leg
     return change(error, uri)
 
 

@@ -24,11 +24,8 @@ from callboard.codecs.revisions.elicitation import (
     PrimitiveSchemaDefinition,
     TitledSingleSelectEnumSchema,
 )
-from callboard.codecs.revisions.revision import R1, R3, R4, span
 
 T = TypeVar("T", bound=Model)
-
-_ONE_BLOCK = span(last=R3)  # a message of these has one block
 
 
 class NotExpressible(Exception):
@@ -44,7 +41,7 @@ def front_question(revision: Revision, params: Model, elicitation_id: str) -> Mo
         case ElicitRequestFormParams():
             return _form(revision, params)
         case ElicitRequestURLParams():
-            ours = elicitation_id if revision is R4 else UNSET
+            ours = elicitation_id if revision.dialect.has_elicitation_ids else UNSET
             return attrs.evolve(params, elicitation_id=ours, task=UNSET, meta=UNSET)
         case CreateMessageRequestParams():
             return _sampling(revision, params)
@@ -55,7 +52,7 @@ def front_question(revision: Revision, params: Model, elicitation_id: str) -> Mo
 
 def _form(revision: Revision, params: ElicitRequestFormParams) -> Model:
     params = attrs.evolve(params, task=UNSET, meta=UNSET)
-    if revision is not R3:
+    if revision.dialect.has_elicitation_modes:
         return attrs.evolve(params, mode="form")
     schema = params.requested_schema
     properties = {name: _older(shape) for name, shape in schema.properties.items()}
@@ -77,10 +74,10 @@ def _older(shape: PrimitiveSchemaDefinition) -> PrimitiveSchemaDefinition:
 
 def _sampling(revision: Revision, params: CreateMessageRequestParams) -> Model:
     params = attrs.evolve(params, task=UNSET, meta=UNSET)
-    if revision not in _ONE_BLOCK:
+    if revision.dialect.samples_many_blocks:
         return params
     messages = [apart for message in params.messages for apart in _apart(message)]
-    if revision is R1 and any(isinstance(message.content, AudioContent) for message in messages):
+    if not revision.dialect.has_audio and any(isinstance(message.content, AudioContent) for message in messages):
         raise NotExpressible
     return attrs.evolve(params, messages=messages)
 
@@ -96,7 +93,7 @@ def back_answer(revision: Revision, answer: Model) -> Model:
     """The client's answer, in words that the server's *revision* has."""
     if not isinstance(answer, CreateMessageResult) or not isinstance(answer.content, Sequence):
         return answer
-    if revision not in _ONE_BLOCK:
+    if revision.dialect.samples_many_blocks:
         return answer
     blocks: Sequence[Any] = answer.content
     if len(blocks) == 1:

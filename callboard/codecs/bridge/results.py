@@ -15,8 +15,6 @@ from callboard.codecs.bridge.shapes import UnfitResult, fit
 from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import Members, raw, read_members
 from callboard.codecs.revisions import (
-    LEGACY,
-    MODERN,
     CallToolResult,
     Model,
     Revision,
@@ -24,7 +22,6 @@ from callboard.codecs.revisions import (
     meta,
     read_result,
 )
-from callboard.codecs.revisions.revision import R1, R2
 from callboard.errors import PeerError
 
 BACKEND: Final = "dev.callboard/backend"
@@ -50,7 +47,6 @@ MAX_TTL_MS: Final = 3_600_000
 """Longest time for which a client is told that it may keep an answer: an hour."""
 
 _MODERN_MEMBERS: Final = ("resultType", "ttlMs", "cacheScope")
-_PLAIN: Final = frozenset({R1, R2})  # they know neither links nor structured content, and the first no sound
 _BRACE: Final = ord("{")
 _OLD_BLOCKS: Final = (b'"audio"', b'"resource_link"')
 
@@ -102,14 +98,16 @@ def front_result(crossing: Crossing, method: str, result: Members, *, keeps: boo
 
     *keeps*: whether it may be kept at all; what came of a retry may not. Raises `UnfitResult`.
     """
-    if crossing.front in _PLAIN and _is_beyond_plain(method, result):
+    front = crossing.front.dialect
+    # Without structured content there are no links either, and in the first revision no sound.
+    if not front.has_structured_content and _is_beyond_plain(method, result):
         return _in_older_words(crossing, method, result)
     members: dict[str, Any] = dict(result)
-    if crossing.back in MODERN and crossing.front in LEGACY:
-        _take_off(members)
-    elif crossing.front in MODERN:
+    if front.typed_results:
         _put_on(members, crossing, method, keeps=keeps)
-    if crossing.front in LEGACY and not _is_object(members.get("structuredContent")):
+    elif crossing.back.dialect.typed_results:
+        _take_off(members)
+    if not front.structures_any_json and not _is_object(members.get("structuredContent")):
         return _in_older_words(crossing, method, result)
     fit(crossing.front, method, members)
     members["_meta"] = front_meta(crossing, members.get("_meta"))
@@ -125,7 +123,7 @@ def _put_on(members: dict[str, Any], crossing: Crossing, method: str, *, keeps: 
     members["resultType"] = COMPLETE
     if method not in CACHEABLE:
         return
-    if crossing.back in LEGACY or not keeps:
+    if not crossing.back.dialect.has_cache_hints or not keeps:
         members["ttlMs"], members["cacheScope"] = _ZERO, _PRIVATE
         return
     if not (crossing.trusted and bytes(members.get("cacheScope", _PRIVATE)) == bytes(_PUBLIC)):
@@ -152,7 +150,7 @@ def front_meta(crossing: Crossing, said: Raw | None) -> Raw:
     except PeerError:
         return _labelled(crossing.backend)  # not an object: nothing of it can be kept
     members.pop(meta.SERVER_INFO, None)
-    if crossing.front in LEGACY:
+    if not crossing.front.dialect.has_listen:
         members.pop(meta.SUBSCRIPTION_ID, None)
     return raw({**members, **crossing.label})
 

@@ -13,7 +13,6 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import raw
 from callboard.codecs.revisions import Revision
-from callboard.codecs.revisions.revision import R1, R2
 from callboard.errors import FrameTooLarge, PeerError
 
 MAX_VALUES: Final = 100
@@ -22,7 +21,6 @@ MAX_VALUES: Final = 100
 MAX_MENDED: Final = 30_000
 """Most values of a member that is mended: each is looked at, in about a microsecond."""
 
-_PLAIN: Final = frozenset({R1, R2})
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _OPEN: Final = frozenset({"_meta", "structuredContent"})
 """Members that may hold anything, null included."""
@@ -141,7 +139,7 @@ def fit(front: Revision, method: str, members: dict[str, Any]) -> None:
         return
     for name, member in shape.items():
         said: Raw | None = members.get(name)
-        read = member.read_old if front in _PLAIN else member.read
+        read = member.read if front.dialect.has_resource_links else member.read_old
         if said is not None:
             try:
                 read(said)

@@ -11,7 +11,6 @@ from callboard.codecs.bridge.shapes import UnfitResult
 from callboard.codecs.envelope import ErrorResponse, ResultResponse
 from callboard.codecs.members import Members, raw, read_members, write_members
 from callboard.codecs.revisions import Model, Revision, ServerCapabilities, declares, meta
-from callboard.codecs.revisions.revision import R4
 from callboard.errors import PeerError
 
 TASK_METHODS: Final = ("tasks/get", "tasks/result", "tasks/cancel")
@@ -54,7 +53,7 @@ _READ_RELATED: Final = msgspec.json.Decoder(_Related)
 
 def runs_tasks(revision: Revision, capabilities: ServerCapabilities) -> bool:
     """Whether a server takes tool calls that are to run as tasks."""
-    return revision is R4 and declares(capabilities, "tasks.requests.tools.call")
+    return revision.dialect.has_tasks and declares(capabilities, "tasks.requests.tools.call")
 
 
 def must_defer(definition: Members) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from callboard.codecs.revisions import MODERN, CallToolResult, ResultMetaObject, Revision, TextContent, read
+from callboard.codecs.revisions import CallToolResult, ResultMetaObject, Revision, TextContent, read
 
 MAX_REMEMBERED: Final = 2048
 """Longest `_meta` of a result that is remembered, in bytes: a server says the same with every one."""
@@ -31,7 +31,7 @@ def read_plain(revision: Revision, result: Mapping[str, Raw]) -> CallToolResult 
     """The result of a call, if it is one of that kind. Raises `InvalidParams` for a `_meta` that does not fit."""
     if "content" not in result or not result.keys() <= _USUAL:
         return None
-    if "resultType" in result and (revision not in MODERN or bytes(result["resultType"]) != _COMPLETE):
+    if "resultType" in result and (not revision.dialect.typed_results or bytes(result["resultType"]) != _COMPLETE):
         return None
     is_error: bool | UnsetType | None = UNSET
     if "isError" in result and (is_error := _FLAGS.get(bytes(result["isError"]))) is None:
