@@ -1,17 +1,11 @@
 """One batch of a 2025-03-26 session: its members are served like any others, and answered together."""
 
-from typing import Final
-
 import attrs
 
 from callboard.actors.outlet import Adopt, FrameKind, Outbound, Outlet
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.codecs.batch import join_batch
 from callboard.codecs.lines import MAX_FRAME
-from callboard.codecs.revisions import Revision
-
-BATCHED: Final = frozenset({Revision.V2025_03_26})
-"""The revisions that have batches."""
 
 
 @attrs.define(eq=False)

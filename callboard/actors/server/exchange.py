@@ -23,7 +23,6 @@ from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import raw, read_members, write_members
 from callboard.codecs.revisions import (
     LATEST,
-    MODERN,
     InputRequiredResult,
     JSONValue,
     LoggingLevel,
@@ -129,7 +128,7 @@ class Exchange:
     def params(self, model: type[P]) -> P:
         """The typed params of the latest front request; its modern `_meta` is in the terms. Raises `InvalidParams`."""
         members = {} if self.request.params is UNSET else self.request.params
-        if self.terms.revision in MODERN:
+        if self.terms.revision.dialect.terms_per_request:
             members = {**members, "_meta": _SEEN}
         check_modelled(members, but="arguments" if self.request.method == "tools/call" else "")
         return read(self.terms.revision, model, write_members(members))
@@ -206,7 +205,7 @@ class Exchange:
         self._check_wanted()
         for question in questions:
             check_declared(question, self.terms)
-        if self.terms.revision in MODERN:
+        if self.terms.revision.dialect.asks_in_results:
             return await self._ask_in_rounds(questions, at_once=at_once)
         if self.questions is None:
             raise RuntimeError("this way to the client carries no requests")

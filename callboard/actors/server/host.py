@@ -26,7 +26,6 @@ from callboard.codecs.mcp_headers.header_map import HeaderMap
 from callboard.codecs.members import raw
 from callboard.codecs.replay_budget import ReplayBudget
 from callboard.codecs.revisions import (
-    MODERN,
     Direction,
     Implementation,
     Method,
@@ -166,7 +165,7 @@ class Host:
     def server_info(self, revision: Revision) -> Raw | None:
         """The server's name, as the revision writes it into a result; None where a result does not say."""
         if revision not in self._infos:
-            self._infos[revision] = raw(write(revision, self.offer.info)) if revision in MODERN else None
+            self._infos[revision] = raw(write(revision, self.offer.info)) if revision.dialect.names_server else None
         return self._infos[revision]
 
     def method(self, revision: Revision, name: str, *, besides: Container[str] = ()) -> Method:
@@ -192,7 +191,7 @@ class Host:
 
     def method_for(self, request: Request, terms: Terms, *, besides: Container[str] = ()) -> Method:
         """As `method`, of a request. Raises also what `check_extensions` does."""
-        if terms.revision in MODERN:
+        if terms.revision.dialect.has_extensions:
             self.check_extensions(request, terms)
         return self.method(terms.revision, request.method, besides=besides)
 
@@ -216,10 +215,10 @@ class Host:
     ) -> Exchange:
         """Admit a request. A modern one lives under the root, so that it may outlive its connection; a legacy one under
         its session."""
-        modern = slot.terms.revision in MODERN or session is None
-        supervisor = self.root.supervisor_of(tree.REQUESTS) if modern or session is None else session
         name = f"r-{next(self._names)}"
-        return Exchange(request, slot, supervisor, self.parking, None if modern else questions, name)
+        if session is None or not slot.terms.revision.dialect.has_sessions:
+            return Exchange(request, slot, self.root.supervisor_of(tree.REQUESTS), self.parking, None, name)
+        return Exchange(request, slot, session, self.parking, questions, name)
 
     def check_in_flight(self, count: int) -> None:
         """Raises `Overloaded` if one peer may not have another request beside these."""

@@ -11,7 +11,7 @@ from callboard.actors.changes import LISTS, ListChanged
 from callboard.actors.frames import MAX_ANSWER, error_frame
 from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.outlet import CLOSED, Adopt, BatchSink, Outbound, Outlet, Sink
-from callboard.actors.server.batch import BATCHED, Batch
+from callboard.actors.server.batch import Batch
 from callboard.actors.server.client_requests import ClientRequests
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.handshake import agree, welcome
@@ -222,7 +222,7 @@ class Session(Actor[Outbound]):
 
     @property
     def takes_batches(self) -> bool:
-        return self.terms is not None and self.terms.revision in BATCHED
+        return self.terms is not None and self.terms.revision.dialect.takes_batches
 
     async def _receive_batch(self, frame: bytes, way: Outlet) -> bool:
         try:
