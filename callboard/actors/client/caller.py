@@ -23,7 +23,6 @@ from callboard.codecs.mcp_headers.mirror import mirror
 from callboard.codecs.members import raw, read_members, write_members
 from callboard.codecs.revisions import (
     LATEST,
-    MODERN,
     CallToolRequestParams,
     CancelledNotificationParams,
     ClientCapabilities,
@@ -308,7 +307,7 @@ class Caller:
                     await self.wait_change()
 
     def _asked(self, request: Request, of: _Call | None) -> None:
-        if self.revision in MODERN:
+        if self.revision.dialect.asks_in_results:
             self.ignored += 1  # a modern server has no way to ask by itself, and a client none to answer
         elif of is not None and of.hearer.on_question is not None:
             of.wait_long()
@@ -329,7 +328,7 @@ class Caller:
         """What every request of this client says in `_meta`, written once."""
         known = self._known
         if known is None or known[:2] != (self.revision, self.log_level):
-            written = write(self.revision, self._meta()) if self.revision in MODERN else {}
+            written = write(self.revision, self._meta()) if self.revision.dialect.terms_per_request else {}
             known = self._known = self.revision, self.log_level, {key: raw(value) for key, value in written.items()}
         return known[2]
 
@@ -349,7 +348,7 @@ class Caller:
             body = {**body, "_meta": {**meta, PROGRESS_TOKEN: request_id}}
         frame = write_members({"jsonrpc": "2.0", "id": request_id, "method": method, "params": body})
         headers = []
-        if self.link.is_http and self.revision in MODERN:
+        if self.link.is_http and self.revision.dialect.mirrors_headers:
             repeated = (*_NAMES, "arguments") if header_map.paths else _NAMES
             members: dict[str, Raw] = {key: raw(body[key]) for key in repeated if key in body}
             headers = mirror(self.revision.value, method, members, header_map)
@@ -372,7 +371,7 @@ class Caller:
         return write_params(self.revision, method, attrs.evolve(cast("Any", params), meta=self._meta()))
 
     def _meta(self) -> RequestMetaObject:
-        if self.revision not in MODERN:
+        if not self.revision.dialect.terms_per_request:
             return RequestMetaObject()
         return RequestMetaObject(
             protocol_version=self.revision.value,
@@ -417,7 +416,7 @@ class Caller:
         params = self._told(message, CancelledNotificationParams)
         if params is None or params.request_id is UNSET:
             return
-        if self.revision not in MODERN:
+        if not self.revision.dialect.asks_in_results:
             self.answering.cancel(params.request_id, "" if params.reason is UNSET else params.reason)
             return
         call = self._calls.get(params.request_id)  # a modern server asks nothing: it is a subscription of ours

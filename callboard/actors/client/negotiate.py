@@ -20,6 +20,7 @@ from callboard.codecs.revisions import (
     InitializeResult,
     RequestParams,
     Revision,
+    Revisions,
     ServerCapabilities,
 )
 from callboard.errors import (
@@ -59,7 +60,7 @@ async def agree(caller: Caller, wanted: Revision | None = None) -> Agreed:
 
     Raises `CannotConnect`, and what the link raises.
     """
-    if wanted is None or wanted in MODERN:
+    if wanted is None or not wanted.dialect.has_sessions:
         agreed = await _discover(caller, wanted)
         if agreed is not None:
             return agreed
@@ -85,9 +86,9 @@ async def _discover(caller: Caller, wanted: Revision | None) -> Agreed | None:
         except (ServerRefused, HttpRefused) as refused:
             code, data = refusal(refused)
             named = _supported(code, data)
-            better = max((revision for revision in named if revision in MODERN), default=None)
+            better = max(MODERN & named, default=None)
             if better is None or wanted is not None:
-                if code in _MODERN_CODES and not any(revision in LEGACY for revision in named):
+                if code in _MODERN_CODES and not LEGACY & named:
                     raise CannotConnect(f"no revision in common: {refused}") from None
                 return None
             caller.revision = better
@@ -124,15 +125,15 @@ def refusal(refused: ServerRefused | HttpRefused) -> tuple[int, object]:
     return (error.code, error.data) if isinstance(error, ErrorResponse) else (0, None)
 
 
-def _supported(code: int, data: object) -> list[Revision]:
+def _supported(code: int, data: object) -> Revisions:
     """The revisions that a refusal names, as far as they are known."""
     if code not in _MODERN_CODES | _SNAPSHOT_CODES or not isinstance(data, Raw):
-        return []
+        return frozenset()
     try:
         named = _READ_NAMES.decode(_READ_SUPPORTED.decode(data)["supported"])
     except (msgspec.MsgspecError, KeyError):
-        return []
-    return [revision for revision in Revision if revision.value in named]
+        return frozenset()
+    return frozenset(revision for revision in Revision if revision.value in named)
 
 
 def _answered(caller: Caller) -> ClientCapabilities:
