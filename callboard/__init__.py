@@ -1,5 +1,7 @@
 """callboard: an actor-based message broker for the Model Context Protocol, built on Trio."""
 
+from typing import TYPE_CHECKING
+
 from callboard._version import __version__
 from callboard.actors.client.caller import Patience
 from callboard.actors.rate import Rate
@@ -14,10 +16,14 @@ from callboard.server.server import Server
 from callboard.server.signature.markers import Doc, Header
 from callboard.transports.client.process import Command
 
+if TYPE_CHECKING:
+    from callboard.broker.broker import Broker
+
 __all__ = [
     "Asked",
     "Audio",
     "Blob",
+    "Broker",
     "Client",
     "Command",
     "Context",
@@ -42,3 +48,12 @@ __all__ = [
     "connect",
     "user",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load `Broker` when it is asked for: a server or a client needs nothing of it."""
+    if name == "Broker":
+        from callboard.broker.broker import Broker
+
+        return Broker
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
