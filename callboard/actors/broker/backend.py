@@ -28,7 +28,7 @@ from callboard.actors.shares import Shares
 from callboard.actors.terms import ANYBODY, Terms
 from callboard.codecs.bridge.askable import NOTHING, signature_of
 from callboard.codecs.bridge.definitions import TOOLS
-from callboard.codecs.revisions import LATEST, METHODS, MODERN, Implementation
+from callboard.codecs.revisions import LATEST, METHODS, Implementation
 from callboard.errors import BackendGone, CallboardError, Overloaded, SessionGone, SupervisorClosed
 from callboard.supervisor import Actor, Fact, Supervisor, get_logger
 
@@ -157,7 +157,7 @@ class Backend(Actor[Never]):
         """A connection for a request, begun on it. Raises `BackendGone`, `Overloaded`."""
         scout = await self.wait_up()
         key = self.key_for(terms, exchange)
-        if key == SHARED or scout.revision in MODERN:
+        if key == SHARED or scout.revision.dialect.terms_per_request:
             scout.begin(use)
             return scout
         use.may_ask = bool(key.signature) and LATEST in METHODS[method].may_ask

@@ -32,8 +32,6 @@ from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import Members, raw
 from callboard.codecs.revisions import (
     LATEST,
-    LEGACY,
-    MODERN,
     Implementation,
     LoggingLevel,
     LoggingMessageNotificationParams,
@@ -110,7 +108,7 @@ class BackendConnection(Actor[Never]):
                         self.retire()
                     await self._listen(caller, agreed, nursery)
                     self.opened.set()
-                    if self._session is not None and agreed.revision in LEGACY:
+                    if self._session is not None and agreed.revision.dialect.tells_root_changes:
                         self._session.on_roots_changed.add(self._roots_changed)
                     await self._over.wait()
                     with trio.CancelScope(shield=True):  # bounded by the link
@@ -155,9 +153,12 @@ class BackendConnection(Actor[Never]):
         return self.agreed.revision
 
     @property
-    def is_modern(self) -> bool:
-        """False too before the handshake is done: a server may send notifications before its answer is read."""
-        return self._agreed is not None and self._agreed.revision in MODERN
+    def speaks_for_all(self) -> bool:
+        """Whether what it says of its lists is for all clients: each request says whose it is, not the connection.
+
+        False too before the handshake is done: a server may send notifications before its answer is read.
+        """
+        return self._agreed is not None and self._agreed.revision.dialect.terms_per_request
 
     @property
     def lost(self) -> str:
@@ -269,7 +270,7 @@ class BackendConnection(Actor[Never]):
     def said(self, terms: Terms, front: Members) -> dict[str, Raw]:
         """What a request says of the client in `_meta`: nothing to a legacy backend, which knows by the connection."""
         revision = self.revision
-        if revision not in MODERN:
+        if not revision.dialect.terms_per_request:
             return {}
         spoken = {
             meta.PROTOCOL_VERSION: _version(revision),
@@ -283,7 +284,7 @@ class BackendConnection(Actor[Never]):
     def said_for(self, signature: Signature) -> dict[str, Raw]:
         """What a request of the broker's own says, for clients of *signature*."""
         spoken = dict(self.caller.said())
-        if signature and self.revision in MODERN:
+        if signature and self.revision.dialect.terms_per_request:
             spoken[meta.CLIENT_CAPABILITIES] = _capabilities(self.revision, signature)
         return spoken
 
@@ -295,7 +296,7 @@ class BackendConnection(Actor[Never]):
 
     async def want_level(self, exchange: Exchange) -> None:
         """Have the backend say as much as *exchange* wants to hear, and no less than others do."""
-        if self.revision in MODERN or exchange.terms.log_level is None:
+        if self.revision.dialect.level_per_request or exchange.terms.log_level is None:
             return
         if not declares(self.agreed.capabilities, "logging"):
             return
@@ -322,7 +323,7 @@ class BackendConnection(Actor[Never]):
         def asked(request: Request) -> None:
             self._relaying.relay(request, exchange, self.caller.link)
 
-        is_asked = self.is_http and self.revision in LEGACY
+        is_asked = self.is_http and not self.revision.dialect.asks_in_results
         return NotificationHandler(
             on_progress=progressed,
             on_log=exchange.log_nowait,
@@ -406,7 +407,7 @@ class BackendConnection(Actor[Never]):
     async def _listen(self, caller: Caller, agreed: Agreed, nursery: trio.Nursery) -> None:
         if caller.link.is_http:
             nursery.start_soon(self._read, caller)
-            if agreed.revision in LEGACY:
+            if agreed.revision.dialect.has_sessions:
                 await caller.link.wait_listening()
 
     async def _read(self, caller: Caller) -> None:

@@ -23,7 +23,7 @@ from callboard.codecs.bridge.shapes import UnfitResult
 from callboard.codecs.envelope import ErrorResponse, Request, ResultResponse
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import Members
-from callboard.codecs.revisions import LATEST, METHODS, MODERN, CallToolResult, Model, TextContent
+from callboard.codecs.revisions import LATEST, METHODS, CallToolResult, Model, TextContent
 from callboard.errors import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
@@ -154,11 +154,11 @@ class Attempt:
             answer = await self.ask(body)
             try:
                 if isinstance(answer, ResultResponse):
-                    if leg.revision not in MODERN or not asks(answer.result):
+                    if not leg.revision.dialect.asks_in_results or not asks(answer.result):
                         return await self.complete(answer.result, asking)
                     if not self._may_ask:
                         raise UnfitResult(f"a question in answer to {method}")
-                    if forwarding.terms.revision in MODERN:
+                    if forwarding.terms.revision.dialect.asks_in_results:
                         return await asking.hand_over(answer.result)
                     await asking.answer(body, answer.result)
                 elif answer.code == HEADER_MISMATCH and leg.is_http and not is_refreshed:
@@ -189,7 +189,7 @@ class Attempt:
         meta = {**carried_meta(forwarding.said), **leg.said(forwarding.terms, forwarding.said)}
         if meta:
             body["_meta"] = meta
-        if leg.revision in MODERN and "inputResponses" in params:
+        if leg.revision.dialect.asks_in_results and "inputResponses" in params:
             self._is_retry = True
             body["inputResponses"] = params["inputResponses"]
         asking.take_up(body)
@@ -198,8 +198,9 @@ class Attempt:
     async def _visits_first(self, answer: ErrorResponse, asking: InputBridge) -> bool:
         """Whether the backend wants the user somewhere else before, and a modern client has been sent there."""
         forwarding = self.forwarding
-        is_meant = answer.code == URL_ELICITATION_REQUIRED and self.leg.revision not in MODERN and self._may_ask
-        if not is_meant or forwarding.terms.revision not in MODERN:
+        is_meant = answer.code == URL_ELICITATION_REQUIRED and self._may_ask
+        front, back = forwarding.terms.revision.dialect, self.leg.revision.dialect
+        if not is_meant or back.asks_in_results or not front.asks_in_results:
             return False
         await asking.send_to_urls(answer)
         return True

@@ -13,7 +13,6 @@ import trio
 
 from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.client.caller import Patience
-from callboard.codecs.revisions import MODERN
 from callboard.errors import CallboardError, ConnectionLost, RequestTimedOut
 from callboard.supervisor import Actor, get_logger
 
@@ -107,6 +106,5 @@ class Check(Actor[Never]):
 
 
 async def _ask(leg: BackendConnection, within: float = HEALTH) -> None:
-    method = "server/discover" if leg.revision in MODERN else "ping"
     patience = Patience(timeout=within, cap=within)
-    await leg.caller.send(method, {"_meta": dict(leg.caller.said())}, patience=patience)
+    await leg.caller.send(leg.revision.dialect.probe_method, {"_meta": dict(leg.caller.said())}, patience=patience)

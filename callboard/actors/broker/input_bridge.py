@@ -33,7 +33,6 @@ from callboard.codecs.revisions import (
 from callboard.codecs.revisions.convert import read_form
 from callboard.codecs.revisions.elicitation import URLElicitationRequiredData
 from callboard.codecs.revisions.inputs import InputRequest, InputRequests
-from callboard.codecs.revisions.revision import R4
 from callboard.errors import INTERNAL_ERROR, BackendRefused, InvalidRequest, InvalidState, MissingCapability, PeerError
 
 MAX_ROUNDS: Final = 16
@@ -187,7 +186,7 @@ class InputBridge:
 
     async def finish(self) -> None:
         """The request is complete: a client of 2025-11-25 that was sent to a URL is told so."""
-        if self.exchange is not None and self._visited and self.terms.revision is R4:
+        if self.exchange is not None and self._visited and self.terms.revision.dialect.has_elicitation_ids:
             for ours in self._visited.values():
                 params = ElicitationCompleteNotificationParams(elicitation_id=ours)
                 await self.exchange.slot.notify("notifications/elicitation/complete", params)

@@ -32,7 +32,6 @@ from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import Members, raw
 from callboard.codecs.revisions import (
     ALL,
-    MODERN,
     DiscoverResult,
     Implementation,
     ListChangedCapability,
@@ -47,7 +46,6 @@ from callboard.codecs.revisions import (
     UnsetType,
     declares,
 )
-from callboard.codecs.revisions.revision import R1
 from callboard.codecs.routing import Route, read_route
 from callboard.errors import DefinitionChanged, InvalidParams, PeerError, ResourceNotFound
 
@@ -118,7 +116,8 @@ class BrokerOffer:
         if request.method not in _FORWARDED or route.request_state is not None or signature_of(terms.capabilities):
             return None
         # The connections of a legacy session are known by its exchange: it keeps one though it hears no log.
-        if terms.log_level is None and route.progress_token is None and terms.revision in MODERN:
+        is_quiet = terms.log_level is None and route.progress_token is None
+        if is_quiet and not terms.revision.dialect.has_sessions:
             return self._run_quiet_errand(request, route, terms, account)
         return None if exchange is None else self._run_errand(request, route, terms, exchange())
 
@@ -215,7 +214,7 @@ class BrokerOffer:
         members: dict[str, Any] = {kind.member: page}
         if following is not None:
             members["nextCursor"] = raw(following)
-        if revision in MODERN:
+        if revision.dialect.typed_results:
             members |= {**_KEPT, "resultType": COMPLETE}
         return Forwarded(members)
 
@@ -381,14 +380,15 @@ def _union(backends: list[Backend]) -> ServerCapabilities:
     def listed(name: str) -> Any:
         return ListChangedCapability(list_changed=True) if can(name) else UNSET
 
+    # A backend whose revision has no capability for completion may have it all the same.
+    completes = can("completions") or not all(agreed.revision.dialect.declares_completions for agreed in known)
     return ServerCapabilities(
         tools=listed("tools"),
         prompts=listed("prompts"),
         resources=ResourcesCapability(list_changed=True, subscribe=can("resources.subscribe"))
         if can("resources")
         else UNSET,
-        # The first revision has completion, but no capability for it.
-        completions={} if can("completions") or any(agreed.revision is R1 for agreed in known) else UNSET,
+        completions={} if completes else UNSET,
         logging={} if can("logging") else UNSET,
         tasks=_tasks([agreed.capabilities for agreed in known if runs_tasks(agreed.revision, agreed.capabilities)]),
     )

@@ -122,7 +122,7 @@ class BrokeredTask:
     def hear(self, params: Members) -> None:
         """Tell the client where it stands: a courtesy, which it must not count on."""
         slot = next(reversed(self.ways), None)
-        if slot is None or slot.terms.revision is not R4:
+        if slot is None or not slot.terms.revision.dialect.has_tasks:
             return
         told = {"method": "notifications/tasks/status", "params": front_task(params, self.id, self.ttl)}
         frame = write_members({"jsonrpc": "2.0", **told})
@@ -187,8 +187,8 @@ class Tasks(Actor[Never]):
         """A request on its way: as a task, if it is to be one and can be."""
         params = {} if request.params is UNSET else request.params
         if request.method == "tools/call" and _may_defer(to.backend):
-            if terms.revision is R4 and "task" in params:
-                read(R4, TaskMetadata, params["task"], at="params.task")
+            if terms.revision.dialect.has_tasks and "task" in params:
+                read(terms.revision, TaskMetadata, params["task"], at="params.task")
                 return _Deferral(request, terms, said, to, exchange, tasks=self)
             if to.must_defer:
                 return _Drive(request, terms, said, to, exchange)

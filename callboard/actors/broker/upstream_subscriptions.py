@@ -15,7 +15,7 @@ from callboard.actors.broker.upstream import Upstream
 from callboard.actors.changes import folders
 from callboard.actors.client.caller import NotificationHandler, Patience
 from callboard.codecs.envelope import ErrorResponse
-from callboard.codecs.revisions import MODERN, declares
+from callboard.codecs.revisions import declares
 from callboard.errors import CallboardError
 from callboard.supervisor import Actor, Address, Supervisor, get_logger
 
@@ -192,7 +192,7 @@ class UpstreamSubscriptions:
     def misses(self, leg: BackendConnection) -> bool:
         """Whether something is followed by those whose connection it is, of which it does not tell."""
         granted = self._granted.get(leg.key.whose) if self._granted else None
-        if not granted or not leg.is_process or leg.revision in MODERN:
+        if not granted or not leg.is_process or leg.revision.dialect.has_listen:
             return False
         told = self._told_on.get(leg, {})
         return len(granted) > len(told) - sum(one in told for one in self._begun)
@@ -211,7 +211,7 @@ class UpstreamSubscriptions:
                 log.info("not_followed", backend=self.backend.name, reason=str(error)[:200])
 
     def _missed(self, leg: BackendConnection) -> Iterator[UpstreamSubscription]:
-        if leg.is_process and leg.revision not in MODERN:
+        if leg.is_process and not leg.revision.dialect.has_listen:
             for one in self._granted.get(leg.key.whose, ()):
                 if one.leg is not leg and leg not in one.others:
                     yield one
@@ -253,7 +253,7 @@ class UpstreamSubscriptions:
             is_heard.set()
 
     async def _hear_lists(self, leg: BackendConnection, is_heard: trio.Event) -> None:
-        if leg.revision not in MODERN:
+        if not leg.revision.dialect.has_listen:
             return
         flags = [name for name in _LISTS if declares(leg.agreed.capabilities, f"{name}.list_changed")]
         if not flags:
@@ -294,7 +294,7 @@ class UpstreamSubscriptions:
         scout = await self.backend.wait_up()
         if not declares(scout.agreed.capabilities, "resources.subscribe"):
             return
-        if scout.revision in MODERN:
+        if scout.revision.dialect.has_listen:
             await self._stream(mine, scout)
         else:
             await self._subscribe(mine)

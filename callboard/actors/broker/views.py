@@ -28,7 +28,6 @@ from callboard.actors.broker.merging import are_same
 from callboard.actors.broker.upstream import Upstream
 from callboard.codecs.bridge.askable import Signature
 from callboard.codecs.bridge.definitions import KINDS, TOOLS
-from callboard.codecs.revisions import MODERN
 from callboard.errors import CallboardError, Overloaded, SupervisorClosed
 from callboard.supervisor import Actor, Supervisor, get_logger
 
@@ -143,7 +142,7 @@ class ListViews:
 
     def base_changed(self, leg: BackendConnection, method: str) -> None:
         """The shared connection says that its lists have changed. A modern backend says so for all clients."""
-        if leg.is_modern:
+        if leg.speaks_for_all:
             for view in self._views.values():
                 self._refresh(view, frozenset(CHANGES[method]))
 
@@ -238,7 +237,7 @@ class ListViews:
         asked, and needs but the shared connection."""
         backend, use, spoke = self.backend, Lease(), view.spoke
         scout = await backend.wait_up()
-        if scout.revision in MODERN:
+        if scout.revision.dialect.terms_per_request:
             yield scout
             return
         if spoke is not None and not spoke.is_lost:
