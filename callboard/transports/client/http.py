@@ -18,8 +18,7 @@ from callboard.codecs.batch import is_batch, split_batch
 from callboard.codecs.envelope import ErrorResponse, ResultResponse, decode
 from callboard.codecs.http.response_parser import AnswerHead
 from callboard.codecs.lines import MAX_FRAME
-from callboard.codecs.revisions import MODERN, CancelledNotificationParams, Revision
-from callboard.codecs.revisions.revision import R3
+from callboard.codecs.revisions import CancelledNotificationParams, Dialect, Revision
 from callboard.codecs.sse import Event, EventDecoder
 from callboard.errors import (
     BadAnswer,
@@ -63,11 +62,15 @@ _POSTED: Final = (
     (b"accept", b"application/json, text/event-stream"),
 )
 STREAMED: Final = ((b"accept", b"text/event-stream"),)
-_VERSIONED: Final = frozenset({R3, *(revision for revision in Revision if revision > R3)})
 _SESSION: Final = b"mcp-session-id"
 _PASSING: Final = frozenset({409, 429, 502, 503, 504})
 """Answers to a client that comes back for a stream too soon: the server restarts, or has not missed the client yet."""
 _USES: Final[Mapping[str, Use]] = {"subscriptions/listen": "stream"}
+
+
+def _is_versioned_here(dialect: Dialect) -> bool:
+    """Whether the link adds the version header. Where headers mirror the body, the request brings it along."""
+    return dialect.versioned_header and not dialect.mirrors_headers
 
 
 @attrs.define(eq=False)
@@ -91,7 +94,7 @@ class HttpLink:
     async def ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse:
         if self.lost:
             raise ConnectionLost(self.lost)
-        is_waiting = outgoing.revision not in MODERN and outgoing.method != "initialize"
+        is_waiting = not outgoing.revision.dialect.cancelled_by_close and outgoing.method != "initialize"
         try:
             answer = await self._ask(outgoing, hear)
             is_waiting = False
@@ -104,7 +107,8 @@ class HttpLink:
         return answer
 
     async def _ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse:
-        if outgoing.method == "initialize" and outgoing.revision not in MODERN:
+        opens_session = outgoing.method == "initialize" and outgoing.revision.dialect.has_sessions
+        if opens_session:
             self.session = self.revision = None
         reading = _Reading(outgoing, hear)
         answer: ResultResponse | ErrorResponse | None = None
@@ -112,7 +116,7 @@ class HttpLink:
             headers, use = (*_POSTED, *outgoing.headers), _USES.get(outgoing.method, "call")
             async with PostedRequest(self, b"POST", headers, outgoing.frame, outgoing.hold, use=use) as asked:
                 head = await asked.head()
-                if outgoing.method == "initialize" and outgoing.revision not in MODERN:
+                if opens_session:
                     self.session, self.is_stale = head.get(_SESSION), self.is_stale and head.status != 200
                 if head.media_type != b"text/event-stream":
                     return await self._whole(asked, head, outgoing)
@@ -120,7 +124,7 @@ class HttpLink:
         except ConnectionLost:
             if not reading.last_event_id:
                 raise
-        if answer is None and outgoing.revision not in MODERN:
+        if answer is None and not outgoing.revision.dialect.cancelled_by_close:
             answer = await self._resume(reading)
         if answer is None:
             raise ConnectionLost("the stream ended without an answer")
@@ -144,7 +148,7 @@ class HttpLink:
 
     async def listen(self, hear: Hear) -> None:
         """The GET stream of a legacy session, opened again whenever it ends."""
-        if self.revision is None or self.revision in MODERN:
+        if self.revision is None or not self.revision.dialect.has_sessions:
             return
         try:
             await self._listen(hear)
@@ -220,7 +224,7 @@ class HttpLink:
         own: list[tuple[bytes, bytes]] = []
         if session is not None:
             own.append((_SESSION, session))
-        if self.revision in _VERSIONED and self.revision not in MODERN and self.revision is not None:
+        if self.revision is not None and _is_versioned_here(self.revision.dialect):
             own.append((b"mcp-protocol-version", self.revision.value.encode()))
         if body:
             own.append((b"content-length", b"%d" % len(body)))

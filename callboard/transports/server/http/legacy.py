@@ -25,7 +25,7 @@ from callboard.codecs.routing import Route
 from callboard.errors import Overloaded, UnsupportedVersion
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.keepalive import KeepAlive
-from callboard.transports.server.http.legacy_streams import POLLED, EventStore, LegacyStream
+from callboard.transports.server.http.legacy_streams import EventStore, LegacyStream
 from callboard.transports.server.http.response import Response
 
 T = TypeVar("T")
@@ -202,7 +202,7 @@ class LegacySession:
     @property
     def _is_polled(self) -> bool:
         terms = self.session.terms
-        return terms is not None and terms.revision in POLLED
+        return terms is not None and terms.revision.dialect.polls_streams
 
     def _stream(self, number: int, response: Response | None) -> LegacyStream:
         is_polled = number != _STANDALONE and self._is_polled

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import attrs
 
@@ -11,14 +11,10 @@ from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import RETRY_AFTER, status_of_legacy
 from callboard.codecs.http.writer import JSON, STREAM
 from callboard.codecs.replay_budget import ReplayBudget
-from callboard.codecs.revisions import Revision
 from callboard.codecs.sse import encode_event, encode_retry
 from callboard.transports.held import HeldBytes
 from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.response import Response
-
-POLLED: Final = frozenset({Revision.V2025_11_25})
-"""The revisions whose clients may be sent away in the middle of a stream: it begins with an id to come back by."""
 
 
 def _nothing() -> None:

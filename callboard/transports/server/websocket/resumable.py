@@ -16,7 +16,7 @@ from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.server.host import Host
 from callboard.actors.server.session import Session
 from callboard.codecs.members import write_members
-from callboard.codecs.revisions import MODERN, ResultMetaObject
+from callboard.codecs.revisions import ResultMetaObject
 from callboard.codecs.websocket.client import RESUMED as RESUMED
 from callboard.codecs.websocket.client import SESSION_KEY as SESSION_KEY
 from callboard.codecs.websocket.frames import Close, Code, write_text
@@ -70,7 +70,7 @@ class SocketSession(Session):
     def disconnect(self) -> None:
         """The socket is gone, and the session is not. What stands alone ends with its stream, as on HTTP."""
         for exchange in list(self._in_flight.values()):
-            if exchange.terms.revision in MODERN:
+            if exchange.terms.revision.dialect.cancelled_by_close:
                 exchange.cancel(RequestEvent.DISCONNECTED)
 
 
