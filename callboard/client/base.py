@@ -14,7 +14,6 @@ from callboard.actors.client.negotiate import Agreed, agree
 from callboard.client.cache import ListCache
 from callboard.client.subscriptions import ChangeStream, ClientSubscriptions
 from callboard.codecs.revisions import (
-    LEGACY,
     CompleteRequestParams,
     CompleteResult,
     CompletionArgument,
@@ -173,13 +172,13 @@ class BaseClient:
 
     async def ping(self, *, patience: Patience | None = None) -> None:
         """See that the server is there. A modern one is asked about itself: it has no ping."""
-        method = "ping" if self.revision in LEGACY else "server/discover"
+        method = self.revision.dialect.probe_method
         await self._caller.request(method, RequestParams(), patience=self._within(patience))
 
     async def set_log_level(self, level: LoggingLevel) -> None:
         """How much the server shall log to this client."""
         self._caller.log_level = level
-        if self.revision in LEGACY:
+        if not self.revision.dialect.level_per_request:
             await self._caller.request("logging/setLevel", SetLevelRequestParams(level=level), patience=self._patience)
 
     def listen(

@@ -18,7 +18,6 @@ from callboard.codecs.envelope import ErrorResponse
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import raw
 from callboard.codecs.revisions import (
-    MODERN,
     CacheableResult,
     CallToolRequestParams,
     CallToolResult,
@@ -330,7 +329,8 @@ class ListCache:
                 log.warning("outputs_not_checked", reason=str(error)[:200])
 
     def _learn_headers(self, tool: Tool) -> bool:
-        if not self.caller.link.is_http or self.caller.revision not in MODERN or self._headers is None:
+        is_mirrored = self.caller.link.is_http and self.caller.revision.dialect.mirrors_headers
+        if not is_mirrored or self._headers is None:
             return True
         try:
             self._headers[tool.name] = HeaderMap.compile(tool.input_schema)

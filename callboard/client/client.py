@@ -21,7 +21,6 @@ from callboard.client.connect import Connector
 from callboard.client.manual import ManualClient
 from callboard.client.routes import ClientAccess, Target, ways_to
 from callboard.codecs.revisions import (
-    LEGACY,
     CallToolRequestParams,
     CallToolResult,
     ClientCapabilities,
@@ -201,7 +200,7 @@ async def _connected(
         if caller.link.is_http:
             readers.begin(caller)
         try:
-            if caller.link.is_http and agreed.revision in LEGACY:
+            if caller.link.is_http and agreed.revision.dialect.has_sessions:
                 await caller.link.wait_listening()
             yield client
         finally:

@@ -145,7 +145,7 @@ class Connector:
                 lost.is_unread = getattr(caller.link, "is_unread", False)
                 raise
             self.stack.push_async_exit(mine.pop_all())
-        self.memory.keep(self.ways.key, ServerFound(way.name, agreed.revision in LEGACY))
+        self.memory.keep(self.ways.key, ServerFound(way.name, agreed.revision.dialect.has_sessions))
         return caller, agreed
 
 

@@ -12,7 +12,6 @@ from callboard.actors.changes import ListChanged, ListName, ResourceUpdated
 from callboard.actors.client.caller import Caller, OnChange, Patience
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import (
-    MODERN,
     ResourceRequestParams,
     SubscriptionFilter,
     SubscriptionsAcknowledgedNotificationParams,
@@ -125,7 +124,7 @@ class ClientSubscriptions:
         self._listening[listening] = None
         is_begun = False
         try:
-            if self.caller.revision in MODERN:
+            if self.caller.revision.dialect.has_listen:
                 await self._listen(listening)
             else:
                 await self._subscribe(listening)

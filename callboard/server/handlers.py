@@ -17,7 +17,6 @@ from callboard.codecs.envelope import Request
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
     LATEST,
-    MODERN,
     CallToolRequestParams,
     CallToolResult,
     CompleteRequestParams,
@@ -296,7 +295,7 @@ class ServerOffer:
                 return value
             questions = [asking.question for asking in value.askings]
             carried = msgspec.json.encode(value.state)
-            if exchange.terms.revision in MODERN:
+            if exchange.terms.revision.dialect.asks_in_results:
                 return await exchange.parking.hand_over(exchange, questions, carried)
             answers = await exchange.ask(questions, at_once=True)
             exchange.answers = {question.key or "": answer for question, answer in zip(questions, answers, strict=True)}
@@ -310,7 +309,7 @@ def _is_for_client(revision: Revision, error: Exception) -> bool:
     if isinstance(error, Overloaded):
         return True
     is_clients = isinstance(error, MissingCapability | InvalidParams) and not isinstance(error, Unfit)
-    return is_clients and revision in MODERN
+    return is_clients and revision.dialect.asks_in_results
 
 
 def _name(given: Raw) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 import msgspec
 
-from callboard.codecs.revisions import MODERN, Revision, meta
+from callboard.codecs.revisions import Revision, meta
 from callboard.transports.memory import MemoryConnection
 
 Json: TypeAlias = dict[str, Any]
@@ -130,7 +130,7 @@ class Peer:
             await self.say({"id": message["id"], "result": result})
 
     def _meta(self) -> Json:
-        if self.revision not in MODERN:
+        if not self.revision.dialect.terms_per_request:
             return {}
         mine = {
             meta.PROTOCOL_VERSION: self.revision.value,
