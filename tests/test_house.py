@@ -151,3 +151,46 @@ def public_classes() -> Counter[str]:
 
 def test_no_two_public_classes_have_one_name() -> None:
     assert not {name: count for name, count in public_classes().items() if count > 1}
+
+
+TABLES = PACKAGE / "codecs" / "revisions"
+ERAS = {"MODERN", "LEGACY", "R1", "R2", "R3", "R4", "R5"}
+"""Names that say when. They may be written in tables and in sets (`LEGACY & offer.revisions`), and decide nothing."""
+
+
+def era_checks(tree: ast.AST) -> list[int]:
+    """The lines that compare something with an era or a revision by name, or ask a revision for its era."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            sides = (node.left, *node.comparators)
+            compared = {str(getattr(side, "id", getattr(side, "attr", ""))) for side in sides}
+            if compared & ERAS or any(name.startswith("V20") for name in compared):
+                found.append(node.lineno)
+        elif isinstance(node, ast.Attribute) and node.attr == "era":
+            found.append(node.lineno)
+    return found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "revision in MODERN",
+        "terms.revision not in revisions.LEGACY",
+        "revision is R4",
+        "revision >= Revision.V2025_06_18",
+        "revision.era is Era.MODERN",
+    ],
+)
+def test_an_era_check_is_found(line: str) -> None:
+    assert era_checks(ast.parse(line))
+
+
+def test_outside_the_tables_traits_decide_and_eras_do_not() -> None:
+    found = {
+        f"{path.relative_to(PACKAGE)}:{line}"
+        for path in PACKAGE.rglob("*.py")
+        if not path.is_relative_to(TABLES)
+        for line in era_checks(ast.parse(path.read_text()))
+    }
+    assert not found, "ask `revision.dialect` why (callboard/codecs/revisions/dialect.py)"
