@@ -21,6 +21,8 @@ from callboard.supervisor.logs import LINES
 
 # No deadline per example: the machine is shared, and a slow example is not a wrong one.
 settings.register_profile("callboard", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# For `make check`: a fifth of the usual examples. `make test` draws all of them.
+settings.register_profile("quick", settings.get_profile("callboard"), max_examples=20)
 settings.load_profile("callboard")
 
 
