@@ -18,13 +18,13 @@ from callboard.supervisor.printable import clean
 APPROVE_EXAMPLES: Final = """\
 Examples:
 
-  callboard approve servers.toml --list              only say what waits
+  callboard approve servers.toml --list              approve nothing
   callboard approve servers.toml weather forecast    one tool of one server
   callboard approve servers.toml weather             all tools of one server
   callboard approve servers.toml                     all of all servers
 
-It is about servers with `pin = true`: a tool that is new, or is not what it
-was, is withheld until then. A broker that runs notices within seconds.
+A server with `pin = true` in the configuration is pinned: its new and changed
+tools are withheld until approved. A running broker notices within seconds.
 
 Exit codes: 0 approved, or nothing waits; 2 there is no such file, server or
 tool.
@@ -34,15 +34,19 @@ _SHOWN: Final = 12
 
 
 def approve(
-    config: Annotated[Path, Parameter(name="CONFIG", help="The file of servers; the pins are beside it.")],
-    server: Annotated[str | None, Parameter(name="SERVER", help="Only this server's.")] = None,
-    tool: Annotated[str | None, Parameter(name="TOOL", help="Only this tool, by its name at its server.")] = None,
+    config: Annotated[Path, Parameter(name="CONFIG", help="Configuration file; the pins are stored beside it.")],
+    server: Annotated[str | None, Parameter(name="SERVER", help="Approve only tools of this server.")] = None,
+    tool: Annotated[
+        str | None, Parameter(name="TOOL", help="Approve only this tool, by its name at the server.")
+    ] = None,
     /,
     *,
-    list_: Annotated[bool, FLAG, Parameter(name="--list", help="Only say what waits.")] = False,
+    list_: Annotated[
+        bool, FLAG, Parameter(name="--list", help="List what waits for approval, and approve nothing.")
+    ] = False,
     json: Json = False,
 ) -> int:
-    """Approve of definitions of tools that changed. What they are now is what is expected from now on."""
+    """Approve new or changed tool definitions of pinned servers."""
     config = config.expanduser()
     if not config.is_file():
         raise CannotServe(f"{config}: there is no such file")

@@ -90,7 +90,7 @@ died before the end; 130 Ctrl-C, and what was measured is shown.
 
 
 def bench(target: Target, /, *, load: Load = _LIGHT, options: ClientOptions = _PLAIN) -> int:
-    """Put load on a server, and say how it bears it: requests a second, latencies, errors."""
+    """Load-test a server: requests per second, latency percentiles, errors."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     screen = Screen(is_quiet=options.json)
     said = deque[str](maxlen=MOST_LINES)

@@ -17,9 +17,9 @@ from callboard.bench.work import Act, Work
 from callboard.cli.arguments import BadArgument
 from callboard.cli.profiles import CONCURRENCY_OF, COUNTED, EVERY_OF, SESSIONS_OF, Profile, read_scenario
 
-_WHAT: Final = Group("What to do", sort_key=0)
-_HOW: Final = Group("How much", help="Times are 500ms, 10s, 2m, or a number of seconds.", sort_key=1)
-_OUT: Final = Group("What comes out", sort_key=2)
+_WHAT: Final = Group("Requests", sort_key=0)
+_HOW: Final = Group("Load", help="Times are 500ms, 10s, 2m, or a number of seconds.", sort_key=1)
+_OUT: Final = Group("Output", sort_key=2)
 MAX_PROCESSES: Final = 64
 """Processes that make load. More than a machine has cores are of no use."""
 
@@ -53,8 +53,7 @@ class Load:
         _MANY,
         Parameter(
             group=_WHAT,
-            help="How often, compared with the others. May be repeated: in the order tools, resources, --list. "
-            "1 if not given.",
+            help="Relative frequency. May be repeated: in the order tools, resources, --list. Default: 1.",
         ),
     ] = None
     scenario: Annotated[
@@ -88,9 +87,9 @@ class Load:
             "gone, so that a server which stalls cannot hide it.",
         ),
     ] = None
-    duration: Annotated[str, Parameter(group=_HOW, help="How long it is measured.")] = "10s"
-    warmup: Annotated[str, Parameter(group=_HOW, help="How long there is load before that.")] = "1s"
-    ramp: Annotated[str, Parameter(group=_HOW, help="In which time the load is reached, from the start on.")] = "0s"
+    duration: Annotated[str, Parameter(group=_HOW, help="Time of the measurement.")] = "10s"
+    warmup: Annotated[str, Parameter(group=_HOW, help="Time of load before the measurement.")] = "1s"
+    ramp: Annotated[str, Parameter(group=_HOW, help="Time from the start until the full load is reached.")] = "0s"
     profile: Annotated[
         Profile,
         Parameter(
@@ -122,11 +121,11 @@ class Load:
         Parameter(group=_HOW, help="The server's process, if bench did not start it: its memory and CPU are shown."),
     ] = None
     yes_remote: Annotated[
-        bool, _FLAG, Parameter(group=_HOW, help="Put load on another machine than this one. Ask whose it is.")
+        bool, _FLAG, Parameter(group=_HOW, help="Allow a target on another machine. Make sure that you may load it.")
     ] = False
-    csv: Annotated[Path | None, Parameter(group=_OUT, help="Write what happened in each second to this file.")] = None
+    csv: Annotated[Path | None, Parameter(group=_OUT, help="Write the figures of each second to this file.")] = None
     html: Annotated[
-        Path | None, Parameter(group=_OUT, help="Write a page with plots to this file. It needs no network.")
+        Path | None, Parameter(group=_OUT, help="Write an HTML report with plots to this file. It needs no network.")
     ] = None
     fail_if: Annotated[
         list[str] | None,

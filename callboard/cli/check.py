@@ -22,22 +22,21 @@ Examples:
   callboard check servers.toml
   callboard check ~/.config/mcp.json --json
 
-Exit codes: 0 it can be served, perhaps with warnings; 2 it cannot: every
-mistake is told with its line.
+Exit codes: 0 valid, perhaps with warnings; 2 invalid.
 """
 
 _COLUMNS: Final = ("name", "transport", "target", "prefix", "share")
 
 
 def check(
-    config: Annotated[Path, Parameter(name="CONFIG", help="A file of servers: mcpServers in JSON, or TOML.")],
+    config: Annotated[Path, Parameter(name="CONFIG", help="Configuration file: `mcpServers` in JSON, or TOML.")],
     /,
     *,
     json: Annotated[
         bool, Parameter(name="--json", negative="", show_default=False, help="Print JSON instead of text.")
     ] = False,
 ) -> int:
-    """Explain every mistake and every oddity in a file of servers, and say what would be run. Nothing is started."""
+    """Validate a configuration file: print errors and warnings with their lines, and the servers. Starts nothing."""
     try:
         configuration = read_configuration(config.expanduser())
     except BadConfiguration as error:

@@ -18,14 +18,14 @@ Target = Annotated[
     str,
     Parameter(
         name="TARGET",
-        help="A URL, FILE.py:NAME or FILE.json#NAME; for a command leave it out, and end with `-- COMMAND`.",
+        help="URL, FILE.py:NAME or FILE.json#NAME. For a stdio server omit it, and end with `-- COMMAND`.",
     ),
 ]
 _PLAIN: Final = ClientOptions()
 
 
 def list_(target: Target, /, *, options: ClientOptions = _PLAIN) -> int:
-    """Say what a server offers: tools, resources, templates and prompts."""
+    """List the tools, resources, resource templates and prompts of a server."""
 
     async def errand(talk: Talk) -> Exit:
         client, offered = talk.client, talk.client.server_capabilities
@@ -59,10 +59,12 @@ def call(
     target: Target,
     tool: Annotated[str, Parameter(name="TOOL", help="The name of the tool.")],
     /,
-    *arguments: Annotated[str, Parameter(name="ARGUMENTS", help="key=value, or key:=json for what is no text.")],
+    *arguments: Annotated[
+        str, Parameter(name="ARGUMENTS", help="key=value for strings, key:=json for any other type.")
+    ],
     options: ClientOptions = _PLAIN,
 ) -> int:
-    """Call a tool. Progress is shown while it works; what it asks is asked here, if somebody is there to answer."""
+    """Call a tool. Shows progress, and asks its questions at the terminal if there is one."""
 
     async def errand(talk: Talk) -> Exit:
         listed = await _tools(talk)
@@ -99,12 +101,12 @@ async def _tools(talk: Talk) -> Mapping[str, Tool]:
 
 def read(
     target: Target,
-    uri: Annotated[str, Parameter(name="URI", help="Which resource.")],
+    uri: Annotated[str, Parameter(name="URI", help="URI of the resource.")],
     /,
     *,
     options: ClientOptions = _PLAIN,
 ) -> int:
-    """Read a resource. Text is printed; anything else goes into a pipe as it is."""
+    """Read a resource. Prints text; binary contents go to a pipe unchanged."""
 
     async def errand(talk: Talk) -> Exit:
         talk.output.read(await talk.client.read(uri))
@@ -115,12 +117,12 @@ def read(
 
 def prompt(
     target: Target,
-    name: Annotated[str, Parameter(name="NAME", help="Which prompt.")],
+    name: Annotated[str, Parameter(name="NAME", help="Name of the prompt.")],
     /,
     *arguments: Annotated[str, Parameter(name="ARGUMENTS", help="key=value.")],
     options: ClientOptions = _PLAIN,
 ) -> int:
-    """Get a prompt: the messages for a model."""
+    """Get a prompt, and print its messages."""
 
     async def errand(talk: Talk) -> Exit:
         talk.output.prompted(await talk.client.prompt_with(name, read_texts(arguments)))
@@ -135,9 +137,9 @@ _FLAG: Final = Parameter(negative="", show_default=False)
 def listen(
     target: Target,
     /,
-    *uris: Annotated[str, Parameter(name="URIS", help="Resources whose contents are of interest.")],
-    tools: Annotated[bool, _FLAG, Parameter(help="The list of tools.")] = False,
-    prompts: Annotated[bool, _FLAG, Parameter(help="The list of prompts.")] = False,
+    *uris: Annotated[str, Parameter(name="URIS", help="Resources to subscribe to.")],
+    tools: Annotated[bool, _FLAG, Parameter(help="Print changes of the list of tools.")] = False,
+    prompts: Annotated[bool, _FLAG, Parameter(help="Print changes of the list of prompts.")] = False,
     resources: Annotated[
         list[str] | None,
         Parameter(

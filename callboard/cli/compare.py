@@ -37,14 +37,14 @@ Exit codes: 0 fine; 2 a file that no run has written.
 
 
 def compare(
-    before: Annotated[Path, Parameter(name="A", help="What `callboard bench --json` has written.")],
-    after: Annotated[Path, Parameter(name="B", help="The same of a later run.")],
+    before: Annotated[Path, Parameter(name="A", help="Result of the first run, as `callboard bench --json` wrote it.")],
+    after: Annotated[Path, Parameter(name="B", help="Result of the second run.")],
     /,
     *,
     html: Annotated[Path | None, Parameter(help="Write a page with the plots of both to this file.")] = None,
     json: Json = False,
 ) -> int:
-    """Say what has changed from one run to another."""
+    """Compare two results of `callboard bench --json`."""
     screen = Screen(is_quiet=json)
     try:
         runs = BenchResult.read(before), BenchResult.read(after)

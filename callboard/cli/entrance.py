@@ -21,11 +21,11 @@ Examples:
   callboard login https://mcp.example.com/mcp                    in a browser
   callboard login https://mcp.example.com/mcp --auth headless    on a machine
                                                                  without one
-  callboard call https://mcp.example.com/mcp whoami    it is known who is there
+  callboard call https://mcp.example.com/mcp whoami    uses the stored tokens
   callboard logout https://mcp.example.com/mcp
 
-Exit codes: 0 the server lets us in; 2 wrong arguments; 3 no server to speak
-to; 4 it does not let us in; 5 no answer in time; 130 Ctrl-C.
+Exit codes: 0 logged in; 2 wrong arguments; 3 cannot connect; 4 not
+authorized; 5 no answer in time; 130 Ctrl-C.
 """
 
 LOGOUT_EXAMPLES: Final = """\
@@ -35,8 +35,8 @@ Examples:
   callboard logout ~/.config/mcp.json#weather
   callboard logout https://mcp.example.com/mcp --client-id me    for a machine
 
-Exit codes: 0 nothing is kept any more; 2 wrong arguments; 3 there is no such
-entry; 4 it cannot be forgotten.
+Exit codes: 0 no tokens are stored any more; 2 wrong arguments; 3 no such
+entry; 4 the tokens cannot be deleted.
 """
 
 
@@ -45,7 +45,7 @@ _PLAIN: Final = ClientOptions()
 
 
 def login(target: Place, /, *, options: ClientOptions = _PLAIN) -> int:
-    """Log in at a server, so that later commands need no --auth. Any other command with --auth does the same."""
+    """Log in to a server with OAuth, and store the tokens for later commands."""
     way = attrs.evolve(options, auth="browser") if options.auth == "kept" else options
     try:
         url = _url(target)
@@ -72,10 +72,12 @@ def logout(
     target: Place,
     /,
     *,
-    client_id: Annotated[str | None, Parameter(help="Forget what a machine got by this client.")] = None,
+    client_id: Annotated[
+        str | None, Parameter(help="Delete the tokens of `--auth machine` for this client id.")
+    ] = None,
     json: Annotated[bool, Parameter(negative="", show_default=False, help="Print JSON instead of text.")] = False,
 ) -> int:
-    """Forget the tokens that a login at a server left. What the server knows of them is its own."""
+    """Delete the stored tokens of a server. They are not revoked at the server."""
     screen = Screen(is_quiet=json)
     try:
         url = _url(target)

@@ -27,7 +27,7 @@ NOT_TAKEN: Final = "the server does not take the Authorization header that it wa
 
 Way = Literal["kept", "browser", "headless", "machine", "none"]
 
-_LOGIN: Final = Parameter(group=Group("Logging in", sort_key=1))
+_LOGIN: Final = Parameter(group=Group("Authorization", sort_key=1))
 
 
 @attrs.frozen(kw_only=True)
@@ -38,28 +38,28 @@ class Login:
         Way,
         _LOGIN,
         Parameter(
-            help="kept: by what an earlier login left, and nobody is asked; browser: a person logs in, once; "
-            "headless: the same, by an address to open elsewhere; machine: by client credentials; none: not at all.",
+            help="kept: use the stored tokens of an earlier login; browser: log in with a browser; headless: print a "
+            "URL to open on another machine; machine: client credentials; none: send no credentials.",
         ),
     ] = "kept"
     client_id: Annotated[
-        str | None, _LOGIN, Parameter(help="The client, if one was registered by hand.", show_default=False)
+        str | None, _LOGIN, Parameter(help="OAuth client id, if the client was registered by hand.", show_default=False)
     ] = None
-    client_secret_env: Annotated[
-        str | None, _LOGIN, Parameter(help="The variable of the environment that holds its secret.")
-    ] = None
+    client_secret_env: Annotated[str | None, _LOGIN, Parameter(help="Environment variable with the client secret.")] = (
+        None
+    )
     issuer: Annotated[
         str | None,
         _LOGIN,
-        Parameter(help="The authorization server where it is registered; its secret is for no other."),
+        Parameter(help="Authorization server that --client-id is registered at. The secret is sent to no other."),
     ] = None
-    scope: Annotated[list[str] | None, _LOGIN, Parameter(negative="", help="A scope to ask for. May be repeated.")] = (
-        None
-    )
+    scope: Annotated[
+        list[str] | None, _LOGIN, Parameter(negative="", help="OAuth scope to request. May be repeated.")
+    ] = None
     trust: Annotated[
         list[str] | None,
         _LOGIN,
-        Parameter(negative="", help="A host of one's own network that authorization may lead to. May be repeated."),
+        Parameter(negative="", help="Host in a private network to trust as authorization server. May be repeated."),
     ] = None
 
     def check(self, *, has_header: bool) -> None:

@@ -15,25 +15,25 @@ Examples:
   callboard run weather.py                       over stdio, as MCP hosts do
   callboard run weather.py:server --http 8000    http://127.0.0.1:8000/mcp
   callboard run weather.py --http 8000 --ws 8000
-  callboard run weather.py --http 0 --json       it prints which port it has
+  callboard run weather.py --http 0 --json       any free port, printed
   callboard run weather.py --http unix:/run/weather.sock
   callboard run weather.py --http 0.0.0.0:443 --allow-host mcp.example.com \\
     --tls-cert cert.pem --tls-key key.pem --token-file tokens.txt
 
-Ctrl-C and SIGTERM let it finish what is in flight; a second one ends it.
-A changed token file or certificate is read again, and at once at SIGHUP.
+Ctrl-C or SIGTERM shuts down gracefully; a second one at once.
+Token file and certificate are reloaded when they change, and on SIGHUP.
 """
 
 
 def run(
-    target: Annotated[str, Parameter(name="TARGET", help="FILE.py:NAME; NAME is `server` if it is left out.")],
+    target: Annotated[str, Parameter(name="TARGET", help="FILE.py or FILE.py:NAME. Default NAME: server.")],
     /,
     *,
     where: Annotated[Where, Parameter(name="*")] = NOWHERE,
     settings: Annotated[Settings, Parameter(name="*", group=LIMITS)] = DEFAULTS,
     json: Json = False,
 ) -> None:
-    """Serve the server in a Python file, on any set of transports at once; without any, over stdio."""
+    """Run the server in a Python file, over any set of transports. Default: stdio."""
     with where.options(settings, json=json) as options:  # before the file is loaded: that may print
         server = load_server(target)
         server.revisions = where.limited(server.revisions)

@@ -20,22 +20,22 @@ DEFAULT_PORT: Final = "8000"
 SERVE_EXAMPLES: Final = """\
 Examples:
 
-  callboard serve                             a small company, to try out
+  callboard serve                             a demo
   callboard serve mcp.json                    the `mcpServers` of your MCP host
   callboard serve servers.toml --http 9000    a file of its own, in TOML
   callboard serve mcp.json --stdio            as one server of an MCP host
   callboard serve mcp.json --admin 8001       with /livez and /readyz
   callboard check mcp.json                    what is wrong with a file
 
-A changed file, or SIGHUP, is read anew: servers that did not change keep their
-connections. So are a changed token file and certificate.
+The configuration is reloaded when the file changes, and on SIGHUP; servers
+that did not change keep their connections. So are token file and certificate.
 """
 
 
 def serve(
     config: Annotated[
         Path | None,
-        Parameter(name="CONFIG", help="An `mcpServers` file (JSON or TOML). Without: a company to try out."),
+        Parameter(name="CONFIG", help="Configuration file: `mcpServers` in JSON, or TOML. Default: a demo."),
     ] = None,
     /,
     *,
@@ -43,8 +43,7 @@ def serve(
     settings: Annotated[Settings, Parameter(name="*", group=LIMITS)] = DEFAULTS,
     json: Json = False,
 ) -> None:
-    """Put many MCP servers behind one endpoint, for clients of every revision. Without a place: HTTP and WebSocket on
-    port 8000 of this machine."""
+    """Serve many MCP servers behind one endpoint. Default: HTTP and WebSocket on 127.0.0.1:8000."""
     is_usual = not where.is_anywhere
     if is_usual:
         where = attrs.evolve(where, http=DEFAULT_PORT, ws=DEFAULT_PORT)

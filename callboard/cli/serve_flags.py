@@ -17,7 +17,7 @@ from callboard.transports.limits import Settings
 from callboard.transports.server.stdio import claim_stdio
 
 TRANSPORTS: Final = Group("Transports", sort_key=0)
-ACCESS: Final = Group("Who may use it", sort_key=1)
+ACCESS: Final = Group("TLS and access", sort_key=1)
 LIMITS: Final = Group("Limits", help="Sizes in bytes, times in seconds.", sort_key=3)
 
 FLAG: Final = Parameter(negative="", show_default=False)
@@ -31,40 +31,47 @@ class Where:
 
     http: Annotated[
         str | None,
-        Parameter(group=TRANSPORTS, help="Serve HTTP at HOST:PORT, [IPV6]:PORT, PORT (this machine) or unix:/path."),
+        Parameter(group=TRANSPORTS, help="Serve HTTP at HOST:PORT, [IPV6]:PORT, PORT (on 127.0.0.1) or unix:/path."),
     ] = None
     ws: Annotated[
-        str | None, Parameter(group=TRANSPORTS, help="Serve WebSocket at such an address; it may be the same.")
+        str | None,
+        Parameter(group=TRANSPORTS, help="Serve WebSocket at an address of the same form; it may be that of --http."),
     ] = None
     stdio: Annotated[
-        bool, FLAG, Parameter(group=TRANSPORTS, help="Serve standard input and output, beside the others.")
+        bool, FLAG, Parameter(group=TRANSPORTS, help="Serve over standard input and output, beside other transports.")
     ] = False
     door: Annotated[
-        Door, Parameter(group=TRANSPORTS, help="native: HTTP/1.1; asgi: HTTP/2 as well. The same limits hold at both.")
+        Door, Parameter(group=TRANSPORTS, help="HTTP implementation. native: HTTP/1.1; asgi: HTTP/1.1 and HTTP/2.")
     ] = "native"
     legacy_sse: Annotated[
-        bool, FLAG, Parameter(group=TRANSPORTS, help="Serve HTTP+SSE (2024-11-05), too, at /sse.")
+        bool, FLAG, Parameter(group=TRANSPORTS, help="Also serve the HTTP+SSE transport of 2024-11-05, at /sse.")
     ] = False
     revisions: Annotated[
-        str | None, Parameter(group=TRANSPORTS, help="Speak only these, with commas in between; all if not given.")
+        str | None, Parameter(group=TRANSPORTS, help="Protocol revisions to support, comma-separated. Default: all.")
     ] = None
     admin: Annotated[
         str | None,
-        Parameter(group=TRANSPORTS, help="Say at such an address whether it lives (/livez) and is ready (/readyz)."),
+        Parameter(group=TRANSPORTS, help="Serve health checks (/livez, /readyz) at an address of its own."),
     ] = None
-    tls_cert: Annotated[Path | None, Parameter(group=ACCESS, help="Certificate (PEM) for https and wss.")] = None
-    tls_key: Annotated[Path | None, Parameter(group=ACCESS, help="Its key.")] = None
+    tls_cert: Annotated[
+        Path | None, Parameter(group=ACCESS, help="TLS certificate chain (PEM): serve https and wss.")
+    ] = None
+    tls_key: Annotated[Path | None, Parameter(group=ACCESS, help="Private key of the TLS certificate (PEM).")] = None
     allow_host: Annotated[
         list[str] | None,
-        Parameter(group=ACCESS, negative="", help="A name that the server goes by, beside its address; * for any."),
+        Parameter(
+            group=ACCESS, negative="", help="Host header to accept, beside the address; * for any. May be repeated."
+        ),
     ] = None
     allow_origin: Annotated[
         list[str] | None,
-        Parameter(group=ACCESS, negative="", help="An origin whose web pages may use it; * for any."),
+        Parameter(group=ACCESS, negative="", help="Origin header to accept; * for any. May be repeated."),
     ] = None
     token_file: Annotated[
         Path | None,
-        Parameter(group=ACCESS, help="Lines of `principal token`: who may come in, by bearer token. Not for stdio."),
+        Parameter(
+            group=ACCESS, help="Require a bearer token. File with a line `principal token` for each. Not for stdio."
+        ),
     ] = None
 
     @property
