@@ -94,7 +94,7 @@ class Broker(Served):
         """A broker for the servers of *file*, which it keeps an eye on. Raises `BadConfiguration`."""
         found = read_configuration(file)
         for warning in found.warnings:
-            log.warning("configuration_warning", warning=str(warning))
+            log.warning("config_warning", warning=str(warning))
         pins = Pins.beside(file)
         broker = cls(found.backends, **{"approve": pins.approve, **options})
         broker.configuration, broker.pins = found, pins

@@ -239,17 +239,17 @@ class Pinning(Actor[Never]):
         try:
             await self.pins.save_aside()
         except (OSError, CannotServe) as error:
-            log.warning("pins_not_kept", file=str(self.pins.file), reason=str(error)[:200])
+            log.warning("pins_not_saved", file=str(self.pins.file), reason=str(error)[:200])
         else:
-            log.info("pins_kept", file=str(self.pins.file), waiting=len(self.pins.waiting()))
+            log.info("pins_saved", file=str(self.pins.file), waiting=len(self.pins.waiting()))
 
     async def _look(self) -> None:
         try:
             if await self.pins.look_aside():
-                log.info("pins_read_anew", file=str(self.pins.file), waiting=len(self.pins.waiting()))
+                log.info("pins_reloaded", file=str(self.pins.file), waiting=len(self.pins.waiting()))
                 self.review()
         except CannotServe as error:
-            log.warning("pins_refused", reason=str(error)[:200])
+            log.warning("pins_rejected", reason=str(error)[:200])
 
 
 def _found(pin: Pin | None, digest: str | None) -> Pin:

@@ -42,7 +42,7 @@ class Reloader(Actor[Never]):
             await self._read_anew(watcher)  # it may have changed since it was read first
             async for why in watcher:
                 if why is not Why.AGAIN:
-                    log.info("configuration_read_anew", file=str(self.file), why=why.value)
+                    log.info("config_reloaded", file=str(self.file), why=why.value)
                 await self._read_anew(watcher)
 
     async def _read_anew(self, watcher: Watcher) -> None:
@@ -64,7 +64,7 @@ class Reloader(Actor[Never]):
             self.current = found
             return
         log.info(
-            "configuration_changed",
+            "config_changed",
             added=[spec.name for spec in changes.added],
             removed=[spec.name for spec in changes.removed],
             changed=[spec.name for spec in changes.changed],
@@ -80,7 +80,7 @@ class Reloader(Actor[Never]):
     def _refuse(self, mistakes: list[str]) -> None:
         """Say why nothing changes; of a file that is tried again and again, once."""
         if mistakes != self._refused:
-            log.warning("configuration_refused", file=str(self.file), mistakes=mistakes)
+            log.warning("config_rejected", file=str(self.file), mistakes=mistakes)
         self._refused = mistakes
 
     def facts(self) -> dict[str, Fact]:

@@ -192,7 +192,7 @@ class ClientSubscriptions:
                 try:
                     await self.caller.request("resources/unsubscribe", ResourceRequestParams(uri=uri))
                 except CallboardError as error:
-                    log.info("not_unsubscribed", uri=uri[:200], reason=str(error)[:200])
+                    log.info("unsubscribe_failed", uri=uri[:200], reason=str(error)[:200])
 
     async def begin_again(self) -> None:
         """A new session knows nothing of what the old one was asked for. Raises what the server or the link raises."""

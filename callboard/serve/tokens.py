@@ -111,7 +111,7 @@ class TokenFile:
     def _warn(self, before: str | None) -> None:
         mode = self.tokens.open_mode
         if mode is not None and mode != before:
-            log.warning("token_file_open_to_others", file=str(self.path), mode=mode, fix="chmod 600")
+            log.warning("token_file_readable_by_others", file=str(self.path), mode=mode, fix="chmod 600")
 
 
 def _problem(words: list[str], found: Mapping[bytes, str]) -> str | None:

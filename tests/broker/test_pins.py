@@ -352,7 +352,7 @@ async def wait_listed(client: Client, changes: AsyncIterator[object], expected: 
 async def test_a_broker_withholds_a_tool_that_changed_until_its_operator_approves(tmp_path: Path) -> None:
     config = configured(tmp_path)
     async with brokered(config) as (process, client):
-        await process.wait_said(b"pins_kept")
+        await process.wait_said(b"pins_saved")
         assert stat.S_IMODE(_mode(tmp_path / "servers.json.pins.json")) == 0o600
         assert "sunny" in str((await client.call("forecast", city="Oslo")).content)
         async with client.listen(tools=True) as changes:

@@ -315,7 +315,7 @@ async def test_the_lists_of_a_backend_are_bounded_in_bytes_and_paged_by_them() -
     assert found[-1]["name"] == "good"
     assert 0.9 * MAX_LISTS < len(msgspec.json.encode(found)) < 1.1 * MAX_LISTS
     assert len(msgspec.json.encode(page)) < 1024 * 1024
-    [cut] = [line for line in logs if line["event"] == "list_cut"]
+    [cut] = [line for line in logs if line["event"] == "list_truncated"]
     assert cut["backend"] == "odd"
 
 

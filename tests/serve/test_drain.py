@@ -310,7 +310,7 @@ async def test_errands_that_take_too_long_are_cut_and_counted(autojump_clock: Mo
         async with stage({}) as here:
             assert await drained(here, errands=[long, short], tell=told.append) == 30 - FAREWELL
     assert (long.was_cut, short.was_cut, told) == (True, False, [2])
-    assert [one["unfinished"] for one in logged if one["event"] == "drain_time_passed"] == [1]
+    assert [one["unfinished"] for one in logged if one["event"] == "drain_timed_out"] == [1]
 
 
 @pytest.mark.finding("faults-M2", "newcomer-P5")

@@ -280,11 +280,11 @@ async def test_a_configuration_that_could_not_be_read_is_read_again_without_anot
         with monkeypatch.context() as patched:
             patched.setattr("callboard.config.load.read_file", full)
             root.spawn(Reloader(broker, before), name="reloading", shutdown=0)
-            assert "Too many open files" in str(await wait_logged(logged, "configuration_refused"))
+            assert "Too many open files" in str(await wait_logged(logged, "config_rejected"))
             await trio.sleep(0.1)
         with trio.fail_after(5):
             await reloaded.wait()
-    assert [line["event"] for line in logged] == ["configuration_refused", "configuration_changed"]
+    assert [line["event"] for line in logged] == ["config_rejected", "config_changed"]
 
 
 # A pipe in the place of a file.
@@ -333,7 +333,7 @@ def test_a_token_file_that_others_may_read_is_warned_of(
 ) -> None:
     tokens.chmod(mode)
     TokenFile(tokens)
-    assert [line["event"] for line in logged] == ["token_file_open_to_others"] * is_warned
+    assert [line["event"] for line in logged] == ["token_file_readable_by_others"] * is_warned
 
 
 @pytest.mark.finding("security-24")

@@ -163,13 +163,13 @@ def test_one_peer_writes_so_many_lines_of_an_event_and_others_are_not_left_out()
         told.append(facts)
 
     for number in range(4000):
-        lines.write(write, "not_followed", {"session": "a", "uri": str(number)})
+        lines.write(write, "subscribe_failed", {"session": "a", "uri": str(number)})
     assert len(told) == BURST
-    lines.write(write, "not_followed", {"session": "b", "uri": "x"})
+    lines.write(write, "subscribe_failed", {"session": "b", "uri": "x"})
     lines.write(write, "other", {"session": "a"})
     assert len(told) == BURST + 2
     now[0] += 1
-    lines.write(write, "not_followed", {"session": "a", "uri": "y"})
+    lines.write(write, "subscribe_failed", {"session": "a", "uri": "y"})
     assert told[-1] == {"session": "a", "uri": "y", "left_out": 4000 - BURST}
     for number in range(10 * MAX_KINDS):
         lines.write(write, "joined", {"session": str(number)})

@@ -164,7 +164,7 @@ class BrokerAudience:
             if not await backend.interests.follow(there, who):
                 return False
         except CallboardError as error:
-            log.info("not_followed", uri=uri[:200], reason=str(error)[:200])
+            log.info("subscribe_failed", uri=uri[:200], reason=str(error)[:200])
             return False
         self._followed.setdefault((principal, uri), []).append((backend, there, who))
         self._hears((backend, there, who), principal, uri, 1)

@@ -247,7 +247,7 @@ class BackendLists:
             except CallboardError as error:
                 one.failure = error
                 log.warning(
-                    "list_not_read",
+                    "list_read_failed",
                     backend=self.backend,
                     list=one.kind.method,
                     reason=str(error)[:200],
@@ -320,7 +320,7 @@ class BackendLists:
         """One line for each definition that is left out, once; of many, the first ones."""
         facts = {"backend": self.backend, "kind": one.kind.name}
         if reading.cut and reading.cut != one.cut:
-            log.warning("list_cut", **facts, list=one.kind.method, reason=reading.cut, kept=len(reading.found))
+            log.warning("list_truncated", **facts, list=one.kind.method, reason=reading.cut, kept=len(reading.found))
         told = frozenset((each.name, each.reason) for each in refused)
         news = [each for each in refused if (each.name, each.reason) not in one.told]
         for each in news[:MAX_TOLD]:
@@ -332,7 +332,11 @@ class BackendLists:
         if mended:
             first = mended[0]
             log.info(
-                "definitions_mended", **facts, count=len(mended), name=ascii(first.name[:200]), members=first.mended[:8]
+                "definitions_repaired",
+                **facts,
+                count=len(mended),
+                name=ascii(first.name[:200]),
+                members=first.mended[:8],
             )
 
 

@@ -170,7 +170,7 @@ class BackendPool:
         if oldest is None:
             return False
         if oldest.uses:
-            log.info("connection_taken_away", backend=oldest.backend, account=oldest.account, calls=len(oldest.uses))
+            log.info("connection_evicted", backend=oldest.backend, account=oldest.account, calls=len(oldest.uses))
         self.forget(oldest)
         self._ending.add(oldest)
         oldest.take_away()

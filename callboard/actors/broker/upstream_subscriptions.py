@@ -208,7 +208,7 @@ class UpstreamSubscriptions:
             try:
                 await leg.caller.send("resources/subscribe", {"uri": one.uri}, wants_progress=False)
             except CallboardError as error:
-                log.info("not_followed", backend=self.backend.name, reason=str(error)[:200])
+                log.info("subscribe_failed", backend=self.backend.name, reason=str(error)[:200])
 
     def _missed(self, leg: BackendConnection) -> Iterator[UpstreamSubscription]:
         if leg.is_process and not leg.revision.dialect.has_listen:
@@ -234,7 +234,7 @@ class UpstreamSubscriptions:
             try:
                 await self._begin(one)
             except CallboardError as error:
-                log.warning("not_followed_again", backend=self.backend.name, reason=str(error)[:200])
+                log.warning("resubscribe_failed", backend=self.backend.name, reason=str(error)[:200])
                 continue
             finally:
                 self._note(one)
@@ -275,10 +275,10 @@ class UpstreamSubscriptions:
             try:
                 answer = await self.listen(leg, chosen, NotificationHandler(on_told=told))
                 if isinstance(answer, ErrorResponse):
-                    log.info("lists_not_heard", backend=self.backend.name, code=answer.code)
+                    log.info("list_subscription_failed", backend=self.backend.name, code=answer.code)
                     return
             except CallboardError as error:
-                log.info("lists_not_heard", backend=self.backend.name, reason=str(error)[:200])
+                log.info("list_subscription_failed", backend=self.backend.name, reason=str(error)[:200])
             pause = AGAIN_FIRST if acknowledged.is_set() else min(2 * pause, AGAIN_MOST)
             is_first = False
             await trio.sleep(pause)
@@ -387,7 +387,7 @@ class UpstreamStream(Actor[Never]):
                 await trio.sleep(pause)
                 leg = await self.interests.backend.wait_up()
         except CallboardError as error:
-            log.info("resource_not_heard", backend=self.interests.backend.name, reason=str(error)[:200])
+            log.info("resource_subscription_failed", backend=self.interests.backend.name, reason=str(error)[:200])
         finally:
             if self.following.stream is self.address:
                 self.following.stream = None  # followed anew when the backend is back
@@ -401,7 +401,7 @@ class UpstreamStream(Actor[Never]):
             answer = await self.interests.listen(leg, {"resourceSubscriptions": [self.following.uri]}, hearer)
             is_refused = isinstance(answer, ErrorResponse)
         except CallboardError as error:  # it may be this stream alone that broke
-            log.info("resource_not_heard", backend=self.interests.backend.name, reason=str(error)[:200])
+            log.info("resource_subscription_failed", backend=self.interests.backend.name, reason=str(error)[:200])
         return self._is_acknowledged or (self.settled.is_set() and not is_refused)
 
     def _told(self, method: str, params: Mapping[str, Raw]) -> None:
@@ -430,7 +430,7 @@ class Unsubscribe(Actor[Never]):
         try:
             await self.leg.caller.send("resources/unsubscribe", {"uri": self.uri}, patience=BRIEF, wants_progress=False)
         except CallboardError as error:
-            log.info("not_unsubscribed", backend=self.interests.backend.name, reason=str(error)[:200])
+            log.info("unsubscribe_failed", backend=self.interests.backend.name, reason=str(error)[:200])
         finally:
             self.interests.left(self.leg, self.uri)
 

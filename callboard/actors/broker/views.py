@@ -298,7 +298,7 @@ class ListViews:
         view.again = min(2 * view.again, MAX_READ_AGAIN)
         view.dirty.clear()
         asked = ", ".join(sorted(view.signature))
-        log.info("view_not_read", backend=self.backend.name, can_be_asked=asked, reason=str(error)[:200])
+        log.info("view_read_failed", backend=self.backend.name, can_be_asked=asked, reason=str(error)[:200])
 
 
 @attrs.define(eq=False)

@@ -410,7 +410,7 @@ class Caller:
         try:
             on_log(said)
         except Exception as error:  # the user's function: what was said is not worth the connection
-            log.warning("log_not_heard", failure=f"{type(error).__name__}: {error}"[:200])
+            log.warning("log_callback_failed", failure=f"{type(error).__name__}: {error}"[:200])
 
     def _cancelled(self, message: Notification) -> None:
         params = self._told(message, CancelledNotificationParams)

@@ -122,7 +122,7 @@ async def _cut(found: _InFlight, errands: Sequence[Drainable], until: float) -> 
     carried = [one for one in found.carried if not one.over.is_set()]
     unfinished = len(owed) + len(carried) + sum([errand.cut_short() for errand in errands])
     if unfinished:
-        log.warning("drain_time_passed", unfinished=unfinished)
+        log.warning("drain_timed_out", unfinished=unfinished)
     with trio.CancelScope(deadline=until):
         async with trio.open_nursery() as nursery:
             for slot in (*(exchange.slot for exchange in owed), *(one.slot for one in carried)):
