@@ -16,7 +16,7 @@ from callboard.actors.changes import folders
 from callboard.actors.client.caller import NotificationHandler, Patience
 from callboard.codecs.envelope import ErrorResponse
 from callboard.codecs.revisions import declares
-from callboard.errors import CallboardError
+from callboard.errors import CallboardError, SupervisorClosed
 from callboard.supervisor import Actor, Address, Supervisor, get_logger
 
 log = get_logger("callboard.broker")
@@ -352,7 +352,10 @@ class UpstreamSubscriptions:
         for leg in mine.heard_on():
             self._names += 1
             self._leaving[leg, mine.uri] = trio.Event()
-            self.supervisor.spawn(Unsubscribe(self, mine.uri, leg), name=f"farewell-{self._names}")
+            try:
+                self.supervisor.spawn(Unsubscribe(self, mine.uri, leg), name=f"farewell-{self._names}")
+            except SupervisorClosed:  # the backend ends, and its subscriptions with it
+                self._leaving.pop((leg, mine.uri)).set()
         for leg in mine.others:
             self._told_on.get(leg, {}).pop(mine, None)
         self._hear_on(mine, None)
