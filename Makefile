@@ -2,7 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help serve test browser conformance lint types fuzz soak bench format clean
+# Tests start hundreds of Python processes, and pytest rewrites every test module in each worker: without bytecode files
+# each of them compiles everything anew. An environment that forbids such files is overruled here, and only here.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: help serve check test browser conformance lint types quick fuzz soak bench format clean
 .DEFAULT_GOAL := help
 
 help:  ## Say what can be made
@@ -32,6 +36,17 @@ browser:  ## Install Chromium, in which the tests look at pages, if there is non
 test: browser lint types  ## Install what tests need (Chromium too, if there is none); lint, types and every test
 	$(BIN)/pytest -n 3 --dist worksteal  # three for two cores: many tests wait for processes
 
+# Whole rooms, and one file of each transport; pytest fails if one of them is no longer there.
+QUICK := tests/test_house.py tests/codecs tests/supervisor tests/actors \
+  tests/transports/server/test_stdio.py tests/transports/server/http/test_modern.py \
+  tests/transports/server/websocket/test_sockets.py tests/transports/client/test_process.py
+
+check: .venv/.installed-dev  ## Lint, types and the tests of codecs, supervisor, actors and one of each transport, quickly
+	@$(MAKE) --no-print-directory -j 3 --output-sync=target lint types quick
+
+quick: .venv/.installed-dev
+	$(BIN)/pytest -q -n 2 --dist worksteal --hypothesis-profile=quick $(QUICK)
+
 conformance: .venv/.installed-dev  ## The official conformance suite: both doors and the client, scenario by scenario
 	$(BIN)/python -m tests.conformance.run
 
@@ -47,8 +62,8 @@ fuzz: .venv/.installed-dev  ## A million mutated frames for each codec, 2,000 od
 	CALLBOARD_FUZZ=1000000 $(BIN)/pytest -s tests/fuzz/test_pipes.py
 
 soak: .venv/.installed-dev  ## The long forms: every promise about faults with its figure, in a table at the end
-	CALLBOARD_RACES=5000 CALLBOARD_CHAOS=4000 $(BIN)/pytest -n 2 tests/actors/test_life.py tests/supervisor/test_chaos.py
-	CALLBOARD_LONG=1 CALLBOARD_RACES=100 $(BIN)/pytest -s tests/soak tests/test_promises.py tests/actors/test_life.py
+	CALLBOARD_RACES=5000 CALLBOARD_CHAOS=4000 $(BIN)/pytest -n 2 tests/actors/test_lifecycle.py tests/supervisor/test_chaos.py
+	CALLBOARD_LONG=1 CALLBOARD_RACES=100 $(BIN)/pytest -s tests/soak tests/test_promises.py tests/actors/test_lifecycle.py
 
 bench: .venv/.installed-dev  ## Every benchmark beside its peers: writes docs/benchmarks.md, in 17 minutes
 	$(BIN)/python -m benchmarks.report

@@ -34,7 +34,7 @@ from callboard.bench.hub import Hub
 from callboard.bench.prepared import by_requests
 from callboard.bench.tally import Tally
 from callboard.bench.work import Act, Work
-from callboard.mcp_servers import Remote
+from callboard.config.entry import Remote
 
 SERVERS: Final = {"callboard": callboard, "mcp": mcp_json, "fastmcp": fastmcp_json}
 ACT: Final = Act(kind="call", name="echo", arguments={"text": "hi"})

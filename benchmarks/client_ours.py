@@ -7,7 +7,7 @@ import time
 import trio
 
 from callboard.client import Client, connect
-from callboard.targets import Target
+from callboard.client.routes import Target
 
 WARM_UP = 200
 

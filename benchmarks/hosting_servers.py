@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,7 +16,8 @@ import psutil
 
 from benchmarks.peers import HERE, environment
 from tests.node import installed, node
-from tests.served import ROOT, free_port
+from tests.served import free_port, is_accepting
+from tests.shared import ROOT
 
 START_TIME: Final = 60.0
 """Seconds until a server accepts. The slowest takes two or three, on a machine that does nothing else."""
@@ -164,12 +164,9 @@ def running(contender: Contender) -> Iterator[Running]:
 def _wait_accepting(name: str, port: int, process: subprocess.Popen[bytes], said: IO[bytes]) -> None:
     deadline = time.monotonic() + START_TIME
     while time.monotonic() < deadline and process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.02)  # no event tells when another process listens
-        else:
+        if is_accepting(port):
             return
+        time.sleep(0.02)  # no event tells when another process listens
     said.seek(0)
     words = said.read().decode(errors="replace")
     raise NotStarted(f"{name} does not listen on port {port} (exit status {process.poll()}):\n{words}")

@@ -29,7 +29,7 @@ import trio
 from benchmarks import memory_broker, memory_clients
 from benchmarks.memory_clients import Act, Aim, Did
 from benchmarks.memory_table import BACKEND_MIB, FOUND, MIB, STRANGER_MIB, read
-from tests.served import RUN, SERVE, free_port
+from tests.served import RUN, SERVE, free_port, is_accepting
 
 HERE: Final = Path(__file__).resolve().parent
 START_TIME: Final = 60.0
@@ -81,12 +81,9 @@ async def running(command: Sequence[str]) -> AsyncIterator[tuple[psutil.Process,
 async def _wait_accepting(port: int) -> None:
     with trio.fail_after(START_TIME):
         while True:
-            try:
-                await trio.aclose_forcefully(await trio.open_tcp_stream("127.0.0.1", port))
-            except OSError:
-                await trio.sleep(0.02)  # no event tells when another process listens
-            else:
+            if is_accepting(port):
                 return
+            await trio.sleep(0.02)  # no event tells when another process listens
 
 
 async def weigh(command: Sequence[str], acts: Sequence[Act], few: int, many: int, rest: float = REST) -> Weight:

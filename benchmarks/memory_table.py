@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from callboard.transports.settings import DEFAULTS
+from callboard.transports.limits import DEFAULTS
 
 MIB: Final = 1 << 20
 STRANGER_MIB: Final = 256
@@ -119,7 +119,7 @@ STRANGER: Final = (
     Thing(
         "outboxes",
         "answers that are not read",
-        "{actors.session.OUTBOX_SIZE}, {actors.session.OUTBOX_BYTES!b}, {settings.write_time} s",
+        "{actors.server.session.OUTBOX_SIZE}, {actors.server.session.OUTBOX_BYTES!b}, {settings.write_time} s",
         "{settings.max_in_flight} requests",
         "cut off",
     ),
@@ -133,24 +133,24 @@ STRANGER: Final = (
     Thing(
         "followed",
         "resources that are followed",
-        "{actors.host.MAX_FOLLOWED} a subscription, {codecs.uri_match.MAX_URI!b} a URI",
-        "{actors.topics.MAX_FOLLOWED_BYTES!b}, a quarter of it for a principal",
+        "{actors.server.host.MAX_FOLLOWED} a subscription, {codecs.uri_template.match.MAX_URI!b} a URI",
+        "{actors.changes.MAX_FOLLOWED_BYTES!b}, a quarter of it for a principal",
         "-32602, 429, 503",
     ),
     Thing(
         "parked",
         "calls that wait for their client's input",
-        "{settings.max_parked_each}, {actors.parking.MAX_PARKED_BYTES_EACH!b}, {codecs.state.STATE_TTL} s",
-        "{settings.max_parked}, {actors.parking.MAX_PARKED_BYTES!b}",
+        "{settings.max_parked_each}, {actors.server.parking.MAX_PARKED_BYTES_EACH!b}, {codecs.state.STATE_TTL} s",
+        "{settings.max_parked}, {actors.server.parking.MAX_PARKED_BYTES!b}",
         "429, 503",
     ),
     Thing(
         "spent",
         "rounds that were answered",
-        "{actors.parking.MAX_SPENT_EACH}, {codecs.state.STATE_TTL} s",
-        "{actors.parking.MAX_SPENT}",
+        "{actors.server.parking.MAX_SPENT_EACH}, {codecs.state.STATE_TTL} s",
+        "{actors.server.parking.MAX_SPENT}",
         "429, 503",
-        "actors.parking.MAX_SPENT",
+        "actors.server.parking.MAX_SPENT",
     ),
     Thing(
         "streams",
@@ -172,7 +172,7 @@ STRANGER: Final = (
         "memos",
         "heads and `_meta` that are remembered",
         "none",
-        "{codecs.http.parser.MOST_REMEMBERED} heads of {codecs.http.parser.MAX_REMEMBERED!b}",
+        "{codecs.http.request_parser.MOST_REMEMBERED} heads of {codecs.http.request_parser.MAX_REMEMBERED!b}",
         "it begins anew",
     ),
     Thing(
@@ -188,22 +188,22 @@ BACKEND: Final = (
     Thing(
         "lists",
         "lists and their pages",
-        "{actors.broker.listings.MAX_LISTS!b}, {actors.broker.listings.MAX_ENTRIES} entries a list",
+        "{actors.broker.listing.MAX_LISTS!b}, {actors.broker.listing.MAX_ENTRIES} entries a list",
         "as many backends as the operator names",
         "the rest is left out, and logged",
     ),
-    Thing("definitions", "one definition", "{codecs.crossing.guard.MAX_DEFINITION!b}", "", "left out, and logged"),
+    Thing("definitions", "one definition", "{codecs.bridge.guard.MAX_DEFINITION!b}", "", "left out, and logged"),
     Thing(
         "results",
         "results that a client does not read",
-        "{actors.wire.MAX_ANSWER!b}",
-        "{actors.broker.settings.MAX_IN_FLIGHT} requests a backend",
+        "{actors.frames.MAX_ANSWER!b}",
+        "{actors.broker.policy.MAX_IN_FLIGHT} requests a backend",
         "-32603; the client is cut off",
     ),
     Thing(
         "notifications",
         "a flood of notifications",
-        "{transports.lines.IN_A_ROW} in a row, {actors.session.OUTBOX_BYTES!b} a client",
+        "{transports.lines.IN_A_ROW} in a row, {actors.server.session.OUTBOX_BYTES!b} a client",
         "",
         "the oldest are dropped, and counted",
     ),
@@ -217,14 +217,14 @@ BACKEND: Final = (
     Thing(
         "questions",
         "questions to clients",
-        "{actors.answering.MAX_QUESTIONS}, {actors.answering.MAX_QUESTION_BYTES!b}",
+        "{actors.client.answerer.MAX_QUESTIONS}, {actors.client.answerer.MAX_QUESTION_BYTES!b}",
         "",
         "refused",
     ),
     Thing(
         "updates",
         "updates of resources for a client that has left",
-        "{actors.session.OUTBOX_SIZE}, {actors.session.OUTBOX_BYTES!b} a client",
+        "{actors.server.session.OUTBOX_SIZE}, {actors.server.session.OUTBOX_BYTES!b} a client",
         "",
         "dropped and counted; the client is told that more has changed",
     ),

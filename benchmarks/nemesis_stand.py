@@ -18,6 +18,8 @@ import attrs
 import psutil
 import trio
 
+from tests.served import is_accepting
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 BACKEND: Final = ROOT / "tests/soak/backend.py"
 
@@ -164,12 +166,9 @@ async def standing(
 async def _wait_accepting(stand: Stand, port: int) -> None:
     with trio.move_on_after(START_TIME):
         while stand.process.poll() is None:
-            try:
-                await trio.aclose_forcefully(await trio.open_tcp_stream("127.0.0.1", port))
-            except OSError:
-                await trio.sleep(0.02)  # no event tells when another process listens
-            else:
+            if is_accepting(port):
                 return
+            await trio.sleep(0.02)  # no event tells when another process listens
     raise StandFailed(f"nothing listens (exit status {stand.process.poll()}):\n{stand.words}")
 
 

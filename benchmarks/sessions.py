@@ -14,7 +14,7 @@ import trio
 import trio.testing
 
 from benchmarks.measure import add_json, verdict, write_json
-from callboard.actors.session_tree import open_session
+from callboard.actors.server.session_tree import open_session
 from callboard.codecs.revisions import Revision
 from callboard.server import Server
 from callboard.testing import Peer

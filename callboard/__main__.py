@@ -1,5 +1,5 @@
 """`python -m callboard`."""
 
-from callboard.cli import main
+from callboard.cli.main import main
 
 main()

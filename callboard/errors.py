@@ -1,7 +1,7 @@
 """Every exception, named for whose fault it is.
 
 Three questions decide the class. Did the peer break the protocol? Answer it (`PeerError`). Did a request end
-without a result? Tell whoever asked (`RequestFailed`). Did something here break? Let it crash: the supervisor
+without a result? Tell its sender (`RequestFailed`). Did something here break? Let it crash: the supervisor
 decides (`ActorError` says what it decided).
 
 Facts are keyword attributes; the message is built from them once. `code` is what stands on the wire.
@@ -137,7 +137,7 @@ class InvalidDefinition(PeerError):
 
 
 class RequestFailed(CallboardError):
-    """A request ended without a result. Whoever asked gets an error response."""
+    """A request ended without a result. Its sender gets an error response."""
 
     code: ClassVar[int] = INTERNAL_ERROR
 
@@ -147,7 +147,7 @@ class HandlerFailed(RequestFailed):
 
 
 class RequestTimedOut(RequestFailed):
-    """Nobody answered in time."""
+    """There was no answer in time."""
 
     code = TIMED_OUT
 
@@ -165,7 +165,7 @@ class BackendTimedOut(RequestTimedOut):
 
 
 class Overloaded(RequestFailed):
-    """One more would be too many: of this peer's, or *for_all* of everybody's."""
+    """One more would be too many: of this peer's, or *for_all* of all clients' together."""
 
     code = OVERLOADED
 
@@ -195,7 +195,7 @@ class CannotConnect(CallboardError):
     """There is no server that can be spoken to at the other end. One line says which and why."""
 
     is_refused: bool = False
-    """Whether nobody listens there. Unlike a network that is down, that seldom mends itself."""
+    """Whether the connection was refused. Unlike a network that is down, that seldom mends itself."""
 
 
 class ServerRefused(RequestFailed):
@@ -218,7 +218,7 @@ class BackendRefused(RequestFailed):
 
 
 class BackendGone(RequestFailed):
-    """A backend cannot answer any more, or cannot be reached at all. Nobody else is touched by that."""
+    """A backend cannot answer any more, or cannot be reached at all. Other backends are not affected."""
 
     code = BACKEND_GONE
 
@@ -232,7 +232,7 @@ class BackendGone(RequestFailed):
 
 
 class DefinitionChanged(RequestFailed):
-    """A tool is not what it was when somebody approved of it."""
+    """A tool is not what it was when the operator approved of it."""
 
     code = DEFINITION_CHANGED
 
@@ -306,7 +306,7 @@ class AskTimedOut(AskFailed):
 
 
 class ActorGone(AskFailed):
-    """Nobody is left who could answer: the actor ended, or crashed over the question."""
+    """The actor cannot answer any more: it ended, or crashed over the question."""
 
     def __init__(self, path: str, *, why: str) -> None:
         super().__init__(f"{path} is gone: {why}")

@@ -7,12 +7,12 @@ import sys
 
 import attrs
 
-from callboard.transports.settings import DEFAULTS, Settings
+from callboard.transports.limits import DEFAULTS, Settings
 
 HEAD = """# Settings
 
 Every limit and time of the edges, with its default. In Python `server.run(settings=Settings(drain_time=5))`, from
-`callboard.transports.settings`; on the command line `callboard run app.py --drain-time 5`. Sizes are in bytes, times in
+`callboard.transports.limits`; on the command line `callboard run app.py --drain-time 5`. Sizes are in bytes, times in
 seconds; the number after a colon is how it is said over HTTP. This page is made from the code by `docs/settings.py`; a
 test keeps the two together.
 

@@ -15,7 +15,8 @@ from typing import IO, Final
 
 import attrs
 
-ROOT: Final = Path(__file__).resolve().parents[1]
+from tests.shared import ROOT
+
 RUN: Final = (sys.executable, "-m", "callboard", "run")
 SERVE: Final = (sys.executable, "-m", "callboard", "serve")
 
@@ -92,15 +93,25 @@ def brokered(target: str, transport: str = "stdio", *flags: str, front: tuple[st
         yield stack.enter_context(served(str(config), *front, ws=True, command=SERVE))
 
 
+def is_accepting(port: int) -> bool:
+    """Whether a process listens on *port* of this machine.
+
+    The port may be one that the system gives to clients: while no process listens there, a connection to it can get
+    that very port at its own end, and is connected to itself. That is no answer.
+    """
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as connected:
+            return bool(connected.getsockname() != connected.getpeername())
+    except OSError:
+        return False
+
+
 def _wait_accepting(port: int, process: subprocess.Popen[bytes], said: IO[bytes]) -> None:
     deadline = time.monotonic() + START_TIME
     while time.monotonic() < deadline and process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.02)  # no event tells when another process listens
-        else:
+        if is_accepting(port):
             return
+        time.sleep(0.02)  # no event tells when another process listens
     raise NotServed(f"nothing listens on port {port} (exit status {process.poll()}):\n{_words(said)}")
 
 

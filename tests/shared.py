@@ -11,7 +11,11 @@ from typing import Any
 
 import pytest
 
-PROTOCOL = Path(__file__).resolve().parents[2] / "shared" / "protocol"
+ROOT = Path(__file__).resolve().parents[1]
+"""The repository."""
+APPS = ROOT / "tests" / "apps"
+"""Servers that tests start as a process."""
+PROTOCOL = ROOT.parent / "shared" / "protocol"
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
 
 needs_protocol = pytest.mark.skipif(

@@ -202,8 +202,8 @@ def test_stages_are_told_apart_by_modules_that_exist() -> None:
 @pytest.mark.parametrize(
     ("module", "whose"),
     [
-        ("callboard.actors.broker.legs", ROUTING),
-        ("callboard.actors.wire", CODEC),
+        ("callboard.actors.broker.pool", ROUTING),
+        ("callboard.actors.frames", CODEC),
         ("callboard.actors.wires_that_are_new", SESSION),
         ("trio._socket", WIRE),
         ("trio._core._traps", TRIO),

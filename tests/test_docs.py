@@ -9,15 +9,15 @@ import pytest
 from cyclopts import App
 
 from callboard import errors
-from callboard.cli import app as cli
+from callboard.cli import client
+from callboard.cli.client_run import ClientOptions
+from callboard.cli.codes import Exit
+from callboard.cli.main import app as cli
+from callboard.cli.serve_flags import Where
 from callboard.codecs.websocket.frames import Code
-from callboard.commands import client
-from callboard.commands.codes import Exit
-from callboard.commands.speaking import Options
-from callboard.commands.where import Where
-from callboard.transports.settings import DEFAULTS
+from callboard.transports.limits import DEFAULTS
+from tests.shared import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
@@ -35,6 +35,25 @@ def test_the_page_of_settings_is_what_the_settings_say() -> None:
     )
 
 
+def test_the_pictures_of_the_architecture_are_what_the_imports_say() -> None:
+    pictures = runpy.run_path(str(ROOT / "docs" / "architecture.py"))["pictures"]()
+    assert {path for path, picture in pictures.items() if path.read_text() != picture} == set(), (
+        "run: python docs/architecture.py"
+    )
+
+
+def test_every_file_of_the_package_that_a_design_page_names_exists() -> None:
+    for page in PAGES:
+        if page.parent.name == "design":
+            for named in re.findall(r"`([a-z_0-9]+/[a-z_0-9/]+\.py)`", page.read_text()):
+                assert (ROOT / named).exists() or (ROOT / "callboard" / named).exists(), f"{page.name}: {named}"
+
+
+def test_the_glossary_has_no_more_than_twenty_words() -> None:
+    rows = re.findall(r"^\| \*", (ROOT / "docs" / "design" / "glossary.md").read_text(), re.MULTILINE)
+    assert 0 < len(rows) <= 20
+
+
 def test_the_page_of_commands_names_every_flag() -> None:
     page = (ROOT / "docs" / "reference" / "commands.md").read_text()
     flags = [field.name.replace("_", "-") for field in attrs.fields(Where)] + ["json", "list"]
@@ -46,7 +65,7 @@ def test_the_page_of_commands_names_every_command_every_option_of_theirs_and_eve
     page = (ROOT / "docs" / "reference" / "commands.md").read_text()
     for command in client.COMMANDS:
         assert f"`callboard {command.__name__.rstrip('_')} TARGET" in page
-    flags = [field.name.replace("_", "-") for field in attrs.fields(Options)]
+    flags = [field.name.replace("_", "-") for field in attrs.fields(ClientOptions)]
     assert [flag for flag in flags if f"`--{flag}" not in page] == []
     for written in (
         "login TARGET",

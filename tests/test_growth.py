@@ -19,7 +19,7 @@ from callboard import Client, Server, connect
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R4, R5
 from tests.broker.front import backend, brokered, ways_in
-from tests.transports.http.stage import serving
+from tests.transports.server.http.stage import serving
 
 ERAS = pytest.mark.parametrize("revision", [R4, R5])
 SLACK = 1.05

@@ -16,7 +16,7 @@ from callboard.codecs.batch import split_batch
 from callboard.codecs.envelope import Notification, Request, decode, encode
 from callboard.codecs.json_schema import check_schema
 from callboard.codecs.lines import MAX_FRAME, LineDecoder
-from callboard.codecs.mirror import check_mirror
+from callboard.codecs.mcp_headers.mirror import check_mirror
 from callboard.codecs.revisions.messages import read_result
 from callboard.codecs.revisions.methods import method_of
 from callboard.codecs.revisions.revision import R5
@@ -125,7 +125,7 @@ def test_int_beyond_2_53_passes_unchanged_in_params_but_not_in_a_mirrored_header
     assert isinstance(request, Request)
     assert encode(request) == frame
 
-    from callboard.codecs.header_map import HeaderMap
+    from callboard.codecs.mcp_headers.header_map import HeaderMap
 
     header_map = HeaderMap.compile({"properties": {"n": {"type": "integer", "x-mcp-header": "N"}}})
     headers = [

@@ -13,8 +13,8 @@ import trio
 import trio.lowlevel
 
 from callboard import Server
-from callboard.actors.host import Host
-from callboard.actors.session_tree import open_session
+from callboard.actors.server.host import Host
+from callboard.actors.server.session_tree import open_session
 from callboard.codecs.lines import MAX_FRAME
 from callboard.codecs.revisions import meta
 from callboard.codecs.revisions.revision import R4, R5

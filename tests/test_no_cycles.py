@@ -11,7 +11,7 @@ from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R4, R5
 from tests.broker.front import backend, brokered, ways_in
 from tests.garbage import COUNT, left_by
-from tests.transports.http.stage import serving
+from tests.transports.server.http.stage import serving
 
 ERAS = pytest.mark.parametrize("revision", [R4, R5])
 

@@ -12,14 +12,14 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.testing import Peer
-from callboard.transports.http.connection import HttpConnection
-from callboard.transports.settings import Settings
+from callboard.transports.limits import Settings
+from callboard.transports.server.http.connection import HttpConnection
 from tests.broker.front import backend, brokered, peer
 from tests.garbage import left_by
 from tests.test_no_cycles_failed import company
-from tests.transports.http.sessions import OpenSession, initialize
-from tests.transports.http.stage import Client, Place, request, serving
-from tests.transports.websocket.stage import House, Refused, Socket, back, house, masked, session_of, socket_of
+from tests.transports.server.http.sessions import OpenSession, initialize
+from tests.transports.server.http.stage import Client, Place, request, serving
+from tests.transports.server.websocket.stage import House, Refused, Socket, back, house, masked, session_of, socket_of
 
 pytestmark = pytest.mark.finding("faults-C3", "faults-M1")
 

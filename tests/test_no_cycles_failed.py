@@ -18,9 +18,9 @@ from callboard.testing import Peer, Refusal
 from tests.broker.back import Back, Line, tool
 from tests.broker.front import backend, brokered, peer
 from tests.garbage import left_by
-from tests.transports.http.sessions import OpenSession
-from tests.transports.http.stage import Json, Place, request, serving
-from tests.transports.websocket.stage import house
+from tests.transports.server.http.sessions import OpenSession
+from tests.transports.server.http.stage import Json, Place, request, serving
+from tests.transports.server.websocket.stage import house
 
 pytestmark = pytest.mark.finding("faults-C3")
 

@@ -11,14 +11,14 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.exchange import Exchange
-from callboard.actors.session import OUTBOX_SIZE
-from callboard.actors.topics import ResourceUpdated
+from callboard.actors.changes import ResourceUpdated
+from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.session import OUTBOX_SIZE
 from callboard.codecs.revisions import CallToolResult, Revision
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.testing import Refusal
-from tests.actors.stage import said, stage, text
-from tests.actors.test_parking import ROOTS, form
+from tests.actors.server.stage import said, stage, text
+from tests.actors.server.test_parking import ROOTS, form
 from tests.figures import LONG, figure
 
 

@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-ROOT: Final = Path(__file__).resolve().parents[1]
+from tests.shared import ROOT
+
 IMAGES: Final = ROOT / "docs" / "images"
 SCRIPT: Final[dict[str, Any]] = runpy.run_path(str(ROOT / "docs" / "recordings.py"))
 
@@ -20,7 +21,7 @@ needs_terminal = pytest.mark.skipif(shutil.which("setsid") is None, reason="ther
 
 def test_every_recording_is_there_and_shown_and_none_beside_them() -> None:
     there = {file.name for file in IMAGES.iterdir()}
-    assert there == {f"{name}.svg" for name in SCRIPT["RECORDINGS"]} | {"report.png"}
+    assert there == {f"{name}.svg" for name in SCRIPT["RECORDINGS"]} | {"report.png", "rooms.svg", "walk.svg"}
     pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
     assert set(re.findall(r"images/(\S+?)\)", pages)) == there
 

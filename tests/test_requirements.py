@@ -17,8 +17,10 @@ TESTS = Path(__file__).parent
 MARK = "pytest.mark.requirement"
 
 REASONS: Mapping[str, Sequence[Elsewhere]] = {"server": ELSEWHERE, "client": ELSEWHERE_OF_CLIENT}
-OF_CLIENT = ("client/", "commands/", "oauth/", "codecs/oauth/", "test_commands.py")
+OF_CLIENT = ("client/", "actors/client/", "transports/client/", "cli/", "oauth/", "codecs/oauth/")
 """Where the tests of a client are."""
+OF_SERVER = ("cli/test_serving.py",)
+"""Tests of a server among those."""
 SHARED = "codecs/"
 """Where the tests are of what both sides share."""
 
@@ -41,7 +43,7 @@ def explained(side: str) -> Counter[str]:
 
 def is_of(side: str, path: str) -> bool:
     """Whether a file's tests are about this side."""
-    is_client = path.startswith(OF_CLIENT)
+    is_client = path.startswith(OF_CLIENT) and path not in OF_SERVER
     return is_client == (side == "client") or (path.startswith(SHARED) and not is_client)
 
 

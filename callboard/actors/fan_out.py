@@ -1,4 +1,4 @@
-"""How changes reach many subscribers: in slices, and no faster than those who read promptly can take them.
+"""How changes reach many subscribers: in slices, and no faster than prompt readers can take them.
 
 A change for a few subscribers is told at once. What is told to thousands, or told while a subscriber is behind, goes
 through one queue, which an actor works off between other tasks. So a burst is kept once, and not once for each of them.
@@ -6,16 +6,14 @@ through one queue, which an actor works off between other tasks. So a burst is k
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Never, TypeAlias
+from typing import Final, Never, TypeAlias
 
 import attrs
 import trio
 
+from callboard.actors.changes import Change, Hear, News
 from callboard.errors import SupervisorClosed
 from callboard.supervisor import Actor, Fact, Lost, Supervisor, get_logger
-
-if TYPE_CHECKING:
-    from callboard.actors.topics import Change, Hear, News
 
 SLICE: Final = 100
 """Subscribers that are told of changes before others get a turn: each writes in the next one, in 50 us or so."""
@@ -33,16 +31,16 @@ PATIENCE: Final = 0.1
 """Seconds for which changes are held back for a subscriber that is behind, and a backend's connection is not read."""
 
 NO_PATIENCE: Final = 30.0
-"""Seconds for which nobody waits for a subscriber again that was waited for in vain."""
+"""Seconds for which a subscriber that was waited for in vain is not waited for again."""
 
 log = get_logger("callboard.actors")
 
-Tell: TypeAlias = "Callable[[], Iterable[Hear]]"
-"""Who is to be told, as of now."""
+Tell: TypeAlias = Callable[[], Iterable[Hear]]
+"""The subscribers to tell, as of now."""
 
 
 @attrs.define(eq=False)
-class Pace:
+class SubscriberPace:
     """Whether one subscriber keeps up. It is waited for if it mostly does."""
 
     fan_out: "FanOut"
@@ -69,7 +67,7 @@ class FanOut:
 
     supervisor: Supervisor | None = None
     """Where the relay runs. Without one, everything is told at once."""
-    behind: dict[Pace, None] = attrs.field(factory=dict, init=False)
+    behind: dict[SubscriberPace, None] = attrs.field(factory=dict, init=False)
     lost: int = attrs.field(default=0, init=False)
     _queue: "OrderedDict[tuple[object, Change], Tell]" = attrs.field(factory=OrderedDict, init=False)
     _more: "dict[object, tuple[News, Tell]]" = attrs.field(factory=dict, init=False)
@@ -100,7 +98,7 @@ class FanOut:
         try:
             if self.supervisor is not None:
                 self._relays += 1
-                self.supervisor.spawn(Relay(self), name=f"fan-out-{self._relays}", shutdown=0)
+                self.supervisor.spawn(FanOutRelay(self), name=f"fan-out-{self._relays}", shutdown=0)
                 self._is_running = True
         except SupervisorClosed:
             return False
@@ -116,7 +114,7 @@ class FanOut:
             self._more[topics] = more
             log.warning("changes_lost", waiting=len(self._queue))
 
-    # For those who bring changes.
+    # For the sources of changes.
 
     async def wait_source(self) -> None:
         """Wait while many changes are not told yet, but never for long: answers come on the same connection."""
@@ -159,7 +157,7 @@ class FanOut:
         return more, list(told())
 
     async def _wait_caught_up(self) -> None:
-        """Wait for those who are behind; who does not catch up in time is on its own."""
+        """Wait for the subscribers that are behind; one that does not catch up in time is on its own."""
         if self.behind:
             with trio.move_on_after(PATIENCE):
                 while self.behind:
@@ -174,14 +172,14 @@ class FanOut:
         await self._eased.wait()
 
     def ease(self) -> None:
-        """Wake who waits: something has changed for the better."""
+        """Wake the waiters: something has changed for the better."""
         if self._eased is not None:
             self._eased.set()
             self._eased = None
 
 
 @attrs.define(eq=False)
-class Relay(Actor[Never]):
+class FanOutRelay(Actor[Never]):
     """Works off the queue, and ends when it is empty."""
 
     mailbox = None

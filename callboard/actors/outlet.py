@@ -13,8 +13,8 @@ from callboard.supervisor import Overflow
 T = TypeVar("T")
 
 
-class Kind(Enum):
-    """What a message is to whoever must queue it. The value says what happens when there is no more room."""
+class FrameKind(Enum):
+    """What a message is to a queue. The value says what happens when there is no more room."""
 
     ANSWER = (Overflow.WAIT, "a")
     """Results and errors: never dropped."""
@@ -35,7 +35,7 @@ class Outbound:
     """One frame on its way to the peer. Of two changes with the same *key* the later one counts."""
 
     frame: bytes
-    kind: Kind = Kind.ANSWER
+    kind: FrameKind = FrameKind.ANSWER
     key: Hashable = None
     ends: bool = False  # it is the answer, after which its request has nothing more to say
     error: Exception | None = None  # what an answer is about that is an error: HTTP says it in the status, too
@@ -60,7 +60,7 @@ CLOSED: Final[Sink] = _Closed()
 
 
 @runtime_checkable
-class Gathering(Protocol):
+class BatchSink(Protocol):
     """A sink for which several frames at once are cheaper than one after the other."""
 
     async def send_together(self, frames: Sequence[bytes]) -> None:
@@ -71,8 +71,8 @@ Begin: TypeAlias = Callable[[bytes], Coroutine[Any, Any, None] | None]
 
 
 @runtime_checkable
-class Prompt(Protocol):
-    """A sink that mostly takes a frame at once: then nobody has to think of how long that may take."""
+class ImmediateSink(Protocol):
+    """A sink that mostly takes a frame at once: then the sender needs no deadline."""
 
     def begin(self, frame: bytes) -> Coroutine[Any, Any, None] | None:
         """As `send`; what is left to be done must be awaited, if anything is."""
@@ -87,7 +87,7 @@ class Connection(Sink, Protocol):
     def __aiter__(self) -> AsyncIterator[bytes | PeerError]: ...
 
 
-class Custody(NamedTuple):
+class InlinePolicy(NamedTuple):
     """How an errand is looked after while it waits, in the task that brought it."""
 
     cap: float
@@ -97,13 +97,13 @@ class Custody(NamedTuple):
     ends_with_client: bool
     """Whether it is cancelled when the client leaves."""
     on_wait: Callable[[Callable[[], None]], None]
-    """Called when it waits for the first time, with what cancels it. Until then nobody could."""
+    """Called when it waits for the first time, with what cancels it. Until then it cannot be cancelled."""
 
 
 class Adopt(Protocol):
     """Runs an errand in the task that brought it."""
 
-    async def __call__(self, errand: Coroutine[Any, Any, T], custody: Custody) -> T: ...
+    async def __call__(self, errand: Coroutine[Any, Any, T], custody: InlinePolicy) -> T: ...
 
 
 class Outlet(Protocol):

@@ -1,4 +1,4 @@
-"""How often somebody may do something: arithmetic, no clock."""
+"""How often a client may do something: arithmetic, no clock."""
 
 from collections.abc import Hashable
 
@@ -19,8 +19,8 @@ class Rate:
 
 
 @attrs.define(eq=False)
-class Meters:
-    """One meter for each who is counted. Those whose time is up cost nothing and are forgotten.
+class RateLimit:
+    """One meter for each key that is counted. Meters whose time is up cost nothing and are forgotten.
 
     A meter is one number: when it will be empty again (the generic cell rate algorithm).
     """

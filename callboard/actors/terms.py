@@ -49,12 +49,12 @@ class Terms:
 
     @cached_property
     def written_info(self) -> Raw | None:
-        """Who the client says it is, as it is said to others: written once for all requests of a session."""
+        """The client's name, as it is said to others: written once for all requests of a session."""
         return None if self.client_info is None else raw(write(LATEST, self.client_info))
 
 
 def kept_info(revision: Revision, info: Implementation) -> Implementation:
-    """Who a client is, as a session keeps it: whole, or only its name, version and title, and these not too long."""
+    """A client's name, as a session keeps it: whole, or only its name, version and title, and these not too long."""
     if len(raw(write(revision, info))) <= MAX_DECLARED:
         return info
     title = info.title if info.title is UNSET else info.title[:MAX_TITLE]

@@ -18,7 +18,7 @@ waits for three turns; with 50 in each it took up to 110 ms while ten thousand l
 
 @attrs.define(eq=False)
 class Turnstile:
-    """Counts who went through in this turn, and keeps the others in line."""
+    """Counts the tasks that went through in this turn, and keeps the others in line."""
 
     token: trio.lowlevel.TrioToken
     _passed: int = attrs.field(default=0, init=False)

@@ -1,4 +1,4 @@
-"""A wire around another one, for whoever listens in on a client, or reads in its place."""
+"""A wire around another one, for a lane that listens in on a client, or reads in its place."""
 
 import attrs
 

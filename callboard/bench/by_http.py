@@ -48,7 +48,7 @@ class Line:
 
     def on_message_complete(self) -> None:
         if self._is_whole:
-            self._keeps_alive = False  # more than was asked for: who knows whose answer comes next
+            self._keeps_alive = False  # more than was asked for: what comes next is unknown
             return
         # Asked here and not later: afterwards the parser is ready for another message, and knows nothing of this one.
         self._is_whole, self._keeps_alive = True, bool(self._parser.should_keep_alive())
@@ -86,10 +86,10 @@ class Line:
     def _answered(self) -> None:
         asked, self._asked, self.is_used = self._asked, None, True
         status, body = self._status, b"".join(self._pieces)
-        if asked is None:  # nobody has asked, and whoever asks next would take it for his answer
+        if asked is None:  # unsolicited, and the next request would take it for its answer
             self.lane.release(self, is_kept=False)
             return
-        self.lane.release(self, is_kept=self._keeps_alive)  # first of all: whoever is told may ask again at once
+        self.lane.release(self, is_kept=self._keeps_alive)  # first of all: the caller may ask again at once
         fault = http_fault_of(status, body, asked.number, asked.act)
         if status == _REFUSED or (status == _GONE and self.lane.templates[asked.act].has_session):
             self.lane.forget()

@@ -11,7 +11,7 @@ from callboard.bench.engine import Engine, Lane
 from callboard.bench.seats import PAUSE, Seat
 
 EVERY: Final = 2.0
-"""Seconds between two kills, if nobody says how many."""
+"""Seconds between two kills, by default."""
 
 JITTER: Final = 0.25
 """Share by which that time is longer or shorter, by chance."""
@@ -21,7 +21,7 @@ RECOVERY: Final = "recovery"
 
 @attrs.define(eq=False)
 class Chaos(Engine):
-    """The same load as ever, and somebody who kills."""
+    """The same load as ever, while servers are killed."""
 
     kill: Callable[[Lane], None] = lambda _: None
     """Kills the process at the other end."""
@@ -68,4 +68,4 @@ class Chaos(Engine):
         self.tally.counts["kills"] += 1
         self.kill(lane)
         await trio.sleep(PAUSE)
-        seat.lose(lane)  # if nobody asked anything meanwhile, nobody knows yet
+        seat.lose(lane)  # if nothing was asked meanwhile, the loss is not known yet

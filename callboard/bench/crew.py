@@ -1,7 +1,7 @@
 """Several processes that make load together: each does its share, and says every second what it has counted.
 
 Each is told what to do on its standard input, where also secrets may stand, and ends when that ends: so none is left
-behind, whatever happens to whoever started it. POSIX; elsewhere a process is ended without its children.
+behind, however its parent ends. POSIX; elsewhere a process is ended without its children.
 """
 
 import os
@@ -15,7 +15,7 @@ import attrs
 import msgspec
 import trio
 
-from callboard.bench.engine import Plan, first_of
+from callboard.bench.engine import LoadPlan, first_of
 from callboard.bench.tally import Tally
 from callboard.bench.work import Work
 from callboard.codecs.lines import LineDecoder
@@ -76,7 +76,7 @@ class WorkerLost(ConnectionLost):
 class Crew:
     """The processes of one run, which can be looked at and stopped as if it were one."""
 
-    plan: Plan
+    plan: LoadPlan
     work: Work
     command: Sequence[str]
     """Starts one."""
@@ -142,7 +142,7 @@ class Crew:
             list(self.command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=os.name == "posix",  # Ctrl-C is for us alone, who then tell the others
+            start_new_session=os.name == "posix",  # Ctrl-C is for this process alone, which then tells the others
         )
         try:
             async with trio.open_nursery() as nursery:
@@ -176,7 +176,7 @@ class Crew:
             await self._stopped.wait()
             await process.stdin.aclose()
         except trio.BrokenResourceError:
-            return  # whoever reads hears it
+            return  # the reader hears it
 
     def _hear(self, number: int, report: Report) -> None:
         match report:

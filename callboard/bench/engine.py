@@ -19,7 +19,7 @@ from callboard.errors import CallboardError, CannotConnect, ConnectionLost
 
 MAX_WAITING: Final = 10_000
 """Most requests that wait for an answer in an open loop. Beyond that none are sent, and each is counted as an error:
-whoever would have come has been kept waiting too long."""
+a real client would have been kept waiting too long."""
 
 MAX_AT_ONCE: Final = 64
 """Requests that an open loop which is late begins before it lets others work."""
@@ -54,7 +54,7 @@ def portion(whole: int, part: int, of: int) -> int:
 
 
 @attrs.frozen(kw_only=True)
-class Plan:
+class LoadPlan:
     """How much load, and for how long. Without a *pace* a request follows on an answer (closed loop)."""
 
     sessions: int = attrs.field(default=1, validator=attrs.validators.ge(1))
@@ -66,7 +66,7 @@ class Plan:
     """Seconds in which workers begin, one after the other. A *pace* has its own."""
     seed: int = 0
 
-    def share(self, part: int, of: int) -> "Plan":
+    def share(self, part: int, of: int) -> "LoadPlan":
         """What one process among *of* does of it. Each has a session at least, and a request at once."""
         return attrs.evolve(
             self,
@@ -84,7 +84,7 @@ class Drive(ABC, Generic[W, L]):
     Its *work* is what it does, and can be written; *open_lane* opens a session.
     """
 
-    plan: Plan
+    plan: LoadPlan
     work: W
     open_lane: Open[L]
     tally: Tally = attrs.field(factory=Tally, init=False)
@@ -99,7 +99,7 @@ class Drive(ABC, Generic[W, L]):
     lag: float = attrs.field(default=0.0, init=False)
     """Seconds until what happened is counted."""
     others_cpu: float = attrs.field(default=0.0, init=False)
-    """Of one core: what others used who make the load."""
+    """Of one core: what the other load processes used."""
     is_stopped: bool = attrs.field(default=False, init=False)
     _whole: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
@@ -257,7 +257,7 @@ class Engine(Loop[Work, Lane]):
             if lane is None:
                 lane = await seat.lane()
             if self.plan.pace is None and isinstance(lane, QuickLane):
-                is_settled = True  # whoever follows sees to it
+                is_settled = True  # the callback sees to it
                 return await Follower(self, seat, lane, chance).run(due)
             await lane.do(self.work.choose(chance))
             is_settled = True

@@ -1,4 +1,4 @@
-"""One who publishes, and many who listen: how long it takes until everybody has heard.
+"""One publisher, and many subscribers: how long it takes until all have heard.
 
 An update does not say which change it tells of. So there is one at a time: the next is published when all have heard
 of the last, or will not any more.
@@ -15,23 +15,23 @@ from callboard.bench.engine import Drive, kind_of
 from callboard.bench.lanes import ClientLane
 from callboard.bench.seats import PAUSE, Seat
 from callboard.bench.work import Act
+from callboard.client.subscriptions import ChangeStream
 from callboard.errors import CallboardError
-from callboard.listening import Listening
 
 BETWEEN: Final = 0.05
-"""Seconds between two changes, if nobody says how many. An update that comes meanwhile was one too many."""
+"""Seconds between two changes, by default. An update that comes meanwhile was one too many."""
 
 HEARD_WITHIN: Final = 2.0
 """Seconds after which a delivery is lost."""
 
 LISTEN_WITHIN: Final = 60.0
-"""Seconds in which everybody must listen."""
+"""Seconds in which all subscribers must listen."""
 
 NOT_DELIVERED: Final = "not delivered"
 
 
 class NothingHeard(CallboardError):
-    """Nobody hears of what is published. One line says of what."""
+    """No subscriber hears of what is published. One line says of what."""
 
 
 @attrs.frozen
@@ -47,7 +47,7 @@ class Publication:
 
 @attrs.define(eq=False)
 class _Round:
-    """One publication, and who has not heard of it yet."""
+    """One publication, and the subscribers that have not heard of it yet."""
 
     due: float
     waiting: set[int]
@@ -77,7 +77,7 @@ class Fanout(Drive[Publication, ClientLane]):
         }
 
     async def rehearse(self, seats: Sequence[Seat[ClientLane]]) -> None:
-        """Everybody must hear of one change, or it is the wrong one."""
+        """All subscribers must hear of one change, or it is the wrong one."""
         async with trio.open_nursery() as nursery:
             for seat in seats[:-1]:
                 nursery.start_soon(self._try_listening, seat)
@@ -116,7 +116,7 @@ class Fanout(Drive[Publication, ClientLane]):
             nursery.cancel_scope.cancel()
 
     async def _publish(self, seat: Seat[ClientLane], due: float) -> set[int]:
-        """One change. Who did not hear of it."""
+        """One change. The subscribers that did not hear of it."""
         this = self._round = _Round(due, set(range(self.plan.sessions)))
         self.in_flight = len(this.waiting)
         async with trio.open_nursery() as nursery:
@@ -166,7 +166,7 @@ class Fanout(Drive[Publication, ClientLane]):
                 seat.lose(lane)
             await trio.sleep(PAUSE)
 
-    def _ear(self, lane: ClientLane) -> Listening:
+    def _ear(self, lane: ClientLane) -> ChangeStream:
         if self.work.uri is not None:
             return lane.client.listen(resources=[self.work.uri])
         return lane.client.listen(tools=True, prompts=True, lists=True)

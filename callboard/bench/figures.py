@@ -33,7 +33,7 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "late_answers": Figure("answers after the cancel", profile="storm"),
     "calm_p50": Figure("calm again, p50", "s", profile="storm"),
     "calm_max": Figure("calm again, max", "s", profile="storm"),
-    # One who publishes, and many who listen.
+    # One publisher, and many subscribers.
     "published": Figure("published", profile="fanout"),
     "listeners": Figure("listeners", profile="fanout"),
     "lost_deliveries": Figure("deliveries lost", profile="fanout"),

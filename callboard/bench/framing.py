@@ -1,6 +1,6 @@
 """Messages in a stream of bytes, cut out as cheaply as can be: each with the bytes that it came in.
 
-Whatever is not looked at is handed on as it came, so a cutter need not understand it: whoever gets it does, and
+What is not looked at is handed on as it came, so a cutter need not understand it: its receiver does, and
 complains, if there is something to complain about. No I/O.
 """
 
@@ -28,7 +28,7 @@ _IS_MASKED: Final = 0x80
 
 
 class Cutter(Protocol):
-    """Cuts what comes, in whatever pieces."""
+    """Cuts what comes, in pieces of any size."""
 
     def feed(self, data: bytes) -> Iterator[Cut]:
         """Raises `BadAnswer` for a message that is longer than any may be."""
@@ -86,7 +86,7 @@ class FrameCutter:
         while size - at >= 2:
             first, length = whole[at], whole[at + 1]
             start = at + 2
-            if length & _IS_MASKED:  # no server does that, and whoever gets it will say so
+            if length & _IS_MASKED:  # no server does that, and the receiver will say so
                 yield None, whole[at:]
                 return
             if length >= _MEDIUM:

@@ -19,13 +19,13 @@ from callboard.bench.work import Act
 from callboard.errors import CallboardError
 
 IN_A_TURN: Final = 64
-"""Connections that are heard before others, such as whoever sends at a rate, get their turn."""
+"""Connections that are heard before other tasks, such as the one that sends at a rate, get their turn."""
 
 LONGEST_TURN: Final = 0.005
-"""Seconds after which others get their turn, whatever is heard."""
+"""Seconds after which other tasks get their turn, in any case."""
 
 LINGER: Final = 0.001
-"""Seconds for which the next answer is waited for outside of Trio, unless somebody has a moment to keep."""
+"""Seconds for which the next answer is waited for outside of Trio, unless a task has a moment to keep."""
 
 COARSE: Final = 0.002
 """Seconds before a moment at which Trio is trusted to wake up in time. It rounds to milliseconds."""
@@ -38,7 +38,7 @@ Settled: TypeAlias = Callable[[CallboardError | None], None]
 
 
 class QuickLane(ABC):
-    """A session in which a request is begun at once, and nobody waits for its end: he is called."""
+    """A session in which a request is begun at once, and its end calls back: no task waits for it."""
 
     hub: "Hub"
 
@@ -51,14 +51,14 @@ class QuickLane(ABC):
         """Make a request. *settled* is called unless the lane is closed before; at once only if the lane is lost."""
 
     async def do(self, act: Act) -> None:
-        """For those who do wait. Raises what went wrong."""
-        outcome = Outcome()
+        """For tasks that do wait. Raises what went wrong."""
+        outcome = LaneOutcome()
         self.begin(act, outcome.settle)
         await outcome.wait()
 
 
 class QuickWire(Protocol):
-    """What sockets and pipes have for somebody who never waits for one of them alone."""
+    """What sockets and pipes have for a caller that never waits for one of them alone."""
 
     def fileno(self) -> int: ...
 
@@ -76,7 +76,7 @@ def is_possible() -> bool:
 
 @attrs.define(eq=False)
 class Hub:
-    """Hears of connections that have something to say, and tells whoever they belong to."""
+    """Hears of connections that have something to say, and tells their lanes."""
 
     _selector: selectors.BaseSelector = attrs.field(factory=selectors.DefaultSelector, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
@@ -129,7 +129,7 @@ class Hub:
         return self._heard_at if self._is_turning else trio.current_time()
 
     def at_the_end(self, work: Callable[[], None]) -> None:
-        """Do it once all that is heard in this turn has been; at once, if it is nobody's turn."""
+        """Do it once all that is heard in this turn has been; at once, outside of a turn."""
         if self._is_turning:
             self._later.append(work)
         else:
@@ -185,8 +185,8 @@ class Hub:
 
 
 @attrs.define(eq=False)
-class Outcome:
-    """For those who do wait: one task, woken when its request is over."""
+class LaneOutcome:
+    """For tasks that do wait: woken when its request is over."""
 
     failure: CallboardError | None = attrs.field(default=None, init=False)
     _over: trio.Event = attrs.field(factory=trio.Event, init=False)

@@ -35,9 +35,9 @@ class Idle(Drive[Rest, ClientLane]):
     """The latencies are the times that it took to open each session."""
 
     memory: Callable[[], int | None] = lambda: None
-    """Bytes that the server has in memory; None if nobody knows."""
+    """Bytes that the server has in memory; None if unknown."""
     cpu: Callable[[], float | None] = lambda: None
-    """Seconds of a core that it has used; None if nobody knows."""
+    """Seconds of a core that it has used; None if unknown."""
     _openings: list[float] = attrs.field(factory=list, init=False)
     _found: dict[str, float] = attrs.field(factory=dict, init=False)
     _begun: float = attrs.field(default=0.0, init=False)

@@ -10,16 +10,16 @@ from urllib.parse import urlsplit
 import attrs
 import trio
 
-from callboard.actors.link import Link
+from callboard.actors.client.link import Link
 from callboard.bench.engine import Lane, OpenLane
 from callboard.bench.seats import L, Open
 from callboard.bench.work import Act
-from callboard.client import Client, Common, connect
+from callboard.client.client import Client, Common, connect
+from callboard.client.routes import Target, TransportRoute, TransportRoutes
 from callboard.codecs.http.access import is_loopback
+from callboard.config.entry import Remote, is_entry, read_entry
 from callboard.errors import CannotConnect
-from callboard.mcp_servers import Remote, is_entry, read_entry
-from callboard.server import Server
-from callboard.targets import Target, Way, Ways
+from callboard.server.server import Server
 from callboard.transports.client.process import Command, OnStderr, running
 
 _UNIX: Final = "+unix"
@@ -31,9 +31,9 @@ class ClientLane:
 
     client: Client
     process: trio.Process | None = None
-    """The server's, if it is a child of ours and somebody wants to know."""
+    """The server's, if it is a child of ours and its figures are wanted."""
     ignored: int = 0
-    """How many of the answers that nobody waited for have been counted."""
+    """How many of the late answers have been counted."""
     renewals: int = 0
     """How many of the sessions that the client opened in place of one that the server had ended have been counted."""
 
@@ -89,7 +89,7 @@ class ChurnLane:
 
 
 def by_churn(target: Target, options: Common, on_open: Callable[[Client], None], seconds: float = math.inf) -> OpenLane:
-    """Whoever comes, asks once and leaves."""
+    """Sessions that are opened, asked once and closed."""
 
     @asynccontextmanager
     async def open_lane() -> AsyncIterator[Lane]:
@@ -127,13 +127,13 @@ def resolved(target: Target) -> Command | Remote | Server:
         if ".py" in target:
             return Command.of([sys.executable, "-m", "callboard", "run", target])
         raise CannotConnect(f"{target[:200]!r} is no target: write a URL, FILE.py:NAME, FILE.json#NAME, or a command")
-    if isinstance(target, Ways):
+    if isinstance(target, TransportRoutes):
         raise TypeError("ways are what comes of this")
     return target if isinstance(target, Command | Remote | Server) else Command.of(target)
 
 
 def is_here(target: Command | Remote | Server) -> bool:
-    """Whether it is on this machine: what somebody else runs is not loaded by mistake."""
+    """Whether it is on this machine: a remote server is not loaded by mistake."""
     if not isinstance(target, Remote):
         return True
     try:
@@ -148,7 +148,7 @@ def watched(
     on_stderr: OnStderr | None,
     pids: set[int],
     on_start: Callable[[trio.Process], None] = lambda _: None,
-) -> Ways:
+) -> TransportRoutes:
     """The way to *command*: while it runs, its process is among *pids*; *on_start* is given it."""
 
     @asynccontextmanager
@@ -161,4 +161,4 @@ def watched(
             finally:
                 pids.discard(link.process.pid)
 
-    return Ways((command.args, command.cwd), (Way("stdio", open_link),))
+    return TransportRoutes((command.args, command.cwd), (TransportRoute("stdio", open_link),))

@@ -28,7 +28,7 @@ class BadLimit(CallboardError):
     """A limit that says nothing. One line says how it could."""
 
 
-class Shown(Protocol):
+class ShownLimit(Protocol):
     """What a limit is held against."""
 
     @property
@@ -83,19 +83,19 @@ class Limit:
             return cls(text, what, found["sign"], value * _scale(text, FIGURES[what], unit, profile))
         raise BadLimit(f"{text[:100]!r}: a limit is on p50, p99.9 and their like, on max, errors, rate or a figure")
 
-    def broken_by(self, shown: Shown) -> bool:
+    def broken_by(self, shown: ShownLimit) -> bool:
         """What is not known is not within its limit."""
         found = self.found_in(shown)
         return math.isnan(found) or _SIGNS[self.sign](found, self.value)
 
-    def found_in(self, shown: Shown) -> float:
+    def found_in(self, shown: ShownLimit) -> float:
         """The figure that the limit is about. Where nothing was answered, it takes for ever."""
         if self.what in FIGURES:
             return shown.figures.get(self.what, 0.0 if FIGURES[self.what].unit == "" else math.nan)
         plain = {"errors": shown.error_count, "errors%": shown.error_percent, "rate": shown.rate}
         if self.what in ("errors", "errors%", "rate"):
             return plain[self.what]
-        # Who still waits at the end has waited for longer than anybody: a stall for good must not hide, either.
+        # A request that still waits at the end has waited longest: a stall for good must not hide, either.
         rank = 1.0 if self.what == "max" else float(self.what[1:]) / 100
         if shown.count == 0 or rank * (shown.count + shown.unanswered) > shown.count:
             return math.inf
@@ -103,7 +103,7 @@ class Limit:
             return shown.longest
         return shown.percentile(100 * rank * (shown.count + shown.unanswered) / shown.count)
 
-    def told(self, shown: Shown) -> str:
+    def told(self, shown: ShownLimit) -> str:
         """That figure, as it is written."""
         found = self.found_in(shown)
         if math.isnan(found):

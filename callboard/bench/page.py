@@ -7,7 +7,7 @@ from typing import Final
 
 from callboard.bench import plots
 from callboard.bench.plots import Axis, Series, log
-from callboard.bench.result import Result
+from callboard.bench.result import BenchResult
 
 BARS: Final = 60
 """Bars of a histogram."""
@@ -53,7 +53,7 @@ _COLOURS: Final = ("a", "b")
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def page(title: str, runs: Mapping[str, Result], table: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> str:
+def page(title: str, runs: Mapping[str, BenchResult], table: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> str:
     """The page: *runs* by name, one or two; the *table* begins with its headings, if there are two."""
     head = [
         '<meta charset="utf-8">',
@@ -72,7 +72,7 @@ def page(title: str, runs: Mapping[str, Result], table: Sequence[Sequence[str]],
     return "\n".join(lines) + "\n"
 
 
-def _plots(runs: Mapping[str, Result]) -> Sequence[str]:
+def _plots(runs: Mapping[str, BenchResult]) -> Sequence[str]:
     if not any(run.count for run in runs.values()):
         return ["<p>Nothing was answered, so there is nothing to draw.</p>"]
     return [_over_time(runs), _histogram(runs), _percentiles(runs)]
@@ -91,11 +91,11 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     return f"<table><thead><tr>{heading.replace('td>', 'th>')}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _named(run: str, what: str, runs: Mapping[str, Result]) -> str:
+def _named(run: str, what: str, runs: Mapping[str, BenchResult]) -> str:
     return what if len(runs) == 1 else f"{run} {what}".strip()
 
 
-def _over_time(runs: Mapping[str, Result]) -> str:
+def _over_time(runs: Mapping[str, BenchResult]) -> str:
     series, latencies, longest = [], [1e-3], 1.0
     for (name, run), colour in zip(runs.items(), _COLOURS, strict=False):
         seconds = _seconds(run)
@@ -108,7 +108,7 @@ def _over_time(runs: Mapping[str, Result]) -> str:
     return plots.plot("Latency over time", plots.seconds_axis(longest), plots.latency_axis(latencies[1:]), series)
 
 
-def _seconds(run: Result) -> Sequence[tuple[int, float, float, float]]:
+def _seconds(run: BenchResult) -> Sequence[tuple[int, float, float, float]]:
     """Each second with its p50, p99 and longest. What came after the end is a second of its own only if there is enough
     of it: of the last few answers there is no p50 to speak of, and their longest counts as the last second's."""
     least, found = STRAGGLERS * run.rate, list[tuple[int, float, float, float]]()
@@ -121,7 +121,7 @@ def _seconds(run: Result) -> Sequence[tuple[int, float, float, float]]:
     return found
 
 
-def _histogram(runs: Mapping[str, Result]) -> str:
+def _histogram(runs: Mapping[str, BenchResult]) -> str:
     axis = plots.latency_axis([latency for run in runs.values() for latency, _ in run.tally.recorded()])
     series, highest = [], 0.0
     for (name, run), colour in zip(runs.items(), _COLOURS, strict=False):
@@ -138,7 +138,7 @@ def _histogram(runs: Mapping[str, Result]) -> str:
     return plots.plot("Histogram of latencies", axis, plots.share_axis(highest), series)
 
 
-def _shares(run: Result, axis: Axis) -> list[float]:
+def _shares(run: BenchResult, axis: Axis) -> list[float]:
     """Percent of the requests in each bar."""
     counts = [0] * BARS
     for latency, count in run.tally.recorded():
@@ -147,7 +147,7 @@ def _shares(run: Result, axis: Axis) -> list[float]:
     return [100.0 * count / max(run.count, 1) for count in counts]
 
 
-def _percentiles(runs: Mapping[str, Result]) -> str:
+def _percentiles(runs: Mapping[str, BenchResult]) -> str:
     series, latencies, most = [], [], 1.0
     for (name, run), colour in zip(runs.items(), _COLOURS, strict=False):
         curve = _curve(run)
@@ -159,7 +159,7 @@ def _percentiles(runs: Mapping[str, Result]) -> str:
     return plots.plot("Latency by percentile", axis, plots.latency_axis(latencies), series)
 
 
-def _curve(run: Result) -> list[tuple[float, float]]:
+def _curve(run: BenchResult) -> list[tuple[float, float]]:
     """How many nines, and the latency within which so many were answered; up to the longest of all."""
     recorded = run.tally.recorded()
     if not recorded:

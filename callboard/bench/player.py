@@ -9,19 +9,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import attrs
 import trio
 
-from callboard.actors.topics import ListChanged
+from callboard.actors.changes import ListChanged
 from callboard.bench.seats import Open
-from callboard.bench.steps import LISTS, NO_ANSWERS, Answers, Elicited, Listen, Request, Scenario
+from callboard.bench.steps import LISTS, NO_ANSWERS, Answers, Elicited, Listen, Scenario, StepRequest
 from callboard.bench.work import Act
-from callboard.client import Client, Common, connect
+from callboard.client.client import Client, Common, connect
+from callboard.client.routes import Target
+from callboard.client.subscriptions import Change, ChangeStream
 from callboard.codecs.revisions import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 from callboard.errors import CallboardError
-from callboard.listening import Change, Listening
-from callboard.targets import Target
 
 
 @attrs.define(eq=False)
-class Answerer:
+class ScriptedAnswerer:
     """Answers what the server asks, as the script that is played just now has it."""
 
     chance: random.Random
@@ -59,11 +59,11 @@ class Player:
     """One session. It plays one script at a time."""
 
     client: Client
-    answerer: Answerer
+    answerer: ScriptedAnswerer
     _nursery: trio.Nursery
     _stack: AsyncExitStack
     _heard: Counter[str] = attrs.field(factory=Counter, init=False)
-    """News that nobody has waited for yet, by what they are about."""
+    """Changes that no step has waited for yet, by what they are about."""
     _topics: set[str] = attrs.field(factory=set, init=False)
     _failure: CallboardError | None = attrs.field(default=None, init=False)
     _woken: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -72,7 +72,7 @@ class Player:
     def is_lost(self) -> bool:
         return self.client.is_lost
 
-    async def ask(self, request: Request, answers: Answers) -> None:
+    async def ask(self, request: StepRequest, answers: Answers) -> None:
         """Raises `ToolFailed`, and what the client raises."""
         self.answerer.current = request.answers.over(answers)
         if request.kind == "prompt":
@@ -105,7 +105,7 @@ class Player:
             await self._woken.wait()
         self._heard[topic] = 0
 
-    async def _hear(self, listening: Listening, topics: Sequence[str]) -> None:
+    async def _hear(self, listening: ChangeStream, topics: Sequence[str]) -> None:
         try:
             async for change in listening:
                 self._heard.update(about(change, topics))
@@ -135,7 +135,7 @@ def players(
 
     @asynccontextmanager
     async def open_player() -> AsyncIterator[Player]:
-        answerer = Answerer(random.Random(f"{seed}/answers/{next(numbers)}"))  # noqa: S311
+        answerer = ScriptedAnswerer(random.Random(f"{seed}/answers/{next(numbers)}"))  # noqa: S311
         async with (
             connect(target, **answerer.options(options, scenario.answers)) as client,
             AsyncExitStack() as stack,

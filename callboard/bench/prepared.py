@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 import trio
 
-from callboard.actors.link import Link
+from callboard.actors.client.link import Link
 from callboard.bench.around import WireAround
 from callboard.bench.by_http import PreparedLane
 from callboard.bench.engine import Lane, OpenLane
@@ -21,9 +21,9 @@ from callboard.bench.lanes import ClientLane
 from callboard.bench.requests import Template
 from callboard.bench.sharing import SharedLane, share
 from callboard.bench.work import Act, Work
-from callboard.client import Client, Common, connect
+from callboard.client.client import Client, Common, connect
+from callboard.client.routes import ClientAccess, Target, TransportRoute, TransportRoutes, ways_to
 from callboard.errors import CallboardError
-from callboard.targets import Access, Target, Way, Ways, ways_to
 from callboard.transports.client.http import HttpLink
 from callboard.transports.client.pool import Origin, Pool, reach
 from callboard.transports.wire import Wire
@@ -44,7 +44,7 @@ class Tap:
     shared: SharedLane | None = attrs.field(default=None, init=False)
     """A lane on its one connection, if it has one."""
 
-    def of(self, way: Way) -> Way:
+    def of(self, way: TransportRoute) -> TransportRoute:
         @asynccontextmanager
         async def open_link() -> AsyncIterator[Link]:
             async with way.open() as link:
@@ -70,7 +70,7 @@ class Tap:
 
 @attrs.define(eq=False)
 class _Tapped(WireAround):
-    """A wire, and who listens in."""
+    """A wire, and its listener."""
 
     tap: Tap
 
@@ -85,7 +85,7 @@ def by_requests(
 ) -> OpenLane:
     """Sessions at *target*, each of them fast if it can be; *on_open* is given the client, and whether it is. The *hub*
     is running."""
-    access = Access(
+    access = ClientAccess(
         headers=options.get("headers") or {},
         tls=options.get("tls"),
         auth=options.get("auth"),
@@ -95,7 +95,7 @@ def by_requests(
     @asynccontextmanager
     async def open_lane() -> AsyncIterator[Lane]:
         tap, ways = Tap(hub), ways_to(target, access)
-        tapped = Ways(ways.key, tuple(tap.of(way) for way in ways.ways))
+        tapped = TransportRoutes(ways.key, tuple(tap.of(way) for way in ways.ways))
         async with connect(tapped, **options) as client:
             fast = await _prepared(client, tap, work)
             tap.is_on = False
@@ -117,7 +117,7 @@ async def _prepared(client: Client, tap: Tap, work: Work) -> PreparedLane | Shar
         try:
             await act.do(client)
         except CallboardError:
-            return None  # it is told, by whoever tries
+            return None  # it is told, at the next try
         template = Template.of(tap.sent[0]) if len(tap.sent) == 1 else None
         if template is None:
             return None

@@ -1,27 +1,38 @@
-"""Load on fast lanes, without a task for each request: who is answered asks again at once, or is just counted."""
+"""Load on fast lanes, without a task for each request: an answer starts the next request, or is just counted."""
 
 import random
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import attrs
 import trio
 
 from callboard.bench.hub import QuickLane
+from callboard.bench.seats import Seat
 from callboard.bench.work import Act
 from callboard.errors import CallboardError
 
-if TYPE_CHECKING:
-    from callboard.bench.engine import Engine, Lane
-    from callboard.bench.seats import Seat
+
+class Counts(Protocol):
+    """What is needed of the engine: what to do, until when, and the counters."""
+
+    in_flight: int
+    until: float
+    work: Any
+
+    def settle(
+        self, seat: Seat[Any], lane: QuickLane, due: float, failure: CallboardError | None, now: float
+    ) -> bool: ...
+
+    def give_up(self, due: float) -> None: ...
 
 
 @attrs.define(eq=False)
 class Follower:
     """Makes a request as soon as the one before was answered (closed loop)."""
 
-    engine: "Engine"
-    seat: "Seat[Lane]"
+    engine: Counts
+    seat: Seat[Any]
     lane: QuickLane
     chance: random.Random
     _due: float = attrs.field(default=0.0, init=False)
@@ -68,18 +79,18 @@ class Follower:
 class Crowd:
     """Requests that were begun when they were due (open loop)."""
 
-    engine: "Engine"
+    engine: Counts
     _due: dict[int, float] = attrs.field(factory=dict, init=False)
     _last: int = attrs.field(default=0, init=False)
     _empty: trio.Event | None = attrs.field(default=None, init=False)
 
-    def begin(self, seat: "Seat[Lane]", lane: QuickLane, act: Act, due: float) -> None:
+    def begin(self, seat: Seat[Any], lane: QuickLane, act: Act, due: float) -> None:
         """One of them, in flight already."""
         self._last += 1
         self._due[self._last] = due
         lane.begin(act, partial(self._settled, self._last, seat, lane))
 
-    def _settled(self, number: int, seat: "Seat[Lane]", lane: QuickLane, failure: CallboardError | None) -> None:
+    def _settled(self, number: int, seat: Seat[Any], lane: QuickLane, failure: CallboardError | None) -> None:
         due = self._due.pop(number, None)
         if due is None:
             return  # it was given up
@@ -93,7 +104,7 @@ class Crowd:
             await self._empty.wait()
 
     def give_up(self) -> None:
-        """Nobody is waited for any longer."""
+        """No answer is waited for any longer."""
         given_up, self._due = self._due, {}
         for due in given_up.values():
             self.engine.give_up(due)

@@ -56,7 +56,7 @@ class Template:
         if found is None:
             return None
         start, number, rest = found["start"], found["id"], found["rest"]
-        # The last one: whoever calls a tool may have named an argument so.
+        # The last one: a tool may have an argument of that name.
         before, token, after = rest.rpartition(b'"progressToken":%b' % number)
         is_token = token and after[:1] in (b",", b"}")
         pieces = (start, before + b'"progressToken":', after) if is_token else (start, rest)

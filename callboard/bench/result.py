@@ -19,7 +19,7 @@ class NotAResult(CallboardError):
 
 
 @attrs.frozen(kw_only=True)
-class Result:
+class BenchResult:
     """One run. Latencies are in seconds."""
 
     target: str
@@ -182,7 +182,7 @@ class Result:
             raise NotAResult(f"{file}: {error.strerror or error}") from None
         except NotAResult:
             raise
-        except Exception:  # whatever json, zlib and the histograms make of a damaged file
+        except Exception:  # any exception of json, zlib or the histograms for a damaged file
             raise NotAResult(f"{file} is no result of `callboard bench --json`") from None
 
 

@@ -17,18 +17,18 @@ from callboard.bench.steps import (
     Elicited,
     Listen,
     Repeat,
-    Request,
     Scenario,
     Script,
     Step,
+    StepRequest,
     Think,
     walk,
 )
 from callboard.bench.times import HOW, read_time
-from callboard.configuration.mistakes import Mistake, Report
-from callboard.configuration.nodes import Node, NotWritten
-from callboard.configuration.places import Place, Table, nearest, quoted
-from callboard.configuration.toml import read_toml
+from callboard.config.positions import NotWritten, SourceNode
+from callboard.config.reader import Place, Table, nearest, quoted
+from callboard.config.report import Mistake, Report
+from callboard.config.toml import read_toml
 from callboard.errors import CallboardError
 
 MAX_STEPS: Final = 10_000
@@ -99,7 +99,7 @@ class _Reading:
         if place is None:
             table.place.wrong('has no `steps`: write steps = [{ call = "NAME" }]')
         steps = () if place is None else _steps(place)
-        if place is not None and not any(isinstance(step, Request | Await) for step in walk(steps)):
+        if place is not None and not any(isinstance(step, StepRequest | Await) for step in walk(steps)):
             place.wrong("asks nothing of the server: write a `call`, `read`, `list` or `prompt`")
         if place is not None and _length(steps) > MAX_STEPS:
             place.wrong(f"are more than {MAX_STEPS:,}, with all that is repeated")
@@ -164,13 +164,13 @@ def _step(place: Place) -> Step | None:
             return _request(cast("Literal['call', 'read', 'list', 'prompt']", kind), table)
 
 
-def _request(kind: Literal["call", "read", "list", "prompt"], table: Table) -> Request:
+def _request(kind: Literal["call", "read", "list", "prompt"], table: Table) -> StepRequest:
     name: str = _named(table.members[kind])
     if kind == "list" and name and name not in LISTED:
         table.members[kind].wrong(f"{quoted(name)} is none of {', '.join(LISTED)}{nearest(name, LISTED)}")
     args = _args(table, of_strings=kind == "prompt")
     after = table.members.get("cancel_after")
-    return Request(
+    return StepRequest(
         label=_text(table, "label", f"{kind} {name}"),
         kind=kind,
         name=name,
@@ -194,7 +194,7 @@ def _args(table: Table, *, of_strings: bool) -> dict[str, Any]:
     return {name: _plain(node) for name, node in place.node.members.items()}
 
 
-def _plain(node: Node, place: Place | None = None) -> Any:
+def _plain(node: SourceNode, place: Place | None = None) -> Any:
     """The value, as JSON has it. What JSON has not is told, if there is a *place* to tell of."""
     if node.members is not None:
         return {

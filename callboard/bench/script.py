@@ -11,7 +11,7 @@ import trio
 from callboard.bench.engine import TRIES, Loop, kind_of
 from callboard.bench.player import Player
 from callboard.bench.seats import Seat
-from callboard.bench.steps import Await, Listen, Repeat, Request, Scenario, Script, Step, Think
+from callboard.bench.steps import Await, Listen, Repeat, Scenario, Script, Step, StepRequest, Think
 from callboard.bench.tally import UNANSWERED
 from callboard.errors import CallboardError, CannotConnect, ConnectionLost, RequestTimedOut
 
@@ -41,7 +41,7 @@ class Scripts(Loop[Scenario, Player]):
     async def rehearse(self, seats: Sequence[Seat[Player]]) -> None:
         for script in self.work.scripts:
             for step in script.walk():
-                if isinstance(step, Request | Await):
+                if isinstance(step, StepRequest | Await):
                     self.tally.step(step.label)  # in the order of the file
         player = await seats[0].lane()
         for script in self.work.scripts:
@@ -59,7 +59,7 @@ class Scripts(Loop[Scenario, Player]):
                 raise
             except CallboardError as error:
                 if not left or isinstance(step, Await):
-                    label = step.label if isinstance(step, Request | Await) else "listen"
+                    label = step.label if isinstance(step, StepRequest | Await) else "listen"
                     raise StepFailed(f"{script.name}, {label}: {error}") from error
 
     async def turn(self, seat: Seat[Player], chance: random.Random, due: float) -> bool:
@@ -120,7 +120,7 @@ class _Scene:
             if trio.current_time() >= self.drive.until:
                 raise _Cut
             match step:
-                case Request():
+                case StepRequest():
                     await self._ask(step)
                 case Think(low, high):
                     await trio.sleep(min(self.chance.uniform(low, high), self.drive.until - trio.current_time()))
@@ -133,7 +133,7 @@ class _Scene:
                     for _ in range(times):
                         await self.play(repeated)
 
-    async def _ask(self, request: Request) -> None:
+    async def _ask(self, request: StepRequest) -> None:
         drive, due, is_settled = self.drive, self._due(), False
         try:
             after = math.inf if request.cancel_after is None else request.cancel_after
@@ -189,7 +189,7 @@ class _Scene:
 
 
 async def _rehearse(player: Player, script: Script, step: Step) -> None:
-    if isinstance(step, Request):
+    if isinstance(step, StepRequest):
         with trio.move_on_after(math.inf if step.cancel_after is None else step.cancel_after):
             await player.ask(step, script.answers)
     elif isinstance(step, Listen):

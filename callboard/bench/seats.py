@@ -1,4 +1,4 @@
-"""Places for sessions. Each is held by a task of its own, and whoever loses one gets another in its place."""
+"""Places for sessions. Each is held by a task of its own, and a session that is lost is replaced."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -35,11 +35,11 @@ class Seat(Generic[L]):
     """Is told why another could not be opened. It is tried again."""
     current: L | None = attrs.field(default=None, init=False)
     uses: int = attrs.field(default=0, init=False)
-    """How often the current session was used, by whoever counts that."""
+    """How often the current session was used, for profiles that count that."""
     took: float = attrs.field(default=0.0, init=False)
     """Seconds that it took to open the current session."""
     on_answer: Callable[[], None] | None = attrs.field(default=None, init=False)
-    """Is told of an answer, for whoever waits for the first one."""
+    """Is told of an answer, for a profile that waits for the first one."""
     _opened: trio.Event = attrs.field(factory=trio.Event, init=False)
     _left: trio.Event = attrs.field(factory=trio.Event, init=False)
     _next: str = attrs.field(default="", init=False)

@@ -1,7 +1,7 @@
 """A fast lane on the very connection that the client has: WebSocket and pipes, with many requests in flight on each.
 
-A session over either lives and dies with its connection, so there is no other one to use. The lane hears whatever
-comes, takes the answers to its own requests out of it, and leaves everything else to the client, who notices nothing.
+A session over either lives and dies with its connection, so there is no other one to use. The lane hears all that
+comes, takes the answers to its own requests out of it, and leaves everything else to the client, which notices nothing.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import attrs
 import trio
 
-from callboard.actors.link import Link
+from callboard.actors.client.link import Link
 from callboard.bench.around import WireAround
 from callboard.bench.framing import Cutter, FrameCutter, LineCutter
 from callboard.bench.hub import Hub, QuickLane, QuickWire, Settled
@@ -109,7 +109,7 @@ class SharedLane(QuickLane):
             self.hub.at_the_end(self._send)
 
     def close(self, why: str = "closed here") -> None:
-        """Hear nothing more. Whoever waits is told, and so is the client."""
+        """Hear nothing more. Waiters are told, and so is the client."""
         if self.why:
             return
         self.why = why
@@ -135,7 +135,7 @@ class SharedLane(QuickLane):
         try:
             await self.outgoing.finish()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # whoever reads hears it
+            pass  # the reader hears it
         finally:
             self._is_finishing = False
 
@@ -165,7 +165,7 @@ class SharedLane(QuickLane):
     def _share_out(self, data: bytes) -> None:
         for message, raw in self.cutter.feed(data):
             if message is not None and (answer := _answer(message)) is not None:
-                found = self._waiting.pop(answer.id, None)  # type: ignore[arg-type]  # whatever it is, it is no key
+                found = self._waiting.pop(answer.id, None)  # type: ignore[arg-type]  # another type is no key
                 if found is not None:
                     act, settled = found
                     settled(fault_of(answer, act))

@@ -51,7 +51,7 @@ NO_ANSWERS: Final = Answers()
 
 
 @attrs.frozen(kw_only=True)
-class Request:
+class StepRequest:
     """Something to ask. A call may be taken back after a time, and may be answered in its own way."""
 
     label: str
@@ -94,7 +94,7 @@ class Repeat:
     steps: "tuple[Step, ...]"
 
 
-Step: TypeAlias = Request | Think | Listen | Await | Repeat
+Step: TypeAlias = StepRequest | Think | Listen | Await | Repeat
 
 
 @attrs.frozen(kw_only=True)
@@ -133,7 +133,7 @@ class Scenario:
         """All that are given anywhere."""
         found = [script.answers for script in self.scripts]
         for script in self.scripts:
-            found += [step.answers for step in script.walk() if isinstance(step, Request)]
+            found += [step.answers for step in script.walk() if isinstance(step, StepRequest)]
         return found
 
 

@@ -1,6 +1,6 @@
 """A cancellation storm: many calls are in flight and all are taken back at once, again and again.
 
-What counts is everybody else: somebody with a session of his own asks one small thing after the other, and how long he
+What counts are bystanders: a session outside of the storm asks one small thing after the other, and how long that
 waits is the latency of the run. And how long it takes until the sessions of the storm answer again.
 """
 
@@ -17,7 +17,7 @@ from callboard.bench.work import Act, Work
 from callboard.errors import CallboardError
 
 IN_FLIGHT: Final = 0.1
-"""Seconds for which calls are in flight before they are cancelled, if nobody says how many."""
+"""Seconds for which calls are in flight before they are cancelled, by default."""
 
 BYSTANDER: Final = 0.01
 """Seconds between two questions of the bystander's."""
@@ -122,7 +122,7 @@ class Storm(Drive[Work, ClientLane]):
                 self._failed(seat, lane, error, due, "bystander")
                 await trio.sleep(PAUSE)
                 due = trio.current_time()
-            due += BYSTANDER  # whatever the last one took: who comes next does not wait for it
+            due += BYSTANDER  # however long the last one took: the next does not wait for it
             await trio.sleep_until(due)
 
     def _failed(self, seat: Seat[ClientLane], lane: ClientLane, error: CallboardError, due: float, step: str) -> None:

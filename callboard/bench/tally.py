@@ -1,6 +1,6 @@
 """What a run showed: latencies in histograms, second by second, and errors by kind.
 
-Latencies are counted in microseconds with three significant digits, whatever their size: a histogram of a whole run
+Latencies of any size are counted in microseconds with three significant digits: a histogram of a whole run
 takes some kilobytes, and those of several processes can be added up.
 """
 
@@ -52,7 +52,7 @@ def record(counted: Any, value: int) -> None:
 
 @attrs.define(eq=False)
 class Tally:
-    """Counts what happens. Times are seconds on whatever clock its caller has."""
+    """Counts what happens. Times are seconds on the caller's clock."""
 
     latencies: Any = attrs.field(factory=histogram)
     seconds: dict[int, Any] = attrs.field(factory=dict)
@@ -65,7 +65,7 @@ class Tally:
     early: int = 0
     """How many were begun before the start and answered after it: they count for the rate, and for nothing else."""
     counts: Counter[str] = attrs.field(factory=Counter)
-    """Whatever else happened, and is no error by itself."""
+    """Other events, which are no errors by themselves."""
     steps: "dict[str, Tally]" = attrs.field(factory=dict)
     """The same for each step of a script, by its label."""
 
@@ -86,7 +86,7 @@ class Tally:
         record(self.seconds[second], microseconds)
 
     def record(self, latency: float, *, is_late: bool = False) -> int:
-        """As `succeeded`, but for the second in which it was: of a step nobody wants to know. Its microseconds."""
+        """As `succeeded`, but for the second in which it was: steps have no such figure. Its microseconds."""
         self.late += is_late
         microseconds = min(max(int(latency * 1e6), 1), LONGEST)
         record(self.latencies, microseconds)

@@ -7,14 +7,14 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 from msgspec import UNSET
 
-from callboard.client import Client
+from callboard.client.client import Client
 from callboard.codecs.revisions import CallToolResult, TextContent, Tool
 from callboard.errors import CallboardError
 
 Kind: TypeAlias = Literal["call", "read", "list"]
 
 MAX_NAMED: Final = 12
-"""Tools that are named to somebody who must choose one."""
+"""Tools that are named to a user that must choose one."""
 
 
 MAX_SAID: Final = 200
@@ -75,7 +75,7 @@ class Work:
 
 
 def harmless(tools: Sequence[Tool]) -> Act:
-    """A tool that may be called over and over by somebody who knows nothing of it: it says that it only reads, and
+    """A tool that may be called over and over without knowing it: it says that it only reads, and
     needs no arguments. Raises `NothingToDo` with what could be named instead."""
     for tool in tools:
         only_reads = tool.annotations is not UNSET and tool.annotations.read_only_hint is True

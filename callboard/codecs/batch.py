@@ -1,7 +1,7 @@
 """JSON-RPC batches, which only a session of 2025-03-26 may use.
 
 The members stay what they were, byte for byte: each is then read as a frame of its own, by the same rules as
-any other. Whether a batch may stand here, and that it holds no `initialize`, is for whoever knows the session.
+any other. Whether a batch may stand here, and that it holds no `initialize`, is decided by the session.
 """
 
 import re

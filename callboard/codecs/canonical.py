@@ -1,4 +1,4 @@
-"""Canonical JSON: equal values have equal bytes, whoever wrote them and however.
+"""Canonical JSON: equal values have equal bytes, from any writer.
 
 Keys are sorted, white space and escapes are gone, and numbers stand by their value: 1, 1.0 and 1e0 are one,
 and integers are exact at any size. Used to digest what must not change between two requests.
@@ -24,7 +24,7 @@ def canonical(json: bytes | msgspec.Raw) -> bytes:
 
     Costs as much as decoding and encoding all of it: up to 100 ms for as many values as a frame may have.
 
-    Raises ParseError if it is not JSON that a frame may hold, or has no one value because a key stands twice in an
+    Raises ParseError if it is not JSON that a frame may hold, or is ambiguous because a key stands twice in an
     object; FrameTooLarge as a frame would.
     """
     data = bytes(json)

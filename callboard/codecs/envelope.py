@@ -1,9 +1,8 @@
-"""JSON-RPC envelopes: who speaks to whom about what, with the payload left as the bytes it came in.
+"""JSON-RPC envelopes: kind, id and method, with the payload left as the bytes it came in.
 
-A `Request`, `Notification`, `Result` or `Error` is decoded once, on the way in, in one pass over its bytes. Params and
-result are opened one level deep, because whoever routes a message needs a name or a token from there; each member stays
-a `msgspec.Raw` until somebody needs it, and goes out again untouched. A `Raw` is a view that keeps the whole frame
-alive: whoever keeps one past its request keeps `raw.copy()`.
+A message is decoded once, on the way in, in one pass over its bytes. Params and result are opened one level deep,
+because routing needs a name or a token from there; each member stays a `msgspec.Raw` until it is needed, and goes out
+again untouched. A `Raw` is a view that keeps the whole frame alive: to keep one past its request, keep `raw.copy()`.
 """
 
 import contextlib
@@ -35,7 +34,7 @@ class Request:
 
 @attrs.frozen
 class Notification:
-    """A peer tells; nobody answers."""
+    """A peer tells; there is no answer."""
 
     method: str
     params: Members | UnsetType = UNSET
@@ -50,7 +49,7 @@ def size_of(message: Request | Notification) -> int:
 
 
 @attrs.frozen
-class Result:
+class ResultResponse:
     """The answer to a request that worked."""
 
     id: RequestId
@@ -58,7 +57,7 @@ class Result:
 
 
 @attrs.frozen
-class Error:
+class ErrorResponse:
     """The answer to a request that did not. Without an id: the request could not be read."""
 
     id: RequestId | None
@@ -67,7 +66,7 @@ class Error:
     data: Raw | UnsetType = UNSET
 
 
-Envelope: TypeAlias = Request | Notification | Result | Error
+Envelope: TypeAlias = Request | Notification | ResultResponse | ErrorResponse
 
 
 class _ErrorObject(msgspec.Struct, omit_defaults=True):
@@ -150,9 +149,9 @@ def encode(envelope: Envelope) -> bytes:
             wire = {"jsonrpc": "2.0", "method": method}
             if params is not UNSET:
                 wire["params"] = params
-        case Result(id=request_id, result=result):
+        case ResultResponse(id=request_id, result=result):
             wire = {"jsonrpc": "2.0", "id": request_id, "result": result}
-        case Error(id=request_id, code=code, message=message, data=data):
+        case ErrorResponse(id=request_id, code=code, message=message, data=data):
             wire = {"jsonrpc": "2.0"} if request_id is None else {"jsonrpc": "2.0", "id": request_id}
             wire["error"] = _ErrorObject(code, message, data)
     return write_members(wire)
@@ -223,9 +222,9 @@ def _sort(wire: _Wire) -> Envelope:
             raise InvalidRequest("an answer is a result or an error, not both")
         # JSON-RPC writes null where the request could not be read; MCP leaves the member out.
         request_id = None if wire.id is UNSET or wire.id is None else _checked(wire.id)
-        return Error(request_id, wire.error.code, wire.error.message, wire.error.data)
+        return ErrorResponse(request_id, wire.error.code, wire.error.message, wire.error.data)
     if wire.result is not UNSET and wire.id is not UNSET:
-        return Result(_checked(wire.id), wire.result)
+        return ResultResponse(_checked(wire.id), wire.result)
     raise InvalidRequest("neither a request, nor a notification, nor an answer")
 
 

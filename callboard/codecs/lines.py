@@ -41,7 +41,7 @@ class LineDecoder:
     def feed(self, data: bytes) -> list[Line]:
         """Return the frames that *data* completes, in order.
 
-        A line costs some 0.3 us whatever its length, and next to nothing if it is blank: feed what one read returned.
+        A line of any length costs some 0.3 us, and next to nothing if it is blank: feed what one read returned.
         """
         if data.count(b"\n") > _MANY:  # a read may hold nothing but blank lines
             data = without_blank(data)

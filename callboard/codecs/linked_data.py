@@ -130,7 +130,7 @@ def from_turtle(text: str) -> dict[str, Any]:
     graph = Graph()
     try:
         graph.parse(data=text, format="turtle")
-    except Exception as error:  # rdflib's parser lets through whatever it stumbled over
+    except Exception as error:  # rdflib's parser lets any exception of its own through
         raise ParseError(f"not Turtle: {type(error).__name__}") from None
     return from_graph(graph)
 

@@ -58,7 +58,7 @@ def raw(value: object) -> Raw:
 
 
 def check_count(members: Members) -> None:
-    """Raises `FrameTooLarge` for more members than anybody needs to name."""
+    """Raises `FrameTooLarge` for more members than any message needs."""
     if len(members) > MAX_MEMBERS:
         raise FrameTooLarge("number of members", limit=MAX_MEMBERS)
 

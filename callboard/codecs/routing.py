@@ -1,6 +1,6 @@
 """Where a message goes and under which terms: the few members of its params that decide it, and nothing else.
 
-Reads `name`, `uri`, `requestState` and the reserved keys of `_meta`. Arguments, inputs and whatever else is there stay
+Reads `name`, `uri`, `requestState` and the reserved keys of `_meta`. Arguments, inputs and all else that is there stay
 the bytes they are.
 """
 
@@ -16,7 +16,7 @@ from msgspec import UNSET
 from callboard.codecs.envelope import Notification, Request, RequestId
 from callboard.codecs.members import Members, read_members
 from callboard.codecs.revisions.meta import PROGRESS_TOKEN, PROTOCOL_VERSION
-from callboard.codecs.uri_match import MAX_URI
+from callboard.codecs.uri_template.match import MAX_URI
 from callboard.errors import InvalidParams, InvalidRequest, PeerError
 
 MAX_REMEMBERED: Final = 2048

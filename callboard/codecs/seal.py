@@ -33,7 +33,7 @@ _EXPIRY: Final = struct.Struct(">d")
 
 
 @attrs.frozen(repr=False, eq=False)
-class Key:
+class SealKey:
     """One AES-256 key. Its id is derived from it, so nodes that share the secret agree on the id.
 
     Nonces are random: replace a key well before it has sealed 2**32 values (NIST SP 800-38D, 8.3).
@@ -57,28 +57,28 @@ class Key:
 class KeyRing:
     """The keys in use, newest first: the first seals, all of them open."""
 
-    keys: tuple[Key, ...]
+    keys: tuple[SealKey, ...]
 
     @classmethod
     def from_bytes(cls, *secrets: bytes) -> Self:
         """Raises ValueError for no secret, one of the wrong size, or the same one twice."""
-        keys = tuple(Key.from_bytes(secret) for secret in secrets)
+        keys = tuple(SealKey.from_bytes(secret) for secret in secrets)
         if not keys or len({key.id for key in keys}) != len(keys):
             raise ValueError("a key ring needs at least one key, and each only once")
         return cls(keys)
 
     @classmethod
     def generate(cls) -> Self:
-        """A ring of one fresh key, for a broker that shares its seals with nobody."""
+        """A ring of one fresh key, for a broker that shares its seals with no other."""
         return cls.from_bytes(os.urandom(_KEY_SIZE))
 
     def rotated(self, secret: bytes | None = None, *, keep: int = 2) -> "KeyRing":
         """Return a ring that seals with a new key and still opens what the last *keep* older ones sealed."""
-        fresh = Key.from_bytes(os.urandom(_KEY_SIZE) if secret is None else secret)
+        fresh = SealKey.from_bytes(os.urandom(_KEY_SIZE) if secret is None else secret)
         older = [key for key in self.keys if key.id != fresh.id]
         return KeyRing((fresh, *older[:keep]))
 
-    def find(self, key_id: bytes) -> Key | None:
+    def find(self, key_id: bytes) -> SealKey | None:
         """Return the key of that id."""
         return next((key for key in self.keys if key.id == key_id), None)
 

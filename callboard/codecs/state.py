@@ -1,6 +1,6 @@
 """Sealing `requestState`: what an input round leaves with the client and must get back unchanged.
 
-The specification calls it attacker-controlled. So it is sealed, and bound to whose request it was, for whom,
+The specification calls it attacker-controlled. So it is sealed, and bound to the principal, the server,
 which method with which arguments, and for how long. Every failure has one text, and none says why.
 
 The digest of the arguments is carried inside: to work it out takes long for long arguments, and a state that is forged
@@ -44,7 +44,7 @@ class Binding:
 
 
 @attrs.frozen
-class State:
+class SealedState:
     """An opened `requestState`. `serial` is unique to its sealing: where once-only matters, it is spent."""
 
     round: int
@@ -77,7 +77,7 @@ def seal(
     return Seal(ring, PURPOSE).close(plain, binding.context(), expires=now + ttl, nonce=nonce)
 
 
-def open_(ring: KeyRing, text: str, binding: Binding, *, now: float) -> State:
+def open_(ring: KeyRing, text: str, binding: Binding, *, now: float) -> SealedState:
     """Return the state that was sealed for exactly this binding. Raises InvalidState for everything else."""
     state = open_unmatched(ring, text, binding, now=now)
     if not state.fits(binding.digest):
@@ -85,14 +85,14 @@ def open_(ring: KeyRing, text: str, binding: Binding, *, now: float) -> State:
     return state
 
 
-def open_unmatched(ring: KeyRing, text: str, binding: Binding, *, now: float) -> State:
-    """As `open_`, but the digest is still to be compared: whoever opened it works that out now. Raises InvalidState."""
+def open_unmatched(ring: KeyRing, text: str, binding: Binding, *, now: float) -> SealedState:
+    """As `open_`, but the digest is still to be compared: the caller works that out now. Raises InvalidState."""
     opened = Seal(ring, PURPOSE).open(text, binding.context(), now=now)
     if opened is None:
         raise InvalidState
     number, size = _HEAD.unpack_from(opened.payload)
     digest, payload = opened.payload[_HEAD.size : _HEAD.size + size], opened.payload[_HEAD.size + size :]
-    return State(number, payload, opened.expires, opened.serial, digest)
+    return SealedState(number, payload, opened.expires, opened.serial, digest)
 
 
 def salient_size(params: Members | UnsetType = UNSET) -> int:
@@ -103,7 +103,7 @@ def salient_size(params: Members | UnsetType = UNSET) -> int:
 def salient_digest(method: str, params: Members | UnsetType = UNSET) -> bytes:
     """Digest what makes two requests the same one: the method, `name` or `uri`, and `arguments`, by value.
 
-    Raises ParseError if one of them has no one meaning: not JSON, or a key stands twice in an object.
+    Raises ParseError if one of them is ambiguous: not JSON, or a key stands twice in an object.
     """
     members = {} if isinstance(params, UnsetType) else params
     salient = {key: canonical(members[key]) for key in _SALIENT if key in members}

@@ -1,7 +1,7 @@
 """The credentials for one server: tokens that are had when they are wanted, kept, refreshed, and asked for anew.
 
 All requests to a server share them. One at a time asks for tokens; the others wait, and use what it got. If it got
-nothing, neither do they: a user who said no to one of them has said no to all of them. Who comes later may ask again.
+nothing, neither do they: a user that said no to one of them has said no to all of them. Later requests may ask again.
 """
 
 import secrets
@@ -12,18 +12,18 @@ from typing import Final
 import attrs
 import trio
 
-from callboard.codecs.http.answers import AnswerHead
+from callboard.codecs.http.response_parser import AnswerHead
 from callboard.codecs.oauth.challenge import Challenge, read_challenges, wanted
 from callboard.codecs.oauth.discovery import canonical, origin_of
 from callboard.codecs.oauth.jwt import PROOF_ALGORITHM, ProofKey
 from callboard.codecs.oauth.scopes import Scopes, choose, split
-from callboard.codecs.oauth.tokens import REFRESH, Refused, Tokens, read_tokens
+from callboard.codecs.oauth.tokens import REFRESH, TokenRefused, Tokens, read_tokens
 from callboard.errors import NotAuthorized
-from callboard.oauth.desk import Clock, Desk
-from callboard.oauth.finding import Found, find
+from callboard.oauth.discovery import DiscoveredServer, find
 from callboard.oauth.grants import Grant
 from callboard.oauth.identity import UNKNOWN, forget_client
 from callboard.oauth.store import Store, keep, recall
+from callboard.oauth.token_endpoint import Clock, TokenEndpoint
 from callboard.supervisor import get_logger
 from callboard.transports.client.credentials import Proof
 from callboard.transports.client.fetch import Fetcher
@@ -34,7 +34,7 @@ MAX_AUTHORIZATIONS: Final = 3
 """How often leave is asked for in the name of one request."""
 
 MAX_RENEWALS: Final = 6
-"""How often one request is made again with another proof, for whatever reason."""
+"""How often one request is made again with another proof, for any reason."""
 
 REFUSAL_MEMORY: Final = 600.0
 """Seconds for which it is remembered that asking for certain scopes was in vain, and users are left in peace."""
@@ -71,7 +71,7 @@ class Authorizer:
     _generation: int = attrs.field(default=0, init=False)
     _is_loaded: bool = attrs.field(default=False, init=False)
     _nonce: str | None = attrs.field(default=None, init=False, repr=False)
-    _found: Found | None = attrs.field(default=None, init=False)
+    _found: DiscoveredServer | None = attrs.field(default=None, init=False)
     _in_vain: dict[frozenset[str], float] = attrs.field(factory=dict, init=False)
     _failure: _Failure | None = attrs.field(default=None, init=False)
     """The last one: another than before one's turn came is one that was waited for."""
@@ -117,7 +117,7 @@ class Authorizer:
         async with self._turn:
             if nonce is not None and challenge.error == "use_dpop_nonce":
                 self._nonce = nonce.decode("latin-1")
-            elif self._generation == used.generation:  # otherwise somebody else got another token meanwhile
+            elif self._generation == used.generation:  # otherwise another request got another token meanwhile
                 if self._failure is not None and self._failure is not before and self._failure.challenge == challenge:
                     raise NotAuthorized(self._failure.why)
                 try:
@@ -166,7 +166,7 @@ class Authorizer:
             raise NotAuthorized("the server refuses the token that its own authorization server has just issued")
         earlier = before.asked if before is not None and is_same else ()
         scopes = choose(challenge.scope, found.scopes, self.scopes, earlier)
-        desk = Desk(found, self.fetcher, self._key_for(found, challenge), self.clock)
+        desk = TokenEndpoint(found, self.fetcher, self._key_for(found, challenge), self.clock)
         granted = await self.grant.obtain(desk, scopes, self.store)
         tokens = read_tokens(
             granted.answer,
@@ -180,7 +180,7 @@ class Authorizer:
         await self._adopt(tokens)
         log.info("authorized", server=self._server, issuer=found.issuer, scopes=" ".join(tokens.granted))
 
-    def _key_for(self, found: Found, challenge: Challenge) -> ProofKey | None:
+    def _key_for(self, found: DiscoveredServer, challenge: Challenge) -> ProofKey | None:
         is_wanted = self.binds or found.binds_tokens or challenge.scheme == "dpop"
         if not is_wanted or PROOF_ALGORITHM not in (found.server.dpop_signing_alg_values_supported or ()):
             return None
@@ -200,9 +200,9 @@ class Authorizer:
         return not is_first
 
     async def _refresh(self, tokens: Tokens, challenge: Challenge | None = None) -> bool:
-        """Have *tokens* renewed by whoever issued them, without asking anybody; whether that worked.
+        """Have *tokens* renewed by their issuer, without asking a user; whether that worked.
 
-        After a *challenge* it is found out anew who that is: a server may have gone to another.
+        After a *challenge* the issuer is found out anew: a server may have gone to another.
         """
         if tokens.refresh_token is None:
             return False
@@ -212,14 +212,14 @@ class Authorizer:
         if found.issuer != tokens.issuer:
             return False  # what one server gave is nothing that another may see
         key = None if tokens.proof_key is None else ProofKey.read(tokens.proof_key)
-        desk = Desk(found, self.fetcher, key, self.clock)
+        desk = TokenEndpoint(found, self.fetcher, key, self.clock)
         client = await self.grant.holder(desk, self.store)
         if client is None or client.client_id != tokens.client_id:
             return False
         parameters = {"grant_type": REFRESH, "refresh_token": tokens.refresh_token, "resource": tokens.resource}
         try:
             answer = await desk.exchange(client, parameters)
-        except Refused as refused:
+        except TokenRefused as refused:
             log.info("refresh_refused", server=self._server, issuer=found.issuer, error=refused.error)
             if refused.error in _PASSING:
                 return False

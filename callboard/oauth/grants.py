@@ -5,23 +5,23 @@ from typing import Protocol
 
 import attrs
 
-from callboard.codecs.oauth.client import Client
+from callboard.codecs.oauth.client import OAuthClient
 from callboard.codecs.oauth.metadata import check_pkce
-from callboard.codecs.oauth.redirect import Errand, authorization_url, read_redirect
+from callboard.codecs.oauth.redirect import PendingAuthorization, authorization_url, read_redirect
 from callboard.codecs.oauth.scopes import Scopes, with_refresh
-from callboard.codecs.oauth.tokens import CODE, Refused, TokenAnswer
+from callboard.codecs.oauth.tokens import CODE, TokenAnswer, TokenRefused
 from callboard.oauth.consent import Browser, Consent
-from callboard.oauth.desk import Desk
 from callboard.oauth.identity import UNKNOWN, Identity, forget_client
 from callboard.oauth.store import Store
+from callboard.oauth.token_endpoint import TokenEndpoint
 
 
 @attrs.frozen
 class Granted:
-    """What was given, to whom, and what was asked for."""
+    """What was given, to which client, and what was asked for."""
 
     answer: TokenAnswer
-    client: Client
+    client: OAuthClient
     asked: Scopes
 
 
@@ -32,11 +32,11 @@ class Grant(Protocol):
     def issuer(self) -> str | None:
         """The authorization server to go to, if a resource names several."""
 
-    async def obtain(self, desk: Desk, scopes: Scopes, store: Store) -> Granted:
+    async def obtain(self, desk: TokenEndpoint, scopes: Scopes, store: Store) -> Granted:
         """Raises `NotAuthorized`."""
 
-    async def holder(self, desk: Desk, store: Store) -> Client | None:
-        """Who may refresh what was given."""
+    async def holder(self, desk: TokenEndpoint, store: Store) -> OAuthClient | None:
+        """The client that may refresh what was given."""
 
 
 @attrs.frozen(kw_only=True)
@@ -53,16 +53,16 @@ class AuthorizationCode:
         registered = self.identity.registered
         return None if registered is None else registered.issuer
 
-    async def obtain(self, desk: Desk, scopes: Scopes, store: Store) -> Granted:
+    async def obtain(self, desk: TokenEndpoint, scopes: Scopes, store: Store) -> Granted:
         server = desk.found.server
         check_pkce(server, desk.found.way)
         scopes = with_refresh(scopes, server.scopes_supported, wants=self.offline)
-        sent: list[tuple[Client, Errand]] = []
+        sent: list[tuple[OAuthClient, PendingAuthorization]] = []
 
         async def prepare(redirect_uri: str) -> tuple[str, str]:
             client = await self.identity.at(desk, redirect_uri, store)
             state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
-            errand = Errand.of(server, redirect_uri, state=state, verifier=verifier)
+            errand = PendingAuthorization.of(server, redirect_uri, state=state, verifier=verifier)
             sent.append((client, errand))
             who, what, reach = client.client_id, desk.found.resource, desk.fetcher.reach
             return authorization_url(server, errand, who, resource=what, scopes=scopes, reach=reach), state
@@ -71,14 +71,16 @@ class AuthorizationCode:
         try:
             query = await self.consent.ask(prepare, None if known is None else known.redirect_uri)
         except BaseException:
-            if sent:  # nobody came back: a server that does not know a client any more tells the user, and only him
+            if sent:  # no redirect came: a server that does not know a client any more tells only the user
                 await forget_client(server, store)
             raise
         client, errand = sent.pop()
         answer = await self._redeem(desk, client, errand, read_redirect(query, errand), store)
         return Granted(answer, client, scopes)
 
-    async def _redeem(self, desk: Desk, client: Client, errand: Errand, code: str, store: Store) -> TokenAnswer:
+    async def _redeem(
+        self, desk: TokenEndpoint, client: OAuthClient, errand: PendingAuthorization, code: str, store: Store
+    ) -> TokenAnswer:
         parameters = {
             "grant_type": CODE,
             "code": code,
@@ -88,10 +90,10 @@ class AuthorizationCode:
         }
         try:
             return await desk.exchange(client, parameters)
-        except Refused as refused:
+        except TokenRefused as refused:
             if refused.error in UNKNOWN:
                 await forget_client(desk.found.server, store)
             raise
 
-    async def holder(self, desk: Desk, store: Store) -> Client | None:
+    async def holder(self, desk: TokenEndpoint, store: Store) -> OAuthClient | None:
         return await self.identity.known(desk, store)

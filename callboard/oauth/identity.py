@@ -1,4 +1,4 @@
-"""Who we are at an authorization server: registered by hand, known by a document, or registered on the spot."""
+"""The client at an authorization server: registered by hand, known by a document, or registered on the spot."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ import trio
 from callboard.codecs.oauth.client import (
     BASIC,
     POST,
-    Client,
+    OAuthClient,
     check_document_url,
     method_for,
     read_registration,
@@ -16,8 +16,8 @@ from callboard.codecs.oauth.client import (
 )
 from callboard.codecs.oauth.metadata import ServerMetadata, read_refusal
 from callboard.errors import NotAuthorized
-from callboard.oauth.desk import Desk
 from callboard.oauth.store import Store, keep, recall
+from callboard.oauth.token_endpoint import TokenEndpoint
 
 _JSON: Final = {"content-type": "application/json"}
 _WITH_SECRET: Final = (BASIC, POST)
@@ -37,12 +37,12 @@ class RegisteredClient:
     client_secret: str | None = attrs.field(default=None, repr=False)
     issuer: str | None = None
 
-    async def at(self, server: ServerMetadata, store: Store) -> Client:
+    async def at(self, server: ServerMetadata, store: Store) -> OAuthClient:
         """As *server* knows it. Raises `NotAuthorized` if that is not the one that knows it."""
         await self._check_issuer(server.issuer, store)
         has_secret = self.client_secret is not None
         method = method_for(server, has_secret=has_secret, preferred=_WITH_SECRET)
-        return Client(client_id=self.client_id, secret=self.client_secret, method=method)
+        return OAuthClient(client_id=self.client_id, secret=self.client_secret, method=method)
 
     async def _check_issuer(self, issuer: str, store: Store) -> None:
         name = f"issuer of {self.client_id}"
@@ -62,20 +62,20 @@ class Identity:
 
     registered: RegisteredClient | None = None
     document: str | None = None
-    """The URL of a document that says who this is, and is the client's id wherever that is understood."""
+    """The URL of a document that describes this client, and is its id wherever that is understood."""
     name: str = "callboard"
     """What users are shown when they are asked for leave."""
 
-    async def known(self, desk: Desk, store: Store) -> Client | None:
+    async def known(self, desk: TokenEndpoint, store: Store) -> OAuthClient | None:
         """As the desk's server knows us already."""
         server = desk.found.server
         if self.registered is not None:
             return await self.registered.at(server, store)
         if self._goes_by_document(server):
-            return Client(client_id=self.document or "")
-        return await recall(store, _kept(server), Client)
+            return OAuthClient(client_id=self.document or "")
+        return await recall(store, _kept(server), OAuthClient)
 
-    async def at(self, desk: Desk, redirect_uri: str, store: Store) -> Client:
+    async def at(self, desk: TokenEndpoint, redirect_uri: str, store: Store) -> OAuthClient:
         """As the desk's server knows us from now on. Raises `NotAuthorized`."""
         client = await self.known(desk, store)
         if client is not None and (client.redirect_uri is None or client.is_good(desk.clock(), redirect_uri)):
@@ -90,7 +90,7 @@ class Identity:
         check_document_url(self.document)
         return True
 
-    async def _register(self, desk: Desk, redirect_uri: str) -> Client:
+    async def _register(self, desk: TokenEndpoint, redirect_uri: str) -> OAuthClient:
         server = desk.found.server
         if server.registration_endpoint is None:
             raise NotAuthorized(

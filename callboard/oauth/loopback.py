@@ -11,8 +11,8 @@ import attrs
 import trio
 
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.parser import RequestParser
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
+from callboard.codecs.http.request_parser import RequestParser
 from callboard.codecs.http.writer import write_answer
 from callboard.codecs.oauth.addresses import is_here
 from callboard.codecs.oauth.redirect import MAX_PARAMETERS, MAX_QUERY
@@ -54,7 +54,7 @@ class Loopback:
     _came: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def wait_redirect(self, listener: trio.socket.SocketType) -> str:
-        """The query of the redirect that bears the state. Whoever sent it has had his answer by then."""
+        """The query of the redirect that bears the state. Its sender has had an answer by then."""
         turn = trio.Semaphore(MAX_VISITORS)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._accept, listener, turn)
@@ -79,7 +79,7 @@ class Loopback:
                 status, text = await self._answer(wire)
                 await wire.send(write_answer(status, _HEADERS, _PAGE % text.encode(), closes=True))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # nobody is left to be told
+            pass  # the browser is gone
         finally:
             wire.close()
             turn.release()
@@ -95,7 +95,7 @@ class Loopback:
                     raise trio.BrokenResourceError("it hung up")
                 for received in parser.feed(data):
                     return self._take(received.head)
-        except Refusal as refusal:
+        except HttpRefusal as refusal:
             return refusal.status, "This is not what was expected here."
 
     def _take(self, head: Head) -> tuple[int, str]:
@@ -131,11 +131,11 @@ async def listen(host: str, ports: Sequence[int]) -> trio.socket.SocketType:
 
 
 def _admit(head: Head) -> None:
-    """Raises `Refusal` for what no redirect is."""
+    """Raises `HttpRefusal` for what no redirect is."""
     if head.method != "GET":
-        raise Refusal(405, "only GET", closes=True)
+        raise HttpRefusal(405, "only GET", closes=True)
     if len(head.query) > MAX_QUERY:
-        raise Refusal(414, "too long", closes=True)
+        raise HttpRefusal(414, "too long", closes=True)
 
 
 def _bears(query: str, state: str) -> bool:

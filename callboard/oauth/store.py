@@ -55,7 +55,7 @@ class MemoryStore:
 
 @attrs.frozen
 class FileStore:
-    """Keeps in a folder of its own, a file for each name, which nobody but the owner may read.
+    """Keeps in a folder of its own, a file for each name, which only the owner may read.
 
     A file is replaced as a whole. Several processes may share a folder.
     """

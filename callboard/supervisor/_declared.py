@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Declared:
-    """Who is declared, in order; who has died; who is due to return."""
+    """The declared children, in order; those that have died; those that are due to return."""
 
     __slots__ = ("_due", "_exits", "_lot", "_significant_ended", "_supervisor", "_window", "specs")
 
@@ -47,7 +47,7 @@ class Declared:
         self._lot.unpark_all()
 
     def ended(self, node: Node, over: Ended) -> None:
-        """An incarnation has ended that nobody asked to stop."""
+        """An incarnation has ended that was not asked to stop."""
         self._exits.append((node, over))
 
     def forget(self, node: Node) -> None:
@@ -101,7 +101,7 @@ class Declared:
                     await self._lot.park()
 
     def clear(self) -> None:
-        """Nobody is left."""
+        """No child is left."""
         self.specs.clear()
         self._due.clear()
         self._exits.clear()
@@ -160,10 +160,10 @@ class Declared:
             if self._due.pop(name, None) is not None:
                 await self._start(self.specs[name], revived=True)
             if self._exits or self._done():
-                return  # a failed start changes who else may start
+                return  # a failed start changes which others may start
 
     async def _start(self, spec: ChildSpec[Any], *, revived: bool = False) -> Node:
-        """Start one and wait until it runs, or has ended, or nobody cares any more."""
+        """Start one and wait until it runs, or has ended, or is no longer wanted."""
         node = self._supervisor.node(spec.name)
         if node is None:
             node = self._supervisor.place(spec, declared=True)

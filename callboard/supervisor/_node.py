@@ -10,7 +10,7 @@ import trio
 from trio.lowlevel import Abort, RaiseCancelT, Task, enable_ki_protection
 
 from callboard.errors import ActorGone, AskDropped
-from callboard.supervisor.ask import Reply, reply_of
+from callboard.supervisor.ask import PendingReply, reply_of
 from callboard.supervisor.dead_letters import DeadLetters
 from callboard.supervisor.ended import RETURNED, STOPPED, Down, Ended, How
 from callboard.supervisor.lifetime import WHY_OVERFLOW, WHY_SUPERVISOR, Lifetime
@@ -116,7 +116,7 @@ class Node(Lifetime):
         self.restarts = 0
         self.streak = 0
         self.last_failure: str | None = None
-        self.asks: set[Reply] | None = None
+        self.asks: set[PendingReply] | None = None
         self.monitors: set[Monitor] = _NO_MONITORS
         self.watching: set[Monitor] = _NO_MONITORS
         self._waiters: dict[Task, None] | None = None
@@ -171,7 +171,7 @@ class Node(Lifetime):
         self.change()
 
     def _fail_asks(self, why: str) -> None:
-        kept: set[Reply | None] = set()
+        kept: set[PendingReply | None] = set()
         if self.mailbox is not None:
             kept = {reply_of(m) for m in (*self.mailbox.messages(), *self.mailbox.waiting())}
         for reply in tuple(self.asks or ()):
@@ -187,7 +187,7 @@ class Node(Lifetime):
 
     @enable_ki_protection
     def finish(self, ended: Ended) -> None:
-        """The end for good: everybody who waits for something hears of it, and what is queued is a dead letter."""
+        """The end for good: every waiter hears of it, and what is queued is a dead letter."""
         if self.ended is not None:
             return
         self.ended = ended
@@ -207,7 +207,7 @@ class Node(Lifetime):
             monitor.cancel()
         self.change()
         if self.parent is not None:
-            self.actor = self.mailbox = None  # both refer to the node: whoever holds an address holds no more than that
+            self.actor = self.mailbox = None  # both refer to the node: the holder of an address holds no more than that
 
     def _tell_watchers(self, ended: Ended) -> None:
         monitors, self.monitors = self.monitors, _NO_MONITORS
@@ -246,7 +246,7 @@ class Node(Lifetime):
     # Messages.
 
     def lose(self, message: object, reason: Lost) -> None:
-        """Count a message that reaches no one; whoever asked it hears at once."""
+        """Count a message that is not delivered; its asker hears at once."""
         self.dead_letters.add(self.path, message, reason, at=trio.current_time())
         if reason is Lost.OVERFLOWED:
             self.kill(WHY_OVERFLOW)
@@ -283,7 +283,7 @@ class Node(Lifetime):
 
     @enable_ki_protection
     def change(self) -> None:
-        """The state has changed: wake those who wait for it."""
+        """The state has changed: wake the waiters."""
         if self._waiters:
             waiters, self._waiters = self._waiters, None
             for task in waiters:

@@ -41,7 +41,7 @@ class Address(Generic[M_contra]):
     async def tell(self, message: M_contra) -> None:
         """Send *message*, waiting if the mailbox is full and says so.
 
-        Telling an ended actor is no error: the message is a dead letter. Who must know asks, or monitors.
+        Telling an ended actor is no error: the message is a dead letter. A caller that must know asks, or monitors.
         """
         mailbox = self._mailbox()
         if mailbox is None:
@@ -69,7 +69,7 @@ class Address(Generic[M_contra]):
 
         Raises:
             AskTimedOut: exactly at the deadline. The actor may still handle the question; its answer is dropped.
-            ActorGone: as soon as nobody is left who could answer; AskDropped if the mailbox gave it up.
+            ActorGone: as soon as the actor can no longer answer; AskDropped if the mailbox gave it up.
             Exception: what the actor refused it with.
         """
         node = self.node

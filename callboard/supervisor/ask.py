@@ -23,7 +23,7 @@ class Asks(Protocol[M_co, R_co]):
 class Ask(Generic[R]):
     """Base of messages that are answered: `class Get(Ask[int])`, and the actor calls `message.reply(3)`.
 
-    A question that was told and not asked may be answered too: nobody hears it.
+    A question that was told and not asked may be answered too: the answer is dropped.
     """
 
     __slots__ = ("_reply",)
@@ -47,19 +47,19 @@ class Ask(Generic[R]):
     def answer(self) -> R:
         """What `reply` was called with. Raises WouldBlock if it was not."""
         reply = reply_of(self)
-        if reply is None or reply.state is not State.ANSWERED:
+        if reply is None or reply.state is not AskState.ANSWERED:
             raise trio.WouldBlock
         return reply.value  # type: ignore[no-any-return]  # `reply` took an R
 
 
-class State(Enum):
+class AskState(Enum):
     OPEN = 1
     ANSWERED = 2
     REFUSED = 3
     ABANDONED = 4
 
 
-class Reply:
+class PendingReply:
     """The asker's side of one question."""
 
     __slots__ = ("_owner", "_task", "error", "state", "value")
@@ -67,38 +67,38 @@ class Reply:
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._task: Task | None = None
-        self.state = State.OPEN
+        self.state = AskState.OPEN
         self.value: Any = None
         self.error: Exception | None = None
 
     @enable_ki_protection
     def settle(self, question: object, value: object, error: Exception | None) -> None:
-        if self.state is not State.OPEN:
-            late = self.state is State.ABANDONED
+        if self.state is not AskState.OPEN:
+            late = self.state is AskState.ABANDONED
             self._owner.lose(question, Lost.LATE_REPLY if late else Lost.ANSWERED_TWICE)
             return
-        self.state = State.ANSWERED if error is None else State.REFUSED
+        self.state = AskState.ANSWERED if error is None else AskState.REFUSED
         self.value = value
         self.error = error
         self._wake()
 
     @enable_ki_protection
     def fail(self, error: Exception) -> None:
-        """Nobody will answer any more: `wait` raises *error*, and an answer that still comes is late."""
-        if self.state is State.OPEN:
-            self.state = State.ABANDONED
+        """There will be no answer: `wait` raises *error*, and an answer that still comes is late."""
+        if self.state is AskState.OPEN:
+            self.state = AskState.ABANDONED
             self.error = error
             self._wake()
 
     def abandon(self) -> None:
         """The asker has left."""
-        if self.state is State.OPEN:
-            self.state = State.ABANDONED
+        if self.state is AskState.OPEN:
+            self.state = AskState.ABANDONED
 
     @enable_ki_protection
     async def wait(self) -> Any:
         """The answer; raises what the question was refused or failed with."""
-        if self.state is State.OPEN:
+        if self.state is AskState.OPEN:
             self._task = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._abort)
         if self.error is None:
@@ -111,7 +111,7 @@ class Reply:
 
     def _abort(self, _: RaiseCancelT) -> Abort:
         self._task = None
-        self.state = State.ABANDONED  # here and not when the asker runs: an answer in between is late already
+        self.state = AskState.ABANDONED  # here and not when the asker runs: an answer in between is late already
         return Abort.SUCCEEDED
 
     def _wake(self) -> None:
@@ -124,20 +124,20 @@ class Reply:
 _reply_slot: Any = Ask.__dict__["_reply"]
 
 
-def reply_of(question: object) -> Reply | None:
+def reply_of(question: object) -> PendingReply | None:
     """The asker's side of *question*, if it is one and was asked."""
     return getattr(question, "_reply", None)
 
 
-def open_reply(question: object, owner: Owner) -> Reply:
+def open_reply(question: object, owner: Owner) -> PendingReply:
     """Make *question* ready to be asked.
 
     Raises:
         RuntimeError: it was asked before and is not answered; ask a fresh one.
     """
     before = reply_of(question)
-    if before is not None and before.state not in (State.ANSWERED, State.REFUSED):
+    if before is not None and before.state not in (AskState.ANSWERED, AskState.REFUSED):
         raise RuntimeError(f"this {type(question).__name__} is already asked; ask a fresh one")
-    reply = Reply(owner)
+    reply = PendingReply(owner)
     _reply_slot.__set__(question, reply)
     return reply

@@ -1,4 +1,4 @@
-"""Messages that reached no one: counted by kind and reason, the latest remembered, never their payload."""
+"""Messages that were not delivered: counted by kind and reason, the latest remembered, never their payload."""
 
 from collections import Counter, deque
 from typing import Final

@@ -66,7 +66,7 @@ class _Kind:
 
 
 @attrs.define(eq=False)
-class Lines:
+class LogLines:
     """Decides which lines are written, and counts the others."""
 
     clock: Callable[[], float] = time.monotonic

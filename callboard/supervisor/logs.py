@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import structlog
 
-from callboard.supervisor.lines import Lines
+from callboard.supervisor.lines import LogLines
 from callboard.supervisor.standard_error import STANDARD_ERROR
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -20,7 +20,7 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 LEVEL_VARIABLE: Final = "CALLBOARD_LOG_LEVEL"
 """The environment variable that names the lowest level which is written, where the application does not decide."""
 
-LINES: Final = Lines()
+LINES: Final = LogLines()
 """What all loggers write passes through here."""
 
 _FILE: Final[Any] = STANDARD_ERROR

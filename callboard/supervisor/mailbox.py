@@ -23,7 +23,7 @@ M = TypeVar("M")
 
 
 class MailboxClosed(trio.ClosedResourceError):
-    """Nobody will read it. A class of its own: an actor may refuse a question with Trio's."""
+    """It will not be read. A class of its own: an actor may refuse a question with Trio's."""
 
 
 @attrs.frozen
@@ -95,7 +95,7 @@ class Mailbox(Generic[M]):
 
         Raises:
             trio.WouldBlock: the policy is to wait.
-            MailboxClosed: nobody will read it.
+            MailboxClosed: it will not be read.
             MessageTooHeavy: it would not fit into an empty mailbox.
         """
         if self._closed:
@@ -128,14 +128,14 @@ class Mailbox(Generic[M]):
             return Abort.SUCCEEDED
 
         await trio.lowlevel.wait_task_rescheduled(abort)
-        if task in senders:  # `_admit_waiting` takes out whom it lets in, `close` does not
+        if task in senders:  # `_admit_waiting` takes out the tasks it lets in, `close` does not
             raise MailboxClosed
 
     @enable_ki_protection
     def deliver(self, news: object) -> None:
         """Accept news of the tree past the bound: each monitor has reserved the place of its one message.
 
-        A closed mailbox takes it too: its reader, who was asked to stop, may be waiting for just this.
+        A closed mailbox takes it too: its reader, which was asked to stop, may be waiting for just this.
         """
         self._append(_Entry(news, key=_NO_KEY, news=True))
         self._news += 1

@@ -26,7 +26,7 @@ class Overflow(Enum):
 
 
 class Lost(Enum):
-    """Why a message reached no one."""
+    """Why a message was not delivered."""
 
     DROPPED = "dropped"
     COALESCED = "coalesced"
@@ -45,7 +45,7 @@ class MailboxSpec(Generic[M]):
     key: Callable[[M], Hashable] = type
     """What makes two messages the same for COALESCE: by default their class."""
     most_weight: int | None = None
-    """A second bound, in whatever `weigh` counts (bytes); None counts messages only."""
+    """A second bound, in the unit of `weigh` (bytes); None counts messages only."""
     weigh: Callable[[M], int] | None = None
 
     def __attrs_post_init__(self) -> None:
@@ -57,7 +57,7 @@ class MailboxSpec(Generic[M]):
 
 
 class Owner(Protocol):
-    """Whoever a mailbox tells what it could not keep."""
+    """What a mailbox tells of messages that it could not keep."""
 
     def lose(self, message: object, reason: Lost) -> None:
         """Called once for each message given up. Must not block, raise, or touch the mailbox."""

@@ -1,4 +1,4 @@
-"""A supervision tree as data, and the table of who is restarted when somebody ends. No Trio."""
+"""A supervision tree as data, and the table of which children are restarted when one ends. No Trio."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Restart(Enum):
 
 
 class Strategy(Enum):
-    """Who else is restarted with a child."""
+    """Which children are restarted with one."""
 
     ONE_FOR_ONE = "one_for_one"
     ONE_FOR_ALL = "one_for_all"
@@ -51,7 +51,7 @@ def _name(_: object, attribute: object, value: str) -> None:
 
 @attrs.frozen
 class ChildSpec(Generic[M]):
-    """One declared child. `actor` makes a fresh one for every incarnation; the mailbox is kept."""
+    """One declared child. `actor` makes a fresh one for every incarnation, unless it says what is *kept*."""
 
     name: str = attrs.field(validator=_name)
     actor: Callable[[], Actor[M]]
@@ -60,6 +60,8 @@ class ChildSpec(Generic[M]):
     start_within: float = attrs.field(default=START_TIME, kw_only=True)
     significant: bool = attrs.field(default=False, kw_only=True)
     """When it has ended for good, its supervisor stops the others and returns (OTP: `any_significant`)."""
+    kept: str = attrs.field(default="", kw_only=True)
+    """Why the same object comes back after a crash, where it does: what it holds that others rely on."""
 
 
 @attrs.frozen
@@ -95,14 +97,14 @@ RESTARTED_AFTER: Final = {
 
 
 @attrs.frozen
-class Plan:
+class ChildPlan:
     """What a death leads to: first *stop* these, in this order; then, after the back-off, *start* these."""
 
     stop: tuple[str, ...] = ()
     start: tuple[str, ...] = ()
 
 
-def plan(strategy: Strategy, children: Sequence[tuple[str, Restart]], died: str, how: How) -> Plan:
+def plan(strategy: Strategy, children: Sequence[tuple[str, Restart]], died: str, how: How) -> ChildPlan:
     """Decide what follows when *died*, one of *children* (in start order), ended like so.
 
     An empty plan means that nothing follows. Temporary children of a group are stopped and not started again.
@@ -110,13 +112,13 @@ def plan(strategy: Strategy, children: Sequence[tuple[str, Restart]], died: str,
     names = [name for name, _ in children]
     index = names.index(died)
     if not needs_restart(children[index][1], how):
-        return Plan()
+        return ChildPlan()
     group = {
         Strategy.ONE_FOR_ONE: children[index : index + 1],
         Strategy.REST_FOR_ONE: children[index:],
         Strategy.ONE_FOR_ALL: children,
     }[strategy]
-    return Plan(
+    return ChildPlan(
         stop=tuple(name for name, _ in reversed(group) if name != died),
         start=tuple(name for name, restart in group if restart is not Restart.TEMPORARY),
     )

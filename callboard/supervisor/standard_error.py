@@ -1,6 +1,6 @@
 """Standard error for log lines: written at once where that cannot block, else by a thread, and bounded.
 
-Whoever started this process may not read its standard error. A blocking write would then stop every actor.
+The parent process may not read the standard error of this one. A blocking write would then stop every actor.
 """
 
 import os
@@ -51,7 +51,7 @@ class StandardError:
     def _end_line(self) -> None:
         line, self._line = self._line, b""
         file = sys.stderr
-        with suppress(OSError, ValueError):  # nobody reads it, or it is closed
+        with suppress(OSError, ValueError):  # it has no reader, or is closed
             if file is not None:
                 fd = _descriptor(file)
                 if fd is None:

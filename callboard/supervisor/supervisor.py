@@ -2,7 +2,7 @@
 
 Three kinds of children stand under a supervisor. *Declared* ones have a spec, an order and a restart rule.
 *Spawned* ones are temporary: one task each, and no word to the supervisor's own task when they start or end.
-*Adopted* ones run in somebody else's task.
+*Adopted* ones run in a task that exists already.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Supervisor(Actor[Never]):
         raise LookupError(f"no living {name} under {self.spec.name}")
 
     def actors(self) -> list[tuple[Address[Any], Actor[Any]]]:
-        """Who lives directly under it now, in no order. Adopted ones have no address, and are left out."""
+        """The actors directly under it now, in no order. Adopted ones have no address, and are left out."""
         nodes = [child for child in self._children.values() if isinstance(child, Node)]
         return [(Address(node), node.actor) for node in nodes if node.actor is not None]
 
@@ -249,7 +249,7 @@ class Supervisor(Actor[Never]):
             self._nursery.start_soon(self._live, node, make, name=node.name)
 
     async def _live(self, node: Node, make: Callable[[], Actor[Any]] | None) -> None:
-        """The task of one incarnation. The one place where whatever an actor raises is caught."""
+        """The task of one incarnation. The one place where any exception of an actor is caught."""
         over = CUT_OFF
         try:
             with node.scope:
@@ -280,7 +280,7 @@ class Supervisor(Actor[Never]):
         node.end_incarnation(over)
         closing = self._nursery is None
         if node.never_ran and node.declared:
-            node.stop = Stop.GOOD  # whoever declared it hears that it failed, and decides
+            node.stop = Stop.GOOD  # the supervisor that declared it hears that it failed, and decides
         if closing or node.stop is Stop.GOOD or node.restart is Restart.TEMPORARY or over is CUT_OFF:
             node.finish(over)
         elif node.stop is Stop.NO:

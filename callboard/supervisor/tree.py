@@ -1,4 +1,4 @@
-"""The root: where a tree begins, and where what nobody below could handle comes out."""
+"""The root: where a tree begins, and where failures come out that no supervisor below could handle."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from callboard.actors.parking import Parking
-from callboard.actors.session_tree import open_session
+from callboard.actors.server.parking import Parking
+from callboard.actors.server.session_tree import open_session
 from callboard.actors.terms import ANYBODY
-from callboard.codecs.revisions import LATEST, LEGACY, Revision
-from callboard.server import Server
+from callboard.codecs.revisions import LATEST, Revision
+from callboard.server.server import Server
 from callboard.testing.peer import EVERYTHING, Answer, Peer, Refusal
 from callboard.transports.memory import memory_pair
 
@@ -47,7 +47,7 @@ async def connect(
         client = peer(
             there, revision, dict(EVERYTHING) if capabilities is None else capabilities, answers or {}, log_level
         )
-        if revision in LEGACY:
+        if revision.dialect.has_sessions:
             await client.initialize()
         try:
             yield client

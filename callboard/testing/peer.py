@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 import msgspec
 
-from callboard.codecs.revisions import MODERN, Revision, meta
+from callboard.codecs.revisions import Revision, meta
 from callboard.transports.memory import MemoryConnection
 
 Json: TypeAlias = dict[str, Any]
@@ -37,7 +37,7 @@ class Refusal(Exception):
 class Peer:
     """One end of a connection that speaks one revision.
 
-    `request` waits for the answer; whatever else arrives meanwhile is answered (questions) or kept (`heard`).
+    `request` waits for the answer; all else that arrives meanwhile is answered (questions) or kept (`heard`).
     """
 
     connection: MemoryConnection
@@ -110,7 +110,7 @@ class Peer:
         await self.connection.send(msgspec.json.encode({"jsonrpc": "2.0", **message}))
 
     async def hear(self) -> Json:
-        """The next message, whatever it is."""
+        """The next message, of any kind."""
         message: Json = msgspec.json.decode(await self.connection.receive())
         return message
 
@@ -130,7 +130,7 @@ class Peer:
             await self.say({"id": message["id"], "result": result})
 
     def _meta(self) -> Json:
-        if self.revision not in MODERN:
+        if not self.revision.dialect.terms_per_request:
             return {}
         mine = {
             meta.PROTOCOL_VERSION: self.revision.value,

@@ -41,7 +41,7 @@ _NOT_HERE: Final = frozenset((errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EIN
 
 
 @attrs.frozen
-class Place:
+class BindAddress:
     """An address to listen on: host and port, or the path of a Unix socket."""
 
     host: str = ""
@@ -100,12 +100,12 @@ def is_own_address(address: str) -> bool:
 class Bound:
     """Sockets that listen, and where: with the port that was found, if any would do."""
 
-    place: Place
+    place: BindAddress
     sockets: tuple[socket.socket, ...]
 
 
 @asynccontextmanager
-async def listen(place: Place) -> AsyncIterator[Bound]:
+async def listen(place: BindAddress) -> AsyncIterator[Bound]:
     """Listen at *place* until the block ends. Raises `CannotServe`."""
     if place.path is not None:
         await trio.lowlevel.checkpoint()
@@ -125,7 +125,7 @@ async def listen(place: Place) -> AsyncIterator[Bound]:
         yield Bound(attrs.evolve(place, port=sockets[0].getsockname()[1]), tuple(sockets))
 
 
-def _listen_all(place: Place, addresses: list[tuple[socket.AddressFamily, str]]) -> list[socket.socket]:
+def _listen_all(place: BindAddress, addresses: list[tuple[socket.AddressFamily, str]]) -> list[socket.socket]:
     for left in reversed(range(TRIES)):
         try:
             return _on_one_port(addresses, place.port)
@@ -160,7 +160,7 @@ def _on_one_port(addresses: list[tuple[socket.AddressFamily, str]], port: int) -
 def _listen_tcp(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
     with ExitStack() as on_failure:
         listening = on_failure.enter_context(closing(socket.socket(family, socket.SOCK_STREAM)))
-        if os.name == "posix":  # elsewhere it means that somebody else may take the port over
+        if os.name == "posix":  # elsewhere it means that another process may take the port over
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -179,7 +179,7 @@ def _listen_tcp(family: socket.AddressFamily, host: str, port: int) -> socket.so
 
 @contextmanager
 def _listen_unix(path: str) -> Iterator[socket.socket]:
-    """A Unix socket that only this user may connect to. One that nobody serves any more is replaced."""
+    """A Unix socket that only this user may connect to. A stale one is replaced."""
     if not hasattr(socket, "AF_UNIX"):
         raise CannotServe(f"unix:{path}: this system has no Unix sockets")
     with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as listening:
@@ -204,7 +204,7 @@ def _listen_unix(path: str) -> Iterator[socket.socket]:
 
 
 def _clear(path: str) -> None:
-    """Remove a socket that nobody listens on. Raises `CannotServe` if anything else is there."""
+    """Remove a stale socket. Raises `CannotServe` if anything else is there."""
     try:
         mode = Path(path).lstat().st_mode
     except FileNotFoundError:

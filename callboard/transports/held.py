@@ -6,7 +6,7 @@ from callboard.actors.shares import Shares
 
 
 @attrs.define(eq=False)
-class Held:
+class HeldBytes:
     """What one connection holds of a message that has begun, until the message is dealt with."""
 
     shares: Shares

@@ -1,4 +1,4 @@
-"""Frames on any byte stream, one to a line: pipes, sockets, whatever has two ends."""
+"""Frames on any byte stream, one to a line: pipes, sockets, anything with two ends."""
 
 from collections import deque
 from collections.abc import Coroutine, Sequence

@@ -1,4 +1,4 @@
-"""The ends of a pipe: one into which whole lines go, whoever writes them and whoever is cancelled meanwhile, and one
+"""The ends of a pipe: one into which whole lines go, for any writer, also if it is cancelled meanwhile, and one
 that is read without asking twice.
 
 Mostly the pipe takes a line at once. If it does not, writers stand in line; what a cancelled one has begun is finished
@@ -63,7 +63,7 @@ class PipeEnd:
             except OSError as error:
                 raise trio.BrokenResourceError(error.strerror) from None
 
-    # For whoever hears of many pipes at once, and waits for none of them by itself.
+    # For a caller that waits for many pipes at once, and for none of them by itself.
 
     def fileno(self) -> int:
         return self.stream.fileno()
@@ -78,7 +78,7 @@ class PipeEnd:
             raise trio.BrokenResourceError(error.strerror) from None
 
     def write(self, data: bytes) -> bool:
-        """Write what can be written now, and hold the rest. False if somebody must `finish` it. Raises as before."""
+        """Write what can be written now, and hold the rest. False if the caller must `finish` it. Raises as before."""
         begun = 0 if self._rest or self._turn.locked() else self._try(data)
         if begun == len(data):
             return True
@@ -93,7 +93,7 @@ class PipeEnd:
     async def _finish(self) -> None:
         while self._rest:
             descriptor = self.stream.fileno()
-            if descriptor < 0:  # Trio would remember who waited for it, and refuse whoever comes next
+            if descriptor < 0:  # Trio would remember the waiter, and refuse the next one
                 raise trio.ClosedResourceError("closed here")
             await trio.lowlevel.wait_writable(descriptor)
             self._rest = self._rest[self._try(self._rest) :]

@@ -1,6 +1,6 @@
 """Bytes to and from one peer: a socket as it is, or TLS around it.
 
-Whoever has something to say writes it in his own task, and mostly the kernel takes it at once: no queue, no other task
+A task that has something to say writes it itself, and mostly the kernel takes it at once: no queue, no other task
 to wake. Only a peer that does not keep up makes writers wait, in line, and none for longer than the write deadline.
 """
 
@@ -52,16 +52,16 @@ class Wire(Protocol):
         """Whether it is still there, and the peer has said nothing that was not read."""
 
     def stop_probing(self) -> None:
-        """Have the system send no probes: whoever uses the wire sends pings, and knows better."""
+        """Have the system send no probes: the WebSocket on it sends pings, and knows better."""
 
     async def linger(self) -> None:
         """Say that nothing more comes, and let the peer say what it has to say, unheard. Bounded by the caller."""
 
     def close(self) -> None:
-        """The end, at once. Whoever reads or writes hears it. Harmless twice."""
+        """The end, at once. Its reader and its writers hear it. Harmless twice."""
 
 
-class Outbox(Protocol):
+class BatchWriter(Protocol):
     """Where a whole answer may wait for others of the same turn."""
 
     def put(self, wire: "SocketWire", data: bytes) -> bool: ...
@@ -78,7 +78,7 @@ class SocketWire:
         self._lock: trio.Lock | None = None  # made when a writer has to wait, for the first time
         self._rest = b""  # what is held, or what a courtesy left over
         self._is_broken = False
-        self.outbox: Outbox | None = None
+        self.outbox: BatchWriter | None = None
 
     async def receive(self) -> bytes:
         while True:
@@ -109,7 +109,7 @@ class SocketWire:
                 return None
         return self._send_slowly(data[sent:], is_torn=sent > 0)
 
-    # For whoever hears of many sockets at once, and waits for none of them by itself.
+    # For a caller that waits for many sockets at once, and for none of them by itself.
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -124,7 +124,7 @@ class SocketWire:
             raise trio.BrokenResourceError(_why(error)) from None
 
     def write(self, data: bytes) -> bool:
-        """Write what can be written now, and hold the rest. False if somebody must `finish` it. Raises as `send`."""
+        """Write what can be written now, and hold the rest. False if the caller must `finish` it. Raises as `send`."""
         if self._rest or self._lock is not None:
             if self._is_broken:
                 raise trio.BrokenResourceError("the peer is gone")
@@ -141,7 +141,7 @@ class SocketWire:
 
     @property
     def is_free(self) -> bool:
-        """Whether nobody waits to write."""
+        """Whether no task waits to write."""
         return self._lock is None and not self._rest and not self._is_broken
 
     def send_nowait(self, data: bytes) -> bool:
@@ -179,7 +179,7 @@ class SocketWire:
             pass
 
     def hold(self, data: bytes) -> bool:
-        """Keep *data* until it is flushed; whatever is sent meanwhile comes after it. False if others wait already."""
+        """Keep *data* until it is flushed; all that is sent meanwhile comes after it. False if others wait already."""
         if not self.is_free:
             return False
         self._rest = data
@@ -188,11 +188,11 @@ class SocketWire:
     def flush(self) -> bool:
         """Write what is held, as far as that is possible without waiting. False if something is left."""
         if not self._rest or self._lock is not None or self._is_broken:
-            return True  # whoever waits to write sees to it, or nobody can
+            return True  # the next writer in line sees to it, or it is too late
         try:
             self._rest = self._rest[self._try(self._rest) :]
         except trio.BrokenResourceError:
-            return True  # whoever reads hears it
+            return True  # the reader hears it
         return not self._rest
 
     async def finish(self) -> None:
@@ -202,7 +202,7 @@ class SocketWire:
 
     def close(self) -> None:
         if self._rest and not self._is_broken and self._lock is None:
-            self.flush()  # the last word of who was about to leave
+            self.flush()  # the last word of a connection that was about to close
         self._is_broken = True
         if self._socket.fileno() != -1:
             trio.lowlevel.notify_closing(self._socket)
@@ -238,7 +238,7 @@ class SocketWire:
             finally:
                 if is_torn and not is_whole:
                     self.close()
-            if not lock.locked():  # nobody stood in line behind
+            if not lock.locked():  # no writer stood in line behind
                 self._lock = None
         if not is_whole:
             self.close()
@@ -251,7 +251,7 @@ class SslWire:
     def __init__(
         self, connected: socket.socket, context: ssl.SSLContext, write_time: float, *, server_name: str | None = None
     ) -> None:
-        """*server_name*: this is the client, and that is who the server must be."""
+        """*server_name*: this is the client, and that is the name that the server's certificate must have."""
         self._wire = SocketWire(connected, write_time)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(
@@ -378,5 +378,5 @@ class SslWire:
         await self._wire.linger()
 
     def close(self) -> None:
-        """Without the good-bye of TLS: there may be nobody to read it."""
+        """Without the close_notify of TLS: the peer may be gone."""
         self._wire.close()

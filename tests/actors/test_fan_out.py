@@ -10,15 +10,17 @@ import trio
 import trio.testing
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors import fan_out, hearing
-from callboard.actors.fan_out import BEHIND, HELD, PATIENCE, SLICE, SOURCE_WAITS, FanOut, Pace
-from callboard.actors.hearing import MAX_WAITING
-from callboard.actors.topics import MORE, ListChanged, News, ResourceUpdated, Topics
-from callboard.actors.wire import notification_frame
+from callboard.actors import fan_out
+from callboard.actors.changes import MORE, ListChanged, News, ResourceUpdated
+from callboard.actors.fan_out import BEHIND, HELD, PATIENCE, SLICE, SOURCE_WAITS, FanOut, SubscriberPace
+from callboard.actors.frames import notification_frame
+from callboard.actors.server import session_changes as hearing
+from callboard.actors.server.session_changes import MAX_WAITING
+from callboard.actors.subscribers import Subscribers
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.supervisor import Lost, SupervisorSpec, open_tree
 from callboard.testing.peer import Peer, Refusal
-from tests.actors.stage import Stage, stage
+from tests.actors.server.stage import Stage, stage
 
 MANY = 3000
 FOLDER = "file:///folder"
@@ -119,7 +121,7 @@ async def test_an_absent_client_hoards_little_and_one_more_change_builds_nothing
         return notification_frame(*args)
 
     monkeypatch.setattr(hearing, "notification_frame", counted)
-    monkeypatch.setattr("callboard.actors.session.Session.is_attached", False)
+    monkeypatch.setattr("callboard.actors.server.session.Session.is_attached", False)
     async with stage({}) as here:
         gone = await here.peer(R4)
         await follow(gone)
@@ -133,7 +135,7 @@ async def test_an_absent_client_hoards_little_and_one_more_change_builds_nothing
 @pytest.mark.finding("faults-M1")
 async def test_a_change_for_thousands_leaves_others_their_turns(autojump_clock: MockClock) -> None:
     async with open_tree(SupervisorSpec("tree")) as root:
-        topics = Topics(FanOut(root))
+        topics = Subscribers(FanOut(root))
         told: list[int] = []
         for number in range(MANY):
             topics.join(lambda _, number=number: told.append(number), [ListChanged("tools")])  # type: ignore[misc]
@@ -148,7 +150,7 @@ async def test_a_change_for_thousands_leaves_others_their_turns(autojump_clock: 
 
 
 async def test_a_change_for_a_few_is_told_at_once() -> None:
-    topics = Topics()
+    topics = Subscribers()
     told: list[News] = []
     topics.join(told.append, [ListChanged("tools")])
     assert topics.publish(ListChanged("tools")) == 1
@@ -157,10 +159,10 @@ async def test_a_change_for_a_few_is_told_at_once() -> None:
 
 async def test_changes_keep_their_order_through_the_queue(autojump_clock: MockClock) -> None:
     async with open_tree(SupervisorSpec("tree")) as root:
-        topics = Topics(FanOut(root))
+        topics = Subscribers(FanOut(root))
         told: list[News] = []
         topics.join(told.append, [ResourceUpdated(FOLDER)])
-        pace = Pace(topics.fan_out)
+        pace = SubscriberPace(topics.fan_out)
         topics.publish(ResourceUpdated(f"{FOLDER}/0"))
         pace.fall_behind()
         for number in (1, 2, 1, 3):
@@ -177,10 +179,10 @@ async def test_more_changes_than_are_held_are_told_as_one(
 ) -> None:
     monkeypatch.setattr(fan_out, "HELD", 10)
     async with open_tree(SupervisorSpec("tree")) as root:
-        topics = Topics(FanOut(root))
+        topics = Subscribers(FanOut(root))
         told: list[News] = []
         topics.join(told.append, [ResourceUpdated(FOLDER), ListChanged("tools")])
-        Pace(topics.fan_out).fall_behind()
+        SubscriberPace(topics.fan_out).fall_behind()
         for number in range(25):
             topics.publish(ResourceUpdated(f"{FOLDER}/{number}"))
         await trio.sleep(1)
@@ -191,10 +193,10 @@ async def test_more_changes_than_are_held_are_told_as_one(
 
 async def test_who_is_waited_for_in_vain_is_not_waited_for_again(autojump_clock: MockClock) -> None:
     async with open_tree(SupervisorSpec("tree")) as root:
-        topics = Topics(FanOut(root))
+        topics = Subscribers(FanOut(root))
         told: list[News] = []
         topics.join(told.append, [ResourceUpdated(FOLDER)])
-        stuck = Pace(topics.fan_out)
+        stuck = SubscriberPace(topics.fan_out)
         for number in range(100):
             stuck.fall_behind()
             topics.publish(ResourceUpdated(f"{FOLDER}/{number}"))
@@ -208,9 +210,9 @@ async def test_who_is_waited_for_in_vain_is_not_waited_for_again(autojump_clock:
 @pytest.mark.finding("faults-H3")
 async def test_a_source_of_changes_waits_while_many_are_not_told_but_not_for_long(autojump_clock: MockClock) -> None:
     async with open_tree(SupervisorSpec("tree")) as root:
-        topics = Topics(FanOut(root))
+        topics = Subscribers(FanOut(root))
         topics.join(lambda _: None, [ResourceUpdated(FOLDER)])
-        behind = Pace(topics.fan_out)
+        behind = SubscriberPace(topics.fan_out)
         behind.fall_behind()
         began = trio.current_time()
         for number in range(2 * SOURCE_WAITS):
@@ -223,7 +225,7 @@ async def test_a_source_of_changes_waits_while_many_are_not_told_but_not_for_lon
 @pytest.mark.finding("security-2")
 @pytest.mark.parametrize("slashes", [40_000, 2_000_000])
 def test_a_change_of_a_resource_with_many_slashes_costs_little(slashes: int) -> None:
-    topics = Topics()
+    topics = Subscribers()
     told: list[News] = []
     topics.join(told.append, [ResourceUpdated("x://a/a"), ResourceUpdated("x://a/" * 2)])
     uri = "x://" + "a/" * slashes
@@ -238,7 +240,7 @@ def test_a_change_of_a_resource_with_many_slashes_costs_little(slashes: int) -> 
 
 @pytest.mark.finding("security-2")
 def test_a_follower_of_every_folder_of_a_deep_resource_makes_few_lookups() -> None:
-    topics = Topics()
+    topics = Subscribers()
     told: list[News] = []
     deep = "x://" + "a/" * 3000
     ends = [end for end, letter in enumerate(deep) if letter == "/" and end > 5]
@@ -248,7 +250,7 @@ def test_a_follower_of_every_folder_of_a_deep_resource_makes_few_lookups() -> No
 
 
 def test_a_file_is_news_to_those_who_watch_its_folder_with_or_without_its_slash() -> None:
-    topics = Topics()
+    topics = Subscribers()
     for watched in ("file:///a", "file:///a/", "file:///a/b", "file:///"):
         told: list[News] = []
         topics.join(told.append, [ResourceUpdated(watched)])

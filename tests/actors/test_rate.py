@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.rate import Meters, Rate
+from callboard.actors.rate import Rate, RateLimit
 
 
 def test_as_many_at_once_as_the_rate_says_and_then_one_per_interval() -> None:
-    meters = Meters(Rate(10, per=1.0))
+    meters = RateLimit(Rate(10, per=1.0))
     assert [meters.allow("a", 0.0) for _ in range(12)] == [True] * 10 + [False] * 2
     assert not meters.allow("a", 0.04)
     assert meters.allow("a", 0.1)
@@ -16,7 +16,7 @@ def test_as_many_at_once_as_the_rate_says_and_then_one_per_interval() -> None:
 
 
 def test_one_who_does_too_much_leaves_the_others_alone() -> None:
-    meters = Meters(Rate(1))
+    meters = RateLimit(Rate(1))
     assert meters.allow("a", 0.0)
     assert not meters.allow("a", 0.0)
     assert meters.allow("b", 0.0)
@@ -24,7 +24,7 @@ def test_one_who_does_too_much_leaves_the_others_alone() -> None:
 
 @given(st.lists(st.floats(0, 0.5), max_size=200), st.integers(1, 20))
 def test_no_window_ever_sees_more_than_twice_the_rate(gaps: list[float], count: int) -> None:
-    meters, now, allowed = Meters(Rate(count)), 0.0, []
+    meters, now, allowed = RateLimit(Rate(count)), 0.0, []
     for gap in gaps:
         now += gap
         if meters.allow("a", now):
@@ -34,7 +34,7 @@ def test_no_window_ever_sees_more_than_twice_the_rate(gaps: list[float], count: 
 
 
 def test_those_who_are_quiet_are_forgotten() -> None:
-    meters = Meters(Rate(1), most=100)
+    meters = RateLimit(Rate(1), most=100)
     for number in range(1000):
         assert meters.allow(number, float(number))
     assert len(meters._empty_at) <= 101

@@ -8,7 +8,7 @@ import trio.lowlevel
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.turnstile import IN_A_TURN, wait_turn
-from callboard.transports.http.pulse import BURST, Pulse
+from callboard.transports.server.http.keepalive import BURST, KeepAlive
 from callboard.transports.wire import SocketWire
 
 
@@ -77,7 +77,7 @@ class Stream:
 @pytest.mark.finding("faults-M1")
 async def test_streams_that_began_at_once_are_kept_alive_in_slices(autojump_clock: trio.testing.MockClock) -> None:
     written: list[int] = []
-    pulse = Pulse(15.0)
+    pulse = KeepAlive(15.0)
     for _ in range(2000):
         pulse.add(Stream(written))  # type: ignore[arg-type]  # no more of it is needed
     async with trio.open_nursery() as nursery:

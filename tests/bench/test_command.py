@@ -14,9 +14,10 @@ import pytest
 from tests.at_terminal import CTRL_C, at_terminal, piped
 from tests.process import CALLBOARD, PATIENCE, started
 from tests.served import Addresses, served
+from tests.shared import APPS
 
-APP: Final = str(Path(__file__).parents[1] / "apps" / "steady.py")
-CURIOUS: Final = str(Path(__file__).parents[1] / "apps" / "curious.py")
+APP: Final = str(APPS / "steady.py")
+CURIOUS: Final = str(APPS / "curious.py")
 COMMAND: Final = ("--", sys.executable, "-m", "callboard", "run", APP)
 SHORT: Final = ("--duration", "1s", "--warmup", "100ms")
 ECHO: Final = ("--tool", "echo", "--args", '{"text": "hello"}')

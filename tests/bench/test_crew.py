@@ -16,15 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.bench.crew import Crew, Failed, WorkerLost
-from callboard.bench.engine import Plan, portion
+from callboard.bench.engine import LoadPlan, portion
 from callboard.bench.pace import Pace
 from callboard.bench.work import Act, Work
 from callboard.errors import CannotConnect
 from tests.at_terminal import piped
 from tests.process import CALLBOARD, PATIENCE, Process, started
 from tests.served import served
+from tests.shared import APPS
 
-APP: Final = str(Path(__file__).parents[1] / "apps" / "steady.py")
+APP: Final = str(APPS / "steady.py")
 ECHO: Final = ("--tool", "echo", "--args", '{"text": "hello"}')
 SECRET: Final = "token-that-nobody-sees"  # noqa: S105
 WORK: Final = Work((Act(kind="list"),))
@@ -48,7 +49,7 @@ def test_together_they_send_when_one_would(rate: float, ramp: float, of: int) ->
 
 
 def test_of_a_plan_each_has_its_part() -> None:
-    plan = Plan(sessions=5, concurrency=9, duration=3, warmup=2)
+    plan = LoadPlan(sessions=5, concurrency=9, duration=3, warmup=2)
     parts = [plan.share(part, 4) for part in range(4)]
     assert sum(part.sessions for part in parts) == 5
     assert sum(part.concurrency for part in parts) == 9
@@ -66,12 +67,12 @@ def met(): say(type="met", revision="r", server="s", is_fast=True, pids=[])
 """
 
 
-def crew(script: str, orders: Sequence[Any] = ({}, {}), plan: Plan | None = None) -> Crew:
+def crew(script: str, orders: Sequence[Any] = ({}, {}), plan: LoadPlan | None = None) -> Crew:
     def failure_of(failed: Failed) -> Exception:
         return CannotConnect(failed.text)
 
     return Crew(
-        plan=plan or Plan(duration=0.1, warmup=0),
+        plan=plan or LoadPlan(duration=0.1, warmup=0),
         work=WORK,
         command=[sys.executable, "-c", HELLO + script],
         orders=[json.dumps(order).encode() for order in orders],

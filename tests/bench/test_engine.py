@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from callboard.bench.engine import LAST_WAIT, Engine, Lane, OpenLane, Plan
+from callboard.bench.engine import LAST_WAIT, Engine, Lane, LoadPlan, OpenLane
 from callboard.bench.pace import Pace
 from callboard.bench.tally import OVERDUE, UNANSWERED
 from callboard.bench.work import Act, ToolFailed, Work
@@ -52,7 +52,7 @@ def taking(seconds: float) -> Callable[[int], Awaitable[None]]:
     return script
 
 
-async def run(server: Scripted, plan: Plan, work: Work = WORK) -> tuple[Engine, float]:
+async def run(server: Scripted, plan: LoadPlan, work: Work = WORK) -> tuple[Engine, float]:
     engine = Engine(plan, work, server.lanes())
     seconds = await engine.run()
     assert server.open == 0
@@ -62,7 +62,7 @@ async def run(server: Scripted, plan: Plan, work: Work = WORK) -> tuple[Engine, 
 
 async def test_a_closed_loop_asks_as_often_as_it_is_answered(autojump_clock: MockClock) -> None:
     server = Scripted(taking(0.1))
-    engine, seconds = await run(server, Plan(sessions=2, concurrency=4, duration=10, warmup=0))
+    engine, seconds = await run(server, LoadPlan(sessions=2, concurrency=4, duration=10, warmup=0))
     assert seconds == 10
     assert engine.tally.count == pytest.approx(400, abs=4)
     assert engine.tally.percentile(50) == pytest.approx(0.1, rel=0.01)
@@ -74,7 +74,7 @@ async def test_what_happens_while_it_warms_up_is_not_counted(autojump_clock: Moc
         await trio.sleep(1 if number < 5 else 0.1)
 
     server = Scripted(slow_at_first)
-    engine, seconds = await run(server, Plan(duration=10, warmup=5))
+    engine, seconds = await run(server, LoadPlan(duration=10, warmup=5))
     assert seconds == 10
     assert engine.tally.count == pytest.approx(100, abs=2)
     assert engine.tally.longest == pytest.approx(0.1, rel=0.01)
@@ -94,7 +94,7 @@ def stalling(at: float, seconds: float) -> Callable[[int], Awaitable[None]]:
 
 async def test_a_stall_of_a_second_is_in_the_p99_of_an_open_loop(autojump_clock: MockClock) -> None:
     script = stalling(at=5, seconds=1)
-    engine, _ = await run(Scripted(script), Plan(pace=Pace(rate=100), duration=10, warmup=0))
+    engine, _ = await run(Scripted(script), LoadPlan(pace=Pace(rate=100), duration=10, warmup=0))
     assert engine.tally.count == 1000
     assert engine.tally.percentile(50) < 0.01
     assert engine.tally.percentile(99) > 0.85, "a tenth of all came while it stalled; the first of them waited longest"
@@ -103,13 +103,13 @@ async def test_a_stall_of_a_second_is_in_the_p99_of_an_open_loop(autojump_clock:
 
 async def test_a_closed_loop_does_not_see_it(autojump_clock: MockClock) -> None:
     script = stalling(at=5, seconds=1)
-    engine, _ = await run(Scripted(script), Plan(duration=10, warmup=0))
+    engine, _ = await run(Scripted(script), LoadPlan(duration=10, warmup=0))
     assert engine.tally.percentile(99) < 0.01, "one request waited, and nobody came behind it: why there is --rate"
 
 
 async def test_a_stall_at_the_end_does_not_hide(autojump_clock: MockClock) -> None:
     script = stalling(at=9, seconds=2)
-    engine, seconds = await run(Scripted(script), Plan(pace=Pace(rate=100), duration=10, warmup=0))
+    engine, seconds = await run(Scripted(script), LoadPlan(pace=Pace(rate=100), duration=10, warmup=0))
     assert seconds == 10
     assert engine.tally.count == 1000
     assert engine.tally.late == pytest.approx(100, abs=2)
@@ -119,14 +119,14 @@ async def test_a_stall_at_the_end_does_not_hide(autojump_clock: MockClock) -> No
 async def test_a_server_that_answers_no_more_is_not_waited_for_for_ever(autojump_clock: MockClock) -> None:
     script = stalling(at=9, seconds=1000)
     begun = trio.current_time()
-    engine, _ = await run(Scripted(script), Plan(pace=Pace(rate=100), duration=10, warmup=0))
+    engine, _ = await run(Scripted(script), LoadPlan(pace=Pace(rate=100), duration=10, warmup=0))
     assert trio.current_time() - begun == pytest.approx(10 + LAST_WAIT, abs=0.1)
     assert engine.tally.errors == {UNANSWERED: pytest.approx(100, abs=2)}
 
 
 async def test_more_than_so_many_do_not_wait(autojump_clock: MockClock) -> None:
     script = stalling(at=1, seconds=1000)
-    engine, _ = await run(Scripted(script), Plan(pace=Pace(rate=6000), duration=3, warmup=0))
+    engine, _ = await run(Scripted(script), LoadPlan(pace=Pace(rate=6000), duration=3, warmup=0))
     assert engine.tally.errors[UNANSWERED] == 10_000
     assert engine.tally.errors[OVERDUE] > 1000
     assert engine.tally.count + engine.tally.error_count == pytest.approx(18_000, abs=2)
@@ -134,7 +134,7 @@ async def test_more_than_so_many_do_not_wait(autojump_clock: MockClock) -> None:
 
 async def test_workers_of_a_ramp_begin_one_after_the_other(autojump_clock: MockClock) -> None:
     server = Scripted(taking(0.1))
-    engine, _ = await run(server, Plan(concurrency=10, ramp=10, duration=10, warmup=0))
+    engine, _ = await run(server, LoadPlan(concurrency=10, ramp=10, duration=10, warmup=0))
     by_second = [engine.tally.seconds[second].get_total_count() for second in range(10)]
     assert by_second[0] == pytest.approx(10, abs=2)
     assert by_second[9] == pytest.approx(100, abs=10)
@@ -149,7 +149,7 @@ async def test_errors_are_counted_by_kind_and_do_not_end_the_run(autojump_clock:
         if number > 0 and number % 4:
             raise failures[number % 4 - 1]
 
-    engine, _ = await run(Scripted(failing), Plan(duration=4, warmup=0))
+    engine, _ = await run(Scripted(failing), LoadPlan(duration=4, warmup=0))
     assert set(engine.tally.errors) == {"ServerRefused -32603", "ToolFailed", "RequestTimedOut"}
     assert engine.tally.errors["ToolFailed"] == pytest.approx(100, abs=2)
     assert engine.tally.count == pytest.approx(100, abs=2)
@@ -161,7 +161,7 @@ async def test_a_lost_connection_does_not_fail_as_fast_as_it_can(autojump_clock:
         if number > 0:
             raise ConnectionLost("gone")
 
-    engine, _ = await run(Scripted(dying), Plan(duration=10, warmup=0))
+    engine, _ = await run(Scripted(dying), LoadPlan(duration=10, warmup=0))
     assert engine.tally.errors == {"ConnectionLost": pytest.approx(100, abs=2)}
 
 
@@ -172,7 +172,7 @@ async def test_what_never_works_is_told_before_there_is_any_load(autojump_clock:
 
     server = Scripted(refusing)
     with pytest.raises(ServerRefused, match="Unknown tool"):
-        await run(server, Plan())
+        await run(server, LoadPlan())
     assert server.asked == 2
 
 
@@ -186,12 +186,12 @@ async def test_a_session_that_does_not_open_is_one_error() -> None:
         yield await nobody()
 
     with pytest.raises(CannotConnect, match="nobody is there"):
-        await Engine(Plan(sessions=10), WORK, closed).run()
+        await Engine(LoadPlan(sessions=10), WORK, closed).run()
 
 
 async def test_a_run_that_is_stopped_keeps_what_it_counted(autojump_clock: MockClock) -> None:
     server = Scripted(taking(0.1))
-    engine = Engine(Plan(duration=100, warmup=1), WORK, server.lanes())
+    engine = Engine(LoadPlan(duration=100, warmup=1), WORK, server.lanes())
     found: list[float] = []
 
     async def run() -> None:
@@ -223,5 +223,5 @@ async def test_acts_come_as_often_as_their_weights_say(autojump_clock: MockClock
         yield Noting()
 
     work = Work((Act(kind="call", name="a", weight=3), Act(kind="read", name="b", weight=1)))
-    await Engine(Plan(duration=20, warmup=0), work, noting).run()
+    await Engine(LoadPlan(duration=20, warmup=0), work, noting).run()
     assert done.count("a") / done.count("b") == pytest.approx(3, rel=0.2)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from callboard.bench.limits import BadLimit, Limit
 from callboard.bench.pace import Pace
-from callboard.bench.result import NotAResult, Result
+from callboard.bench.result import BenchResult, NotAResult
 from callboard.bench.tally import MAX_KINDS, OTHERS, UNANSWERED, Tally
 from callboard.bench.work import NothingToDo, harmless
 from callboard.codecs.revisions import Tool, ToolAnnotations
@@ -98,7 +98,7 @@ def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
     before = result(*[0.001 * number for number in range(1, 1000)], errors=3)
     file = tmp_path / "a.json"
     file.write_text(json.dumps(before.as_json()))
-    after = Result.read(file)
+    after = BenchResult.read(file)
     assert after.as_json() == before.as_json()
     assert after.percentile(99) == before.percentile(99) == pytest.approx(0.99, rel=0.01)
     assert (after.error_count, after.rate) == (3, 99.9)
@@ -119,9 +119,9 @@ def test_another_file_is_no_result(tmp_path: Path, text: str) -> None:
     file = tmp_path / "a.json"
     file.write_text(text)
     with pytest.raises(NotAResult):
-        Result.read(file)
+        BenchResult.read(file)
     with pytest.raises(NotAResult, match="No such file"):
-        Result.read(tmp_path / "none.json")
+        BenchResult.read(tmp_path / "none.json")
 
 
 def test_what_several_processes_counted_adds_up() -> None:

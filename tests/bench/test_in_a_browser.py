@@ -10,13 +10,14 @@ import attrs
 import pytest
 
 from callboard.bench.page import page as made
-from callboard.commands.measuring import rows
+from callboard.cli.bench_view import rows
 from tests.at_terminal import piped
 from tests.bench.figures import result
 from tests.bench.test_page import PLOTS
 from tests.browser import Box, Page, browser, changed_pixels
+from tests.shared import APPS
 
-APP: Final = str(Path(__file__).parents[1] / "apps" / "steady.py")
+APP: Final = str(APPS / "steady.py")
 LEAST_TEXT: Final = 8.0
 """Pixels of height below which nobody reads a label."""
 

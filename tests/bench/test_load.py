@@ -7,9 +7,10 @@ import pytest
 
 from callboard.bench.lanes import is_here, resolved
 from callboard.bench.pace import Pace
-from callboard.commands.arguments import BadArgument
-from callboard.commands.load import Load, seconds_in
-from callboard.mcp_servers import Remote
+from callboard.cli.arguments import BadArgument
+from callboard.cli.bench_flags import Load, seconds_in
+from callboard.config.entry import Remote
+from tests.shared import ROOT
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_another_machine_is_told_from_this_one(url: str, is_ours: bool) -> None:
 
 
 def test_the_page_of_commands_names_every_flag() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "commands.md").read_text()
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
     flags = [{"lists": "list"}.get(field.name, field.name.replace("_", "-")) for field in attrs.fields(Load)]
     section = page.partition("## `callboard bench TARGET`")[2].partition("\n## ")[0]
     assert [flag for flag in flags if f"`--{flag}" not in section] == []

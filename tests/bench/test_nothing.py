@@ -15,15 +15,15 @@ from trio.testing import MockClock
 from callboard.bench.figures import percent, time
 from callboard.bench.lanes import within
 from callboard.bench.page import page
-from callboard.bench.result import Result
+from callboard.bench.result import BenchResult
 from callboard.bench.tally import Tally
-from callboard.commands.bench import _tell, bench
-from callboard.commands.codes import Exit
-from callboard.commands.compare import compare
-from callboard.commands.load import Load
-from callboard.commands.measuring import Moment, as_text, line, live_rows, notes, rows
-from callboard.commands.screen import Screen
-from callboard.commands.speaking import Options
+from callboard.cli.bench import _tell, bench
+from callboard.cli.bench_flags import Load
+from callboard.cli.bench_view import Moment, as_text, line, live_rows, notes, rows
+from callboard.cli.client_run import ClientOptions
+from callboard.cli.codes import Exit
+from callboard.cli.compare import compare
+from callboard.cli.screen import Screen
 from callboard.errors import CannotConnect
 from tests.bench.figures import result
 
@@ -31,11 +31,11 @@ DEAD = result(errors=6_000)
 HANGING = "import time; time.sleep(60)"
 
 
-def told(run: Result) -> dict[str, str]:
+def told(run: BenchResult) -> dict[str, str]:
     return dict(rows(run))
 
 
-def over(*seconds: int, each: int = 100, of: float = 6.0, errors: int = 0, **settings: Any) -> Result:
+def over(*seconds: int, each: int = 100, of: float = 6.0, errors: int = 0, **settings: Any) -> BenchResult:
     """A run with answers in these seconds only."""
     tally = Tally()
     for second in seconds:
@@ -106,7 +106,7 @@ def test_no_time_is_written_as_such() -> None:
 @pytest.mark.parametrize("bad", [DEAD, result(*[0.001] * 900, errors=100), over(0, 1, 2, errors=9)])
 @pytest.mark.parametrize("is_after", [True, False])
 def test_a_run_that_failed_is_never_called_better(
-    bad: Result, is_after: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bad: BenchResult, is_after: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [tmp_path / name for name in ("a.json", "b.json")]
     good = result(*[0.0118] * 1000)
@@ -137,7 +137,7 @@ def test_a_run_that_failed_is_never_called_better(
     ],
 )
 def test_a_server_that_died_or_stalled_is_told_of(
-    run: Result, silences: list[tuple[int, int]], code: Exit, capsys: pytest.CaptureFixture[str]
+    run: BenchResult, silences: list[tuple[int, int]], code: Exit, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert list(run.silences) == silences
     said = [note for note in notes(run) if note.startswith("no answer")]
@@ -182,6 +182,6 @@ def test_bench_of_a_command_that_hangs_ends_in_time(
     request.addfinalizer(structlog.reset_defaults)
     started = monotonic()
     target = json.dumps([sys.executable, "-S", "-c", HANGING])
-    assert bench(target, load=load, options=Options(timeout=0.3)) == Exit.CANNOT_CONNECT
+    assert bench(target, load=load, options=ClientOptions(timeout=0.3)) == Exit.CANNOT_CONNECT
     assert monotonic() - started < 5  # it was 38 s; 0.7 s on an idle machine
     assert "within 0.3 s" in capsys.readouterr().err

@@ -11,8 +11,8 @@ import pytest
 
 from callboard.bench import plots
 from callboard.bench.page import page
-from callboard.bench.result import Result
-from callboard.commands.measuring import notes, rows
+from callboard.bench.result import BenchResult
+from callboard.cli.bench_view import notes, rows
 from tests.at_terminal import piped
 from tests.bench.figures import result
 
@@ -70,7 +70,7 @@ def seen(text: str) -> Seen:
     return found
 
 
-def of(run: Result) -> Seen:
+def of(run: BenchResult) -> Seen:
     return seen(page("a run", {"": run}, rows(run), list(notes(run))))
 
 
@@ -126,7 +126,7 @@ def test_marks_are_where_people_look_for_them() -> None:
 # Two of them.
 
 
-def written(folder: Path, name: str, run: Result) -> str:
+def written(folder: Path, name: str, run: BenchResult) -> str:
     file = folder / f"{name}.json"
     file.write_text(json.dumps(run.as_json()))
     return str(file)

@@ -5,7 +5,6 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -19,13 +18,14 @@ from callboard.bench.prepared import by_requests
 from callboard.bench.requests import FIRST_ID, Template, http_fault_of
 from callboard.bench.work import Act, ToolFailed, Work
 from callboard.client import Client
+from callboard.config.entry import Remote
 from callboard.errors import BadAnswer, CallboardError, ConnectionLost, HttpRefused, ServerRefused
-from callboard.mcp_servers import Remote
 from callboard.transports.client.pool import Origin
 from tests.process import PATIENCE
 from tests.served import served
+from tests.shared import APPS
 
-APP: Final = str(Path(__file__).parents[1] / "apps" / "steady.py")
+APP: Final = str(APPS / "steady.py")
 ACT: Final = Act(kind="call", name="echo", arguments={"text": "hi"})
 SENT: Final = (
     b'POST /mcp HTTP/1.1\r\nhost: a\r\ncontent-length: 47\r\nx: y\r\n\r\n{"jsonrpc":"2.0","id":7,"method":"tools/list"}'

@@ -10,8 +10,8 @@ import pytest
 
 from tests.at_terminal import piped
 from tests.served import Addresses, served
+from tests.shared import ROOT
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 WEATHER: Final = f"{ROOT / 'examples' / 'weather.py'}:server"
 CURIOUS: Final = f"{ROOT / 'tests' / 'apps' / 'curious.py'}:server"
 SCENARIO: Final = str(ROOT / "examples" / "scenario.toml")

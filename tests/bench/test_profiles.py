@@ -14,29 +14,29 @@ import trio
 from trio.testing import MockClock
 
 from callboard import Context, Server
-from callboard.actors.duplex import DuplexLink
-from callboard.actors.link import Link
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Link
 from callboard.bench.chaos import JITTER, RECOVERY, Chaos
-from callboard.bench.engine import Lane, OpenLane, Plan
+from callboard.bench.engine import Lane, LoadPlan, OpenLane
 from callboard.bench.fanout import HEARD_WITHIN, NOT_DELIVERED, Fanout, NothingHeard, Publication
 from callboard.bench.figures import FIGURES
 from callboard.bench.idle import PING, Idle, Rest
 from callboard.bench.lanes import by_client
 from callboard.bench.limits import BadLimit, Limit
 from callboard.bench.pace import Pace
-from callboard.bench.result import Result
+from callboard.bench.result import BenchResult
 from callboard.bench.seats import LOST, PAUSE, REOPENED
 from callboard.bench.storm import CALM, Storm
 from callboard.bench.work import Act, Work
-from callboard.client import Client, Common
+from callboard.cli.arguments import BadArgument
+from callboard.cli.bench_flags import Load
+from callboard.cli.bench_view import notes, rows
+from callboard.cli.profiles import check_profile
+from callboard.client.client import Client, Common
+from callboard.client.routes import TransportRoute, TransportRoutes
 from callboard.codecs.revisions import Revision
-from callboard.commands.arguments import BadArgument
-from callboard.commands.load import Load
-from callboard.commands.measuring import notes, rows
-from callboard.commands.profiles import check_profile
+from callboard.config.entry import Remote
 from callboard.errors import ConnectionLost, ServerRefused
-from callboard.mcp_servers import Remote
-from callboard.targets import Way, Ways
 from callboard.transports.client.process import Command
 from callboard.transports.memory import memory_pair
 from tests.bench.figures import result
@@ -84,7 +84,7 @@ async def test_a_storm_cancels_all_calls_at_once_and_no_answer_comes_after(
 ) -> None:
     harbour = Harbour()
     lanes = by_client(harbour.server(), Common(revision=revision), ignore)
-    drive = Storm(Plan(sessions=2, concurrency=20, duration=5, warmup=0), WAIT, lanes, every=0.1)
+    drive = Storm(LoadPlan(sessions=2, concurrency=20, duration=5, warmup=0), WAIT, lanes, every=0.1)
     await drive.run()
     figures = drive.figures
     assert figures["storms"] == pytest.approx(50, abs=1)
@@ -99,7 +99,7 @@ async def test_a_storm_cancels_all_calls_at_once_and_no_answer_comes_after(
 
 async def test_a_storm_tells_of_calls_that_were_answered_too_soon(autojump_clock: MockClock) -> None:
     lanes = by_client(Harbour(seconds=0.01).server(), Common(), ignore)
-    drive = Storm(Plan(concurrency=10, duration=2, warmup=0), WAIT, lanes, every=0.1, has_bystander=False)
+    drive = Storm(LoadPlan(concurrency=10, duration=2, warmup=0), WAIT, lanes, every=0.1, has_bystander=False)
     await drive.run()
     assert drive.figures["answered_before"] == 10 * drive.figures["storms"]
     shown = attrs.evolve(result(0.01), figures=drive.figures, settings={"profile": "storm"})
@@ -138,8 +138,10 @@ async def deaf() -> AsyncIterator[Link]:
 
 
 async def test_a_server_that_answers_cancelled_calls_is_found_out(autojump_clock: MockClock) -> None:
-    lanes = by_client(Ways(None, (Way("deaf", deaf),)), Common(revision=Revision.V2025_11_25), ignore)
-    plan = Plan(concurrency=10, duration=5, warmup=0)
+    lanes = by_client(
+        TransportRoutes(None, (TransportRoute("deaf", deaf),)), Common(revision=Revision.V2025_11_25), ignore
+    )
+    plan = LoadPlan(concurrency=10, duration=5, warmup=0)
     drive = Storm(plan, WAIT, lanes, every=0.1, has_bystander=False)
     await drive.run()
     assert drive.figures["cancelled"] == 10 * drive.figures["storms"] > 100
@@ -188,7 +190,7 @@ async def test_every_listener_hears_of_every_change(
     autojump_clock: MockClock, revision: Revision, uri: str | None
 ) -> None:
     lanes = by_client(Paper().server(), Common(revision=revision), ignore)
-    drive = Fanout(Plan(sessions=5, duration=20, warmup=0), Publication(PUBLISH, uri), lanes, every=0.5)
+    drive = Fanout(LoadPlan(sessions=5, duration=20, warmup=0), Publication(PUBLISH, uri), lanes, every=0.5)
     seconds = await drive.run()
     assert seconds == 20
     assert drive.figures["published"] == pytest.approx(20, abs=2)
@@ -200,7 +202,7 @@ async def test_every_listener_hears_of_every_change(
 
 async def test_who_does_not_hear_in_time_is_counted_as_lost(autojump_clock: MockClock) -> None:
     lanes = by_client(Paper(left=12).server(), Common(), ignore)
-    drive = Fanout(Plan(sessions=3, duration=20, warmup=0), Publication(PUBLISH, "paper://today"), lanes, every=0.5)
+    drive = Fanout(LoadPlan(sessions=3, duration=20, warmup=0), Publication(PUBLISH, "paper://today"), lanes, every=0.5)
     await drive.run()
     assert drive.tally.count == 3 * 10, "two were needed to try it"
     lost = drive.figures["lost_deliveries"]
@@ -210,7 +212,7 @@ async def test_who_does_not_hear_in_time_is_counted_as_lost(autojump_clock: Mock
 
 async def test_changes_at_a_rate_are_late_if_somebody_hears_late(autojump_clock: MockClock) -> None:
     lanes = by_client(Paper(delay=1.0).server(), Common(), ignore)
-    plan = Plan(sessions=2, pace=Pace(rate=2), duration=10, warmup=0)
+    plan = LoadPlan(sessions=2, pace=Pace(rate=2), duration=10, warmup=0)
     drive = Fanout(plan, Publication(PUBLISH, "paper://today"), lanes)
     await drive.run()
     assert drive.tally.longest > 4, "each takes twice as long as there is time"
@@ -220,7 +222,7 @@ async def test_a_change_that_nobody_hears_of_is_told_before_there_is_load(autoju
     lanes = by_client(Paper(left=0).server(), Common(), ignore)
     begun = trio.current_time()
     with pytest.raises(NothingHeard, match="nobody heard of an update of paper://today"):
-        await Fanout(Plan(sessions=3), Publication(PUBLISH, "paper://today"), lanes).run()
+        await Fanout(LoadPlan(sessions=3), Publication(PUBLISH, "paper://today"), lanes).run()
     assert trio.current_time() - begun < HEARD_WITHIN + 2
 
 
@@ -228,7 +230,7 @@ async def test_a_publisher_that_fails_is_told_before_there_is_load(autojump_cloc
     lanes = by_client(Paper().server(), Common(), ignore)
     wrong = Publication(Act(kind="call", name="print"), "paper://today")
     with pytest.raises(ServerRefused, match="print"):
-        await Fanout(Plan(sessions=3), wrong, lanes).run()
+        await Fanout(LoadPlan(sessions=3), wrong, lanes).run()
 
 
 # Sessions that do nothing.
@@ -238,7 +240,7 @@ async def test_idle_sessions_are_opened_weighed_and_asked_at_the_end(autojump_cl
     weights = iter([1000, 5000, 9000])
     seconds = iter([1.0, 3.0])
     drive = Idle(
-        Plan(sessions=8, duration=20, warmup=1),
+        LoadPlan(sessions=8, duration=20, warmup=1),
         Rest(),
         by_client(Harbour().server(), Common(), ignore),
         memory=lambda: next(weights),
@@ -253,7 +255,7 @@ async def test_idle_sessions_are_opened_weighed_and_asked_at_the_end(autojump_cl
 
 
 async def test_what_cannot_be_known_is_not_guessed(autojump_clock: MockClock) -> None:
-    drive = Idle(Plan(sessions=2, duration=5, warmup=0), Rest(), by_client(Harbour().server(), Common(), ignore))
+    drive = Idle(LoadPlan(sessions=2, duration=5, warmup=0), Rest(), by_client(Harbour().server(), Common(), ignore))
     await drive.run()
     assert not {"memory_each", "cpu_at_rest"} & drive.figures.keys()
     shown = attrs.evolve(result(0.01), figures=drive.figures, settings={"profile": "idle"})
@@ -264,7 +266,7 @@ async def test_what_cannot_be_known_is_not_guessed(autojump_clock: MockClock) ->
 async def test_idle_sessions_that_are_lost_are_counted(autojump_clock: MockClock) -> None:
     opened: list[Client] = []
     lanes = by_client(Harbour().server(), Common(), opened.append)
-    drive = Idle(Plan(sessions=4, duration=10, warmup=0), Rest(), lanes)
+    drive = Idle(LoadPlan(sessions=4, duration=10, warmup=0), Rest(), lanes)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(drive.run)
@@ -322,7 +324,7 @@ async def test_chaos_kills_by_a_schedule_and_tells_how_long_it_takes_to_recover(
     killed: list[float] = []
     opened: list[Victim] = []
     work = Work((Act(kind="call", name="anything"),))
-    plan = Plan(sessions=2, concurrency=4, duration=60, warmup=1)
+    plan = LoadPlan(sessions=2, concurrency=4, duration=60, warmup=1)
     drive = Chaos(plan, work, victims(0.7, opened), kill=killing(killed), every=3.0)
     await drive.run()
     figures = drive.figures
@@ -343,7 +345,7 @@ async def test_the_same_seed_kills_at_the_same_times(autojump_clock: MockClock) 
         killed: list[float] = []
         begun = trio.current_time()
         work = Work((Act(kind="call", name="anything"),))
-        await Chaos(Plan(duration=20, warmup=0, seed=seed), work, victims(0.1, []), kill=killing(killed)).run()
+        await Chaos(LoadPlan(duration=20, warmup=0, seed=seed), work, victims(0.1, []), kill=killing(killed)).run()
         schedules.append([round(at - begun, 6) for at in killed])
     assert schedules[0] == schedules[1] != schedules[2]
 
@@ -432,7 +434,7 @@ def test_figures_are_shown_written_read_and_held_to_limits(tmp_path: Path) -> No
     shown.tally.step("a step").counts["cancelled"] += 2
     file = tmp_path / "run.json"
     file.write_text(json.dumps(shown.as_json()))
-    read = Result.read(file)
+    read = BenchResult.read(file)
     assert read.figures == figures
     assert read.tally.steps["a step"].count == 1
     assert shown.as_json()["steps"]["a step"]["cancelled"] == 2

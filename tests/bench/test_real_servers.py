@@ -11,8 +11,9 @@ import trio
 
 from tests.node import needs_npm, node
 from tests.process import callboard
-from tests.served import ROOT, RUN, served
+from tests.served import RUN, served
 from tests.servers.running import EVERYTHING, LIBRARIES, listening, packages
+from tests.shared import ROOT
 
 SHORT: Final = ("--duration", "1s", "--warmup", "200ms")
 LOADS: Final = (("--concurrency", "4"), ("--sessions", "2", "--rate", "40"))

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from callboard.bench.scenario import BadScenario, parse_scenario
-from callboard.bench.steps import Answers, Await, Elicited, Listen, Repeat, Request, Scenario, Script, Think
+from callboard.bench.steps import Answers, Await, Elicited, Listen, Repeat, Scenario, Script, StepRequest, Think
+from tests.shared import ROOT
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "scenario.toml"
+EXAMPLE = ROOT / "examples" / "scenario.toml"
 
 
 def parsed(text: str) -> Scenario:
@@ -21,7 +22,7 @@ def only(text: str) -> Script:
 
 def test_the_shortest_scenario_is_one_line() -> None:
     script = only('steps = [{ call = "now" }]')
-    assert script == Script(name="play", steps=(Request(label="call now", kind="call", name="now"),))
+    assert script == Script(name="play", steps=(StepRequest(label="call now", kind="call", name="now"),))
 
 
 def test_every_step_says_what_it_does() -> None:
@@ -41,16 +42,16 @@ def test_every_step_says_what_it_does() -> None:
         ]
     """)
     assert script.steps == (
-        Request(
+        StepRequest(
             label="look ahead",
             kind="call",
             name="forecast",
             args={"city": "Oslo", "days": [1, 2]},
             cancel_after=0.02,
         ),
-        Request(label="read weather://oslo/now", kind="read", name="weather://oslo/now"),
-        Request(label="list prompts", kind="list", name="prompts"),
-        Request(label="prompt briefing", kind="prompt", name="briefing", args={"city": "Oslo"}),
+        StepRequest(label="read weather://oslo/now", kind="read", name="weather://oslo/now"),
+        StepRequest(label="list prompts", kind="list", name="prompts"),
+        StepRequest(label="prompt briefing", kind="prompt", name="briefing", args={"city": "Oslo"}),
         Think(0.5, 0.5),
         Think(0.1, 2.0),
         Listen(("weather://oslo/now", "weather://rome/now")),
@@ -60,8 +61,8 @@ def test_every_step_says_what_it_does() -> None:
         Repeat(
             3,
             (
-                Request(label="read weather://rome/now", kind="read", name="weather://rome/now"),
-                Repeat(2, (Request(label="list tools", kind="list", name="tools"),)),
+                StepRequest(label="read weather://rome/now", kind="read", name="weather://rome/now"),
+                Repeat(2, (StepRequest(label="list tools", kind="list", name="tools"),)),
             ),
         ),
     )
@@ -115,7 +116,7 @@ def test_the_innermost_answer_counts() -> None:
     assert first.answers == Answers(elicitation=asked, sampling="Hello.")
     assert second.answers == Answers(elicitation=(Elicited(action="decline"),), sampling="Hello.")
     [call] = first.steps
-    assert isinstance(call, Request)
+    assert isinstance(call, StepRequest)
     assert call.answers.over(first.answers) == Answers(elicitation=asked, sampling="Hello.", roots=("file:///tmp",))
 
 

@@ -8,14 +8,14 @@ import trio
 from trio.testing import MockClock
 
 from callboard import Context, Server, ToolError
-from callboard.bench.engine import Plan
+from callboard.bench.engine import LoadPlan
 from callboard.bench.pace import Pace
 from callboard.bench.player import players
 from callboard.bench.scenario import parse_scenario
 from callboard.bench.script import NOT_BEGUN, NOT_HEARD, OPENING, Scripts, StepFailed
 from callboard.bench.seats import RENEWED
 from callboard.bench.tally import UNANSWERED
-from callboard.client import Common
+from callboard.client.client import Common
 from callboard.codecs.revisions import Revision
 
 both_eras = pytest.mark.parametrize("revision", [Revision.V2025_11_25, Revision.V2026_07_28])
@@ -73,7 +73,7 @@ def company(log: list[str]) -> Server:
     return server
 
 
-async def play(text: str, plan: Plan, log: list[str] | None = None, revision: Revision | None = None) -> Scripts:
+async def play(text: str, plan: LoadPlan, log: list[str] | None = None, revision: Revision | None = None) -> Scripts:
     scenario = parse_scenario(text, Path("play.toml"))
     met: list[object] = []
     server = company([] if log is None else log)
@@ -98,7 +98,7 @@ async def test_each_request_is_counted_and_each_step_by_its_label(
         { prompt = "brief", args = { topic = "us" } },
     ]"""
     log: list[str] = []
-    drive = await play(text, Plan(sessions=2, concurrency=2, duration=80, warmup=0), log, revision)
+    drive = await play(text, LoadPlan(sessions=2, concurrency=2, duration=80, warmup=0), log, revision)
     tally = drive.tally
     # 0.1 + 0.2 + 0.3 + 0.2 on average: 0.8 s for each, on two sessions.
     assert tally.counts["scripts"] == pytest.approx(200, rel=0.05)
@@ -113,7 +113,7 @@ async def test_each_request_is_counted_and_each_step_by_its_label(
 
 async def test_the_same_seed_thinks_the_same(autojump_clock: MockClock) -> None:
     text = 'steps = [{ call = "work" }, { think = [0.1, 5] }]'
-    first, again, other = [await play(text, Plan(duration=100, warmup=0, seed=seed)) for seed in (1, 1, 2)]
+    first, again, other = [await play(text, LoadPlan(duration=100, warmup=0, seed=seed)) for seed in (1, 1, 2)]
     by_second = [
         {second: one.get_total_count() for second, one in drive.tally.seconds.items()}
         for drive in (first, again, other)
@@ -130,7 +130,7 @@ async def test_a_call_that_is_taken_back_is_cancelled_and_no_error(
         { call = "work", cancel_after = 1 },
     ]"""
     log: list[str] = []
-    drive = await play(text, Plan(duration=60, warmup=0), log, revision)
+    drive = await play(text, LoadPlan(duration=60, warmup=0), log, revision)
     assert drive.tally.counts["cancelled"] == pytest.approx(100, abs=1)
     assert drive.figures["cancelled"] == drive.tally.counts["cancelled"]
     assert drive.tally.steps["call work"].counts["cancelled"] == drive.tally.counts["cancelled"]
@@ -158,7 +158,7 @@ async def test_questions_are_answered_as_the_script_says(autojump_clock: MockClo
         ]
     """
     log: list[str] = []
-    drive = await play(text, Plan(duration=10, warmup=0), log, revision)
+    drive = await play(text, LoadPlan(duration=10, warmup=0), log, revision)
     assert log[:4] == ["May I? True", "Really? False", "Forty-two.", "file:///tmp"]
     assert drive.tally.steps["call ask"].percentile(50) == pytest.approx(2, rel=0.05), "with the time to think about it"
     assert drive.tally.steps["again"].longest < 0.5
@@ -168,7 +168,7 @@ async def test_questions_are_answered_as_the_script_says(autojump_clock: MockClo
 async def test_a_question_that_is_declined_makes_a_tool_fail(autojump_clock: MockClock) -> None:
     text = 'answer.elicitation = "decline"\nsteps = [{ call = "ask" }]'
     with pytest.raises(StepFailed, match=r"play, call ask: the tool ask failed: .*declined"):
-        await play(text, Plan(duration=10, warmup=0))
+        await play(text, LoadPlan(duration=10, warmup=0))
 
 
 @both_eras
@@ -181,7 +181,7 @@ async def test_news_are_waited_for(autojump_clock: MockClock, revision: Revision
         { await = "tools", within = "1s" },
         { think = 0.5 },
     ]"""
-    drive = await play(text, Plan(duration=10, warmup=0), revision=revision)
+    drive = await play(text, LoadPlan(duration=10, warmup=0), revision=revision)
     steps = drive.tally.steps
     assert steps["await company://note"].count == steps["await tools"].count == pytest.approx(20, abs=1)
     assert drive.tally.count == steps["call save"].count, "an await is no request"
@@ -195,7 +195,7 @@ async def test_news_that_do_not_come_are_an_error_after_a_time(autojump_clock: M
         { await = "company://note", within = "900ms" },
     ]"""
     with pytest.raises(StepFailed, match=r"await company://note: nothing was heard within 0.9 s"):
-        await play(text, Plan(duration=10, warmup=0))
+        await play(text, LoadPlan(duration=10, warmup=0))
 
 
 async def test_news_that_come_once_are_an_error_ever_after(autojump_clock: MockClock) -> None:
@@ -203,7 +203,7 @@ async def test_news_that_come_once_are_an_error_ever_after(autojump_clock: MockC
     scenario = parse_scenario(
         'steps = [{ listen = "tools" }, { call = "work" }, { await = "tools", within = "900ms" }]', Path("play.toml")
     )
-    drive = Scripts(Plan(duration=10, warmup=0), scenario, players(server, Common(), scenario, lambda _: None))
+    drive = Scripts(LoadPlan(duration=10, warmup=0), scenario, players(server, Common(), scenario, lambda _: None))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(drive.run)
         await trio.sleep(0.5)  # while it is tried
@@ -215,7 +215,7 @@ async def test_news_that_come_once_are_an_error_ever_after(autojump_clock: MockC
 async def test_a_session_lasts_as_long_as_it_is_said(autojump_clock: MockClock) -> None:
     opened = []
     for session in ("", 'session = "each"\n', "session = 5\n"):
-        drive = await play(f'{session}steps = [{{ call = "work" }}]', Plan(duration=10, warmup=0))
+        drive = await play(f'{session}steps = [{{ call = "work" }}]', LoadPlan(duration=10, warmup=0))
         assert drive.tally.count == pytest.approx(100, abs=1)
         opened.append(drive.tally.counts[RENEWED])
         assert (OPENING in drive.tally.steps) is bool(session)
@@ -230,7 +230,7 @@ async def test_scripts_are_played_as_often_as_their_weights_say(autojump_clock: 
         [[script]]
         steps = [{ call = "work", label = "seldom" }]
     """
-    drive = await play(text, Plan(duration=100, warmup=0))
+    drive = await play(text, LoadPlan(duration=100, warmup=0))
     assert drive.tally.steps["often"].count / drive.tally.steps["seldom"].count == pytest.approx(3, rel=0.2)
 
 
@@ -238,13 +238,13 @@ async def test_at_a_pace_a_script_that_finds_no_session_free_waits_and_that_is_c
     autojump_clock: MockClock,
 ) -> None:
     text = 'steps = [{ call = "work", label = "first" }, { call = "work", label = "second" }]'
-    plan = Plan(sessions=2, pace=Pace(rate=20), duration=10, warmup=0)  # the two can do ten a second
+    plan = LoadPlan(sessions=2, pace=Pace(rate=20), duration=10, warmup=0)  # the two can do ten a second
     drive = await play(text, plan)
     assert drive.tally.steps["first"].longest > 4
     assert drive.tally.steps["second"].longest == pytest.approx(0.1, rel=0.01), "from when it is made"
     assert drive.tally.counts["scripts"] == pytest.approx(100, abs=3)
     assert drive.tally.errors == {NOT_BEGUN: pytest.approx(100, abs=3)}, "who was due and found none does not vanish"
-    slow = await play(text, Plan(sessions=2, pace=Pace(rate=5), duration=10, warmup=0))
+    slow = await play(text, LoadPlan(sessions=2, pace=Pace(rate=5), duration=10, warmup=0))
     assert slow.tally.counts["scripts"] == pytest.approx(50, abs=1)
     assert slow.tally.longest == pytest.approx(0.1, rel=0.01)
 
@@ -266,7 +266,7 @@ async def test_a_step_that_fails_does_not_end_the_script(autojump_clock: MockClo
         return "yes"
 
     scenario = parse_scenario('steps = [{ call = "moody" }, { call = "fine" }]', Path("play.toml"))
-    drive = Scripts(Plan(duration=10, warmup=0), scenario, players(failing, Common(), scenario, lambda _: None))
+    drive = Scripts(LoadPlan(duration=10, warmup=0), scenario, players(failing, Common(), scenario, lambda _: None))
     await drive.run()
     assert drive.tally.errors == {"ToolFailed": pytest.approx(100, abs=1)}
     assert drive.tally.steps["call fine"].count == pytest.approx(100, abs=1)
@@ -275,15 +275,15 @@ async def test_a_step_that_fails_does_not_end_the_script(autojump_clock: MockClo
 
 async def test_a_step_that_never_works_is_told_with_its_label(autojump_clock: MockClock) -> None:
     with pytest.raises(StepFailed, match="play, doomed: the tool fail failed: no"):
-        await play('steps = [{ call = "fail", label = "doomed" }]', Plan(duration=10, warmup=0))
+        await play('steps = [{ call = "fail", label = "doomed" }]', LoadPlan(duration=10, warmup=0))
 
 
 async def test_who_is_not_answered_by_the_end_is_an_error_and_who_thinks_is_not(autojump_clock: MockClock) -> None:
-    drive = await play('steps = [{ call = "work" }, { think = 100 }]', Plan(duration=10, warmup=0))
+    drive = await play('steps = [{ call = "work" }, { think = 100 }]', LoadPlan(duration=10, warmup=0))
     assert (drive.tally.count, drive.tally.errors) == (1, {})
     drive = await play(
         'steps = [{ call = "work" }, { call = "work", args = { seconds = 20 } , label = "long"}]',
-        Plan(duration=10, warmup=0),
+        LoadPlan(duration=10, warmup=0),
     )
     assert drive.tally.errors == {UNANSWERED: 1}
     assert drive.tally.steps["long"].errors == {UNANSWERED: 1}

@@ -8,9 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from callboard.bench.engine import Engine, Lane, OpenLane, Plan
+from callboard.bench.engine import Engine, Lane, LoadPlan, OpenLane
 from callboard.bench.pace import Pace
-from callboard.bench.result import Result
+from callboard.bench.result import BenchResult
 from callboard.bench.seats import LOST, PAUSE, RENEWED, REOPENED, Seat, seated
 from callboard.bench.work import Act, Work
 from callboard.errors import CallboardError, CannotConnect, ConnectionLost
@@ -49,7 +49,7 @@ def mortals(requests: int, opened: list[float], is_refused: Callable[[float], bo
 
 async def test_a_session_that_is_lost_is_opened_anew_and_the_load_goes_on(autojump_clock: MockClock) -> None:
     opened: list[float] = []
-    engine = Engine(Plan(duration=12, warmup=0), WORK, mortals(9, opened))
+    engine = Engine(LoadPlan(duration=12, warmup=0), WORK, mortals(9, opened))
     await engine.run()
     # Nine requests of 0.1 s, one that fails, and a pause before the next session: 1.1 s for each.
     assert engine.tally.counts[LOST] == pytest.approx(11, abs=1)
@@ -61,7 +61,7 @@ async def test_a_session_that_is_lost_is_opened_anew_and_the_load_goes_on(autoju
 
 async def test_several_who_lose_the_same_session_lose_one(autojump_clock: MockClock) -> None:
     opened: list[float] = []
-    engine = Engine(Plan(concurrency=4, duration=2.05, warmup=0), WORK, mortals(41, opened))
+    engine = Engine(LoadPlan(concurrency=4, duration=2.05, warmup=0), WORK, mortals(41, opened))
     await engine.run()
     assert (engine.tally.counts[LOST], engine.tally.counts[REOPENED], len(opened)) == (1, 1, 2)
     assert engine.tally.errors == {"ConnectionLost": 4}
@@ -71,7 +71,7 @@ async def test_whoever_is_due_while_there_is_no_session_waits_and_that_is_counte
     opened: list[float] = []
     begun = trio.current_time()
     dead = mortals(20, opened, lambda now: begun + 1 < now < begun + 5)
-    engine = Engine(Plan(pace=Pace(rate=10), duration=8, warmup=0), WORK, dead)
+    engine = Engine(LoadPlan(pace=Pace(rate=10), duration=8, warmup=0), WORK, dead)
     await engine.run()
     assert engine.tally.errors["CannotConnect"] == pytest.approx(3 / PAUSE, rel=0.2), "it is tried, and not given up"
     assert engine.tally.longest == pytest.approx(3, abs=0.3)
@@ -101,9 +101,9 @@ async def test_a_session_can_be_ended_for_another_and_all_end_with_the_block(aut
 
 
 async def test_what_was_lost_is_told_with_the_result(autojump_clock: MockClock) -> None:
-    engine = Engine(Plan(duration=12, warmup=0), WORK, mortals(9, []))
+    engine = Engine(LoadPlan(duration=12, warmup=0), WORK, mortals(9, []))
     seconds = await engine.run()
-    result = Result(
+    result = BenchResult(
         target="t", work="w", revision="r", server="s", seconds=seconds, tally=engine.tally, figures=engine.figures
     )
     told = result.as_json()

@@ -5,7 +5,6 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import attrs
@@ -19,15 +18,16 @@ from callboard.bench.requests import FIRST_ID, Template
 from callboard.bench.sharing import MAX_HELD, SharedLane
 from callboard.bench.work import Act, ToolFailed, Work
 from callboard.client import Client
+from callboard.client.routes import Target
+from callboard.config.entry import Remote
 from callboard.errors import CallboardError, ConnectionLost, ServerRefused
-from callboard.mcp_servers import Remote
-from callboard.targets import Target
 from callboard.transports.client.process import Command
 from callboard.transports.wire import SocketWire
 from tests.process import PATIENCE
 from tests.served import RUN, served
+from tests.shared import APPS
 
-APP: Final = str(Path(__file__).parents[1] / "apps" / "steady.py")
+APP: Final = str(APPS / "steady.py")
 ECHO: Final = Act(kind="call", name="echo", arguments={"text": "hi"})
 SENT: Final = (
     b'{"jsonrpc":"2.0","id":7,"method":"tools/call",'

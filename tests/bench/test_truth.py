@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from benchmarks.agreement import at, corrected
 from callboard.bench.by_http import PreparedLane
-from callboard.bench.engine import Engine, Lane, OpenLane, Plan
+from callboard.bench.engine import Engine, Lane, LoadPlan, OpenLane
 from callboard.bench.hub import Hub
 from callboard.bench.pace import Pace
 from callboard.bench.requests import Template
@@ -85,7 +85,7 @@ async def lanes_to(server: Delaying) -> AsyncIterator[OpenLane]:
 async def test_a_closed_loop_measures_what_the_server_did() -> None:
     server = Delaying(DELAY)
     async with lanes_to(server) as open_lane:
-        engine = Engine(Plan(concurrency=CONNECTIONS, duration=2, warmup=0.3), Work((ACT,)), open_lane)
+        engine = Engine(LoadPlan(concurrency=CONNECTIONS, duration=2, warmup=0.3), Work((ACT,)), open_lane)
         seconds = await engine.run()
     tally = engine.tally
     assert server.connections == CONNECTIONS
@@ -101,7 +101,7 @@ async def test_a_closed_loop_measures_what_the_server_did() -> None:
 async def test_an_open_loop_sends_as_many_as_were_due_and_a_stall_of_a_second_is_seen() -> None:
     server = Delaying(0.001, stalls_at=100)
     async with lanes_to(server) as open_lane:
-        engine = Engine(Plan(pace=Pace(rate=100), duration=2, warmup=0), Work((ACT,)), open_lane)
+        engine = Engine(LoadPlan(pace=Pace(rate=100), duration=2, warmup=0), Work((ACT,)), open_lane)
         await engine.run()
     assert engine.tally.count == 200
     assert engine.tally.longest >= 1

@@ -9,11 +9,11 @@ import attrs
 import msgspec
 import trio
 
-from callboard.actors.duplex import DuplexLink
-from callboard.actors.link import Link
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Link
+from callboard.client.routes import TransportRoute, TransportRoutes
 from callboard.codecs.revisions import LATEST, MODERN, Revision, meta
 from callboard.errors import CannotConnect
-from callboard.targets import Way, Ways
 from callboard.transports.memory import MemoryConnection, memory_pair
 from tests.client.stage import CACHED, EVERYTHING, INFO, Json
 
@@ -127,8 +127,8 @@ class Back:
         return self.revision in MODERN
 
     @property
-    def ways(self) -> Ways:
-        return Ways(self.key, (Way("stdio", self._open),))
+    def ways(self) -> TransportRoutes:
+        return TransportRoutes(self.key, (TransportRoute("stdio", self._open),))
 
     async def hear(self, method: str = "tools/call") -> tuple[Line, Json]:
         """The next message of *method*, and where it came."""

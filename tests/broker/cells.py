@@ -9,12 +9,12 @@ import attrs
 import msgspec
 import pytest
 
-from callboard.actors.topics import ListChanged, ResourceUpdated
+from callboard.actors.changes import ListChanged, ResourceUpdated
 from callboard.client import Client, connect
+from callboard.client.routes import Target
 from callboard.codecs.revisions import LoggingMessageNotificationParams, Revision
 from callboard.codecs.revisions.revision import R1, R3, R5
 from callboard.errors import ServerRefused
-from callboard.targets import Target
 
 
 @attrs.define(eq=False)

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from callboard.codecs.revisions import Revision
-from tests.served import ROOT, Addresses, served
+from tests.served import Addresses, served
+from tests.shared import ROOT
 
 CAST = str(ROOT / "tests/broker/apps/cast.py")
 

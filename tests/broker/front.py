@@ -7,18 +7,18 @@ from typing import Any, Final, cast
 
 import trio
 
-from callboard.actors.broker.settings import BackendSettings
-from callboard.actors.duplex import DuplexLink
-from callboard.actors.host import Host
-from callboard.actors.link import Link
-from callboard.actors.parking import Parking
-from callboard.actors.session_tree import open_session
+from callboard.actors.broker.policy import BackendSettings
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Link
+from callboard.actors.server.host import Host
+from callboard.actors.server.parking import Parking
+from callboard.actors.server.session_tree import open_session
 from callboard.actors.terms import ANYBODY
 from callboard.broker import Broker
+from callboard.client.routes import Target, TransportRoute, TransportRoutes
 from callboard.codecs.revisions import LATEST, LEGACY, Revision
-from callboard.configuration import BackendSpec
+from callboard.config import BackendSpec
 from callboard.server import Server
-from callboard.targets import Target, Way, Ways
 from callboard.testing import EVERYTHING, Answer, Peer
 from callboard.transports.memory import memory_pair
 
@@ -28,7 +28,7 @@ STUCK: Final = 7200.0
 """Seconds after which nothing will happen any more. In virtual time they pass in no time."""
 
 
-def ways_in(host: Host, principal: str = ANYBODY) -> Ways:
+def ways_in(host: Host, principal: str = ANYBODY) -> TransportRoutes:
     """How `callboard.connect` reaches a host of this process."""
 
     @asynccontextmanager
@@ -41,7 +41,7 @@ def ways_in(host: Host, principal: str = ANYBODY) -> Ways:
             near.close()
             await session.address.stop()
 
-    return Ways(None, (Way("memory", open_way),))
+    return TransportRoutes(None, (TransportRoute("memory", open_way),))
 
 
 def backend(target: Target, name: str = "back", settings: BackendSettings | None = None, **said: Any) -> BackendSpec:
@@ -52,7 +52,7 @@ def backend(target: Target, name: str = "back", settings: BackendSettings | None
 
 
 @asynccontextmanager
-async def brokered(*backends: BackendSpec | Server | Ways, **said: Any) -> AsyncIterator[Host]:
+async def brokered(*backends: BackendSpec | Server | TransportRoutes, **said: Any) -> AsyncIterator[Host]:
     """A broker in front of *backends*, whose clocks are Trio's."""
     specs = [one if isinstance(one, BackendSpec) else backend(one) for one in backends]
     broker = Broker(specs, **said)

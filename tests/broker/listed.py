@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-from callboard.codecs.crossing.definitions import KINDS
-from callboard.codecs.crossing.guard import Definition, examine, part_twins
+from callboard.codecs.bridge.definitions import KINDS
+from callboard.codecs.bridge.guard import Definition, examine, part_twins
 
 _KINDS: Final = {kind.member: kind for kind in KINDS}
 

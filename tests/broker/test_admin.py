@@ -18,10 +18,11 @@ import trio
 
 from callboard import Server, connect
 from callboard.errors import CannotServe
-from callboard.serving import Ready, serve
+from callboard.serve import Ready, serve
 from tests.process import CALLBOARD, Process, callboard, started
+from tests.shared import APPS
 
-APP: Final = str(Path(__file__).resolve().parents[1] / "apps" / "noisy.py")
+APP: Final = str(APPS / "noisy.py")
 _LENGTH: Final = re.compile(rb"(?is)content-length: ([0-9]+)\r\n.*?\r\n\r\n")
 AT_ONCE: Final = {"restart": {"first": 0.02, "most": 0.1, "times": 1000}}
 

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from callboard.actors.broker.catalogue import CURSOR_TTL, PAGE, Catalogue
-from callboard.actors.broker.listings import Listing
+from callboard.actors.broker.listing import Listing
 from callboard.actors.broker.owners import address_of
-from callboard.actors.broker.settings import BackendSettings, Filter
-from callboard.codecs.crossing.definitions import PROMPTS, RESOURCES, STALE, TEMPLATES, TOOLS, Kind
-from callboard.codecs.crossing.results import BACKEND
+from callboard.actors.broker.policy import BackendSettings, Filter
+from callboard.codecs.bridge.definitions import PROMPTS, RESOURCES, STALE, TEMPLATES, TOOLS, Kind
+from callboard.codecs.bridge.results import BACKEND
 from callboard.codecs.revisions.revision import R1, R4, R5
 from callboard.errors import InvalidParams
 from tests.broker.listed import listing

@@ -8,12 +8,12 @@ import pytest
 import structlog
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.duplex import DuplexLink
-from callboard.actors.link import Hear, Link, Outgoing
-from callboard.codecs.envelope import Error, Result
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Hear, Link, OutgoingRequest
+from callboard.client.routes import TransportRoute, TransportRoutes
+from callboard.codecs.envelope import ErrorResponse, ResultResponse
 from callboard.codecs.revisions.revision import R4
 from callboard.errors import HttpRefused
-from callboard.targets import Way, Ways
 from callboard.testing import Peer, Refusal
 from tests.broker.back import Back
 from tests.broker.front import brokered, peer
@@ -24,7 +24,7 @@ CANARY = "sk-canary"
 class Refusing(DuplexLink):
     """Has its calls refused by HTTP."""
 
-    async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error | None:
+    async def ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse | None:
         if outgoing.method == "tools/call":
             raise HttpRefused(401, f"no such token: {CANARY}")
         return await super().ask(outgoing, hear)
@@ -38,8 +38,8 @@ class Behind:
     is_shut: bool = False
 
     @property
-    def ways(self) -> Ways:
-        return Ways(None, (Way("http", self._open),))
+    def ways(self) -> TransportRoutes:
+        return TransportRoutes(None, (TransportRoute("http", self._open),))
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Link]:

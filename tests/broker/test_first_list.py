@@ -6,11 +6,11 @@ import trio
 import trio.testing
 
 from callboard import Server
-from callboard.repertoire import Shelf
+from callboard.server.registry import Section
 from tests.broker.front import brokered, peer
 
 
-class Late(Shelf[Any]):
+class Late(Section[Any]):
     """The last list that is read: just then there is one more tool."""
 
     server: Server

@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from callboard.actors.pace import FREE, Pace
-from callboard.actors.parking import Parking
+from callboard.actors.client.pace import FREE, ReadPace
+from callboard.actors.server.parking import Parking
 from callboard.broker import Broker
 from callboard.server import Server
 from callboard.testing import Peer
@@ -83,7 +83,7 @@ async def test_neighbours_of_a_backend_that_floods_do_not_notice(flood: str) -> 
 
 
 async def test_a_server_that_says_no_more_than_it_may_is_heard_at_once(autojump_clock: MockClock) -> None:
-    pace = Pace()
+    pace = ReadPace()
     for _ in range(FREE.count):
         await pace.keep()
     assert trio.current_time() == 0

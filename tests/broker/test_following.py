@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import structlog.testing
 import trio
 import trio.testing
 from trio.testing import MockClock
@@ -248,3 +249,16 @@ async def test_a_list_that_could_not_be_read_anew_is_read_again(autojump_clock: 
         await line.refuse(asked, -32603, "not now")
         assert (await client.hear())["method"] == "notifications/tools/list_changed"
         assert "extra" in [one["name"] for one in (await client.request("tools/list"))["tools"]]
+
+
+@PAIRS
+async def test_a_broker_that_is_cancelled_takes_no_subscription_for_a_fault(
+    front: Revision, behind: Revision, autojump_clock: MockClock
+) -> None:
+    back = Back(revision=behind)
+    with structlog.testing.capture_logs() as logged, trio.CancelScope() as all_of_it:
+        async with brokered(back.ways) as host, peer(host, front) as client:
+            await follow(client, ONE)
+            all_of_it.cancel()
+            await trio.lowlevel.checkpoint()
+    assert "actor_crashed" not in [line["event"] for line in logged]

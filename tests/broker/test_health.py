@@ -10,9 +10,9 @@ import trio
 from trio.testing import MockClock
 
 from callboard.actors.broker.health import HEALTH
+from callboard.client.routes import ClientAccess, ways_to
 from callboard.codecs.revisions.revision import R4
-from callboard.mcp_servers import Remote
-from callboard.targets import Access, ways_to
+from callboard.config.entry import Remote
 from callboard.testing import Refusal
 from tests.broker.back import Back, text
 from tests.broker.front import brokered, peer
@@ -115,7 +115,7 @@ async def plain_server() -> AsyncIterator[tuple[Remote, trio.CancelScope, list[s
 
 
 async def test_23_a_server_without_streams_of_which_nothing_is_wanted_is_missed_within_a_second() -> None:
-    async with plain_server() as (remote, end, asked), brokered(ways_to(remote, Access())) as host:
+    async with plain_server() as (remote, end, asked), brokered(ways_to(remote, ClientAccess())) as host:
         [backend] = host.offer.backends.values()  # type: ignore[attr-defined]
         assert backend.is_up
         assert "stream" in asked

@@ -5,7 +5,7 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.parking import Parking
+from callboard.actors.server.parking import Parking
 from callboard.broker import Broker
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R4, R5

@@ -7,9 +7,9 @@ from typing import Final
 import pytest
 import structlog.testing
 
-from callboard.actors.broker.settings import BackendSettings
-from callboard.codecs.crossing.definitions import TOOLS
-from callboard.codecs.crossing.names import foresee
+from callboard.actors.broker.policy import BackendSettings
+from callboard.codecs.bridge.definitions import TOOLS
+from callboard.codecs.bridge.names import foresee
 from callboard.codecs.revisions.revision import R5
 from tests.broker.back import tool
 from tests.broker.listed import listing

@@ -9,11 +9,11 @@ import trio
 from msgspec import UNSET, Raw
 from trio.testing import MockClock
 
-from callboard.actors.answering import MAX_QUESTION_BYTES, MAX_QUESTION_ID, Answering
-from callboard.actors.broker.company import MAX_INSTRUCTIONS, _instructions
-from callboard.actors.broker.visits import Visits
-from callboard.actors.pace import Pace
-from callboard.actors.progress import MAX_LOG, MAX_LOGGER, as_kept
+from callboard.actors.broker.offer import MAX_INSTRUCTIONS, _instructions
+from callboard.actors.broker.visits import UrlVisits
+from callboard.actors.client.answerer import MAX_QUESTION_BYTES, MAX_QUESTION_ID, Answering
+from callboard.actors.client.pace import ReadPace
+from callboard.actors.server.progress import MAX_LOG, MAX_LOGGER, as_kept
 from callboard.codecs.envelope import Request
 from callboard.codecs.revisions import LoggingMessageNotificationParams
 from callboard.codecs.revisions.revision import R4, R5
@@ -26,7 +26,7 @@ LARGE = 3_900_000
 
 @pytest.mark.finding("security-22", "security-23")
 async def test_a_visit_with_an_id_of_four_mebibytes_is_not_remembered(autojump_clock: MockClock) -> None:
-    visits = Visits()
+    visits = UrlVisits()
     for said in ("e" * LARGE, "e" * 1025, "short"):
         visits.add(Raw(msgspec.json.encode(said)))
     await visits.wait(["short"], 5)
@@ -96,7 +96,7 @@ async def test_what_a_backend_logs_while_its_request_is_parked_is_cut_too(autoju
 
 @pytest.mark.finding("security-23")
 async def test_a_server_that_says_much_at_once_is_heard_more_slowly(autojump_clock: MockClock) -> None:
-    pace = Pace()
+    pace = ReadPace()
     for _ in range(3):
         await pace.keep(LARGE)
     assert trio.current_time() == 0

@@ -7,8 +7,8 @@ import attrs
 import msgspec
 import pytest
 
-from callboard.actors.broker.interests import MAX_GUESSED, Following, Interests
-from callboard.actors.broker.uses import SHARED
+from callboard.actors.broker.leases import SHARED
+from callboard.actors.broker.upstream_subscriptions import MAX_GUESSED, UpstreamSubscription, UpstreamSubscriptions
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R4
 
@@ -17,7 +17,7 @@ MANY = 20_000
 
 @attrs.define(eq=False)
 class FakeLeg:
-    """What `Interests` asks of a connection."""
+    """What `UpstreamSubscriptions` asks of a connection."""
 
     key: Any = SHARED
     revision: Revision = R4
@@ -33,11 +33,11 @@ class FakeBackend:
         self.told.append((uri, followed))
 
 
-def following(count: int, leg: FakeLeg) -> tuple[Interests, FakeBackend]:
+def following(count: int, leg: FakeLeg) -> tuple[UpstreamSubscriptions, FakeBackend]:
     backend = FakeBackend()
-    interests = Interests(backend, None)  # type: ignore[arg-type]  # neither is more than asked for
+    interests = UpstreamSubscriptions(backend, None)  # type: ignore[arg-type]  # neither is more than asked for
     for number in range(count):
-        one = Following(f"notes://{number}", SHARED.whose, count=1, is_granted=True)
+        one = UpstreamSubscription(f"notes://{number}", SHARED.whose, count=1, is_granted=True)
         interests._keep(one)
         interests._note(one)
         interests._hear_on(one, leg)  # type: ignore[arg-type]

@@ -8,12 +8,12 @@ import pytest
 import trio
 
 from callboard.broker import Broker
+from callboard.client.routes import Target
 from callboard.codecs.revisions import ALL, LoggingMessageNotificationParams, Revision
 from callboard.codecs.revisions.revision import R1, R3, R4, R5
-from callboard.configuration import BackendSpec, Remote
+from callboard.config import BackendSpec, Remote
 from callboard.errors import CallboardError
-from callboard.serving import Options, Ready, serve
-from callboard.targets import Target
+from callboard.serve import Options, Ready, serve
 from callboard.transports.client.process import Command
 from tests.broker.cells import FEATURES, Cell, client_of, is_there
 from tests.broker.conftest import CAST

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from callboard.actors.host import Host
+from callboard.actors.server.host import Host
 from callboard.codecs.revisions.revision import R3, R4
 from callboard.testing import EVERYTHING, Peer, Refusal
 from tests.broker.back import Back, Line, form, named, text

@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 
 from callboard import Client, connect
 from callboard.actors.broker.catalogue import Catalogue
-from callboard.actors.broker.listings import Listing
-from callboard.actors.broker.settings import BackendSettings
-from callboard.actors.topics import ListChanged
-from callboard.codecs.crossing.definitions import TOOLS, digest_of
+from callboard.actors.broker.listing import Listing
+from callboard.actors.broker.policy import BackendSettings
+from callboard.actors.changes import ListChanged
+from callboard.broker.pins import NOTHING, Pin, Pins
+from callboard.codecs.bridge.definitions import TOOLS, digest_of
 from callboard.codecs.members import raw
 from callboard.codecs.revisions import LATEST
 from callboard.errors import DEFINITION_CHANGED, CannotServe, DefinitionChanged, ServerRefused
-from callboard.pins import NOTHING, Pin, Pins
 from tests.broker.listed import listing
 from tests.process import CALLBOARD, Process, callboard, started
 
@@ -352,7 +352,7 @@ async def wait_listed(client: Client, changes: AsyncIterator[object], expected: 
 async def test_a_broker_withholds_a_tool_that_changed_until_its_operator_approves(tmp_path: Path) -> None:
     config = configured(tmp_path)
     async with brokered(config) as (process, client):
-        await process.wait_said(b"pins_kept")
+        await process.wait_said(b"pins_saved")
         assert stat.S_IMODE(_mode(tmp_path / "servers.json.pins.json")) == 0o600
         assert "sunny" in str((await client.call("forecast", city="Oslo")).content)
         async with client.listen(tools=True) as changes:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from callboard.actors.broker.circuit import Circuit, State
-from callboard.actors.broker.settings import BackendSettings
-from callboard.actors.duplex import BANNER, _banner
+from callboard.actors.broker.circuit import Circuit, CircuitState
+from callboard.actors.broker.policy import BackendSettings
+from callboard.actors.client.duplex_link import BANNER, _banner
 
 
 @pytest.mark.finding("newcomer-H5")
@@ -16,7 +16,7 @@ def test_a_server_that_stays_dead_is_reported_less_and_less_often() -> None:
             told.append(attempt)
         circuit.attempts += 1
     assert told == [1, 2, 3, 4, 8, 16, 32, 64]
-    circuit.state = State.UP
+    circuit.state = CircuitState.UP
     assert circuit.is_news  # one that was up is news again
 
 

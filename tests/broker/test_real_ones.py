@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from callboard.client import connect
-from callboard.configuration import Remote
+from callboard.config import Remote
 from callboard.errors import ServerRefused
 from callboard.transports.client.process import Command
 from tests.broker.front import backend, ways_in

@@ -111,7 +111,7 @@ async def test_a_wrong_file_changes_nothing_and_is_told_with_its_line(tmp_path: 
             del process.stderr[:]
             write(config, **servers)
             process.signal(signal.SIGHUP)
-            await process.wait_said(b"configuration_refused")
+            await process.wait_said(b"config_rejected")
             await process.wait_said(b"\n")
             assert words in process.words.replace("\\n", "")
             assert [await pid(client, name) for name in ("kept", "other")] == before
@@ -148,7 +148,7 @@ async def test_a_closed_terminal_is_no_request_but_the_end(tmp_path: Path) -> No
     async with terminal_of(*heeds, *CALLBOARD, "serve", str(config), "--http", "0") as terminal:
         await terminal.wait_shown("Ctrl-C ends it")
         terminal.process.send_signal(signal.SIGHUP)
-        await terminal.wait_shown("configuration_read_anew")
+        await terminal.wait_shown("config_reloaded")
         await terminal.keyboard.aclose()  # the window is closed: the kernel says so, with the same signal
         with trio.fail_after(PATIENCE):
             assert await terminal.process.wait() == 0

@@ -21,7 +21,8 @@ from callboard.testing import Peer, Refusal
 from tests.broker.back import Back, form, named, text, tool
 from tests.broker.front import backend, brokered, peer
 from tests.process import CALLBOARD, Process, started
-from tests.served import ROOT, served
+from tests.served import served
+from tests.shared import ROOT
 
 ONE_TEXT = "Invalid or expired requestState"
 QUESTION = {"method": "elicitation/create", "params": {"mode": "form", **form()}}

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.host import Host
+from callboard.actors.server.host import Host
 from callboard.codecs.revisions.revision import R4
 from callboard.testing import Peer, Refusal
 from tests.broker.back import Back, Line, form, named, text

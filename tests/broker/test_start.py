@@ -13,12 +13,13 @@ from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from callboard import connect
-from callboard.actors.broker.settings import BackendSettings, Restarts
-from callboard.actors.parking import Parking
-from callboard.announcing import as_json, as_text
+from callboard.actors.broker.policy import BackendSettings, Restarts
+from callboard.actors.server.parking import Parking
 from callboard.broker import Broker
 from callboard.errors import CallboardError
-from callboard.serving import Ready, _run
+from callboard.serve.banner import as_json, as_text
+from callboard.serve.options import Ready
+from callboard.serve.serve import _run
 from callboard.supervisor import Backoff, Intensity
 from callboard.transports.client.process import Command
 from tests.broker.back import Back

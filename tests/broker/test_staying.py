@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.parking import Parking
+from callboard.actors.server.parking import Parking
 from callboard.broker import Broker
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R4, R5

@@ -11,7 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from callboard.actors.broker import tasks
 from callboard.codecs.revisions import MODERN, Revision, meta
 from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5
-from callboard.configuration import Remote
+from callboard.config import Remote
 from callboard.errors import OVERLOADED
 from callboard.testing import Answer, Peer, Refusal
 from callboard.transports.client.process import Command

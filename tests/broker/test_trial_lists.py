@@ -11,12 +11,12 @@ import structlog.testing
 import trio
 from trio.testing import MockClock
 
-from callboard.actors.broker.listings import EVERY, MAX_LISTS, MAX_TOLD, PROMPT
-from callboard.actors.host import Host
+from callboard.actors.broker.listing import EVERY, MAX_LISTS, MAX_TOLD, PROMPT
+from callboard.actors.server.host import Host
 from callboard.broker import Broker
-from callboard.codecs.crossing import guard
-from callboard.codecs.crossing.definitions import digest_of
-from callboard.codecs.crossing.guard import MAX_DEFINITION
+from callboard.codecs.bridge import guard
+from callboard.codecs.bridge.definitions import digest_of
+from callboard.codecs.bridge.guard import MAX_DEFINITION
 from callboard.codecs.revisions import LATEST, Revision
 from callboard.codecs.revisions.revision import R1, R3, R4, R5
 from callboard.errors import BACKEND_GONE
@@ -315,7 +315,7 @@ async def test_the_lists_of_a_backend_are_bounded_in_bytes_and_paged_by_them() -
     assert found[-1]["name"] == "good"
     assert 0.9 * MAX_LISTS < len(msgspec.json.encode(found)) < 1.1 * MAX_LISTS
     assert len(msgspec.json.encode(page)) < 1024 * 1024
-    [cut] = [line for line in logs if line["event"] == "list_cut"]
+    [cut] = [line for line in logs if line["event"] == "list_truncated"]
     assert cut["backend"] == "odd"
 
 

@@ -10,11 +10,11 @@ from trio.testing import MockClock
 
 from callboard.actors.broker.catalogue import Catalogue
 from callboard.actors.broker.owners import MAX_MATCHED, address_of
-from callboard.actors.broker.settings import BackendSettings
-from callboard.codecs.crossing.definitions import RESOURCES, TEMPLATES
+from callboard.actors.broker.policy import BackendSettings
+from callboard.codecs.bridge.definitions import RESOURCES, TEMPLATES
 from callboard.codecs.revisions.revision import R4, R5
-from callboard.codecs.uri_match import MAX_URI
-from callboard.codecs.uri_template import UriTemplate
+from callboard.codecs.uri_template.match import MAX_URI
+from callboard.codecs.uri_template.template import UriTemplate
 from callboard.errors import InvalidParams
 from tests.broker.back import Back, tool
 from tests.broker.front import backend, brokered, peer

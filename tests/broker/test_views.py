@@ -9,12 +9,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from callboard.actors.broker.listings import EVERY, PROMPT
+from callboard.actors.broker.listing import EVERY, PROMPT
 from callboard.actors.broker.views import VIEW_WAIT
 from callboard.broker import Broker
+from callboard.broker.pins import Pins
 from callboard.codecs.revisions import LATEST, Revision, meta
 from callboard.codecs.revisions.revision import R4
-from callboard.pins import Pins
 from callboard.testing import Peer, Refusal
 from tests.broker.back import Back, Line, text, tool
 from tests.broker.front import backend, brokered, peer

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 import trio
 
-from callboard.actors.duplex import DuplexLink
-from callboard.actors.link import Link
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Link
+from callboard.client.routes import TransportRoute, TransportRoutes
 from callboard.codecs.revisions import LATEST, MODERN, Revision
 from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5
-from callboard.targets import Way, Ways
 from callboard.transports.memory import MemoryConnection, memory_pair
 
 Json: TypeAlias = dict[str, Any]
@@ -90,7 +90,7 @@ class Puppet:
 Play: TypeAlias = Callable[[Puppet], Awaitable[None]]
 
 
-def played(play: Play, revision: Revision = LATEST, *, meets: bool = True) -> Ways:
+def played(play: Play, revision: Revision = LATEST, *, meets: bool = True) -> TransportRoutes:
     """A target whose server is *play*. Unless it *meets* the client first, that is the play's to do."""
 
     async def perform(puppet: Puppet) -> None:
@@ -115,7 +115,7 @@ def played(play: Play, revision: Revision = LATEST, *, meets: bool = True) -> Wa
                 raise
             raise group.exceptions[0] from None
 
-    return Ways(None, (Way("played", open_way),))
+    return TransportRoutes(None, (TransportRoute("played", open_way),))
 
 
 def text(result: Any) -> str:

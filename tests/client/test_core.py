@@ -153,7 +153,7 @@ async def test_a_function_that_fails_to_hear_a_log_costs_nothing_else(autojump_c
         async with connect(house(), on_log=broken, log_level="info") as client:
             await client.call("chat")
             await client.call("chat")
-    assert [line["failure"] for line in logs if line["event"] == "log_not_heard"] == [
+    assert [line["failure"] for line in logs if line["event"] == "log_callback_failed"] == [
         "ZeroDivisionError: "
     ]  # once: the log merges lines that say the same
 

@@ -15,17 +15,18 @@ import msgspec
 import pytest
 import trio
 
-from callboard.actors.caller import Patience
+from callboard.actors.client.caller import Patience
 from callboard.client import Client, connect
 from callboard.errors import BadAnswer, CallboardError, CannotConnect, ConnectionLost, HttpRefused, RequestTimedOut
-from callboard.serving import Ready, serve
+from callboard.serve import Ready, serve
 from callboard.transports.client.pool import Origin, reach
 from callboard.transports.client.tls import believed
 from tests.certificate import certified
 from tests.process import CALLBOARD, Process, started
-from tests.transports.http.house import House, open_house
+from tests.shared import APPS
+from tests.transports.server.http.house import House, open_house
 
-APP: Final = str(Path(__file__).parents[1] / "apps" / "curious.py")
+APP: Final = str(APPS / "curious.py")
 PATIENCE: Final = 20.0
 """Seconds for a whole test: on a machine that does nothing else each takes less than one."""
 SHORT: Final = Patience(timeout=1)

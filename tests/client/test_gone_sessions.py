@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.caller import Patience
+from callboard.actors.client.caller import Patience
 from callboard.client import Client, connect
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R4

@@ -8,12 +8,12 @@ import structlog
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.caller import Patience
+from callboard.actors.client.caller import Patience
 from callboard.client import connect
+from callboard.client.subscriptions import ACKNOWLEDGED
 from callboard.codecs.revisions import meta
 from callboard.codecs.sse import encode_event
 from callboard.errors import BadAnswer, ConnectionLost, HttpRefused, RequestTimedOut, ServerRefused
-from callboard.listening import ACKNOWLEDGED
 from callboard.transports.client.pool import MAX_CHANNELS
 from tests.client.stage import CACHED, Json
 from tests.client.web import Reply, modern, web

@@ -11,13 +11,13 @@ import trio
 from trio.testing import MockClock
 
 from callboard.client import connect
+from callboard.client.routes import TransportRoute, TransportRoutes
 from callboard.codecs.websocket.client import mask
 from callboard.codecs.websocket.frames import Close, Code, write_close, write_ping, write_text
 from callboard.errors import CannotConnect
-from callboard.targets import Way, Ways
 from callboard.transports.client.pool import Origin
-from callboard.transports.client.socket import Door
 from callboard.transports.client.websocket import open_websocket
+from callboard.transports.client.websocket_socket import Door
 from callboard.transports.wire import Wire
 
 HERE: Final = Origin("ws", "127.0.0.1", 8000)
@@ -90,8 +90,10 @@ def accepted(accept: bytes, more: bytes = b"") -> bytes:
     )
 
 
-def by(impostor: Impostor) -> Ways:
-    return Ways(None, (Way("websocket", lambda: open_websocket(Door(HERE, b"/mcp", (), None, impostor.dial))),))
+def by(impostor: Impostor) -> TransportRoutes:
+    return TransportRoutes(
+        None, (TransportRoute("websocket", lambda: open_websocket(Door(HERE, b"/mcp", (), None, impostor.dial))),)
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,13 @@
 import re
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from callboard.client import connect
+from callboard.client import Asked, ManualClient, connect
 from callboard.codecs.revisions import (
     CallToolResult,
     ClientCapabilities,
@@ -25,12 +24,12 @@ from callboard.codecs.revisions import (
 )
 from callboard.codecs.revisions.revision import R4
 from callboard.errors import BadAnswer, RequestTimedOut
-from callboard.manual import Asked, ManualClient
 from callboard.server import Server
 from tests.client.stage import CACHED, Json, Puppet, played
 from tests.client.test_rounds import ASKED, FORM, STATE, result
+from tests.shared import ROOT
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "howto" / "connect.md"
+PAGE: Final = ROOT / "docs" / "howto" / "connect.md"
 FORMS: Final = ClientCapabilities(elicitation=ElicitationCapability(form={}))
 
 REQUESTS: Final[dict[str, Callable[[ManualClient], Any]]] = {

@@ -7,9 +7,9 @@ import msgspec
 from msgspec import Raw
 from trio.testing import MockClock
 
-from callboard.actors.caller import Hearer, Report
+from callboard.actors.client.caller import NotificationHandler, Report
 from callboard.client import connect
-from callboard.codecs.envelope import Error, Result
+from callboard.codecs.envelope import ErrorResponse, ResultResponse
 from callboard.codecs.members import raw
 from callboard.codecs.revisions.revision import R4
 from tests.client.stage import Puppet, played
@@ -26,10 +26,10 @@ async def test_raw_members_go_out_and_come_back_untouched(autojump_clock: MockCl
         caller = client._caller
         body: dict[str, Any] = {"name": raw("x"), "arguments": Raw(b'{"a": 1.0}'), "_meta": raw(dict(caller.said()))}
         answer = await caller.send("tools/call", body)
-        assert isinstance(answer, Result)
+        assert isinstance(answer, ResultResponse)
         assert bytes(answer.result["odd"]) == b"1.0"
         refused = await caller.send("tools/call", body)
-        assert isinstance(refused, Error)
+        assert isinstance(refused, ErrorResponse)
         assert (refused.code, refused.message) == (-32000, "busy")
 
 
@@ -48,7 +48,7 @@ async def test_progress_is_heard_by_whoever_made_the_request(autojump_clock: Moc
 
     async with connect(played(play)) as client:
         for name, reports in heard.items():
-            hearer = Hearer(on_progress=partial(note, reports))
+            hearer = NotificationHandler(on_progress=partial(note, reports))
             body = {"name": name, "_meta": dict(client._caller.said())}
             await client._caller.send("tools/call", body, hearer=hearer)
     assert heard == {"a": [1], "b": [2]}
@@ -70,14 +70,14 @@ async def test_what_comes_on_the_way_of_a_request_is_for_its_own_hearer(autojump
 
     own: list[Any] = []
     elsewhere: list[Any] = []
-    hearer = Hearer(
+    hearer = NotificationHandler(
         on_log=lambda said: own.append(said.data),
         on_told=lambda method, _: own.append(method),
         on_question=lambda request: own.append((request.id, request.method)),
     )
     async with web(legacy(serve, R4)) as here, connect(here.ways(), on_log=elsewhere.append) as client:
         answer = await client._caller.send("tools/call", {"name": "x"}, hearer=hearer)
-        assert isinstance(answer, Result)
+        assert isinstance(answer, ResultResponse)
         assert msgspec.json.decode(answer.result["content"]) == []
         assert own == ["words", "notifications/tools/list_changed", (7, "roots/list")]
         assert elsewhere == []

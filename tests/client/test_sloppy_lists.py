@@ -7,8 +7,8 @@ from typing import Any, Final
 import pytest
 from trio.testing import MockClock
 
-from callboard.catalogue import MAX_LIST
 from callboard.client import connect
+from callboard.client.cache import MAX_LIST
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.errors import BadAnswer, ServerRefused

@@ -7,8 +7,8 @@ import structlog
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.caller import CAP, TIMEOUT, Patience
-from callboard.actors.eras import HANDSHAKE
+from callboard.actors.client.caller import CAP, TIMEOUT, Patience
+from callboard.actors.client.negotiate import HANDSHAKE
 from callboard.client import Client, connect
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5

@@ -11,18 +11,18 @@ import msgspec
 import pytest
 import trio
 
-from callboard.actors.link import Link
+from callboard.actors.client.link import Link
+from callboard.client.routes import TransportRoute, TransportRoutes
 from callboard.codecs.revisions import LATEST, Revision
 from callboard.codecs.revisions.revision import R2, R3, R4
 from callboard.codecs.sse import encode_comment, encode_event
 from callboard.errors import CannotConnect
-from callboard.targets import Way, Ways
 from callboard.transports.client.http import HttpLink
-from callboard.transports.client.pair import open_pair
 from callboard.transports.client.pool import Origin, Pool
+from callboard.transports.client.sse_pair import open_pair
 from callboard.transports.wire import Wire
 from tests.client.stage import EVERYTHING, INFO, Json
-from tests.transports.websocket.wires import MemoryWire, wire_pair
+from tests.transports.server.websocket.wires import MemoryWire, wire_pair
 
 HERE: Final = Origin("http", "127.0.0.1", 8000)
 legacy_revisions = pytest.mark.parametrize("revision", [R2, R3, R4])
@@ -176,7 +176,7 @@ class Web:
         given = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
         return HttpLink(Pool(HERE, dial=self.dial), b"/mcp", given)
 
-    def ways(self, *, pair: bool = False, key: str | None = None) -> Ways:
+    def ways(self, *, pair: bool = False, key: str | None = None) -> TransportRoutes:
         """The ways to it, as those to a URL are."""
 
         @asynccontextmanager
@@ -185,8 +185,8 @@ class Web:
             yield link
             link.pool.close()
 
-        other = (Way("sse", lambda: open_pair(self.link()), is_legacy=True),) if pair else ()
-        return Ways(key, (Way("http", http), *other))
+        other = (TransportRoute("sse", lambda: open_pair(self.link()), is_legacy=True),) if pair else ()
+        return TransportRoutes(key, (TransportRoute("http", http), *other))
 
     def requests(self, *rpc: str) -> list[Seen]:
         return [seen for seen in self.seen if seen.rpc in rpc]

@@ -13,7 +13,8 @@ import attrs
 from benchmarks.peers import environment
 from tests.everything.stage import TOOLS
 from tests.node import installed, node
-from tests.served import ROOT, RUN
+from tests.served import RUN
+from tests.shared import ROOT
 
 HERE: Final = Path(__file__).resolve().parent
 STAGE: Final = "tests/clients/stage.py:server"

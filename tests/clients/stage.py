@@ -6,14 +6,14 @@ callboard run tests/clients/stage.py:server
 import importlib.util
 import math
 from collections import defaultdict
-from pathlib import Path
 from typing import Final
 
 import trio
 
 from callboard import Context, Server
+from tests.shared import ROOT
 
-EXAMPLE: Final = Path(__file__).resolve().parents[2] / "examples" / "everything.py"
+EXAMPLE: Final = ROOT / "examples" / "everything.py"
 
 
 def load() -> Server:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from msgspec import UNSET
 
-from callboard.codecs.envelope import Envelope, Error, Notification, Request, Result, decode, encode
+from callboard.codecs.envelope import Envelope, ErrorResponse, Notification, Request, ResultResponse, decode, encode
 from callboard.codecs.members import raw, write_members
 from callboard.errors import InvalidRequest, ParseError, PeerError
 from tests.codecs.strategies import messages, spell, spellings
@@ -31,9 +31,9 @@ def test_a_request_keeps_its_id_method_and_raw_params() -> None:
         (CALL, Request),
         (b'{"jsonrpc":"2.0","id":"a","method":"ping"}', Request),
         (b'{"jsonrpc":"2.0","method":"notifications/initialized"}', Notification),
-        (b'{"jsonrpc":"2.0","id":0,"result":{}}', Result),
-        (b'{"jsonrpc":"2.0","id":-3,"error":{"code":-32602,"message":"no","data":[1, 2]}}', Error),
-        (b'{"jsonrpc":"2.0","error":{"code":-32700,"message":"what?"}}', Error),
+        (b'{"jsonrpc":"2.0","id":0,"result":{}}', ResultResponse),
+        (b'{"jsonrpc":"2.0","id":-3,"error":{"code":-32602,"message":"no","data":[1, 2]}}', ErrorResponse),
+        (b'{"jsonrpc":"2.0","error":{"code":-32700,"message":"what?"}}', ErrorResponse),
     ],
 )
 def test_every_kind_is_told_apart_and_written_back_byte_for_byte(frame: bytes, kind: type) -> None:
@@ -82,7 +82,7 @@ def test_ids_keep_their_json_type() -> None:
 
 def test_an_error_with_a_null_id_is_an_error_without_one() -> None:
     message = decode(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}')
-    assert isinstance(message, Error)
+    assert isinstance(message, ErrorResponse)
     assert message.id is None
     assert b'"id"' not in encode(message)
 
@@ -188,8 +188,8 @@ def test_an_id_comes_back_as_it_was_however_large(request_id: int) -> None:
             Notification("notifications/initialized"),
         ),
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","result":null,"error":null}', Request(1, "ping")),
-        (b'{"jsonrpc":"2.0","id":1,"result":{},"error":null}', Result(1, {})),
-        (b'{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":1,"message":"m"}}', Error(1, 1, "m")),
+        (b'{"jsonrpc":"2.0","id":1,"result":{},"error":null}', ResultResponse(1, {})),
+        (b'{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":1,"message":"m"}}', ErrorResponse(1, 1, "m")),
     ],
 )
 def test_null_for_an_absent_member_of_a_message_is_taken_for_absent(written: bytes, meant: object) -> None:

@@ -1,7 +1,7 @@
 """The client that the official conformance suite examines: `python -m tests.conformance.client URL`.
 
 The suite starts a server for each scenario, says by `MCP_CONFORMANCE_SCENARIO` which one it is, and looks at what this
-client does. Everything is done by `callboard.client.connect`, as any program would; what differs is only what is asked.
+client does. Everything is done by `callboard.connect`, as any program would; what differs is only what is asked.
 """
 
 import json

@@ -2,7 +2,6 @@
 
 import importlib.util
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +10,9 @@ from callboard import Revision, Server
 from callboard.codecs.revisions.revision import LATEST, R3, R4
 from callboard.testing import Peer
 from tests import by_the_book
+from tests.shared import ROOT
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "everything.py"
+EXAMPLE = ROOT / "examples" / "everything.py"
 EVERY = pytest.mark.parametrize("revision", list(Revision), ids=str)
 LEGACY = pytest.mark.parametrize("revision", [r for r in Revision if r < LATEST], ids=str)
 WITH_FORMS = pytest.mark.parametrize("revision", [r for r in Revision if r >= R3], ids=str)

@@ -19,10 +19,10 @@ from tests.fuzz.mutate import TOKENS, mutated
 from tests.fuzz.odd import GARBAGE
 from tests.fuzz.strict import Complaints, Json
 from tests.fuzz.values import odd, spoiled, written
-from tests.transports.http.sessions import initialize
-from tests.transports.http.stage import META, VERSION, Client, mirror, request
-from tests.transports.websocket.stage import OPENING, Refused, Socket, masked
-from tests.transports.websocket.stage import request as opening
+from tests.transports.server.http.sessions import initialize
+from tests.transports.server.http.stage import META, VERSION, Client, mirror, request
+from tests.transports.server.websocket.stage import OPENING, Refused, Socket, masked
+from tests.transports.server.websocket.stage import request as opening
 
 ODDNESS: Final = (0.0, 0.1, 0.3, 0.6)
 LEFT_ALONE: Final = 50.0

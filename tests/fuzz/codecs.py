@@ -14,20 +14,20 @@ import msgspec
 
 from callboard.codecs.batch import split_batch
 from callboard.codecs.canonical import canonical
-from callboard.codecs.envelope import Notification, Request, Result, decode, encode
-from callboard.codecs.header_map import HeaderMap
-from callboard.codecs.header_values import decode_value, encode_value
+from callboard.codecs.envelope import Notification, Request, ResultResponse, decode, encode
 from callboard.codecs.json_schema import check_schema
 from callboard.codecs.lines import LineDecoder
 from callboard.codecs.linked_data import CONTEXT_URL, from_jsonld, from_turtle, to_turtle
-from callboard.codecs.mirror import check_mirror
+from callboard.codecs.mcp_headers.header_map import HeaderMap
+from callboard.codecs.mcp_headers.header_values import decode_value, encode_value
+from callboard.codecs.mcp_headers.mirror import check_mirror
 from callboard.codecs.revisions.messages import read_params, read_result
 from callboard.codecs.revisions.revision import Revision
 from callboard.codecs.routing import read_route
 from callboard.codecs.seal import KeyRing
 from callboard.codecs.sse import EventDecoder, encode_event
 from callboard.codecs.state import Binding, open_, seal
-from callboard.codecs.uri_template import UriTemplate
+from callboard.codecs.uri_template.template import UriTemplate
 from callboard.errors import ParseError, PeerError
 from tests.fuzz import requests
 
@@ -110,7 +110,7 @@ def _models(frame: bytes) -> None:
     for revision in Revision:
         if isinstance(message, Request | Notification):
             answer(partial(read_params, revision, message.method), value.get("params", {}))
-        elif isinstance(message, Result):
+        elif isinstance(message, ResultResponse):
             for method in ("tools/call", "tools/list", "elicitation/create", "resources/read"):
                 answer(partial(read_result, revision, method), value["result"])
 

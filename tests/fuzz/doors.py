@@ -13,30 +13,30 @@ from h2.connection import H2Connection
 from h2.events import DataReceived, ResponseReceived, StreamEnded
 from h2.exceptions import ProtocolError
 
-from callboard.actors.host import Host
-from callboard.actors.parking import Parking
-from callboard.actors.session_tree import open_session
-from callboard.admin import LIMITS, Health, HealthHandler
+from callboard.actors.server.host import Host
+from callboard.actors.server.parking import Parking
+from callboard.actors.server.session_tree import open_session
 from callboard.codecs.http.access import Access
 from callboard.codecs.revisions import Revision
 from callboard.codecs.sse import Event, EventDecoder
-from callboard.hosted import Hosted
+from callboard.serve.admin import LIMITS, Health, HealthHandler
+from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor
-from callboard.transports import _hypercorn
-from callboard.transports.http.connection import HttpConnection
-from callboard.transports.http.endpoint import Endpoint
-from callboard.transports.http.listener import http_edge
-from callboard.transports.http.lookout import Lookout
-from callboard.transports.http2 import Http2, Opening
+from callboard.transports.limits import Settings
 from callboard.transports.lines import LineConnection
-from callboard.transports.settings import Settings
-from callboard.transports.websocket.door import WebSocketDoor
+from callboard.transports.server import _hypercorn
+from callboard.transports.server.http.connection import HttpConnection
+from callboard.transports.server.http.endpoint import Endpoint
+from callboard.transports.server.http.listener import http_edge
+from callboard.transports.server.http.slow_requests import SlowRequests
+from callboard.transports.server.http2 import Http2, Opening
+from callboard.transports.server.websocket.upgrade import WebSocketUpgrade
 from tests.fuzz.odd import GONE
 from tests.fuzz.strict import Complaints, Json, complaint_of
-from tests.transports.http.stage import Client, Gone, Stream
-from tests.transports.websocket.stage import Gone as SocketGone
-from tests.transports.websocket.stage import Refused, Socket
-from tests.transports.websocket.wires import MemoryWire, wire_pair
+from tests.transports.server.http.stage import Client, Gone, Stream
+from tests.transports.server.websocket.stage import Gone as SocketGone
+from tests.transports.server.websocket.stage import Refused, Socket
+from tests.transports.server.websocket.wires import MemoryWire, wire_pair
 
 PROTOCOL: Final = _hypercorn.Http2Protocol
 """Loaded now: in the middle of a run it would be a stall."""
@@ -71,7 +71,7 @@ class Doors:
     host: Host
     endpoint: Endpoint
     edge: Supervisor
-    lookout: Lookout
+    lookout: SlowRequests
     http2: Http2
     health: HealthHandler
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
@@ -116,11 +116,11 @@ class Doors:
 @asynccontextmanager
 async def opened(server: Hosted, settings: Settings) -> AsyncIterator[Doors]:
     async with server.host(parking=Parking(server.info.name)) as host:
-        upgrade = WebSocketDoor(host, settings, None).serve
+        upgrade = WebSocketUpgrade(host, settings, None).serve
         access = Access.of("127.0.0.1", 8000)
         endpoint = Endpoint(host, access, settings, legacy_sse=True, on_upgrade=upgrade)
         edge = await host.root.add(http_edge("http", endpoint, [], with_http2=True))
-        lookout = next(actor for _, actor in edge.actors() if isinstance(actor, Lookout))
+        lookout = next(actor for _, actor in edge.actors() if isinstance(actor, SlowRequests))
         health = HealthHandler(Health(server, host), access)
         yield Doors(host, endpoint, edge, lookout, Http2(endpoint), health)
 

@@ -22,8 +22,8 @@ from tests.by_the_book import definition_of, judged, validator
 from tests.fuzz.odd import GONE
 from tests.fuzz.values import odd, written
 from tests.shared import PROTOCOL
-from tests.transports.websocket.stage import Gone as SocketGone
-from tests.transports.websocket.stage import Socket
+from tests.transports.server.websocket.stage import Gone as SocketGone
+from tests.transports.server.websocket.stage import Socket
 
 Json = dict[str, Any]
 

@@ -21,18 +21,18 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from callboard.actors.broker.settings import BackendSettings, Restarts
-from callboard.actors.duplex import DuplexLink
-from callboard.actors.host import Host
-from callboard.actors.link import Link
-from callboard.actors.parking import Parking
-from callboard.actors.session_tree import open_session
+from callboard.actors.broker.policy import BackendSettings, Restarts
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Link
+from callboard.actors.server.host import Host
+from callboard.actors.server.parking import Parking
+from callboard.actors.server.session_tree import open_session
 from callboard.broker import Broker
+from callboard.client.routes import TransportRoute, TransportRoutes
 from callboard.codecs.revisions import Revision
 from callboard.server import Server
 from callboard.supervisor import Backoff, Intensity
 from callboard.supervisor.ended import failure_text, where
-from callboard.targets import Way, Ways
 from callboard.transports.memory import MemoryConnection, memory_pair
 from tests.broker.front import backend
 from tests.fuzz.odd import Oddity, play
@@ -66,8 +66,8 @@ class Behind:
     lines: list[MemoryConnection] = attrs.field(factory=list)
 
     @property
-    def ways(self) -> Ways:
-        return Ways(None, (Way("stdio", self._open),))
+    def ways(self) -> TransportRoutes:
+        return TransportRoutes(None, (TransportRoute("stdio", self._open),))
 
     def become(self, oddity: Oddity) -> None:
         """Be another server from now on: all connections end."""

@@ -15,18 +15,18 @@ import trio
 import trio.testing
 from structlog.testing import capture_logs
 
-from callboard.actors.broker.settings import BackendSettings
+from callboard.actors.broker.policy import BackendSettings
 from callboard.broker import Broker
-from callboard.hosted import Hosted
+from callboard.server.served import Hosted
 from callboard.supervisor.snapshot import render
-from callboard.transports.settings import Settings
+from callboard.transports.limits import Settings
 from tests.broker.front import backend
 from tests.fuzz.callers import visit
 from tests.fuzz.doors import HOST, Doors, opened
 from tests.fuzz.strict import Complaints
 from tests.fuzz.test_backends import AT_ONCE, COUNT, ONLY, SEED, STALL, Steps, at_once, uncollected
-from tests.transports.http.house import open_house
-from tests.transports.http.stage import Gone, request
+from tests.transports.server.http.house import open_house
+from tests.transports.server.http.stage import Gone, request
 
 BATCHES: Final = max(2, COUNT // 2500)
 AT_A_TIME: Final = 10

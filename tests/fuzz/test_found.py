@@ -13,14 +13,14 @@ from structlog.testing import capture_logs
 from callboard.broker import Broker
 from callboard.codecs.revisions.revision import R3
 from callboard.testing import connect
+from callboard.transports.limits import Settings
 from callboard.transports.memory import memory_pair
-from callboard.transports.settings import Settings
 from tests.broker.back import Back
 from tests.broker.front import backend
 from tests.fuzz.doors import HOST, Doors, opened
-from tests.transports.http.house import open_house
-from tests.transports.http.sessions import initialize
-from tests.transports.http.stage import Client, mirror
+from tests.transports.server.http.house import open_house
+from tests.transports.server.http.sessions import initialize
+from tests.transports.server.http.stage import Client, mirror
 
 
 async def legacy_call(doors: Doors, client: Client, tool: str, **arguments: Any) -> dict[str, str | None]:

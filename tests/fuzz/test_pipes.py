@@ -23,15 +23,15 @@ from tests.fuzz.strict import Complaints, Customer
 from tests.fuzz.test_backends import COUNT, SEED
 from tests.fuzz.visits import CAPABILITIES, visit
 from tests.process import CALLBOARD, Process, started
-from tests.transports.websocket.stage import OPENING, Gone, Socket
-from tests.transports.websocket.stage import request as opening
+from tests.shared import ROOT
+from tests.transports.server.websocket.stage import OPENING, Gone, Socket
+from tests.transports.server.websocket.stage import request as opening
 
 LONG: Final = COUNT >= 100_000
 SECONDS: Final = 10.0 if LONG else 1.0
 MOVES: Final = 1.2
 """How much longer 99 of 100 answers of the neighbour may take, beside an odd server instead of a good one."""
 GOOD: Final = Path(__file__).resolve().parents[1] / "soak" / "backend.py"
-ROOT: Final = Path(__file__).resolve().parents[2]
 PACE: Final = 0.005
 """Seconds between two calls of the neighbour."""
 

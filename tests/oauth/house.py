@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.parser import RequestParser
+from callboard.codecs.http.request_parser import RequestParser
 from callboard.codecs.http.writer import write_answer
 from callboard.transports.wire import SocketWire
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from callboard.codecs.http.answers import AnswerHead
+from callboard.codecs.http.response_parser import AnswerHead
 from callboard.codecs.oauth.addresses import MAX_URL, Reach
 from callboard.errors import FetchFailed, UnsafeUrl
 from callboard.oauth import OAuth

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from callboard.client import connect
-from callboard.codecs.http.answers import AnswerHead
+from callboard.codecs.http.response_parser import AnswerHead
 from callboard.codecs.oauth.tokens import Tokens
 from callboard.errors import NotAuthorized
 from callboard.oauth import FileStore, MemoryStore

@@ -6,15 +6,15 @@ from base64 import b64encode
 
 import pytest
 
-from callboard.codecs.http.answers import AnswerHead
+from callboard.client.routes import ClientAccess
+from callboard.codecs.http.response_parser import AnswerHead
 from callboard.errors import HttpRefused
 from callboard.oauth import OAuth
 from callboard.oauth.authorizer import Authorizer
-from callboard.targets import Access
 from callboard.transports.client.credentials import Proof
 from callboard.transports.client.http import HttpLink
 from callboard.transports.client.pool import Origin, Pool
-from callboard.transports.client.socket import Door
+from callboard.transports.client.websocket_socket import Door
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -109,7 +109,7 @@ def test_what_is_said_at_a_door_is_not_shown() -> None:
     headers = [(b"authorization", b"s3cr3t")]
     assert "s3cr3t" not in repr(Door(Origin.of("ws://localhost/mcp"), b"/mcp", headers))
     assert "s3cr3t" not in repr(HttpLink(Pool(Origin.of("http://localhost/mcp")), b"/mcp", headers))
-    assert "s3cr3t" not in repr(Access(headers={"authorization": "s3cr3t"}))
+    assert "s3cr3t" not in repr(ClientAccess(headers={"authorization": "s3cr3t"}))
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 import trio
 
-from callboard.actors.host import Host
-from callboard.actors.parking import Parking
-from callboard.actors.session_tree import open_session
+from callboard.actors.server.host import Host
+from callboard.actors.server.parking import Parking
+from callboard.actors.server.session_tree import open_session
 from callboard.codecs.revisions import LEGACY, Revision
 from callboard.server import Server
 from callboard.testing import Peer

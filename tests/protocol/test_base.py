@@ -10,14 +10,14 @@ from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 import callboard.errors as ours
-from callboard.actors.wire import error_frame
-from callboard.codecs.envelope import Error, Notification, Request, Result, decode
+from callboard.actors.frames import error_frame
+from callboard.codecs.envelope import ErrorResponse, Notification, Request, ResultResponse, decode
 from callboard.codecs.revisions import ERROR_CODES, MODERN, Revision
 from callboard.codecs.revisions.meta import is_valid_meta_key
 from callboard.codecs.revisions.revision import R4, R5
-from callboard.context import Context
-from callboard.hosting import ToolError
 from callboard.server import Server
+from callboard.server.content.errors import ToolError
+from callboard.server.context import Context
 from callboard.testing import Answer, Peer, Refusal
 from tests.protocol.house import EVERY, hears_nothing, open_house, recorded, say_raw, text
 
@@ -107,10 +107,10 @@ async def test_all_that_is_said_is_json_rpc_and_every_request_is_answered_once(
                 case Request(id=request_id):
                     assert isinstance(request_id, int)
                     asked.append(request_id)
-                case Result(id=request_id):
+                case ResultResponse(id=request_id):
                     assert set(frame) == {"jsonrpc", "id", "result"}
                     answered.append(request_id)
-                case Error(id=request_id, code=code, message=words):
+                case ErrorResponse(id=request_id, code=code, message=words):
                     assert isinstance(code, int)
                     assert words
                     answered.append(request_id)

@@ -7,8 +7,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R4, R5
-from callboard.context import Context
 from callboard.server import Server
+from callboard.server.context import Context
 from tests.protocol.house import EACH_LEGACY, EVERY, hears_nothing, open_house, recorded, text
 
 server = Server("patience")

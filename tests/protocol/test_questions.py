@@ -16,8 +16,8 @@ from callboard.codecs.revisions import (
     ToolUseContent,
 )
 from callboard.codecs.revisions.revision import R4, R5
-from callboard.context import Asking, Context, Declined, InputRequired
 from callboard.server import Server
+from callboard.server.context import Asking, Context, Declined, InputRequired
 from callboard.testing import Answer, Peer, Refusal
 from tests.protocol.house import open_house, recorded, text
 

@@ -8,9 +8,9 @@ from trio.testing import MockClock
 
 from callboard.codecs.revisions import EmbeddedResource, Revision, TextResourceContents
 from callboard.codecs.revisions.revision import R5
-from callboard.context import Context
-from callboard.hosting import Audio, Blob, Image
 from callboard.server import Server
+from callboard.server.content.media import Audio, Blob, Image
+from callboard.server.context import Context
 from callboard.testing import Refusal
 from tests.protocol.house import EVERY, open_house
 

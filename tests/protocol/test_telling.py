@@ -8,8 +8,8 @@ from trio.testing import MockClock
 
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R5
-from callboard.context import Context
 from callboard.server import Server
+from callboard.server.context import Context
 from callboard.testing import Peer, Refusal
 from tests.protocol.house import EACH_LEGACY, EVERY, hears_nothing, open_house, recorded, text
 

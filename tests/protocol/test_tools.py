@@ -9,8 +9,8 @@ from trio.testing import MockClock
 
 from callboard.codecs.revisions import CallToolResult, Icon, Revision, TextContent, ToolAnnotations
 from callboard.codecs.revisions.revision import R4, R5
-from callboard.context import Context
 from callboard.server import Server
+from callboard.server.context import Context
 from callboard.testing import Refusal
 from tests.protocol.house import EVERY, open_house, text
 

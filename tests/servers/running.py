@@ -14,7 +14,7 @@ import trio
 
 from benchmarks.peers import environment
 from tests.node import installed, node
-from tests.served import free_port
+from tests.served import free_port, is_accepting
 
 HERE: Final = Path(__file__).resolve().parent
 EVERYTHING: Final = "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
@@ -102,12 +102,9 @@ async def listening(library_command: list[str], cwd: Path, path: str, **variable
 async def _wait_accepting(port: int, process: trio.Process, said: IO[bytes]) -> None:
     with trio.move_on_after(START_TIME):
         while process.returncode is None:
-            try:
-                await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
-            except OSError:
-                await trio.sleep(0.05)  # no event tells when another process listens
-            else:
+            if is_accepting(port):
                 return
+            await trio.sleep(0.05)  # no event tells when another process listens
     said.seek(0)
     raise AssertionError(f"it does not listen:\n{said.read().decode(errors='replace')[-3000:]}")
 

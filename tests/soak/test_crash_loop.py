@@ -10,16 +10,16 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.broker.settings import Restarts
-from callboard.actors.duplex import DuplexLink
-from callboard.actors.link import Link
-from callboard.actors.session_tree import open_session
+from callboard.actors.broker.policy import Restarts
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Link
+from callboard.actors.server.session_tree import open_session
 from callboard.broker import Broker
-from callboard.configuration import BackendSpec
+from callboard.client.routes import TransportRoute, TransportRoutes
+from callboard.config import BackendSpec
 from callboard.errors import CannotConnect
 from callboard.server import Server
 from callboard.supervisor import Backoff
-from callboard.targets import Way, Ways
 from callboard.testing import Peer, Refusal
 from callboard.transports.memory import memory_pair
 from tests.broker.front import backend, peer
@@ -47,8 +47,8 @@ class Script:
     how: str
     tried: list[float] = attrs.field(factory=list)
 
-    def ways(self) -> Ways:
-        return Ways(None, (Way("script", self._open),))
+    def ways(self) -> TransportRoutes:
+        return TransportRoutes(None, (TransportRoute("script", self._open),))
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Link]:

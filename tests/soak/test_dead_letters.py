@@ -4,8 +4,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.host import Host
-from callboard.actors.subscription import SUBSCRIPTION_SIZE
+from callboard.actors.server.host import Host
+from callboard.actors.server.subscription import SUBSCRIPTION_SIZE
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.supervisor import Lost
@@ -19,7 +19,7 @@ CANARY = "s3cret-canary"
 
 def ignored(host: Host) -> int:
     """What the connections to backends were told for nothing."""
-    facts = [node.facts for node in host.root.tree().walk() if node.kind == "Leg"]
+    facts = [node.facts for node in host.root.tree().walk() if node.kind == "BackendConnection"]
     return sum(int(one["ignored"] or 0) for one in facts)
 
 

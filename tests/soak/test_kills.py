@@ -13,7 +13,7 @@ import trio.testing
 from benchmarks.nemesis import Plan, play
 from benchmarks.nemesis_history import share
 from benchmarks.nemesis_stand import BACKEND
-from callboard.actors.broker.settings import Restarts
+from callboard.actors.broker.policy import Restarts
 from callboard.supervisor import Backoff, Intensity
 from callboard.testing import Peer, Refusal
 from callboard.transports.client.process import Command

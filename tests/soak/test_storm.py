@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 import trio
 
-from callboard.actors.broker.settings import MAX_IN_FLIGHT
+from callboard.actors.broker.policy import MAX_IN_FLIGHT
 from tests.figures import BUSY, LONG, figure
 from tests.soak.clients import connect, head_of, modern
 from tests.soak.probing import probing

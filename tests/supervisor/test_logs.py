@@ -18,7 +18,7 @@ import structlog
 import structlog.testing
 
 from callboard.supervisor import get_logger
-from callboard.supervisor.lines import BURST, MAX_KINDS, MERGED, SILENT, Lines
+from callboard.supervisor.lines import BURST, MAX_KINDS, MERGED, SILENT, LogLines
 from callboard.supervisor.standard_error import MOST_KEPT, StandardError
 
 CRASH = """
@@ -130,7 +130,7 @@ def test_a_long_fact_is_clipped() -> None:
 @pytest.mark.finding("security-19", "newcomer-H5")
 def test_lines_that_say_the_same_are_merged() -> None:
     now = [0.0]
-    lines, told = Lines(lambda: now[0]), []
+    lines, told = LogLines(lambda: now[0]), []
 
     def write(event: str, **facts: object) -> None:
         told.append((event, facts))
@@ -157,19 +157,19 @@ def test_lines_that_say_the_same_are_merged() -> None:
 @pytest.mark.finding("security-19")
 def test_one_peer_writes_so_many_lines_of_an_event_and_others_are_not_left_out() -> None:
     now = [0.0]
-    lines, told = Lines(lambda: now[0]), []
+    lines, told = LogLines(lambda: now[0]), []
 
     def write(_: str, **facts: object) -> None:
         told.append(facts)
 
     for number in range(4000):
-        lines.write(write, "not_followed", {"session": "a", "uri": str(number)})
+        lines.write(write, "subscribe_failed", {"session": "a", "uri": str(number)})
     assert len(told) == BURST
-    lines.write(write, "not_followed", {"session": "b", "uri": "x"})
+    lines.write(write, "subscribe_failed", {"session": "b", "uri": "x"})
     lines.write(write, "other", {"session": "a"})
     assert len(told) == BURST + 2
     now[0] += 1
-    lines.write(write, "not_followed", {"session": "a", "uri": "y"})
+    lines.write(write, "subscribe_failed", {"session": "a", "uri": "y"})
     assert told[-1] == {"session": "a", "uri": "y", "left_out": 4000 - BURST}
     for number in range(10 * MAX_KINDS):
         lines.write(write, "joined", {"session": str(number)})

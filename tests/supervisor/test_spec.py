@@ -3,7 +3,7 @@
 import pytest
 
 from callboard.supervisor import How, Restart, Strategy, SupervisorSpec
-from callboard.supervisor.spec import Plan, needs_restart, plan
+from callboard.supervisor.spec import ChildPlan, needs_restart, plan
 from tests.supervisor.players import History, player
 
 ONE, ALL, REST = Strategy.ONE_FOR_ONE, Strategy.ONE_FOR_ALL, Strategy.REST_FOR_ONE
@@ -28,18 +28,20 @@ CHILDREN = [("a", P), ("b", T), ("x", X), ("c", P)]
 @pytest.mark.parametrize(
     ("strategy", "died", "how", "expected"),
     [
-        (ONE, "b", How.RAISED, Plan(stop=(), start=("b",))),
-        (ONE, "b", How.RETURNED, Plan()),
-        (ALL, "b", How.RAISED, Plan(stop=("c", "x", "a"), start=("a", "b", "c"))),
-        (ALL, "a", How.RETURNED, Plan(stop=("c", "x", "b"), start=("a", "b", "c"))),
-        (ALL, "x", How.RAISED, Plan()),
-        (REST, "b", How.CANCELLED, Plan(stop=("c", "x"), start=("b", "c"))),
-        (REST, "a", How.START_FAILED, Plan(stop=("c", "x", "b"), start=("a", "b", "c"))),
-        (REST, "c", How.RAISED, Plan(stop=(), start=("c",))),
-        (REST, "b", How.RETURNED, Plan()),
+        (ONE, "b", How.RAISED, ChildPlan(stop=(), start=("b",))),
+        (ONE, "b", How.RETURNED, ChildPlan()),
+        (ALL, "b", How.RAISED, ChildPlan(stop=("c", "x", "a"), start=("a", "b", "c"))),
+        (ALL, "a", How.RETURNED, ChildPlan(stop=("c", "x", "b"), start=("a", "b", "c"))),
+        (ALL, "x", How.RAISED, ChildPlan()),
+        (REST, "b", How.CANCELLED, ChildPlan(stop=("c", "x"), start=("b", "c"))),
+        (REST, "a", How.START_FAILED, ChildPlan(stop=("c", "x", "b"), start=("a", "b", "c"))),
+        (REST, "c", How.RAISED, ChildPlan(stop=(), start=("c",))),
+        (REST, "b", How.RETURNED, ChildPlan()),
     ],
 )
-def test_who_is_stopped_and_started_in_which_order(strategy: Strategy, died: str, how: How, expected: Plan) -> None:
+def test_who_is_stopped_and_started_in_which_order(
+    strategy: Strategy, died: str, how: How, expected: ChildPlan
+) -> None:
     assert plan(strategy, CHILDREN, died, how) == expected
 
 

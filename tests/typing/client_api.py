@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import assert_type
 
 from callboard import Asked, Client, Command, ManualClient, Patience, Revision, Server, connect
-from callboard.actors.topics import ListChanged, ResourceUpdated
+from callboard.actors.changes import ListChanged, ResourceUpdated
 from callboard.codecs.revisions import (
     CallToolResult,
     ClientCapabilities,

@@ -7,7 +7,7 @@ import attrs
 
 from callboard import Context, Doc, Image, InputRequired, Reply, Revision, Server, ToolAnnotations
 from callboard.codecs.revisions import Root
-from callboard.context import Asking
+from callboard.server.context import Asking
 from callboard.testing import Peer, connect
 
 server = Server("typed", version="1.0.0", revisions=frozenset({Revision("2026-07-28")}))

@@ -1,4 +1,4 @@
-"""Who hears of which change: each principal on his own, behind subscriptions that are shared."""
+"""The audience of a broker: which clients hear of which change. Principals are apart, behind shared subscriptions."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
@@ -9,11 +9,12 @@ import attrs
 import trio
 
 from callboard.actors.broker.backend import Backend
-from callboard.actors.broker.uses import EVERYBODY
+from callboard.actors.broker.leases import EVERYBODY
+from callboard.actors.changes import Change, ListChanged, ListName, ResourceUpdated
 from callboard.actors.fan_out import FanOut
+from callboard.actors.subscribers import Subscribers
 from callboard.actors.terms import ANYBODY
-from callboard.actors.topics import Change, ListChanged, ListName, ResourceUpdated, Topics
-from callboard.codecs.crossing.signature import NOTHING, Signature, signature_of
+from callboard.codecs.bridge.askable import NOTHING, Signature, signature_of
 from callboard.codecs.revisions import ClientCapabilities
 from callboard.errors import CallboardError, SupervisorClosed
 from callboard.supervisor import Actor, get_logger
@@ -24,29 +25,29 @@ AT_ONCE: Final = 32
 """Resources of one subscriber that backends are asked for at a time: each takes tasks and a message."""
 
 Find: TypeAlias = Callable[[str], tuple[Backend, str]]
-"""Whose a resource is, and what it is called there. Raises a `CallboardError` if nobody's."""
+"""The backend that owns a resource, and the URI it has there. Raises a `CallboardError` if no backend does."""
 
 Held: TypeAlias = tuple[Backend, str, Hashable]
-"""What is followed: at which backend, by which URI, and who shares the connection."""
+"""What is followed: at which backend, by which URI, and the key of the shared connection."""
 
 
 @attrs.define(eq=False)
-class Listeners:
-    """Topics by principal: what one principal's connection hears is for nobody else."""
+class BrokerAudience:
+    """Topics by principal: what one principal's connection hears reaches no other principal."""
 
     find: Find
     fan_out: FanOut = attrs.field(factory=FanOut, init=False)
-    _topics: dict[str, Topics] = attrs.field(factory=dict, init=False)
+    _topics: dict[str, Subscribers] = attrs.field(factory=dict, init=False)
     _signatures: dict[str, set[Signature]] = attrs.field(factory=dict, init=False)
     """What clients of a principal can be asked, where any can be: dozens of signatures at most."""
     _followed: dict[tuple[str, str], list[Held]] = attrs.field(factory=dict, init=False)
     _hearers: dict[Held, Counter[tuple[str, str]]] = attrs.field(factory=dict, init=False)
     _names: int = attrs.field(default=0, init=False)
 
-    def topics(self, principal: str) -> Topics:
+    def topics(self, principal: str) -> Subscribers:
         found = self._topics.get(principal)
         if found is None:
-            found = self._topics[principal] = Topics(self.fan_out)
+            found = self._topics[principal] = Subscribers(self.fan_out)
         return found
 
     async def follow(self, uris: Sequence[str], principal: str) -> Sequence[str]:
@@ -78,7 +79,7 @@ class Listeners:
         if rest and supervisor is not None:
             try:
                 self._names += 1
-                supervisor.spawn(Leaving(self, rest, principal), name=f"leaving-{self._names}", shutdown=0)
+                supervisor.spawn(Unfollow(self, rest, principal), name=f"leaving-{self._names}", shutdown=0)
             except SupervisorClosed:  # so are the backends
                 self._unfollow(rest, principal)
         else:
@@ -146,7 +147,7 @@ class Listeners:
         signature: Signature | None = None,
         but: Mapping[Signature, Set[ListName]] = MappingProxyType({}),
     ) -> None:
-        """The merged lists are others now: news for clients of *signature*; or for everybody, *but* for clients to whom
+        """The merged lists are others now: news for clients of *signature*; or for all, *but* for clients to which
         these lists are the same as before."""
         for name in lists:
             for principal, topics in list(self._topics.items()):
@@ -163,7 +164,7 @@ class Listeners:
             if not await backend.interests.follow(there, who):
                 return False
         except CallboardError as error:
-            log.info("not_followed", uri=uri[:200], reason=str(error)[:200])
+            log.info("subscribe_failed", uri=uri[:200], reason=str(error)[:200])
             return False
         self._followed.setdefault((principal, uri), []).append((backend, there, who))
         self._hears((backend, there, who), principal, uri, 1)
@@ -179,12 +180,12 @@ class Listeners:
 
 
 @attrs.define(eq=False)
-class Leaving(Actor[Never]):
+class Unfollow(Actor[Never]):
     """A subscriber that has left, and followed much."""
 
     mailbox = None
 
-    listeners: Listeners
+    listeners: BrokerAudience
     uris: Sequence[str]
     principal: str
 

@@ -9,24 +9,26 @@ import attrs
 import trio
 from msgspec import Raw
 
-from callboard.actors.answering import question_bytes
-from callboard.actors.broker.circuit import Circuit, State
-from callboard.actors.broker.health import HEALTH, SILENT, Check, Health
-from callboard.actors.broker.interests import Interests
-from callboard.actors.broker.leg import Leg, Reach, leaf_of
-from callboard.actors.broker.legs import Legs
-from callboard.actors.broker.listings import Listing, Listings, OnListing
-from callboard.actors.broker.settings import BackendSettings
-from callboard.actors.broker.uses import EVERYBODY, SHARED, Key, Use
-from callboard.actors.broker.views import OnView, Views
-from callboard.actors.caller import Patience, WaitChange
-from callboard.actors.eras import Agreed
-from callboard.actors.exchange import Exchange
+from callboard import tree
+from callboard.actors.broker.circuit import Circuit, CircuitState
+from callboard.actors.broker.connection import BackendConnection, Reach, leaf_of
+from callboard.actors.broker.health import HEALTH, SILENT, BackendHealth, Check
+from callboard.actors.broker.leases import EVERYBODY, SHARED, ConnectionKey, Lease
+from callboard.actors.broker.listing import BackendLists, Listing, OnListing
+from callboard.actors.broker.policy import BackendSettings
+from callboard.actors.broker.pool import BackendPool
+from callboard.actors.broker.upstream import OnUpdated
+from callboard.actors.broker.upstream_subscriptions import UpstreamSubscriptions
+from callboard.actors.broker.views import ListViews, OnView
+from callboard.actors.client.answerer import question_bytes
+from callboard.actors.client.caller import Patience, WaitChange
+from callboard.actors.client.negotiate import Agreed
+from callboard.actors.server.exchange import Exchange
 from callboard.actors.shares import Shares
 from callboard.actors.terms import ANYBODY, Terms
-from callboard.codecs.crossing.definitions import TOOLS
-from callboard.codecs.crossing.signature import NOTHING, signature_of
-from callboard.codecs.revisions import LATEST, METHODS, MODERN, Implementation
+from callboard.codecs.bridge.askable import NOTHING, signature_of
+from callboard.codecs.bridge.definitions import TOOLS
+from callboard.codecs.revisions import LATEST, METHODS, Implementation
 from callboard.errors import BackendGone, CallboardError, Overloaded, SessionGone, SupervisorClosed
 from callboard.supervisor import Actor, Fact, Supervisor, get_logger
 
@@ -41,9 +43,6 @@ EARS: Final = 1.0
 OnState: TypeAlias = Callable[[str], None]
 """Told that a backend is up, or is not any more."""
 
-OnUpdated: TypeAlias = Callable[[str, str, object], None]
-"""Told of a resource that changed: its URI, the one it was followed by, and who shares the connection it came on."""
-
 
 @attrs.define(eq=False)
 class Backend(Actor[Never]):
@@ -56,18 +55,18 @@ class Backend(Actor[Never]):
     reach: Reach
     info: Implementation
     group: Supervisor
-    """Where its connections live, and those who ask its questions."""
+    """Where its connections live, and the actors that ask its questions."""
     on_listing: OnListing
     on_view: OnView
     on_state: OnState
     on_updated: OnUpdated
     wait_change: WaitChange | None = None
     circuit: Circuit = attrs.field(init=False)
-    legs: Legs = attrs.field(init=False)
-    interests: Interests = attrs.field(init=False)
-    listings: Listings = attrs.field(init=False)
-    views: Views = attrs.field(init=False)
-    health: Health = attrs.field(factory=Health, init=False)
+    legs: BackendPool = attrs.field(init=False)
+    interests: UpstreamSubscriptions = attrs.field(init=False)
+    listings: BackendLists = attrs.field(init=False)
+    views: ListViews = attrs.field(init=False)
+    health: BackendHealth = attrs.field(factory=BackendHealth, init=False)
     agreed: Agreed | None = attrs.field(default=None, init=False)
     why: str = attrs.field(default="", init=False)
     """Why it is not up."""
@@ -78,7 +77,7 @@ class Backend(Actor[Never]):
     _brief: str = attrs.field(default="", init=False)  # the same for clients, without paths
     _checks: int = attrs.field(default=0, init=False)
     _exit_code: int | None = attrs.field(default=None, init=False)
-    _scout: Leg | None = attrs.field(default=None, init=False)
+    _scout: BackendConnection | None = attrs.field(default=None, init=False)
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -86,16 +85,16 @@ class Backend(Actor[Never]):
         self.circuit = Circuit(settings.restarts)
         most = settings.max_in_flight
         self.in_flight = Shares(f"requests are in flight to {self.name}", most, most - most // 4)
-        self.legs = Legs(
-            self.group.supervisor_of("legs"),
+        self.legs = BackendPool(
+            self.group.supervisor_of(tree.LEGS),
             self._leg,
             lambda leg: leg is self._scout or self.interests.needs(leg),
             max(settings.max_connections, 1),
             settings.idle_time,
         )
-        self.interests = Interests(self, self.group.supervisor_of("interests"))
-        self.listings = Listings(self.name, settings.timeout, self._listed)
-        self.views = Views(self, self.group.supervisor_of("answers"), self.on_view)
+        self.interests = UpstreamSubscriptions(self, self.group.supervisor_of(tree.INTERESTS))
+        self.listings = BackendLists(self.name, settings.timeout, self._listed)
+        self.views = ListViews(self, self.group.supervisor_of(tree.ANSWERS), self.on_view)
 
     async def run(self) -> None:
         try:
@@ -106,7 +105,7 @@ class Backend(Actor[Never]):
                     await self._live()
                     await self._rest()
         finally:
-            self._enter(State.ENDED)
+            self._enter(CircuitState.ENDED)
             for leg in self.legs:
                 leg.retire()
 
@@ -119,7 +118,7 @@ class Backend(Actor[Never]):
         }
         if self.agreed is not None:
             shown["revision"] = self.agreed.revision.value
-        if self.why and self.circuit.state is not State.UP:
+        if self.why and self.circuit.state is not CircuitState.UP:
             shown["why"] = self.why
         return shown
 
@@ -133,32 +132,32 @@ class Backend(Actor[Never]):
     def patience(self) -> Patience:
         return Patience(timeout=self.settings.timeout, cap=self.settings.cap)
 
-    async def wait_up(self) -> Leg:
+    async def wait_up(self) -> BackendConnection:
         """The shared connection. Raises `BackendGone` if there is none, and none is to be expected soon."""
         if (scout := self._scout_that_is_up()) is not None:
             return scout
         with trio.move_on_after(START_WAIT):
-            while self.circuit.may_wait or (self.circuit.state is State.UP and not self.is_up):
+            while self.circuit.may_wait or (self.circuit.state is CircuitState.UP and not self.is_up):
                 await self._changed.wait()
         if (scout := self._scout_that_is_up()) is None:
             raise self.gone()
         return scout
 
-    def _scout_that_is_up(self) -> Leg | None:
+    def _scout_that_is_up(self) -> BackendConnection | None:
         scout = self._scout
-        is_open = self.circuit.state is State.UP and scout is not None and not scout.is_lost
+        is_open = self.circuit.state is CircuitState.UP and scout is not None and not scout.is_lost
         return scout if is_open else None
 
     async def wait_settled(self) -> None:
         """Wait until it is up, or has failed once."""
-        while self.circuit.state is State.STARTING:
+        while self.circuit.state is CircuitState.STARTING:
             await self._changed.wait()
 
-    async def take(self, terms: Terms, exchange: Exchange | None, method: str, use: Use) -> Leg:
+    async def take(self, terms: Terms, exchange: Exchange | None, method: str, use: Lease) -> BackendConnection:
         """A connection for a request, begun on it. Raises `BackendGone`, `Overloaded`."""
         scout = await self.wait_up()
         key = self.key_for(terms, exchange)
-        if key == SHARED or scout.revision in MODERN:
+        if key == SHARED or scout.revision.dialect.terms_per_request:
             scout.begin(use)
             return scout
         use.may_ask = bool(key.signature) and LATEST in METHODS[method].may_ask
@@ -174,7 +173,7 @@ class Backend(Actor[Never]):
             await self._have_it_tell(leg, use)
         return leg
 
-    async def _have_it_tell(self, leg: Leg, use: Use) -> None:
+    async def _have_it_tell(self, leg: BackendConnection, use: Lease) -> None:
         is_told = False
         try:
             await self.interests.join(leg)
@@ -183,31 +182,31 @@ class Backend(Actor[Never]):
             if not is_told:
                 self.give_back(leg, use)
 
-    def key_for(self, terms: Terms, exchange: Exchange | None) -> Key:
+    def key_for(self, terms: Terms, exchange: Exchange | None) -> ConnectionKey:
         """Which connections a request may use."""
         signature = NOTHING if exchange is None else signature_of(terms.capabilities)
         session = _session(exchange)
         who = EVERYBODY if self.settings.share == "all" or terms.principal == ANYBODY else terms.principal
         if session is not None and (signature or self.settings.share == "session"):
-            return Key(session, signature, who)  # what it is asked, only this session can answer
-        return Key(who, signature)
+            return ConnectionKey(session, signature, who)  # what it is asked, only this session can answer
+        return ConnectionKey(who, signature)
 
-    def give_back(self, leg: Leg, use: Use) -> None:
+    def give_back(self, leg: BackendConnection, use: Lease) -> None:
         self.legs.give_back(leg, use)
 
     def gone(self, why: str = "") -> BackendGone:
-        """What whoever asks is told. The server's own words stay in the log."""
+        """The error for a request. The server's own words stay in the log."""
         text = f"{self.name} is {self.circuit.state.value}: {why or self._brief or self.why or 'not there'}"
         return BackendGone(text[:500], backend=self.name, exit_code=self._exit_code)
 
-    def doubt(self, leg: Leg, error: Exception) -> None:
-        """Somebody's connection broke. A session that was ended is over; else the server is asked if it is there."""
+    def doubt(self, leg: BackendConnection, error: Exception) -> None:
+        """A connection broke. A session that was ended is over; else the server is asked if it is there."""
         if isinstance(error, SessionGone):
             leg.retire()
         elif leg.is_http:
             self.health.doubt()
 
-    def late(self, leg: Leg) -> None:
+    def late(self, leg: BackendConnection) -> None:
         """A request was not answered in time. After some in a row the server is asked whether it is there; one on HTTP
         is watched in any case."""
         leg.timeouts += 1
@@ -215,7 +214,7 @@ class Backend(Actor[Never]):
             leg.is_checked = True
             self._checks += 1
             with suppress(SupervisorClosed):  # it ends in any case
-                self.group.supervisor_of("answers").spawn(
+                self.group.supervisor_of(tree.ANSWERS).spawn(
                     Check(leg, min(HEALTH, self.settings.timeout)), name=f"check-{self._checks}"
                 )
 
@@ -244,7 +243,7 @@ class Backend(Actor[Never]):
                 await nursery.start(self.listings.watch, leg)
                 self.circuit.opened(trio.current_time())
                 self.views.begin_anew()
-                self._enter(State.UP)
+                self._enter(CircuitState.UP)
                 again = {"restarts": self.circuit.restarted} if self.circuit.restarted else {}
                 log.info("backend_up", backend=self.name, revision=leg.revision.value, **again)
                 nursery.start_soon(self.interests.keep_following)
@@ -275,19 +274,19 @@ class Backend(Actor[Never]):
 
     async def _rest(self) -> None:
         """Wait before the next attempt."""
-        is_news = self.circuit.is_news or self.circuit.state is not State.TRIED
+        is_news = self.circuit.is_news or self.circuit.state is not CircuitState.TRIED
         delay = self.circuit.lost(trio.current_time())
         self._enter(self.circuit.state)
         for leg in self.legs:
-            if not leg.uses:  # another process of it may live, and work for somebody
+            if not leg.uses:  # another process of it may live, and serve a request
                 leg.retire()
-        if self.circuit.state is State.DOWN and is_news:
+        if self.circuit.state is CircuitState.DOWN and is_news:
             log.warning("backend_down", backend=self.name, again_in=round(delay, 1))
         await trio.sleep(delay)
         self.circuit.tried(trio.current_time())
         self._enter(self.circuit.state)
 
-    def _enter(self, state: State) -> None:
+    def _enter(self, state: CircuitState) -> None:
         self.circuit.state = state
         self._changed.set()
         self._changed = trio.Event()
@@ -297,13 +296,13 @@ class Backend(Actor[Never]):
         await self.wait_stopping()
         whole.cancel()
 
-    async def _check_health(self, leg: Leg) -> None:
+    async def _check_health(self, leg: BackendConnection) -> None:
         if leg.is_http:
             leg.fail(await self.health.watch(leg, self.settings.timeout, lambda: self.in_flight.total > 0))
 
     # What it hears.
 
-    def changed(self, leg: Leg, method: str, params: Mapping[str, Raw]) -> None:
+    def changed(self, leg: BackendConnection, method: str, params: Mapping[str, Raw]) -> None:
         """A notification that came on no request's way."""
         if leg.key.signature and self.views.changed(leg, method):
             return
@@ -316,13 +315,13 @@ class Backend(Actor[Never]):
         self.on_listing(name, listing, said)
         self.views.base_read()
 
-    def _leg(self, key: Key) -> Leg:
-        leg = Leg(
+    def _leg(self, key: ConnectionKey) -> BackendConnection:
+        leg = BackendConnection(
             self.name,
             key,
             self.reach,
             self.info,
-            self.group.supervisor_of("answers"),
+            self.group.supervisor_of(tree.ANSWERS),
             on_change=self.changed,
             on_end=self._ended,
             roots=self.settings.roots,
@@ -332,7 +331,7 @@ class Backend(Actor[Never]):
         leg.used = trio.current_time() if trio.lowlevel.in_trio_run() else -math.inf
         return leg
 
-    def _ended(self, leg: Leg) -> None:
+    def _ended(self, leg: BackendConnection) -> None:
         self.legs.forget(leg)
         self.interests.lost(leg)
         self.listings.lost(leg)

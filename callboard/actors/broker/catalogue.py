@@ -7,11 +7,12 @@ from typing import Final
 import attrs
 from msgspec import Raw
 
-from callboard.actors.broker.listings import Listing
-from callboard.actors.broker.merging import Approve, Entry, Merged, Offered, Shown, are_same
+from callboard.actors.broker.listing import Listing
+from callboard.actors.broker.merging import Approve, BackendPart, MergedEntry, MergedList, MergedLists, are_same
 from callboard.actors.broker.owners import ADDRESS, address_of, addressed, ambiguous
-from callboard.actors.broker.settings import BackendSettings
-from callboard.codecs.crossing.definitions import (
+from callboard.actors.broker.policy import BackendSettings
+from callboard.codecs.bridge.askable import NOTHING, Signature
+from callboard.codecs.bridge.definitions import (
     KINDS,
     PROMPTS,
     RESOURCES,
@@ -21,7 +22,6 @@ from callboard.codecs.crossing.definitions import (
     for_revision,
     front_definition,
 )
-from callboard.codecs.crossing.signature import NOTHING, Signature
 from callboard.codecs.members import Members
 from callboard.codecs.revisions import Revision
 from callboard.codecs.seal import KeyRing, Seal
@@ -57,19 +57,19 @@ class Catalogue:
     seal: Seal = attrs.field(factory=lambda: Seal(KeyRing.generate(), "cursor"))
     wall: Callable[[], float] = time.monotonic
     version: int = attrs.field(default=0, init=False)
-    _offered: dict[str, Offered] = attrs.field(factory=dict, init=False)
-    _base: Shown = attrs.field(factory=Shown, init=False)
+    _offered: dict[str, BackendPart] = attrs.field(factory=dict, init=False)
+    _base: MergedLists = attrs.field(factory=MergedLists, init=False)
     _others: dict[Signature, dict[str, Listing]] = attrs.field(factory=dict, init=False)
     """By signature and backend, the lists that are others than the backend's base lists."""
-    _shown: dict[Signature, Shown] = attrs.field(factory=dict, init=False)
-    _pages: dict[tuple[Merged, Revision, int], tuple[Raw, int]] = attrs.field(factory=dict, init=False)
+    _shown: dict[Signature, MergedLists] = attrs.field(factory=dict, init=False)
+    _pages: dict[tuple[MergedList, Revision, int], tuple[Raw, int]] = attrs.field(factory=dict, init=False)
     _kept: int = attrs.field(default=0, init=False)
 
     # What changes it. The new lists are made first and stored after: what goes wrong changes nothing.
 
     def arrange(self, names: Iterable[str], settings: Mapping[str, BackendSettings]) -> set[str]:
         """These are the backends, in this order. What others offered is gone. Returns which lists have changed."""
-        kept = {name: self._offered.get(name, Offered(settings[name], {})) for name in names}
+        kept = {name: self._offered.get(name, BackendPart(settings[name], {})) for name in names}
         return self._merge({name: attrs.evolve(offered, settings=settings[name]) for name, offered in kept.items()})
 
     def put(self, backend: str, listing: Listing) -> set[str]:
@@ -85,7 +85,7 @@ class Catalogue:
 
     def put_for(self, signature: Signature, backend: str, listing: Listing) -> set[str]:
         """A backend has said what it offers to clients of *signature*. A list that is not in *listing* stays as it is;
-        one that is the same as for everybody follows the base list from now on. Returns which lists have changed for
+        one that is the same as for all clients follows the base list from now on. Returns which lists have changed for
         these clients."""
         base = self._offered.get(backend)
         if base is None:
@@ -133,10 +133,10 @@ class Catalogue:
         return bool(self._others)
 
     def apart(self, backend: str) -> Mapping[Signature, Set[str]]:
-        """The lists of *backend* that clients of some signatures see in another form than everybody."""
+        """The lists of *backend* that clients of some signatures see in another form than the base list."""
         return {signature: mine[backend].keys() for signature, mine in self._others.items() if backend in mine}
 
-    def tool(self, shown: str, signature: Signature = NOTHING) -> Entry | None:
+    def tool(self, shown: str, signature: Signature = NOTHING) -> MergedEntry | None:
         """Raises `DefinitionChanged` for one that is withheld."""
         merged = self._of(signature).merged["tools"]
         if shown in merged.withheld:
@@ -144,7 +144,7 @@ class Catalogue:
             raise DefinitionChanged(shown, pinned=pinned, found=found)
         return merged.entries.get(shown)
 
-    def prompt(self, shown: str, signature: Signature = NOTHING) -> Entry | None:
+    def prompt(self, shown: str, signature: Signature = NOTHING) -> MergedEntry | None:
         return self._of(signature).merged[PROMPTS.member].entries.get(shown)
 
     def owner_of_template(self, template: str, signature: Signature = NOTHING) -> tuple[str, str] | None:
@@ -164,7 +164,7 @@ class Catalogue:
         return None
 
     def owner_of(self, uri: str, signature: Signature = NOTHING) -> tuple[str, str] | None:
-        """Whose a resource is, and by which URI it goes there; None if nobody's: the backend that the URI names, or as
+        """The backend that owns a resource, and its URI there; None if none does: the one that the URI names, or as
         `Owners.find` has it.
 
         Raises `InvalidParams` if it could be several backends': the message says how each is meant.
@@ -200,7 +200,7 @@ class Catalogue:
 
     # How it is made.
 
-    def _merge(self, offered: dict[str, Offered], kinds: Iterable[Kind] = KINDS) -> set[str]:
+    def _merge(self, offered: dict[str, BackendPart], kinds: Iterable[Kind] = KINDS) -> set[str]:
         before = self._base
         after = before.with_kinds(kinds, offered, self.approve)
         if after.owners is not before.owners:
@@ -211,7 +211,7 @@ class Catalogue:
         return _changed(before, after)
 
     def _sort_out(self) -> None:
-        """The base lists are others now: what was shown to some clients only may be shown to everybody, or be gone."""
+        """The base lists are others now: what was shown to some clients only may be shown to all, or be gone."""
         self._shown.clear()
         for signature, mine in list(self._others.items()):
             left = {
@@ -224,7 +224,7 @@ class Catalogue:
             else:
                 del self._others[signature]
 
-    def _of(self, signature: Signature) -> Shown:
+    def _of(self, signature: Signature) -> MergedLists:
         """What clients of *signature* are shown."""
         if signature not in self._others:
             return self._base
@@ -241,7 +241,7 @@ class Catalogue:
             shown = self._shown[signature] = self._base.with_kinds(kinds, offered, self.approve)
         return shown
 
-    def _store(self, offered: dict[str, Offered]) -> None:
+    def _store(self, offered: dict[str, BackendPart]) -> None:
         self._offered = offered
         self._pages.clear()
         self._kept = 0
@@ -260,7 +260,7 @@ class Catalogue:
             raise InvalidParams("Invalid cursor")
         return names.index(last) + 1
 
-    def _page(self, of: Shown, kind: Kind, revision: Revision, start: int) -> tuple[Raw, int]:
+    def _page(self, of: MergedLists, kind: Kind, revision: Revision, start: int) -> tuple[Raw, int]:
         """A page, and where the next one begins."""
         key = (of.merged[kind.member], revision, start)
         page = self._pages.get(key)
@@ -273,7 +273,7 @@ class Catalogue:
             self._kept += len(page[0])
         return page
 
-    def _write(self, of: Shown, kind: Kind, revision: Revision, start: int) -> tuple[Raw, int]:
+    def _write(self, of: MergedLists, kind: Kind, revision: Revision, start: int) -> tuple[Raw, int]:
         written: list[bytes] = []
         size = 0
         for entry in list(of.merged[kind.member].entries.values())[start : start + PAGE]:
@@ -291,7 +291,7 @@ class Catalogue:
         return Raw(b"[%b]" % b",".join(written)), start + len(written)
 
 
-def _log_collisions(before: Shown, after: Shown) -> None:
+def _log_collisions(before: MergedLists, after: MergedLists) -> None:
     """Name resources that several backends list from now on: one of them, and how many there are."""
     listed, known = after.owners.listed, before.owners.listed
     contested = [uri for uri, backends in listed.items() if len(backends) > 1 >= len(known.get(uri, ()))]
@@ -307,7 +307,7 @@ def _own(listing: Listing, base: Listing) -> Listing:
     return {member: those for member, those in listing.items() if not are_same(those, base.get(member, ()))}
 
 
-def _changed(before: Shown, after: Shown) -> set[str]:
+def _changed(before: MergedLists, after: MergedLists) -> set[str]:
     """The lists, by their members, of which clients are shown something else."""
     return {
         member
@@ -316,7 +316,7 @@ def _changed(before: Shown, after: Shown) -> set[str]:
     }
 
 
-def _is_same(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> bool:
+def _is_same(before: Mapping[str, MergedEntry], after: Mapping[str, MergedEntry]) -> bool:
     """Whether clients are shown the same, but for what is marked in `_meta`."""
     if len(before) != len(after) or list(before) != list(after):
         return False

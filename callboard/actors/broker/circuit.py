@@ -4,11 +4,11 @@ from enum import Enum
 
 import attrs
 
-from callboard.actors.broker.settings import Restarts
+from callboard.actors.broker.policy import Restarts
 from callboard.supervisor.window import RestartWindow
 
 
-class State(Enum):
+class CircuitState(Enum):
     """How it stands with a backend."""
 
     STARTING = "starting"
@@ -28,7 +28,7 @@ class Circuit:
     """The state of one backend. `attempts` counts those that failed in a row."""
 
     restarts: Restarts
-    state: State = State.STARTING
+    state: CircuitState = CircuitState.STARTING
     attempts: int = attrs.field(default=0, init=False)
     restarted: int = attrs.field(default=0, init=False)
     _since: float = attrs.field(default=0.0, init=False)
@@ -40,33 +40,33 @@ class Circuit:
     @property
     def may_wait(self) -> bool:
         """Whether it may be up in a moment, so that a request had better wait than fail."""
-        return self.state in (State.STARTING, State.RESTARTING)
+        return self.state in (CircuitState.STARTING, CircuitState.RESTARTING)
 
     @property
     def is_news(self) -> bool:
         """Whether the attempt that failed is worth a log line: always of one that was up, less and less often of one
         that stays dead."""
         attempt = self.attempts + 1
-        return self.state is State.UP or attempt <= 4 or attempt & (attempt - 1) == 0
+        return self.state is CircuitState.UP or attempt <= 4 or attempt & (attempt - 1) == 0
 
     def opened(self, now: float) -> None:
         """It answers."""
-        self.state, self._since = State.UP, now
+        self.state, self._since = CircuitState.UP, now
 
     def lost(self, now: float) -> float:
         """It died, or could not be reached. Returns the seconds to wait before the next attempt."""
-        if self.state is State.UP and now - self._since >= self.restarts.intensity.per:
+        if self.state is CircuitState.UP and now - self._since >= self.restarts.intensity.per:
             self.attempts = 0  # it had been well for long
         self.attempts += 1
-        if self.state is State.TRIED or not self._window.allow(now):
-            self.state = State.DOWN
+        if self.state is CircuitState.TRIED or not self._window.allow(now):
+            self.state = CircuitState.DOWN
             return self.restarts.cool_down
-        self.state = State.RESTARTING
+        self.state = CircuitState.RESTARTING
         return self.restarts.backoff.delay(self.attempts)
 
     def tried(self, now: float) -> None:
         """The next attempt begins."""
         self.restarted += 1
-        if self.state is State.DOWN:
-            self.state = State.TRIED
+        if self.state is CircuitState.DOWN:
+            self.state = CircuitState.TRIED
             self._window.allow(now)  # if it comes up only to die, this was a restart like any other

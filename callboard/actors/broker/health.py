@@ -2,7 +2,7 @@
 
 One of the connections that it keeps alive is held and listened to. A server that dies lets go of it, and is asked then;
 so it is when a request fails, and now and then in any case, for one whose machine is gone lets go of nothing. (Not a
-connection on which nothing was said yet: there are servers that serve nobody else until something is.)
+connection on which nothing was said yet: there are servers that serve no other client until something is.)
 """
 
 from collections.abc import Callable
@@ -11,9 +11,8 @@ from typing import Final, Never, Protocol, runtime_checkable
 import attrs
 import trio
 
-from callboard.actors.broker.leg import Leg
-from callboard.actors.caller import Patience
-from callboard.codecs.revisions import MODERN
+from callboard.actors.broker.connection import BackendConnection
+from callboard.actors.client.caller import Patience
 from callboard.errors import CallboardError, ConnectionLost, RequestTimedOut
 from callboard.supervisor import Actor, get_logger
 
@@ -40,16 +39,16 @@ class Holdable(Protocol):
 
 
 @attrs.define(eq=False)
-class Health:
+class BackendHealth:
     """Looks after the shared connection of one backend."""
 
     _doubted: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def doubt(self) -> None:
-        """Somebody has a reason to think that the server is gone."""
+        """Check soon: there is a reason to think that the server is gone."""
         self._doubted.set()
 
-    async def watch(self, leg: Leg, patience: float, is_busy: Callable[[], bool]) -> CallboardError:
+    async def watch(self, leg: BackendConnection, patience: float, is_busy: Callable[[], bool]) -> CallboardError:
         """Wait until the server does not answer, and return what came instead. One that *is_busy* has *patience*
         seconds: many do one thing at a time."""
         heard = trio.current_time()
@@ -65,7 +64,7 @@ class Health:
                     continue
                 return error
 
-    async def _wait_doubt(self, leg: Leg) -> None:
+    async def _wait_doubt(self, leg: BackendConnection) -> None:
         link = leg.caller.link
         async with trio.open_nursery() as nursery:
             if isinstance(link, Holdable):
@@ -74,7 +73,7 @@ class Health:
             nursery.cancel_scope.cancel()
 
     async def _hold(self, link: Holdable) -> None:
-        while not await link.wait_dropped():  # noqa: ASYNC110 -- all are in use, and nobody tells when one is not
+        while not await link.wait_dropped():  # noqa: ASYNC110 -- all are in use, and no event tells when one is not
             await trio.sleep(PAUSE)
         await trio.sleep(PAUSE)
         self.doubt()
@@ -87,7 +86,7 @@ class Check(Actor[Never]):
 
     mailbox = None
 
-    leg: Leg
+    leg: BackendConnection
     within: float
 
     async def run(self) -> None:
@@ -106,7 +105,6 @@ class Check(Actor[Never]):
             leg.is_checked = False
 
 
-async def _ask(leg: Leg, within: float = HEALTH) -> None:
-    method = "server/discover" if leg.revision in MODERN else "ping"
+async def _ask(leg: BackendConnection, within: float = HEALTH) -> None:
     patience = Patience(timeout=within, cap=within)
-    await leg.caller.send(method, {"_meta": dict(leg.caller.said())}, patience=patience)
+    await leg.caller.send(leg.revision.dialect.probe_method, {"_meta": dict(leg.caller.said())}, patience=patience)

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from callboard.codecs.crossing.results import Forwarded
+from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.members import Members, raw
-from callboard.codecs.revisions import LEGACY, MODERN, Revision
+from callboard.codecs.revisions import LEGACY, Revision
 
 _TRUE: Final = raw(True)
 _CLUES: Final = (b"server-initiated", b"elicitation", b"sampling", b"list_roots", b"roots/list")
@@ -19,7 +19,7 @@ _OLDER: Final = max(LEGACY).value
 
 def hint_for(backend: str, revision: Revision, said: bytes) -> str:
     """What to try, if *said* is how a server refuses to ask in a modern *revision*: it names that. Else nothing."""
-    if revision not in MODERN or revision.value.encode() not in said:
+    if not revision.dialect.asks_in_results or revision.value.encode() not in said:
         return ""
     if not any(clue in said.lower() for clue in _CLUES):
         return ""

@@ -6,13 +6,13 @@ from typing import TypeAlias
 
 import attrs
 
-from callboard.actors.broker.listings import Listing
+from callboard.actors.broker.listing import Listing
 from callboard.actors.broker.owners import ADDRESS, Owners, address_of
-from callboard.actors.broker.settings import BackendSettings
-from callboard.codecs.crossing.definitions import KINDS, RESOURCES, TEMPLATES, TOOLS, Kind
-from callboard.codecs.crossing.guard import Definition
-from callboard.codecs.crossing.names import prefixed, skeleton, told_apart
-from callboard.codecs.header_map import HeaderMap
+from callboard.actors.broker.policy import BackendSettings
+from callboard.codecs.bridge.definitions import KINDS, RESOURCES, TEMPLATES, TOOLS, Kind
+from callboard.codecs.bridge.guard import Definition
+from callboard.codecs.bridge.names import prefixed, skeleton, told_apart
+from callboard.codecs.mcp_headers.header_map import HeaderMap
 from callboard.codecs.members import Members
 
 Approve: TypeAlias = Callable[[str, Mapping[str, str]], Mapping[str, str]]
@@ -23,7 +23,7 @@ Key: TypeAlias = tuple[str, str]
 
 
 @attrs.frozen(eq=False)
-class Entry:
+class MergedEntry:
     """Something that a backend offers: what it calls it, and how clients see it."""
 
     backend: str
@@ -45,7 +45,7 @@ class Entry:
 
 
 @attrs.frozen
-class Offered:
+class BackendPart:
     """One backend's part of the catalogue."""
 
     settings: BackendSettings
@@ -54,21 +54,23 @@ class Offered:
 
 
 @attrs.frozen(eq=False)
-class Merged:
+class MergedList:
     """All entries of one kind, by how they are shown, and what is withheld: approved of and found, by its name."""
 
-    entries: Mapping[str, Entry] = attrs.field(factory=dict)
+    entries: Mapping[str, MergedEntry] = attrs.field(factory=dict)
     withheld: Mapping[str, tuple[str, str]] = attrs.field(factory=dict)
 
 
 @attrs.frozen(eq=False)
-class Shown:
+class MergedLists:
     """What some clients are shown: the merged list of each kind, and which backend answers for a resource."""
 
-    merged: Mapping[str, Merged] = attrs.field(factory=lambda: {kind.member: Merged() for kind in KINDS})
+    merged: Mapping[str, MergedList] = attrs.field(factory=lambda: {kind.member: MergedList() for kind in KINDS})
     owners: Owners = attrs.field(factory=Owners)
 
-    def with_kinds(self, kinds: Iterable[Kind], offered: Mapping[str, Offered], approve: Approve | None) -> "Shown":
+    def with_kinds(
+        self, kinds: Iterable[Kind], offered: Mapping[str, BackendPart], approve: Approve | None
+    ) -> "MergedLists":
         """The same, with the lists of these kinds merged anew. Resources and templates decide together which backend a
         URI belongs to, and how it is shown: of these two, none is left as it was."""
         anew = list(kinds)
@@ -76,9 +78,9 @@ class Shown:
             anew = list(dict.fromkeys([*anew, RESOURCES, TEMPLATES]))
         merged = {**self.merged, **{kind.member: merge(kind, offered, approve) for kind in anew}}
         if RESOURCES not in anew:
-            return Shown(merged, self.owners)
+            return MergedLists(merged, self.owners)
         resources, templates = (merged[kind.member].entries.values() for kind in (RESOURCES, TEMPLATES))
-        return Shown(merged, Owners.of(resources, templates))
+        return MergedLists(merged, Owners.of(resources, templates))
 
 
 def are_same(some: Sequence[Definition], others: Sequence[Definition]) -> bool:
@@ -89,7 +91,7 @@ def are_same(some: Sequence[Definition], others: Sequence[Definition]) -> bool:
     )
 
 
-def merge(kind: Kind, offered: Mapping[str, Offered], approve: Approve | None) -> Merged:
+def merge(kind: Kind, offered: Mapping[str, BackendPart], approve: Approve | None) -> MergedList:
     """Put the lists of one kind together. Cheap: ten thousand entries take some ten milliseconds."""
     merging = _Merging(kind, offered)
     if kind is RESOURCES:
@@ -98,14 +100,14 @@ def merge(kind: Kind, offered: Mapping[str, Offered], approve: Approve | None) -
         merging.add_templates()
     else:
         merging.add_named(approve if kind is TOOLS else None)
-    return Merged(merging.entries, merging.withheld)
+    return MergedList(merging.entries, merging.withheld)
 
 
 @attrs.define(eq=False)
 class _Merging:
     kind: Kind
-    offered: Mapping[str, Offered]
-    entries: dict[str, Entry] = attrs.field(factory=dict)
+    offered: Mapping[str, BackendPart]
+    entries: dict[str, MergedEntry] = attrs.field(factory=dict)
     withheld: dict[str, tuple[str, str]] = attrs.field(factory=dict)
 
     def add_named(self, approve: Approve | None) -> None:
@@ -118,7 +120,7 @@ class _Merging:
             if (backend, one.name) in changed:
                 self.withheld[shown] = changed[backend, one.name]
             else:
-                self.entries[shown] = Entry(backend, shown, one)
+                self.entries[shown] = MergedEntry(backend, shown, one)
 
     def add_resources(self) -> None:
         found = list(self._listed())
@@ -127,12 +129,12 @@ class _Merging:
             # An address is ours to give: what a backend lists as one names that backend.
             is_own = owners[one.name] == 1 and not one.name.startswith(ADDRESS)
             shown = one.name if is_own else address_of(backend, one.name)
-            self.entries[shown] = Entry(backend, shown, one)
+            self.entries[shown] = MergedEntry(backend, shown, one)
 
     def add_templates(self) -> None:
         for backend, one in self._listed():
             key = one.name if one.name not in self.entries else f"{one.name} ({backend})"  # ours: it is shown as it is
-            self.entries[key] = Entry(backend, one.name, one)
+            self.entries[key] = MergedEntry(backend, one.name, one)
 
     def _listed(self) -> Iterator[tuple[str, Definition]]:
         for backend, offered in self.offered.items():
@@ -144,7 +146,7 @@ class _Merging:
 
     def _changed(self, approve: Approve) -> dict[Key, tuple[str, str]]:
         """The tools that may not be shown, with what was approved and what was found instead. Of a backend all are
-        looked at, whichever are let through: what is let through later is known then."""
+        looked at, let through or not: what is let through later is known then."""
         changed: dict[Key, tuple[str, str]] = {}
         for backend, offered in self.offered.items():
             if not offered.settings.pin:

@@ -6,9 +6,9 @@ from urllib.parse import quote, unquote
 
 import attrs
 
-from callboard.codecs.crossing.guard import Definition
-from callboard.codecs.uri_match import normal
-from callboard.codecs.uri_template import UriTemplate
+from callboard.codecs.bridge.guard import Definition
+from callboard.codecs.uri_template.match import normal
+from callboard.codecs.uri_template.template import UriTemplate
 from callboard.errors import InvalidParams
 
 ADDRESS: Final = "callboard://"
@@ -18,7 +18,7 @@ MAX_MATCHED: Final = 64
 """Templates of one backend that URIs are matched with: each costs microseconds at every read. The others are listed."""
 
 GENERIC: Final = frozenset({"file", "http", "https"})
-"""Schemes that are nobody's own: that a backend lists something of one says nothing about the rest of it."""
+"""Schemes that no backend owns: that a backend lists something of one says nothing about the rest of it."""
 
 
 class Claim(Protocol):
@@ -34,7 +34,7 @@ class Claim(Protocol):
 
 @attrs.frozen(eq=False)
 class Owners:
-    """Who may answer for which URI. Made from the lists of all backends, and never changed."""
+    """Which backend may answer for which URI. Made from the lists of all backends, and never changed."""
 
     listed: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
     """The backends that list a resource, by its URI."""
@@ -72,8 +72,8 @@ class Owners:
         return cls(listed, schemes, origins, by_scheme)
 
     def find(self, uri: str) -> str | None:
-        """The backend that a URI is read from; None if it is nobody's. In this order: who lists it, whose template it
-        fits, who lists others of its scheme, whose template takes anything, who alone has any.
+        """The backend that a URI is read from; None if there is none. In this order: it lists the URI, has a template
+        for it, lists others of its scheme, has a template for anything, or is the only one with resources.
 
         Raises `InvalidParams` if it could be several backends': the message says how each is meant.
         """
@@ -92,7 +92,7 @@ class Owners:
         return None
 
     def claimants(self, uri: str) -> tuple[str, ...]:
-        """The backends that list a URI, and those with a template that it fits: whoever lists what another one serves
+        """The backends that list a URI, and those with a template that it fits: listing what another backend serves
         by a template does not take it over. Worked out when it is asked for: most never are."""
         found = self._claimed.get(uri)
         if found is None:

@@ -1,7 +1,7 @@
 """Tasks of 2025-11-25: those of clients that know them, and those that the broker sees through for clients that do not.
 
 A task lives at the backend, on the connection where it began. Its client knows it by an id of ours, which is worth
-nothing to anybody else. BRIDGING.md, section 14.
+useless to any other client. BRIDGING.md, section 14.
 """
 
 import math
@@ -16,24 +16,25 @@ import attrs
 import trio
 from msgspec import UNSET
 
+from callboard import tree
 from callboard.actors.broker.backend import Backend
-from callboard.actors.broker.forwarding import LONG, Destination, Forwarding, Visit
-from callboard.actors.broker.leg import Leg
-from callboard.actors.broker.rounds import Asking
-from callboard.actors.broker.uses import Use
-from callboard.actors.caller import Patience
-from callboard.actors.exchange import Exchange
-from callboard.actors.outlet import Kind, Outbound
-from callboard.actors.request import Handler
-from callboard.actors.slot import Slot
+from callboard.actors.broker.connection import BackendConnection
+from callboard.actors.broker.forward import LONG, Attempt, Forward, ForwardTarget
+from callboard.actors.broker.input_bridge import InputBridge
+from callboard.actors.broker.leases import Lease
+from callboard.actors.client.caller import Patience
+from callboard.actors.outlet import FrameKind, Outbound
+from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.reply_slot import ReplySlot
+from callboard.actors.server.request import Handler
 from callboard.actors.terms import ANYBODY, Terms
-from callboard.codecs.crossing.errors import front_error
-from callboard.codecs.crossing.params import carried_meta
-from callboard.codecs.crossing.results import Crossing, Forwarded, front_result
-from callboard.codecs.crossing.tasks import (
+from callboard.codecs.bridge.errors import front_error
+from callboard.codecs.bridge.params import carried_meta
+from callboard.codecs.bridge.results import Crossing, Forwarded, front_result
+from callboard.codecs.bridge.tasks import (
     EXTENSION,
     TASK_METHODS,
-    Standing,
+    TaskStanding,
     front_created,
     front_refusal,
     front_task,
@@ -43,7 +44,7 @@ from callboard.codecs.crossing.tasks import (
     standing_of,
     unrelated,
 )
-from callboard.codecs.envelope import Error, Request, Result
+from callboard.codecs.envelope import ErrorResponse, Request, ResultResponse
 from callboard.codecs.members import Members, write_members
 from callboard.codecs.revisions import Model, TaskMetadata, TaskRequestParams, declares, read
 from callboard.codecs.revisions.revision import R4
@@ -72,17 +73,17 @@ POLL: Final = 1.0
 """Seconds between two looks at a task whose backend does not say how often to look."""
 
 SHORTEST_POLL, LONGEST_POLL = 0.1, 30.0
-"""Bounds of that, in seconds, whatever a backend says."""
+"""Bounds of that, in seconds; a backend's wish is clipped to them."""
 
 FAREWELL: Final = 10.0
-"""Seconds for a backend to cancel a task that nobody wants any more."""
+"""Seconds for a backend to cancel a task that is no longer wanted."""
 
 _NAMES: Final = count(1)
-_UNKNOWN: Final = "Unknown task"  # one text, whether it never was, is no more, or is somebody else's
+_UNKNOWN: Final = "Unknown task"  # one text, whether it never was, is no more, or is another client's
 
 
 @attrs.define(eq=False)
-class Held:
+class BrokeredTask:
     """A task that a client knows. It keeps its connection open until its outcome was fetched."""
 
     id: str
@@ -90,13 +91,13 @@ class Held:
     whose: Hashable
     principal: str
     backend: Backend
-    leg: Leg
+    leg: BackendConnection
     ttl: int  # milliseconds
     expires: float
     is_fetched: bool = attrs.field(default=False, init=False)
-    ways: dict[Slot, None] = attrs.field(factory=dict, init=False)
+    ways: dict[ReplySlot, None] = attrs.field(factory=dict, init=False)
     """Where its client can be told of it: a connection that is there all the time, or an answer that is waited for."""
-    _use: Use = attrs.field(factory=Use, init=False)
+    _use: Lease = attrs.field(factory=Lease, init=False)
 
     def begin(self) -> None:
         self.leg.tasks[self.there] = self
@@ -121,11 +122,11 @@ class Held:
     def hear(self, params: Members) -> None:
         """Tell the client where it stands: a courtesy, which it must not count on."""
         slot = next(reversed(self.ways), None)
-        if slot is None or slot.terms.revision is not R4:
+        if slot is None or not slot.terms.revision.dialect.has_tasks:
             return
         told = {"method": "notifications/tasks/status", "params": front_task(params, self.id, self.ttl)}
         frame = write_members({"jsonrpc": "2.0", **told})
-        slot.outlet.send_nowait(Outbound(frame, Kind.CHANGE, ("task", self.id)))
+        slot.outlet.send_nowait(Outbound(frame, FrameKind.CHANGE, ("task", self.id)))
 
 
 @attrs.define(eq=False)
@@ -136,7 +137,7 @@ class Tasks(Actor[Never]):
 
     most: int = MAX_TASKS
     most_each: int = MAX_TASKS_EACH
-    _held: dict[str, Held] = attrs.field(factory=dict, init=False)
+    _held: dict[str, BrokeredTask] = attrs.field(factory=dict, init=False)
     _begun: Counter[Hashable] = attrs.field(factory=Counter, init=False)  # calls that may become tasks, by whose
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
@@ -167,10 +168,10 @@ class Tasks(Actor[Never]):
     async def _ask_about(self, exchange: Exchange) -> Model | Forwarded:
         held = self._find(exchange.params(TaskRequestParams).task_id, exchange.terms.principal)
         said = read_route(exchange.request).meta
-        to = Destination(backend=held.backend)
+        to = ForwardTarget(backend=held.backend)
         return await _Inquiry(exchange.request, exchange.terms, said, to, exchange, held=held).run()
 
-    def _find(self, task_id: str, principal: str) -> Held:
+    def _find(self, task_id: str, principal: str) -> BrokeredTask:
         """Raises `InvalidParams` for one that this principal does not have."""
         held = self._held.get(task_id)
         is_known = held is not None and not (held.is_fetched and held.leg.is_over)
@@ -181,17 +182,17 @@ class Tasks(Actor[Never]):
     # How they begin and end.
 
     def forwarding(
-        self, request: Request, terms: Terms, said: Members, to: Destination, exchange: Exchange | None
-    ) -> Forwarding:
+        self, request: Request, terms: Terms, said: Members, to: ForwardTarget, exchange: Exchange | None
+    ) -> Forward:
         """A request on its way: as a task, if it is to be one and can be."""
         params = {} if request.params is UNSET else request.params
         if request.method == "tools/call" and _may_defer(to.backend):
-            if terms.revision is R4 and "task" in params:
-                read(R4, TaskMetadata, params["task"], at="params.task")
+            if terms.revision.dialect.has_tasks and "task" in params:
+                read(terms.revision, TaskMetadata, params["task"], at="params.task")
                 return _Deferral(request, terms, said, to, exchange, tasks=self)
             if to.must_defer:
                 return _Drive(request, terms, said, to, exchange)
-        return Forwarding(request, terms, said, to, exchange)
+        return Forward(request, terms, said, to, exchange)
 
     @contextmanager
     def room(self, whose: Hashable) -> Iterator[None]:
@@ -207,7 +208,7 @@ class Tasks(Actor[Never]):
             if not self._begun[whose]:
                 del self._begun[whose]
 
-    def _make_room(self, among: list[Held], most: int, *, for_all: bool) -> None:
+    def _make_room(self, among: list[BrokeredTask], most: int, *, for_all: bool) -> None:
         too_many = max(len(among) + 1 - most, 0)
         spent = [held for held in among if held.is_spent][:too_many]
         if len(spent) < too_many:
@@ -215,10 +216,10 @@ class Tasks(Actor[Never]):
         for held in spent:
             self._forget(held)
 
-    def hold(self, forwarding: Forwarding, leg: Leg, standing: Standing) -> Held:
+    def hold(self, forwarding: Forward, leg: BackendConnection, standing: TaskStanding) -> BrokeredTask:
         """Another task, from now on."""
         seconds = MAX_TTL if standing.ttl is None else min(max(standing.ttl / 1000, 0.0), MAX_TTL)
-        held = Held(
+        held = BrokeredTask(
             secrets.token_urlsafe(18),
             standing.task_id,
             _whose(forwarding),
@@ -236,7 +237,7 @@ class Tasks(Actor[Never]):
         self._changed.set()
         return held
 
-    def _forget(self, held: Held) -> None:
+    def _forget(self, held: BrokeredTask) -> None:
         del self._held[held.id]
         held.end()
 
@@ -245,7 +246,7 @@ class Tasks(Actor[Never]):
 
 
 @attrs.define(eq=False)
-class _Deferral(Forwarding):
+class _Deferral(Forward):
     """A call that its client wants to run as a task."""
 
     tasks: Tasks = attrs.field(kw_only=True)
@@ -254,20 +255,20 @@ class _Deferral(Forwarding):
         with self.tasks.room(_whose(self)):
             return await super().run()
 
-    def visit(self, leg: Leg, use: Use) -> Visit:
-        return _Beginning(self, leg, use, tasks=self.tasks) if _runs(leg) else Visit(self, leg, use)
+    def visit(self, leg: BackendConnection, use: Lease) -> Attempt:
+        return _Beginning(self, leg, use, tasks=self.tasks) if _runs(leg) else Attempt(self, leg, use)
 
 
 @attrs.define(eq=False)
-class _Beginning(Visit):
+class _Beginning(Attempt):
     tasks: Tasks = attrs.field(kw_only=True)
 
-    async def ask(self, body: dict[str, Any]) -> Result | Error:
+    async def ask(self, body: dict[str, Any]) -> ResultResponse | ErrorResponse:
         params = self.forwarding.request.params
         wish = {} if params is UNSET else params["task"]
         return await super().ask({**body, "task": wish})
 
-    async def complete(self, result: Members, asking: Asking, method: str | None = None) -> Model | Forwarded:
+    async def complete(self, result: Members, asking: InputBridge, method: str | None = None) -> Model | Forwarded:
         if "task" not in result:
             return await super().complete(result, asking, method)
         standing = standing_of(result["task"])
@@ -276,25 +277,25 @@ class _Beginning(Visit):
 
 
 @attrs.define(eq=False)
-class _Inquiry(Forwarding):
+class _Inquiry(Forward):
     """A request about a task. It goes where the task is."""
 
-    held: Held = attrs.field(kw_only=True)
+    held: BrokeredTask = attrs.field(kw_only=True)
 
-    async def take(self, use: Use) -> Leg:
+    async def take(self, use: Lease) -> BackendConnection:
         leg = self.held.leg
         if self.request.method == "tasks/result":
             use.task, use.may_ask = self.held.there, bool(leg.key.signature)
         leg.begin(use)
         return leg
 
-    def visit(self, leg: Leg, use: Use) -> Visit:
+    def visit(self, leg: BackendConnection, use: Lease) -> Attempt:
         return _Inquiring(self, leg, use, held=self.held)
 
 
 @attrs.define(eq=False)
-class _Inquiring(Visit):
-    held: Held = attrs.field(kw_only=True)
+class _Inquiring(Attempt):
+    held: BrokeredTask = attrs.field(kw_only=True)
 
     async def run(self) -> Model | Forwarded:
         exchange, held, method = self.forwarding.exchange, self.held, self.forwarding.request.method
@@ -312,7 +313,7 @@ class _Inquiring(Visit):
         answer = await self.ask({"taskId": held.there, **({"_meta": meta} if meta else {})})
         if method == "tasks/result":
             held.fetched()
-        if isinstance(answer, Error):
+        if isinstance(answer, ErrorResponse):
             refusal = front_refusal(answer, held.there, held.id)
             raise front_error(self.forwarding.terms.revision, self.leg.revision, method, refusal)
         if method == "tasks/result":
@@ -332,19 +333,19 @@ class _Inquiring(Visit):
 
 
 @attrs.define(eq=False)
-class _Drive(Forwarding):
+class _Drive(Forward):
     """A call that its backend takes only as a task, and its client only as a call."""
 
-    def visit(self, leg: Leg, use: Use) -> Visit:
-        return _Driving(self, leg, use) if _runs(leg) else Visit(self, leg, use)
+    def visit(self, leg: BackendConnection, use: Lease) -> Attempt:
+        return _Driving(self, leg, use) if _runs(leg) else Attempt(self, leg, use)
 
 
 @attrs.define(eq=False)
-class _Driving(Visit):
-    async def ask(self, body: dict[str, Any]) -> Result | Error:
+class _Driving(Attempt):
+    async def ask(self, body: dict[str, Any]) -> ResultResponse | ErrorResponse:
         backend = self.forwarding.to.backend
         created = await super().ask({**body, "task": {"ttl": int(backend.settings.cap * 1000)}})
-        if isinstance(created, Error) or "task" not in created.result:
+        if isinstance(created, ErrorResponse) or "task" not in created.result:
             return created
         standing = standing_of(created.result["task"])
         self.use.task = standing.task_id
@@ -357,15 +358,15 @@ class _Driving(Visit):
                 _withdraw(backend, self.leg, standing.task_id, may_ask=self.use.may_ask)
         return unrelated(answer)
 
-    async def _see_through(self, standing: Standing) -> Result | Error:
+    async def _see_through(self, standing: TaskStanding) -> ResultResponse | ErrorResponse:
         cap = self.forwarding.to.backend.settings.cap
         about, late = {"taskId": standing.task_id}, trio.current_time() + cap
         while standing.status == "working":
             await trio.sleep(_pause(standing))
             if trio.current_time() >= late:
                 raise RequestTimedOut(after=cap)
-            answer = await self.leg.send("tasks/get", dict(about), Use(), super().patience())
-            if isinstance(answer, Error):
+            answer = await self.leg.send("tasks/get", dict(about), Lease(), super().patience())
+            if isinstance(answer, ErrorResponse):
                 return answer
             standing = standing_of(answer.result)
         return await self.leg.send("tasks/result", dict(about), self.use, _until_final(self))
@@ -373,44 +374,44 @@ class _Driving(Visit):
 
 @attrs.define(eq=False)
 class _Withdrawal(Actor[Never]):
-    """Cancels a task that nobody waits for any more. Until that is done, its questions are nobody else's."""
+    """Cancels a task that no request waits for any more. Until that is done, its questions go to no other client."""
 
     mailbox = None
 
     backend: Backend
-    leg: Leg
+    leg: BackendConnection
     task: str
-    use: Use
+    use: Lease
 
     async def run(self) -> None:
         try:
             patience = Patience(timeout=FAREWELL, cap=FAREWELL)
-            await self.leg.send("tasks/cancel", {"taskId": self.task}, Use(), patience)
+            await self.leg.send("tasks/cancel", {"taskId": self.task}, Lease(), patience)
         except (RequestFailed, CannotConnect):
             pass  # it will expire
         finally:
             self.backend.give_back(self.leg, self.use)
 
 
-def _withdraw(backend: Backend, leg: Leg, task: str, *, may_ask: bool) -> None:
-    """Never waits: whoever calls this may be cancelled."""
+def _withdraw(backend: Backend, leg: BackendConnection, task: str, *, may_ask: bool) -> None:
+    """Never waits: its caller may be cancelled."""
     if leg.is_lost or not declares(leg.agreed.capabilities, "tasks.cancel"):
         return
-    use = Use(may_ask=may_ask)
+    use = Lease(may_ask=may_ask)
     leg.begin(use)
     try:
-        backend.group.supervisor_of("answers").spawn(_Withdrawal(backend, leg, task, use), name=f"t-{next(_NAMES)}")
+        backend.group.supervisor_of(tree.ANSWERS).spawn(_Withdrawal(backend, leg, task, use), name=f"t-{next(_NAMES)}")
     except SupervisorClosed:  # the backend ends, and its tasks with it
         backend.give_back(leg, use)
 
 
-def _until_final(visit: Visit) -> Patience:
+def _until_final(visit: Attempt) -> Patience:
     """The silence of a backend that is asked for an outcome means nothing: it works."""
     settings = visit.forwarding.to.backend.settings
     return Patience(timeout=settings.cap, cap=LONG if visit.use.may_ask else settings.cap)
 
 
-def _pause(standing: Standing) -> float:
+def _pause(standing: TaskStanding) -> float:
     wanted = POLL if standing.poll_interval is None else standing.poll_interval / 1000
     return min(max(wanted, SHORTEST_POLL), LONGEST_POLL)
 
@@ -429,12 +430,12 @@ def _may_defer(backend: Backend) -> bool:
     return agreed is not None and runs_tasks(agreed.revision, agreed.capabilities)
 
 
-def _runs(leg: Leg) -> bool:
+def _runs(leg: BackendConnection) -> bool:
     return runs_tasks(leg.revision, leg.agreed.capabilities)
 
 
-def _whose(forwarding: Forwarding) -> Hashable:
-    """By whom tasks are counted. Strangers who come each on his own are not one client."""
+def _whose(forwarding: Forward) -> Hashable:
+    """The key by which tasks are counted. Anonymous clients are not one client."""
     principal, exchange = forwarding.terms.principal, forwarding.exchange
     session = None if exchange is None else exchange.questions
     return principal if principal != ANYBODY or session is None else session

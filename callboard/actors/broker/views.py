@@ -8,23 +8,28 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterator, Set
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Final, Never, TypeAlias
+from typing import Final, Never, TypeAlias
 
 import attrs
 import trio
 
-from callboard.actors.broker.leg import Leg
-from callboard.actors.broker.listings import CHANGES, MAX_LISTS, MAX_READ_AGAIN, READ_AGAIN, Listing, OneList, Reading
+from callboard.actors.broker.connection import BackendConnection
+from callboard.actors.broker.leases import EVERYBODY, ConnectionKey, Lease
+from callboard.actors.broker.listing import (
+    CHANGES,
+    MAX_LISTS,
+    MAX_READ_AGAIN,
+    READ_AGAIN,
+    BackendList,
+    Listing,
+    ListReading,
+)
 from callboard.actors.broker.merging import are_same
-from callboard.actors.broker.uses import EVERYBODY, Key, Use
-from callboard.codecs.crossing.definitions import KINDS, TOOLS
-from callboard.codecs.crossing.signature import Signature
-from callboard.codecs.revisions import MODERN
+from callboard.actors.broker.upstream import Upstream
+from callboard.codecs.bridge.askable import Signature
+from callboard.codecs.bridge.definitions import KINDS, TOOLS
 from callboard.errors import CallboardError, Overloaded, SupervisorClosed
 from callboard.supervisor import Actor, Supervisor, get_logger
-
-if TYPE_CHECKING:
-    from callboard.actors.broker.backend import Backend
 
 log = get_logger("callboard.broker")
 
@@ -42,13 +47,15 @@ OnView: TypeAlias = Callable[[str, Signature, Listing, bool], None]
 
 
 @attrs.define(eq=False)
-class View:
+class ListView:
     """The lists of one backend as clients of one signature see them. There are as many as signatures: 59 at most."""
 
     signature: Signature
     account: str
     """The account of the client that needed it last: a connection that is opened for it counts there."""
-    lists: dict[str, OneList] = attrs.field(factory=lambda: {kind.member: OneList(kind) for kind in KINDS}, init=False)
+    lists: dict[str, BackendList] = attrs.field(
+        factory=lambda: {kind.member: BackendList(kind) for kind in KINDS}, init=False
+    )
     is_known: bool = attrs.field(default=False, init=False)
     """Whether the lists were read, and nothing says that they are others by now."""
     is_late: bool = attrs.field(default=False, init=False)
@@ -63,7 +70,7 @@ class View:
     """The lists that are to be read."""
     tried: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set when the lists have been read, or could not be."""
-    spoke: Leg | None = attrs.field(default=None, init=False)
+    spoke: BackendConnection | None = attrs.field(default=None, init=False)
     """Which of several connections said last that its lists have changed."""
     wanted_at: float = attrs.field(default=-math.inf, init=False)
     """When a client needed it last."""
@@ -76,28 +83,28 @@ class View:
 
 
 @attrs.define(eq=False)
-class Views:
+class ListViews:
     """The views of one backend."""
 
-    backend: "Backend"
+    backend: Upstream
     supervisor: Supervisor
     on_view: OnView
-    _views: dict[Signature, View] = attrs.field(factory=dict, init=False)
+    _views: dict[Signature, ListView] = attrs.field(factory=dict, init=False)
     _first: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(VIEWS_AT_ONCE), init=False)
     _again: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1), init=False)
-    _pace: OneList = attrs.field(factory=lambda: OneList(TOOLS), init=False)  # of all views together
+    _pace: BackendList = attrs.field(factory=lambda: BackendList(TOOLS), init=False)  # of all views together
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
     # What clients need.
 
-    def want(self, signature: Signature, account: str) -> View | None:
+    def want(self, signature: Signature, account: str) -> ListView | None:
         """Have the lists read for a client of *signature*, if they are not known. Returns what the client had better
         wait for. A backend that is down is not waited for, nor one that was waited for in vain."""
         view = self._views.get(signature)
         if (view is not None and view.is_known) or not self.backend.is_up:
             return None
         if view is None:
-            view = self._views[signature] = View(signature, account)
+            view = self._views[signature] = ListView(signature, account)
         view.account, view.wanted_at = account, trio.current_time()
         if not view.is_read_now:
             if view.wanted_at < view.not_before:
@@ -118,7 +125,7 @@ class Views:
 
     # What the backend says.
 
-    def changed(self, leg: Leg, method: str) -> bool:
+    def changed(self, leg: BackendConnection, method: str) -> bool:
         """Whether it is about lists, what a connection for clients that can be asked says on no request's way."""
         if method not in CHANGES:
             return False
@@ -126,16 +133,16 @@ class Views:
         view = self._views.get(signature)
         if leg.key.whose == EVERYBODY:
             if view is None:
-                view = self._views[signature] = View(signature, leg.account)
+                view = self._views[signature] = ListView(signature, leg.account)
                 view.is_shown = True
             view.spoke = leg
         if view is not None:
             self._refresh(view, _ALL if not view.is_known else frozenset(CHANGES[method]))
         return True
 
-    def base_changed(self, leg: Leg, method: str) -> None:
+    def base_changed(self, leg: BackendConnection, method: str) -> None:
         """The shared connection says that its lists have changed. A modern backend says so for all clients."""
-        if leg.is_modern:
+        if leg.speaks_for_all:
             for view in self._views.values():
                 self._refresh(view, frozenset(CHANGES[method]))
 
@@ -153,8 +160,8 @@ class Views:
                     self.backend.name, view.signature, {member: base[member].definitions for member in view.own}, True
                 )
 
-    def _compare(self, view: View, mine: OneList, base: OneList, common: Set[int]) -> None:
-        """A list that is the same as for everybody is not kept, and follows the base list from then on."""
+    def _compare(self, view: ListView, mine: BackendList, base: BackendList, common: Set[int]) -> None:
+        """A list that is the same as the base list is not kept, and follows the base list from then on."""
         member = mine.kind.member
         if member in view.own and are_same(mine.definitions, base.definitions):
             view.own.discard(member)
@@ -165,9 +172,9 @@ class Views:
             left = [one for one in mine.definitions if id(one) not in common and id(one) not in counted]
             mine.size = sum(map(len, mine.known)) + sum(len(one.data) for one in left)
 
-    def lost(self, leg: Leg) -> None:
+    def lost(self, leg: BackendConnection) -> None:
         """A connection has ended: lists that only it could speak of are read anew for the next client. A list that is
-        everybody's needs nobody."""
+        the base list needs no reading."""
         for view in self._views.values():
             if view.spoke is leg:
                 view.spoke, view.is_known = None, False
@@ -181,18 +188,18 @@ class Views:
 
     # How they are read.
 
-    def _refresh(self, view: View, members: frozenset[str]) -> None:
+    def _refresh(self, view: ListView, members: frozenset[str]) -> None:
         view.dirty |= members
         if not view.is_read_now:
             view.tried = trio.Event()
             try:
-                self.supervisor.spawn(Looking(self, view), name=f"view-{next(self._names)}", shutdown=0)
+                self.supervisor.spawn(ViewReader(self, view), name=f"view-{next(self._names)}", shutdown=0)
             except SupervisorClosed:  # the backend ends
                 view.tried.set()
             else:
                 view.is_read_now = True
 
-    async def read(self, view: View) -> None:
+    async def read(self, view: ListView) -> None:
         """Read what is dirty, until nothing is. The first time at once; then in turn with the other views, and no more
         often than a list is read that changes all the time. If there is no connection to be had, another attempt
         follows, for as long as a client may still wonder."""
@@ -218,19 +225,19 @@ class Views:
             else:
                 view.is_known, view.is_late, view.again = True, False, READ_AGAIN
 
-    async def _read_dirty(self, view: View) -> None:
+    async def _read_dirty(self, view: ListView) -> None:
         async with self._connection(view) as leg:
             members, view.dirty = view.dirty, set()
             await self._read_all(view, members, leg)
 
     @asynccontextmanager
-    async def _connection(self, view: View) -> AsyncIterator[Leg]:
+    async def _connection(self, view: ListView) -> AsyncIterator[BackendConnection]:
         """Where the lists are read: on a connection that belongs to no client; or on the one that said last that its
-        lists have changed, if everybody may see them. A modern backend is told with each request what its client can be
+        lists have changed, if all may see them. A modern backend is told with each request what its client can be
         asked, and needs but the shared connection."""
-        backend, use, spoke = self.backend, Use(), view.spoke
+        backend, use, spoke = self.backend, Lease(), view.spoke
         scout = await backend.wait_up()
-        if scout.revision in MODERN:
+        if scout.revision.dialect.terms_per_request:
             yield scout
             return
         if spoke is not None and not spoke.is_lost:
@@ -243,8 +250,8 @@ class Views:
         finally:
             backend.give_back(leg, use)
 
-    async def _read_all(self, view: View, members: set[str], leg: Leg) -> None:
-        """A list that nobody is shown is not tried. Raises why the first could not be read, if none could."""
+    async def _read_all(self, view: ListView, members: set[str], leg: BackendConnection) -> None:
+        """A list that is not shown is not tried. Raises why the first could not be read, if none could."""
         base = self.backend.listings.lists
         wanted = [member for member in sorted(members) if base[member].failure is None]
         failures: list[CallboardError] = []
@@ -265,13 +272,13 @@ class Views:
         if failures and len(failures) == len(wanted):
             raise failures[0]
 
-    async def _read_one(self, view: View, one: OneList, leg: Leg) -> bool:
+    async def _read_one(self, view: ListView, one: BackendList, leg: BackendConnection) -> bool:
         """Returns whether the list is another one now."""
         listings, member = self.backend.listings, one.kind.member
         base = listings.lists[member]
         others = [each for each in self._all_lists() if each is not one]
-        one.told, one.cut = one.told | base.told, one.cut or base.cut  # what the log has said of everybody's list
-        reading = Reading(leg, one, listings.patience, others, view.signature, base.known)
+        one.told, one.cut = one.told | base.told, one.cut or base.cut  # what the log has said of the base list
+        reading = ListReading(leg, one, listings.patience, others, view.signature, base.known)
         if not await listings.read(reading) or self._views.get(view.signature) is not view:
             return False
         view.own.add(member)
@@ -280,28 +287,28 @@ class Views:
         self.on_view(self.backend.name, view.signature, {member: listed}, view.is_shown)
         return True
 
-    def _all_lists(self) -> Iterator[OneList]:
+    def _all_lists(self) -> Iterator[BackendList]:
         yield from self.backend.listings.lists.values()
         for view in self._views.values():
             yield from view.lists.values()
 
-    def _failed(self, view: View, error: CallboardError) -> None:
+    def _failed(self, view: ListView, error: CallboardError) -> None:
         view.is_known = False
         view.not_before = trio.current_time() + view.again
         view.again = min(2 * view.again, MAX_READ_AGAIN)
         view.dirty.clear()
         asked = ", ".join(sorted(view.signature))
-        log.info("view_not_read", backend=self.backend.name, can_be_asked=asked, reason=str(error)[:200])
+        log.info("view_read_failed", backend=self.backend.name, can_be_asked=asked, reason=str(error)[:200])
 
 
 @attrs.define(eq=False)
-class Looking(Actor[Never]):
+class ViewReader(Actor[Never]):
     """Reads the lists of a backend as clients of one signature see them."""
 
     mailbox = None
 
-    views: Views
-    view: View
+    views: ListViews
+    view: ListView
 
     async def run(self) -> None:
         try:
@@ -311,6 +318,6 @@ class Looking(Actor[Never]):
             self.view.tried.set()
 
 
-def _key(view: View) -> Key:
-    """A connection that belongs to nobody in particular, like the shared one: lists are for all of that signature."""
-    return Key(EVERYBODY, view.signature)
+def _key(view: ListView) -> ConnectionKey:
+    """A connection that belongs to no client, like the shared one: lists are for all of that signature."""
+    return ConnectionKey(EVERYBODY, view.signature)

@@ -1,4 +1,4 @@
-"""Visits of users to URLs: which of them a backend says are over, and who waits for that."""
+"""Visits of users to URLs: which of them a backend says are over, and which requests wait for that."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,7 +16,7 @@ MAX_VISIT_ID: Final = 1024
 
 
 @attrs.define(eq=False)
-class Visits:
+class UrlVisits:
     """The visits that one backend has said are over, on one connection."""
 
     _over: dict[str, None] = attrs.field(factory=dict, init=False)

@@ -1,4 +1,4 @@
-"""Who may speak to a listener: the Host it is called by, and the Origin of the page that calls it.
+"""Access to a listener: the Host it is called by, and the Origin of the page that calls it.
 
 A page in the user's browser can reach loopback, and by rebinding a name it can make its own requests look local. So a
 `Host` must be one that this listener goes by, and an `Origin`, which browsers always send and others never need, one
@@ -12,7 +12,7 @@ from typing import Final, Self
 
 import attrs
 
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 """Names that only this machine can mean."""
@@ -79,7 +79,7 @@ class Access:
     @classmethod
     def on_any_port(cls, *, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> Self:
         """For an application that does not know where it is bound: it goes by the loopback names and by *hosts*, on
-        whatever port, and takes pages of theirs and of *origins*."""
+        any port, and takes pages of theirs and of *origins*."""
         more, given = list(hosts), list(origins)
         names = {_host(name, ANY_PORT)[0] for name in (*LOOPBACK, *more) if name != ANY}
         own = {(scheme, name, ANY_PORT) for scheme in _PORTS for name in names}
@@ -88,15 +88,15 @@ class Access:
         return cls(None if ANY in more else frozenset(known), None if ANY in given else frozenset(allowed))
 
     def check(self, host: bytes | None, origin: bytes | None) -> None:
-        """Raises `Refusal`: 403 for a foreign origin, 421 for a host that this is not, 400 for none at all."""
+        """Raises `HttpRefusal`: 403 for a foreign origin, 421 for a host that this is not, 400 for none at all."""
         if origin is not None and not (self._allows_origin(origin) or self._is_same(origin, host)):
-            raise Refusal(403, "this origin may not use this server", closes=True)
+            raise HttpRefusal(403, "this origin may not use this server", closes=True)
         if host is None:
-            raise Refusal(400, "Host is missing", closes=True)
+            raise HttpRefusal(400, "Host is missing", closes=True)
         if not self._goes_by(host):
             if self.on_refused is not None:
                 self.on_refused(host)
-            raise Refusal(421, "this server does not go by that name", closes=True)
+            raise HttpRefusal(421, "this server does not go by that name", closes=True)
 
     def _allows_origin(self, origin: bytes) -> bool:
         if self.origins is None:

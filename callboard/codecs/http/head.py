@@ -6,9 +6,9 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from callboard.codecs.header_map import HeaderMap
-from callboard.codecs.http.refusal import Refusal
-from callboard.codecs.mirror import Received, read_mirror
+from callboard.codecs.http.refusal import HttpRefusal
+from callboard.codecs.mcp_headers.header_map import HeaderMap
+from callboard.codecs.mcp_headers.mirror import Received, read_mirror
 
 HeaderList: TypeAlias = Sequence[tuple[bytes, bytes]]
 
@@ -84,40 +84,40 @@ class Head:
 
 
 def check_once(headers: HeaderList) -> None:
-    """Raises `Refusal` (400) if a header that must be unique stands twice, or is there in disguise."""
+    """Raises `HttpRefusal` (400) if a header that must be unique stands twice, or is there in disguise."""
     seen: set[bytes] = set()
     for name, _ in headers:
         if name in _DISGUISED:
-            raise Refusal(400, f"{name.decode()} is spelled with _ for -", closes=True)
+            raise HttpRefusal(400, f"{name.decode()} is spelled with _ for -", closes=True)
         if name in _ONCE:
             if name in seen:
-                raise Refusal(400, f"{name.decode()} stands twice", closes=True)
+                raise HttpRefusal(400, f"{name.decode()} stands twice", closes=True)
             seen.add(name)
 
 
 def check_framing(headers: HeaderList) -> None:
-    """Raises `Refusal` (400) if a body has two lengths: for a door whose parser lets that pass."""
+    """Raises `HttpRefusal` (400) if a body has two lengths: for a door whose parser lets that pass."""
     names = {name for name, _ in headers}
     if b"content-length" in names and b"transfer-encoding" in names:
-        raise Refusal(400, "content-length beside transfer-encoding", closes=True)
+        raise HttpRefusal(400, "content-length beside transfer-encoding", closes=True)
 
 
 def check_coding(head: Head) -> None:
-    """Raises `Refusal` for a body in pieces (400) where HTTP/1.0 has none, or (501) in more than pieces."""
+    """Raises `HttpRefusal` for a body in pieces (400) where HTTP/1.0 has none, or (501) in more than pieces."""
     coding = head.get(b"transfer-encoding")
     if coding is None:
         return
     if head.version != "1.1":
-        raise Refusal(400, "transfer-encoding is for HTTP/1.1", closes=True)
+        raise HttpRefusal(400, "transfer-encoding is for HTTP/1.1", closes=True)
     if coding.lower() != b"chunked":
-        raise Refusal(501, "no transfer-encoding but chunked is known here", closes=True)
+        raise HttpRefusal(501, "no transfer-encoding but chunked is known here", closes=True)
 
 
 def check_length(head: Head) -> None:
-    """Raises `Refusal` (400) for a length that is not just digits: a list of them, or one with a sign."""
+    """Raises `HttpRefusal` (400) for a length that is not just digits: a list of them, or one with a sign."""
     length = head.get(b"content-length")
     if length is not None and not (length.isdigit() and len(length) < 19):
-        raise Refusal(400, "content-length is no length", closes=True)
+        raise HttpRefusal(400, "content-length is no length", closes=True)
 
 
 def covers(accepted: Sequence[bytes], media_type: bytes) -> bool:

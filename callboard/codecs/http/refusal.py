@@ -3,8 +3,8 @@
 from callboard.errors import PeerError
 
 
-class Refusal(PeerError):
-    """The peer's HTTP request is refused with *status*. The text is the reason, for a person who reads it.
+class HttpRefusal(PeerError):
+    """The peer's HTTP request is refused with *status*. The text is the reason, for a human reader.
 
     *closes* says that the connection cannot go on: what follows on it cannot be told from this request.
     """
@@ -17,4 +17,4 @@ class Refusal(PeerError):
         self.headers = headers
         self.closes = closes
         self.is_bodiless = False
-        """Whether the request was one whose answer has no body, whatever happens: HEAD."""
+        """Whether the request was one whose answer never has a body: HEAD."""

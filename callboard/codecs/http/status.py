@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
 from callboard.errors import (
     HEADER_MISMATCH,
     METHOD_NOT_FOUND,
@@ -48,13 +48,13 @@ def status_of_legacy(error: Exception | None) -> int:
     return status_of(error) if isinstance(error, (Overloaded, Draining)) else 200
 
 
-class NoRoom(Refusal):
+class NoRoom(HttpRefusal):
     """The request came when too much was going on."""
 
     code = OVERLOADED
 
 
-def refusal_of(error: Overloaded) -> Refusal:
+def refusal_of(error: Overloaded) -> HttpRefusal:
     """The refusal of a request whose body there is no room for. The rest of the body is not read."""
     return NoRoom(status_of(error), str(error), headers=RETRY_AFTER, closes=True)
 

@@ -2,7 +2,7 @@
 
 An address is https, and leads into the public Internet: to no machine of ours, and to none that only we can reach. Two
 things soften that. A server on this machine is one that is being developed, and may name this machine, without TLS. And
-whoever connects may name hosts to be trusted.
+the user may name hosts to be trusted.
 """
 
 import ipaddress
@@ -64,7 +64,7 @@ class Reach:
 
     @classmethod
     def of_server(cls, url: str, trusted: Iterable[str] = ()) -> Self:
-        """For the metadata of the server at *url*, which its user chose, and of which he said whom to trust."""
+        """For the metadata of the server at *url*, which its user chose, with the hosts that the user trusts."""
         host = (urlsplit(url).hostname or "").lower()
         # A name proves nothing: it may mean another machine at the next look. A number stays what it is.
         numbers = (host,) if _number(host) is not None else ()
@@ -121,7 +121,7 @@ def _split(url: str) -> tuple[SplitResult, str, int | None]:
 
 
 def locate(url: str, reach: Reach) -> Location:
-    """Look at *url* before anything is asked of anybody, the DNS included. Raises `UnsafeUrl`."""
+    """Look at *url* before any request is made for it, DNS included. Raises `UnsafeUrl`."""
     parts, host, port = _split(url)
     scheme = parts.scheme.lower()
     if scheme == "http" and not (reach.loopback and is_here(host)):

@@ -1,4 +1,4 @@
-"""Who a client is at an authorization server: its id, how it proves that, and how it comes by it."""
+"""The identity of a client at an authorization server: its id, how it proves that, and how it comes by it."""
 
 import re
 from base64 import b64encode
@@ -24,7 +24,7 @@ _VISIBLE: Final = re.compile(r"[\x20-\x7e]{1,2048}")
 
 
 @attrs.frozen(kw_only=True)
-class Client:
+class OAuthClient:
     """A client, as one authorization server knows it."""
 
     client_id: str
@@ -99,13 +99,13 @@ def write_registration(name: str, redirect_uri: str, server: ServerMetadata) -> 
     return msgspec.json.encode(describe(name, [redirect_uri], method=method, refreshes=refreshes))
 
 
-def read_registration(body: bytes, server: ServerMetadata, redirect_uri: str) -> Client:
+def read_registration(body: bytes, server: ServerMetadata, redirect_uri: str) -> OAuthClient:
     """What was registered. Raises `FetchFailed`, `NotAuthorized`."""
     given = read(_Registered, body)
     method = given.token_endpoint_auth_method or method_for(server, has_secret=given.client_secret is not None)
     if method not in _PREFERRED or (method != NONE and not given.client_secret):
         raise NotAuthorized(f"registered for {method[:50]!r}, which cannot be done with what was given")
-    return Client(
+    return OAuthClient(
         client_id=_visible(given.client_id),
         secret=None if method == NONE else given.client_secret,
         method=method,
@@ -125,11 +125,11 @@ def method_for(server: ServerMetadata, *, has_secret: bool, preferred: Iterable[
     raise NotAuthorized(f"the token endpoint takes only {', '.join(supported)[:200]}")
 
 
-def identify(client: Client) -> tuple[Mapping[str, str], Mapping[str, str]]:
+def identify(client: OAuthClient) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """The headers and the parameters by which *client* is known at a token endpoint."""
     if client.method == BASIC:
         pair = f"{quote(client.client_id, safe='')}:{quote(client.secret or '', safe='')}"
-        # The id stands in the form too: it is no secret, and servers of PyPI's mcp know nobody without it.
+        # The id stands in the form too: it is no secret, and servers of PyPI's mcp need it there.
         return {"authorization": f"Basic {b64encode(pair.encode()).decode()}"}, {"client_id": client.client_id}
     if client.method == POST:
         return {}, {"client_id": client.client_id, "client_secret": client.secret or ""}

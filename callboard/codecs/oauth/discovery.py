@@ -20,7 +20,7 @@ _OPENID: Final = "/.well-known/openid-configuration"
 _PORTS: Final = {"https": 443, "http": 80}
 
 
-class Way(Enum):
+class DiscoveryRoute(Enum):
     """How an authorization server was found."""
 
     RESOURCE = "metadata of the resource"
@@ -38,10 +38,10 @@ class Rules:
     has_metadata: bool = True
 
 
-RULES: Final[Mapping[Way, Rules]] = {
-    Way.RESOURCE: Rules(revisions="2025-06-18 and later", announces_pkce=True),
-    Way.ORIGIN: Rules(revisions="2025-03-26", announces_pkce=False),
-    Way.DEFAULTS: Rules(revisions="2025-03-26", announces_pkce=False, has_metadata=False),
+RULES: Final[Mapping[DiscoveryRoute, Rules]] = {
+    DiscoveryRoute.RESOURCE: Rules(revisions="2025-06-18 and later", announces_pkce=True),
+    DiscoveryRoute.ORIGIN: Rules(revisions="2025-03-26", announces_pkce=False),
+    DiscoveryRoute.DEFAULTS: Rules(revisions="2025-03-26", announces_pkce=False, has_metadata=False),
 }
 
 
@@ -61,7 +61,7 @@ def server_metadata_urls(issuer: str) -> list[str]:
 
 
 def origin_metadata_url(server: str) -> str:
-    """Where 2025-03-26 has it: at the origin, whatever the path."""
+    """Where 2025-03-26 has it: at the origin, for any path."""
     return origin_of(server) + _SERVER
 
 

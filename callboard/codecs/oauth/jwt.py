@@ -1,4 +1,4 @@
-"""Signed statements: who a client is (RFC 7523), and that it holds the key of a token (RFC 9449)."""
+"""Signed statements: the identity of a client (RFC 7523), and that it holds the key of a token (RFC 9449)."""
 
 import hashlib
 from base64 import urlsafe_b64encode
@@ -13,7 +13,7 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 from callboard.errors import NotAuthorized
 
 ASSERTION_LIFE: Final = 60.0
-"""Seconds that a statement about who a client is can be used."""
+"""Seconds that a client assertion can be used."""
 
 PROOF_ALGORITHM: Final = "ES256"
 
@@ -63,7 +63,7 @@ def client_assertion(key: Key, algorithm: str, client_id: str, audience: str, *,
 
 @attrs.frozen
 class ProofKey:
-    """A key that tokens are bound to: who has a token and not the key has nothing."""
+    """A key that tokens are bound to: a token without the key is worth nothing."""
 
     _key: ECKey = attrs.field(repr=False)
 
@@ -86,7 +86,7 @@ class ProofKey:
     def prove(
         self, method: str, url: str, *, now: float, jti: str, token: str | None = None, nonce: str | None = None
     ) -> str:
-        """That whoever makes this request holds the key. For one request only."""
+        """Proof that the sender of this request holds the key. For one request only."""
         claims: dict[str, Any] = {"jti": jti, "htm": method, "htu": _bare(url), "iat": int(now)}
         if token is not None:
             claims["ath"] = urlsafe_b64encode(hashlib.sha256(token.encode("ascii")).digest()).rstrip(b"=").decode()

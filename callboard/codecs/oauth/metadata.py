@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from callboard.codecs.oauth.discovery import RULES, Rules, Way, origin_of
+from callboard.codecs.oauth.discovery import RULES, DiscoveryRoute, Rules, origin_of
 from callboard.errors import FetchFailed, NotAuthorized
 
 S256: Final = "S256"
@@ -46,7 +46,7 @@ def read_resource(body: bytes) -> ResourceMetadata:
 
 
 def read_server(body: bytes, issuer: str, *spellings: str) -> ServerMetadata:
-    """The metadata of *issuer*: of nobody else, however alike, unless it is one of its *spellings*.
+    """The metadata of *issuer*: of no other, however alike, unless it is one of its *spellings*.
 
     Raises `FetchFailed`, `NotAuthorized`.
     """
@@ -70,7 +70,7 @@ def agreed_server(server: str) -> ServerMetadata:
     )
 
 
-def check_pkce(metadata: ServerMetadata, way: Way) -> None:
+def check_pkce(metadata: ServerMetadata, way: DiscoveryRoute) -> None:
     """A code can only be protected by what the server understands. Raises `NotAuthorized`."""
     rules: Rules = RULES[way]
     methods = metadata.code_challenge_methods_supported
@@ -104,5 +104,5 @@ def read_refusal(status: int, body: bytes) -> str:
 
 
 def plain(text: str) -> str:
-    """The name of an error as it may be shown: a word. Whatever else it is, it is no name."""
+    """The name of an error as it may be shown: a word. Anything else is no name."""
     return text if _WORD.fullmatch(text) else "an error"

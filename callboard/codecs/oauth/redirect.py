@@ -40,8 +40,8 @@ ISSUER_CHECKS: Final[Mapping[tuple[bool, bool], IssuerCheck]] = {
 
 
 @attrs.frozen(kw_only=True)
-class Errand:
-    """What is remembered of a user who was sent away, until he comes back: once, and not for long."""
+class PendingAuthorization:
+    """What is remembered of a user that was sent away, until the redirect: once, and not for long."""
 
     issuer: str
     announces_iss: bool
@@ -50,7 +50,7 @@ class Errand:
     redirect_uri: str
 
     @classmethod
-    def of(cls, server: ServerMetadata, redirect_uri: str, *, state: str, verifier: str) -> "Errand":
+    def of(cls, server: ServerMetadata, redirect_uri: str, *, state: str, verifier: str) -> "PendingAuthorization":
         return cls(
             issuer=server.issuer,
             announces_iss=server.authorization_response_iss_parameter_supported is True,
@@ -66,7 +66,7 @@ def pkce_challenge(verifier: str) -> str:
 
 
 def authorization_url(
-    server: ServerMetadata, errand: Errand, client_id: str, *, resource: str, scopes: Scopes, reach: Reach
+    server: ServerMetadata, errand: PendingAuthorization, client_id: str, *, resource: str, scopes: Scopes, reach: Reach
 ) -> str:
     """Where to send the user. Raises `NotAuthorized`, `UnsafeUrl` for what no browser should be sent to."""
     if server.authorization_endpoint is None:
@@ -87,14 +87,14 @@ def authorization_url(
     if scopes:
         parameters["scope"] = " ".join(scopes)
     if "offline_access" in scopes:
-        parameters["prompt"] = "consent"  # OpenID Connect gives it only to a user who was asked
+        parameters["prompt"] = "consent"  # OpenID Connect gives it only to a user that was asked
     parts = urlsplit(server.authorization_endpoint)
     query = "&".join(part for part in (parts.query, urlencode(parameters)) if part)
     return urlunsplit(parts._replace(query=query))
 
 
-def read_redirect(query: str, errand: Errand) -> str:
-    """The code that came back. Nothing else that came is looked at before it is sure who sent it.
+def read_redirect(query: str, errand: PendingAuthorization) -> str:
+    """The code that came back. Nothing else that came is looked at before its sender is certain.
 
     Raises `NotAuthorized`.
     """

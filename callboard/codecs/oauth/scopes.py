@@ -28,7 +28,7 @@ def choose(
     challenged: str | None, supported: Iterable[str] | None, own: Iterable[str], earlier: Iterable[str]
 ) -> Scopes:
     """What to ask for: what the challenge names, else all that the resource supports; and with it what the user wants
-    (*own*), and what was asked for before (*earlier*). Nothing, if nobody names any."""
+    (*own*), and what was asked for before (*earlier*). Nothing, if none of them names any."""
     needed = split(challenged) if challenged else tuple(supported or ())
     return union(own, earlier, needed)
 
@@ -36,7 +36,7 @@ def choose(
 def with_refresh(scopes: Scopes, offered: Iterable[str] | None, *, wants: bool) -> Scopes:
     """Add `offline_access` if the authorization server offers it, and take it out if it does not.
 
-    Alone it would take the place of the scopes that a server gives to who asks for none.
+    Alone it would take the place of the scopes that a server gives to a client that asks for none.
     """
     others = tuple(scope for scope in scopes if scope != OFFLINE)
     if OFFLINE not in (offered or ()) or not others:

@@ -33,7 +33,7 @@ SECRETS: Final = frozenset(
         *("assertion", "client_assertion", "subject_token"),
     )
 )
-"""Parameters that nobody may see but the token endpoint."""
+"""Parameters that only the token endpoint may see."""
 
 SCHEMES: Final[Mapping[str, str]] = {"bearer": "Bearer", "dpop": "DPoP"}
 """How each type of token is shown."""
@@ -44,7 +44,7 @@ _DESCRIPTION: Final = re.compile(r"[\x20\x21\x23-\x5b\x5d-\x7e]{1,200}")
 
 @attrs.frozen(kw_only=True)
 class Tokens:
-    """What a server may be shown, by whom it was issued to whom, and what it is good for."""
+    """What a server may be shown, its issuer and its client, and what it is good for."""
 
     access_token: str = attrs.field(repr=False)
     scheme: str = "Bearer"
@@ -54,7 +54,7 @@ class Tokens:
     asked: Scopes = ()
     granted: Scopes = ()
     expires_at: float | None = None
-    """Seconds since 1970; None if nobody knows."""
+    """Seconds since 1970; None if unknown."""
     renew_at: float | None = None
     """A little earlier: it must not end on its way."""
     refresh_token: str | None = attrs.field(default=None, repr=False)
@@ -79,7 +79,7 @@ class TokenAnswer(msgspec.Struct, frozen=True):
     access_token: str
     token_type: str
     expires_in: Any = None
-    """A number, or a text that is one, or whatever else servers write there."""
+    """A number, or a text that is one, or anything else that servers write there."""
     refresh_token: str | None = None
     scope: str | None = None
     issued_token_type: str | None = None
@@ -88,7 +88,7 @@ class TokenAnswer(msgspec.Struct, frozen=True):
         return "TokenAnswer(...)"
 
 
-class Refused(NotAuthorized):
+class TokenRefused(NotAuthorized):
     """The token endpoint said no: *error* is its word for why."""
 
     def __init__(self, error: str, text: str) -> None:
@@ -106,7 +106,10 @@ def write_form(parameters: Mapping[str, str]) -> bytes:
 
 
 def read_answer(status: int, body: bytes, sent: Iterable[str]) -> TokenAnswer:
-    """What a token endpoint answered to what was *sent*, which no error may repeat. Raises `Refused`, `FetchFailed`."""
+    """What a token endpoint answered to what was *sent*, which no error may repeat.
+
+    Raises `TokenRefused`, `FetchFailed`.
+    """
     if status != 200:
         raise _refusal(status, body, [value for value in sent if value])
     try:
@@ -159,12 +162,12 @@ def read_tokens(
 
 
 def _life(said: object) -> float:
-    """Seconds, and 0 if nobody knows: it is no reason to throw away a token, which may be given only once."""
+    """Seconds, and 0 if unknown: it is no reason to throw away a token, which may be given only once."""
     try:
         life = float(said) if isinstance(said, int | float | str) and not isinstance(said, bool) else 0.0
     except (ValueError, OverflowError):
         life = 0.0
-    return min(life, MAX_LIFE) if life > 0 else 0.0  # nobody gives a token that is over
+    return min(life, MAX_LIFE) if life > 0 else 0.0  # no server gives a token that is over
 
 
 def _refusal(status: int, body: bytes, sent: Iterable[str]) -> NotAuthorized:
@@ -176,4 +179,4 @@ def _refusal(status: int, body: bytes, sent: Iterable[str]) -> NotAuthorized:
     text = said.error_description or ""
     is_safe = _DESCRIPTION.fullmatch(text) is not None and not any(value in text for value in sent)
     error = plain("" if any(value in said.error for value in sent) else said.error)
-    return Refused(error, f"the token endpoint refused: {error}" + (f" ({text})" if is_safe else ""))
+    return TokenRefused(error, f"the token endpoint refused: {error}" + (f" ({text})" if is_safe else ""))

@@ -78,6 +78,7 @@ from callboard.codecs.revisions.convert import (
     write,
     write_form,
 )
+from callboard.codecs.revisions.dialect import Dialect
 from callboard.codecs.revisions.elicitation import (
     BooleanSchema,
     ElicitationCompleteNotificationParams,
@@ -270,6 +271,7 @@ __all__ = [
     "CreateMessageResult",
     "CreateTaskResult",
     "Cursor",
+    "Dialect",
     "Direction",
     "DiscoverResult",
     "ElicitRequest",

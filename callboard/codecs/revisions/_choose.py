@@ -76,6 +76,8 @@ def model_chooser(revision: Revision, models: Sequence[type[Model]], converter: 
 
     def read(value: Any, _: Any) -> Any:
         found = value.get(tag, UNSET) if tag else UNSET  # "" is a member like any other, and no tag
+        if found is None and UNSET in table:  # null for a member that may be absent is read as absent
+            found = UNSET
         branches = table.get(found) if type(found) is str or found is UNSET else None
         if branches is None:
             misfit = Misfit(tags, found)

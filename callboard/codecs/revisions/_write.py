@@ -1,6 +1,6 @@
 """Writers: the cattrs hooks that turn models back into JSON values of one revision.
 
-What the revision does not know is left out. What it demands and nobody set is a fault of ours, not of the peer, and
+What the revision does not know is left out. What it demands and is not set is a fault of ours, not of the peer, and
 so a `ValueError`: an invalid message is never sent.
 """
 

@@ -44,7 +44,7 @@ class NamedWithIcons(BaseMetadata):
 
 @model(kw_only=True)
 class Implementation(NamedWithIcons):
-    """Who a peer says it is. Hearsay: for display and logs, never for behaviour."""
+    """A peer's name as it says itself. Hearsay: for display and logs, never for behaviour."""
 
     version: str
     description: str | UnsetType = since(R4)
@@ -53,7 +53,7 @@ class Implementation(NamedWithIcons):
 
 @model(kw_only=True)
 class Annotations(Model):
-    """Hints about who content is for and how much it matters."""
+    """Hints about the audience of content and how much it matters."""
 
     audience: Sequence[Role] | UnsetType = UNSET
     priority: Priority | UnsetType = UNSET
@@ -80,7 +80,7 @@ class NotificationMetaObject(Model):
 
 @model(kw_only=True)
 class ResultMetaObject(Model):
-    """`_meta` of a result; a modern one should say who answered."""
+    """`_meta` of a result; a modern one should name the server."""
 
     server_info: Implementation | UnsetType = since(R5, wire=meta.SERVER_INFO)
 
@@ -116,7 +116,7 @@ class Result(Model):
 
 @model(kw_only=True)
 class CacheableResult(Result):
-    """A result with a life time: stale at once and private if nobody says otherwise.
+    """A result with a life time: stale at once and private unless it says otherwise.
 
     An absent member stays absent (an official example of `resources/read` lacks both), and means the same.
     """

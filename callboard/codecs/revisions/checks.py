@@ -8,7 +8,7 @@ from cattrs import Converter
 
 from callboard.codecs.revisions._read import Misfit
 from callboard.codecs.revisions.model import JSONObject
-from callboard.codecs.uri_match import MAX_URI
+from callboard.codecs.uri_template.match import MAX_URI
 
 Check: TypeAlias = Callable[[Any], None]
 

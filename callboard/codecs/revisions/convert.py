@@ -1,4 +1,4 @@
-"""One cattrs converter per revision, and the two functions everybody uses: `read` and `write`."""
+"""One cattrs converter per revision, and the two functions that all else uses: `read` and `write`."""
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial

@@ -1,4 +1,4 @@
-"""Error codes: who may emit which, what it means, and the typed `data` that some carry."""
+"""Error codes: which side may emit which, what it means, and the typed `data` that some carry."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final

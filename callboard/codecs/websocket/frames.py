@@ -60,7 +60,7 @@ class Pong:
 
 @attrs.frozen
 class Close:
-    """One side's last word. The reason is for whoever reads a log."""
+    """One side's last word. The reason is for readers of a log."""
 
     code: int
     reason: str = ""

@@ -1,6 +1,6 @@
 """The opening handshake: what an HTTP request that wants to be a WebSocket must say, and what it may.
 
-A browser can set no headers on a WebSocket, only subprotocols. So whatever a client may say in a header of ours it may
+A browser can set no headers on a WebSocket, only subprotocols. So all that a client may say in a header of ours it may
 say in a subprotocol as well, which is never chosen: the only one that is chosen, and so written back, is `mcp`.
 """
 
@@ -14,7 +14,7 @@ import attrs
 from wsproto.utilities import generate_accept_token
 
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.writer import write_head
 
 SUBPROTOCOL: Final = b"mcp"
@@ -31,7 +31,7 @@ _NUMBER: Final = re.compile(rb"[0-9]{1,15}")
 
 @attrs.frozen
 class Handshake:
-    """A request that may be accepted, as far as can be told without asking anybody."""
+    """A request that may be accepted, as far as can be told from its head."""
 
     key: bytes
     has_subprotocol: bool = False
@@ -43,7 +43,7 @@ class Handshake:
 
 
 def read_handshake(head: Head) -> Handshake:
-    """Raises `Refusal`: 426 for another version of WebSocket, 400 for anything else that is not as it must be."""
+    """Raises `HttpRefusal`: 426 for another version of WebSocket, 400 for anything else that is not as it must be."""
     if head.method != "GET" or head.version != "1.1":
         raise _malformed("a WebSocket begins with a GET of HTTP/1.1")
     if head.get(b"transfer-encoding") is not None or head.get(b"content-length") not in (None, b"0"):
@@ -72,8 +72,8 @@ def write_accept(handshake: Handshake, headers: Iterable[tuple[bytes, bytes]] = 
     return write_head(101, (*opening, *chosen, *headers), closes=False)
 
 
-def _malformed(reason: str) -> Refusal:
-    return Refusal(400, reason, closes=True)
+def _malformed(reason: str) -> HttpRefusal:
+    return HttpRefusal(400, reason, closes=True)
 
 
 def _only(head: Head, name: bytes) -> bytes | None:
@@ -85,7 +85,7 @@ def _only(head: Head, name: bytes) -> bytes | None:
 
 
 def _said(head: Head, offered: Iterable[bytes], name: bytes) -> bytes | None:
-    """What stands in a header, or in the subprotocol for those who cannot set it."""
+    """What stands in a header, or in the subprotocol for browsers, which cannot set it."""
     header, subprotocol = _only(head, name), _in_subprotocols(offered, _IN_SUBPROTOCOL[name])
     if header is not None and subprotocol is not None and header != subprotocol:
         raise _malformed(f"{name.decode()} is said twice")
@@ -104,7 +104,7 @@ def _check_version(version: bytes | None) -> None:
         raise _malformed("Sec-WebSocket-Version is missing")
     if version != VERSION:
         headers = ((b"sec-websocket-version", VERSION), (b"upgrade", b"websocket"))
-        raise Refusal(426, "version 13 of WebSocket is spoken here", headers=headers, closes=True)
+        raise HttpRefusal(426, "version 13 of WebSocket is spoken here", headers=headers, closes=True)
 
 
 def _read_key(key: bytes | None) -> bytes:

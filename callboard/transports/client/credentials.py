@@ -1,11 +1,11 @@
-"""What proves to a server who is asking: the hook that a link has for it."""
+"""Credentials of a client: the hook that a link has for them."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 import attrs
 
-from callboard.codecs.http.answers import AnswerHead
+from callboard.codecs.http.response_parser import AnswerHead
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
@@ -22,11 +22,11 @@ class Proof:
     refreshes: int = 0
     """How often a token was refreshed, or found to be refreshed, in this request's name."""
     renewals: int = 0
-    """How often these headers were made anew for this request, for whatever reason."""
+    """How often these headers were made anew for this request, for any reason."""
 
 
 class Credentials(Protocol):
-    """Whoever has the proofs for one server. Used by all requests to it at the same time."""
+    """The credentials for one server. Used by all requests to it at the same time."""
 
     async def prove(self, method: bytes) -> Proof:
         """What to send with a request. Raises `NotAuthorized`."""

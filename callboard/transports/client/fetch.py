@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import attrs
 import trio
 
-from callboard.codecs.http.answers import AnswerHead
+from callboard.codecs.http.response_parser import AnswerHead
 from callboard.codecs.oauth.addresses import Location, Reach, check_address, locate
 from callboard.errors import BadAnswer, ConnectionLost, FetchFailed
 from callboard.transports.client.pool import Channel

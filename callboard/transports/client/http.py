@@ -1,4 +1,4 @@
-"""A link over Streamable HTTP: every request is a POST, and whoever asks reads its answer himself.
+"""A link over Streamable HTTP: every request is a POST, and the asking task reads its answer itself.
 
 No task stands between a call and its socket. Leaving the scope of a call closes its stream: for a modern server that
 is the cancellation, a legacy one is told in so many words.
@@ -12,14 +12,13 @@ from typing import Final
 import attrs
 import trio
 
-from callboard.actors.link import Hear, Hold, Outgoing, held
-from callboard.actors.wire import notification_frame
+from callboard.actors.client.link import Hear, Hold, OutgoingRequest, held
+from callboard.actors.frames import notification_frame
 from callboard.codecs.batch import is_batch, split_batch
-from callboard.codecs.envelope import Error, Result, decode
-from callboard.codecs.http.answers import AnswerHead
+from callboard.codecs.envelope import ErrorResponse, ResultResponse, decode
+from callboard.codecs.http.response_parser import AnswerHead
 from callboard.codecs.lines import MAX_FRAME
-from callboard.codecs.revisions import MODERN, CancelledNotificationParams, Revision
-from callboard.codecs.revisions.revision import R3
+from callboard.codecs.revisions import CancelledNotificationParams, Dialect, Revision
 from callboard.codecs.sse import Event, EventDecoder
 from callboard.errors import (
     BadAnswer,
@@ -50,7 +49,7 @@ LISTEN_TIME: Final = 1.0
 """Seconds for a legacy server to open the stream on which it asks and tells. Then it may say it late, or never."""
 
 REFUSALS: Final = 3
-"""How often in a row nobody may listen where the stream came from, before it is given up."""
+"""How often in a row a connection may be refused where the stream came from, before it is given up."""
 
 LONGEST_PAUSE: Final = 30.0
 """Longest time between two attempts to open a stream that brings nothing, unless the server says otherwise."""
@@ -63,11 +62,15 @@ _POSTED: Final = (
     (b"accept", b"application/json, text/event-stream"),
 )
 STREAMED: Final = ((b"accept", b"text/event-stream"),)
-_VERSIONED: Final = frozenset({R3, *(revision for revision in Revision if revision > R3)})
 _SESSION: Final = b"mcp-session-id"
 _PASSING: Final = frozenset({409, 429, 502, 503, 504})
-"""What is said to somebody who comes back for a stream too soon: the server starts again, or has not missed him yet."""
+"""Answers to a client that comes back for a stream too soon: the server restarts, or has not missed the client yet."""
 _USES: Final[Mapping[str, Use]] = {"subscriptions/listen": "stream"}
+
+
+def _is_versioned_here(dialect: Dialect) -> bool:
+    """Whether the link adds the version header. Where headers mirror the body, the request brings it along."""
+    return dialect.versioned_header and not dialect.mirrors_headers
 
 
 @attrs.define(eq=False)
@@ -88,10 +91,10 @@ class HttpLink:
     lost: str = attrs.field(default="", init=False)  # only if closed: the next request may find the server again
     _is_listening: trio.Event = attrs.field(factory=trio.Event, init=False)
 
-    async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error:
+    async def ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse:
         if self.lost:
             raise ConnectionLost(self.lost)
-        is_waiting = outgoing.revision not in MODERN and outgoing.method != "initialize"
+        is_waiting = not outgoing.revision.dialect.cancelled_by_close and outgoing.method != "initialize"
         try:
             answer = await self._ask(outgoing, hear)
             is_waiting = False
@@ -103,16 +106,17 @@ class HttpLink:
                 await self._take_back(outgoing)
         return answer
 
-    async def _ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error:
-        if outgoing.method == "initialize" and outgoing.revision not in MODERN:
+    async def _ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse:
+        opens_session = outgoing.method == "initialize" and outgoing.revision.dialect.has_sessions
+        if opens_session:
             self.session = self.revision = None
         reading = _Reading(outgoing, hear)
-        answer: Result | Error | None = None
+        answer: ResultResponse | ErrorResponse | None = None
         try:
             headers, use = (*_POSTED, *outgoing.headers), _USES.get(outgoing.method, "call")
-            async with Asked(self, b"POST", headers, outgoing.frame, outgoing.hold, use=use) as asked:
+            async with PostedRequest(self, b"POST", headers, outgoing.frame, outgoing.hold, use=use) as asked:
                 head = await asked.head()
-                if outgoing.method == "initialize" and outgoing.revision not in MODERN:
+                if opens_session:
                     self.session, self.is_stale = head.get(_SESSION), self.is_stale and head.status != 200
                 if head.media_type != b"text/event-stream":
                     return await self._whole(asked, head, outgoing)
@@ -120,7 +124,7 @@ class HttpLink:
         except ConnectionLost:
             if not reading.last_event_id:
                 raise
-        if answer is None and outgoing.revision not in MODERN:
+        if answer is None and not outgoing.revision.dialect.cancelled_by_close:
             answer = await self._resume(reading)
         if answer is None:
             raise ConnectionLost("the stream ended without an answer")
@@ -132,7 +136,7 @@ class HttpLink:
     async def _tell(self, frame: bytes, *, may_renew: bool = True) -> None:
         with trio.move_on_after(TELL_TIME) as scope:
             hold = partial(held, scope)
-            async with Asked(self, b"POST", _POSTED, frame, hold, may_renew=may_renew, use="word") as asked:
+            async with PostedRequest(self, b"POST", _POSTED, frame, hold, may_renew=may_renew, use="word") as asked:
                 head = await asked.head()
                 body = await _start_of(asked.channel)
                 if head.status == 404 and asked.session is not None:
@@ -144,7 +148,7 @@ class HttpLink:
 
     async def listen(self, hear: Hear) -> None:
         """The GET stream of a legacy session, opened again whenever it ends."""
-        if self.revision is None or self.revision in MODERN:
+        if self.revision is None or not self.revision.dialect.has_sessions:
             return
         try:
             await self._listen(hear)
@@ -156,7 +160,7 @@ class HttpLink:
         while self._goes_on(session):
             before = reading.last_event_id
             try:
-                async with Asked(self, b"GET", self._resuming(reading), b"", use="stream") as asked:
+                async with PostedRequest(self, b"GET", self._resuming(reading), b"", use="stream") as asked:
                     head = await asked.head()
                     if head.status == 404 and is_open and session is not None:
                         self._gone(session)
@@ -193,7 +197,7 @@ class HttpLink:
         self._is_listening = trio.Event()
 
     def _gone(self, session: bytes) -> SessionGone:
-        """The server does not know *session*. If that is not the session any more, somebody was faster."""
+        """The server does not know *session*. If that is not the session any more, another request was faster."""
         self._forget(session)
         return SessionGone("the server has ended the session")
 
@@ -207,7 +211,7 @@ class HttpLink:
         try:
             if self.session is not None:
                 with trio.move_on_after(FAREWELL):
-                    async with Asked(self, b"DELETE", (), b"", may_renew=False, use="word") as asked:
+                    async with PostedRequest(self, b"DELETE", (), b"", may_renew=False, use="word") as asked:
                         await asked.head()
         except CallboardError:
             pass  # it ends by itself
@@ -220,14 +224,16 @@ class HttpLink:
         own: list[tuple[bytes, bytes]] = []
         if session is not None:
             own.append((_SESSION, session))
-        if self.revision in _VERSIONED and self.revision not in MODERN and self.revision is not None:
+        if self.revision is not None and _is_versioned_here(self.revision.dialect):
             own.append((b"mcp-protocol-version", self.revision.value.encode()))
         if body:
             own.append((b"content-length", b"%d" % len(body)))
         lines += [b"%b: %b\r\n" % header for header in (*headers, *own, *self.headers)]
         return b"".join((*lines, b"\r\n", body))
 
-    async def _whole(self, asked: "Asked", head: AnswerHead, outgoing: Outgoing) -> Result | Error:
+    async def _whole(
+        self, asked: "PostedRequest", head: AnswerHead, outgoing: OutgoingRequest
+    ) -> ResultResponse | ErrorResponse:
         is_fine = head.status == 200
         body = await asked.channel.whole(2 * MAX_FRAME) if is_fine else await _start_of(asked.channel)
         if head.status == 404 and asked.session is not None:
@@ -240,9 +246,9 @@ class HttpLink:
                     raise BadAnswer(str(error)) from None
             else:
                 for message in messages:
-                    if isinstance(message, (Result, Error)) and message.id == outgoing.id:
+                    if isinstance(message, (ResultResponse, ErrorResponse)) and message.id == outgoing.id:
                         return message
-                    if isinstance(message, Error) and not is_fine:
+                    if isinstance(message, ErrorResponse) and not is_fine:
                         raise HttpRefused(head.status, message.message, error=message)
         if not is_fine:
             raise HttpRefused(head.status, _said(head, body))
@@ -251,14 +257,14 @@ class HttpLink:
             raise BadAnswer(f"the answer is {kind}, and neither JSON nor a stream of events")
         raise BadAnswer("the answer is to another request")
 
-    async def _resume(self, reading: "_Reading") -> Result | Error | None:
+    async def _resume(self, reading: "_Reading") -> ResultResponse | ErrorResponse | None:
         """Come back to a stream that ended before its answer. Raises `ConnectionLost` if that leads nowhere."""
         session, fruitless, refusals = self.session, 0, 0
         while reading.last_event_id and fruitless < RESUMPTIONS and refusals < REFUSALS and not self.lost:
             await trio.sleep(_pause(reading, fruitless))
             before = reading.last_event_id
             try:
-                async with Asked(self, b"GET", self._resuming(reading), b"") as asked:
+                async with PostedRequest(self, b"GET", self._resuming(reading), b"") as asked:
                     head = await asked.head()
                     if head.status == 404 and session is not None:
                         raise self._gone(session)
@@ -284,18 +290,18 @@ class HttpLink:
         last = reading.last_event_id
         return (*STREAMED, (b"last-event-id", last.encode())) if last else STREAMED
 
-    async def _take_back(self, outgoing: Outgoing) -> None:
+    async def _take_back(self, outgoing: OutgoingRequest) -> None:
         params = CancelledNotificationParams(request_id=outgoing.id, reason=outgoing.reason)
         frame = notification_frame(outgoing.revision, "notifications/cancelled", params)
         with trio.CancelScope(shield=True, deadline=trio.current_time() + FAREWELL):
             try:
                 await self._tell(frame, may_renew=False)
             except CallboardError:
-                return  # nobody is left to tell
+                return  # the server is gone
 
 
 @attrs.define(eq=False)
-class Asked:
+class PostedRequest:
     """One request on a channel of the pool, for as long as its answer is read."""
 
     link: HttpLink
@@ -314,7 +320,7 @@ class Asked:
     def __attrs_post_init__(self) -> None:
         self.session = self.link.session
 
-    async def __aenter__(self) -> "Asked":
+    async def __aenter__(self) -> "PostedRequest":
         await self._take()
         return self
 
@@ -355,13 +361,13 @@ class Asked:
 class _Reading:
     """What is read of one stream, over as many connections as it takes."""
 
-    outgoing: Outgoing | None
+    outgoing: OutgoingRequest | None
     hear: Hear
     last_event_id: str = attrs.field(default="", init=False)
     retry: float = attrs.field(default=RETRY, init=False)
     """Seconds before it is resumed: the server may have said how many."""
 
-    async def read(self, channel: Channel) -> Result | Error | None:
+    async def read(self, channel: Channel) -> ResultResponse | ErrorResponse | None:
         """Read to the answer, or to the end. Raises `ConnectionLost` if it is cut off, `BadAnswer`."""
         decoder = EventDecoder(2 * MAX_FRAME)  # what was cut off is no part of what follows
         while (piece := await channel.piece()) is not None:
@@ -378,12 +384,12 @@ class _Reading:
                     return answer
         return None
 
-    async def _take_in(self, data: bytes) -> Result | Error | None:
-        found: Result | Error | None = None
+    async def _take_in(self, data: bytes) -> ResultResponse | ErrorResponse | None:
+        found: ResultResponse | ErrorResponse | None = None
         try:
             for member in split_batch(data) if is_batch(data) else [data]:
                 message = decode(member)
-                if not isinstance(message, (Result, Error)):
+                if not isinstance(message, (ResultResponse, ErrorResponse)):
                     await self.hear(message)
                 elif self.outgoing is not None and message.id == self.outgoing.id:
                     found = message
@@ -424,7 +430,7 @@ async def _start_of(channel: Channel) -> bytes:
 
 
 def _said(head: AnswerHead, body: bytes) -> str:
-    """What a refusal says. One that names another place says so; nobody goes there."""
+    """What a refusal says. A redirect is named, and not followed."""
     place = head.get(b"location")
     if head.status // 100 == 3 and place is not None:
         return f"not followed to {shown(place.decode('utf-8', 'replace'))}"

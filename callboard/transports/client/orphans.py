@@ -38,7 +38,7 @@ _IS_LINUX: Final = sys.platform == "linux"
 
 # Standard input has lines of "+ PID" and "- PID". Its end, with servers left, is the death of this process: they get a
 # second to notice by themselves. $1 is what every mark begins with. The shell that is started ends at once, and leaves
-# another one: that is nobody's child, so nobody has to wait for its end.
+# another one: that is no child of ours, and its end need not be waited for.
 _GUARD: Final = r"""
 exec 3<&0
 {
@@ -119,7 +119,7 @@ class Guard:
             return False
         try:
             self._pipe.write(text.encode())
-        except OSError:  # somebody has ended it
+        except OSError:  # another process has ended it
             self._pipe.close()
             self._pipe = None
             return False

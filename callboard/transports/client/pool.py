@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import attrs
 import trio
 
-from callboard.codecs.http.answers import END, AnswerHead, AnswerParser, End, Event
+from callboard.codecs.http.response_parser import END, AnswerHead, AnswerParser, End, Event
 from callboard.errors import BadAnswer, CannotConnect, ConnectionLost
 from callboard.transports.client.tls import secured, why_untrusted
 from callboard.transports.wire import SocketWire, SslWire, Wire
@@ -25,7 +25,7 @@ WRITE_TIME: Final = 30.0
 """Seconds for a server to take in what is written to it."""
 
 MAX_CHANNELS: Final = 64
-"""Most connections to one origin at once, of each kind; who needs another one waits."""
+"""Most connections to one origin at once, of each kind; a request that needs another one waits."""
 
 IDLE_TIME: Final = 4.0
 """Seconds that an unused connection is trusted to be still there. Many servers end theirs after five, and what is asked
@@ -33,13 +33,13 @@ in that moment would be lost: nothing is asked twice."""
 
 SIGNS_OF_LIFE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 """After how many seconds of silence a server is asked by the kernel whether it is there, how often, and how often in
-vain. Whoever only listens would never hear that a server has vanished: so it takes a minute."""
+vain. A client that only listens would never hear that a server has vanished: so it takes a minute."""
 
 Use: TypeAlias = Literal["call", "stream", "word"]
 """What a connection is for: a request, something that is heard for as long as it goes on, or a word without an answer.
 
 Each kind has its own turns. Else requests, which may wait for an answer of ours, would keep that very answer waiting;
-and whoever listens often enough could ask nothing any more."""
+and a client that listens often enough could ask nothing any more."""
 
 _PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _UNIX: Final = "+unix"
@@ -272,7 +272,7 @@ class Pool:
             return had_any  # those have ended by now
         is_dropped = False
         try:
-            await channel.wire.receive()  # whatever that is, nobody has asked for it
+            await channel.wire.receive()  # any bytes here are unsolicited
             is_dropped = True
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             is_dropped = True

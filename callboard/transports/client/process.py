@@ -16,9 +16,9 @@ from typing import Final, Self, TypeAlias, TypeVarTuple, Unpack
 import attrs
 import trio
 
-from callboard.actors.duplex import DuplexLink
-from callboard.actors.link import Hear
-from callboard.actors.rate import Meters, Rate
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Hear
+from callboard.actors.rate import Rate, RateLimit
 from callboard.codecs.lines import without_blank
 from callboard.errors import CannotConnect
 from callboard.supervisor import get_logger
@@ -36,7 +36,7 @@ GRACE: Final = 2.0
 """Seconds that a server has to end by itself when its input ends, and once more when it is asked to."""
 
 HURRY: Final = 0.3
-"""Seconds that it has when nobody has more."""
+"""Seconds that it has when the caller is in a hurry."""
 
 LAST_WORDS: Final = 0.05
 """Seconds between the two signs of a server's death, its exit and the end of what it writes, that are waited for."""
@@ -48,7 +48,7 @@ MAX_LINE: Final = 1000
 """Characters of such a line that are kept."""
 
 SAID: Final = Rate(100)
-"""How many of them are passed on, to the log or whoever hears. A server may write nothing else."""
+"""How many of them are passed on, to the log or a callback. A server may write nothing else."""
 
 INHERITED: Final = (
     "HOME",
@@ -90,7 +90,7 @@ class Command:
 
 @attrs.define(eq=False)
 class ProcessLink(DuplexLink):
-    """A link to a process. When it dies, everybody who waits hears how."""
+    """A link to a process. When it dies, every waiter hears how."""
 
     process: trio.Process = attrs.field(kw_only=True)
     tail: deque[str] = attrs.field(factory=lambda: deque(maxlen=TAIL), init=False)
@@ -181,8 +181,8 @@ async def running(command: Command, on_stderr: OnStderr | None = None) -> AsyncI
                     await _in_thread(GUARD.watch, process.pid)
                 yield link
             finally:
-                await _stop(process, mark)  # heard meanwhile: it may say why, and waits for ever if nobody reads it
-                with trio.move_on_after(LAST_WORDS):  # whoever left its group may hold the pipe open
+                await _stop(process, mark)  # heard meanwhile: it may say why, and blocks for ever if it is not read
+                with trio.move_on_after(LAST_WORDS):  # a child that left its group may hold the pipe open
                     await heard.wait()
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
@@ -206,7 +206,7 @@ async def _read_stderr(stderr: trio.abc.ReceiveStream, tail: deque[str], name: s
         else:
             on_stderr(text)
 
-    partial, meters, left_out = b"", Meters(SAID), 0
+    partial, meters, left_out = b"", RateLimit(SAID), 0
     async for data in stderr:
         *lines, partial = without_blank(partial + data).split(b"\n")
         partial = partial[-MAX_LINE:]
@@ -231,7 +231,7 @@ def _text(line: bytes) -> str:
 
 async def _stop(process: trio.Process, mark: str) -> None:
     """End its input, then ask it, then make it: with its whole group. Never leaves a child behind, and has not much
-    patience with one if it is cancelled: whoever is in such a hurry may be gone in a moment."""
+    patience with one if it is cancelled: a caller in such a hurry may be gone in a moment."""
     try:
         await _ask_to_end(process)
     finally:
@@ -290,4 +290,4 @@ def _signal(process: trio.Process, number: signal.Signals) -> None:
         elif process.returncode is None:
             process.send_signal(number)
     except (ProcessLookupError, PermissionError):
-        return  # nobody is left
+        return  # the process is gone

@@ -1,4 +1,4 @@
-"""TLS as a client begins it: whom to believe, and what to say of somebody who is not believed."""
+"""TLS as a client begins it: which certificates to trust, and what to say of one that is not trusted."""
 
 import socket
 import ssl
@@ -9,7 +9,7 @@ from callboard.transports.wire import SslWire
 
 @cache
 def believed() -> ssl.SSLContext:
-    """Whom the system believes, asked once: that takes 30 ms, in which nobody else gets a turn."""
+    """The system's trust store, read once: that takes 30 ms, in which no other task gets a turn."""
     return ssl.create_default_context()
 
 

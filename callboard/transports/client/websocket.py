@@ -7,12 +7,12 @@ from typing import Final
 import attrs
 import trio
 
-from callboard.actors.duplex import DuplexLink
-from callboard.actors.link import Hear, Outgoing
-from callboard.codecs.envelope import Error, Result
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Hear, OutgoingRequest
+from callboard.codecs.envelope import ErrorResponse, ResultResponse
 from callboard.codecs.revisions import Revision
-from callboard.transports.client.conversation import Conversation
-from callboard.transports.client.socket import Door
+from callboard.transports.client.websocket_resumable import ResumableLink
+from callboard.transports.client.websocket_socket import Door
 
 CLOSE_TIME: Final = 2.0
 """Seconds that a server has for its last word, once it has heard ours."""
@@ -22,10 +22,10 @@ CLOSE_TIME: Final = 2.0
 class WebSocketLink(DuplexLink):
     """A link over such a conversation."""
 
-    conversation: Conversation = attrs.field(kw_only=True)
+    conversation: ResumableLink = attrs.field(kw_only=True)
     _reading: trio.Event | None = attrs.field(default=None, init=False)  # set when it is over
 
-    async def ask(self, outgoing: Outgoing, hear: Hear) -> Result | Error | None:
+    async def ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse | None:
         if outgoing.method == "initialize":
             self.conversation.count()
         return await super().ask(outgoing, hear)
@@ -58,7 +58,7 @@ class WebSocketLink(DuplexLink):
 @asynccontextmanager
 async def open_websocket(door: Door) -> AsyncIterator[WebSocketLink]:
     """A WebSocket for as long as the block lasts. Raises `CannotConnect`, `BadAnswer`, `HttpRefused`."""
-    conversation = Conversation(door, await door.open())
+    conversation = ResumableLink(door, await door.open())
     try:
         yield WebSocketLink(conversation, conversation=conversation)
     finally:

@@ -11,9 +11,9 @@ import attrs
 import trio
 
 from callboard import Context, Header, Server, ToolError
-from callboard.actors.host import Host
-from callboard.actors.parking import Parking
-from callboard.actors.topics import Everybody
+from callboard.actors.server.host import Host
+from callboard.actors.server.parking import Parking
+from callboard.actors.subscribers import Everybody
 
 
 @attrs.define(eq=False)

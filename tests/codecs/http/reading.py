@@ -6,8 +6,8 @@ from typing import TypeAlias
 import attrs
 
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.parser import HeadMemory, Received, RequestParser, Stage
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
+from callboard.codecs.http.request_parser import HeadMemory, ParserStage, Received, RequestParser
 
 LUMP = 1 << 20
 
@@ -61,7 +61,7 @@ def read(pieces: Iterable[bytes], by: RequestParser | None = None) -> Outcome:
             for received in by.feed(piece):
                 found.append(seen(received))
                 rest = received.rest
-    except Refusal as refusal:
+    except HttpRefusal as refusal:
         return Outcome(found, refusal.status)
     return Outcome(found, rest=rest)
 
@@ -104,7 +104,7 @@ GOOD = (
 """Requests, alone and in a row, that may stand on the wire."""
 
 
-def states(by: RequestParser, data: bytes) -> list[Stage]:
+def states(by: RequestParser, data: bytes) -> list[ParserStage]:
     """The stages after each byte."""
     found = []
     for piece in cut(data, 1):

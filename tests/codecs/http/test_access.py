@@ -3,7 +3,7 @@
 import pytest
 
 from callboard.codecs.http.access import EVERYONE, Access, is_loopback
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
 
 HERE = Access.of("127.0.0.1", 8000)
 PORT_80 = Access.of("localhost", 80)
@@ -16,7 +16,7 @@ SIX = Access.of("::1", 8000)
 def status(access: Access, host: bytes | None, origin: bytes | None = None) -> int | None:
     try:
         access.check(host, origin)
-    except Refusal as refusal:
+    except HttpRefusal as refusal:
         return refusal.status
     return None
 

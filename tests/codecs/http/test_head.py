@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.codecs.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.http.head import Head, check_framing, check_once, covers, media_type_of
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import status_of, status_of_unread
+from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.errors import (
     Draining,
     FrameTooLarge,
@@ -105,7 +105,7 @@ def test_a_media_type_is_what_stands_before_its_parameters(value: bytes | None, 
 )
 def test_a_header_that_decides_something_stands_once(headers: list[tuple[bytes, bytes]], is_refused: bool) -> None:
     if is_refused:
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(HttpRefusal) as refused:
             check_once(headers)
         assert refused.value.status == 400
     else:
@@ -114,7 +114,7 @@ def test_a_header_that_decides_something_stands_once(headers: list[tuple[bytes, 
 
 def test_two_lengths_are_refused_where_the_parser_lets_them_pass() -> None:
     check_framing([(b"content-length", b"1")])
-    with pytest.raises(Refusal):
+    with pytest.raises(HttpRefusal):
         check_framing([(b"content-length", b"1"), (b"transfer-encoding", b"chunked")])
 
 

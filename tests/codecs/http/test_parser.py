@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.parser import HeadMemory, Stage
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
+from callboard.codecs.http.request_parser import HeadMemory, ParserStage
 from tests.codecs.chunking import byte_by_byte
 from tests.codecs.chunking import chunked as in_pieces
 from tests.codecs.http.reading import GOOD, LUMP, chunked, cut, get, parser, post, read, states
@@ -43,7 +43,7 @@ def test_the_head_is_judged_before_any_byte_of_the_body() -> None:
 
 def test_a_refused_head_ends_the_connection_with_the_judges_own_words() -> None:
     def nobody(head: Head) -> None:
-        raise Refusal(421, "go away")
+        raise HttpRefusal(421, "go away")
 
     assert read([get()], parser(nobody)).status == 421
 
@@ -149,13 +149,13 @@ def test_every_stage_has_its_time() -> None:
     request = post(b"{}")
     head, body = len(request) - 3, len(request)
     stages = states(parser(), request)
-    assert set(stages[:head]) == {Stage.HEAD}
-    assert set(stages[head + 1 : body - 1]) == {Stage.BODY}
-    assert stages[-1] is Stage.IDLE
+    assert set(stages[:head]) == {ParserStage.HEAD}
+    assert set(stages[head + 1 : body - 1]) == {ParserStage.BODY}
+    assert stages[-1] is ParserStage.IDLE
 
 
 def test_one_empty_line_is_nothing_and_many_are_a_slow_head() -> None:
-    assert states(parser(), b"\r\n\r\n\r\n") == [*[Stage.IDLE] * 4, *[Stage.HEAD] * 2]
+    assert states(parser(), b"\r\n\r\n\r\n") == [*[ParserStage.IDLE] * 4, *[ParserStage.HEAD] * 2]
     assert read([b"\r\n" * 501], parser(max_header=1000)).status == 431
     assert len(read([b"\r\n" * 40, get()]).requests) == 1
 

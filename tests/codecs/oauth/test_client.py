@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from callboard.codecs.oauth.client import (
-    Client,
+    OAuthClient,
     check_document_url,
     check_redirect_uri,
     document,
@@ -155,7 +155,7 @@ def test_a_secret_that_ends_is_not_used_beyond_its_end_nor_for_another_way_back(
 
 
 def test_an_id_and_a_secret_are_encoded_before_they_are_joined() -> None:
-    headers, parameters = identify(Client(client_id="a:b", secret="c%d é", method="client_secret_basic"))  # noqa: S106
+    headers, parameters = identify(OAuthClient(client_id="a:b", secret="c%d é", method="client_secret_basic"))  # noqa: S106
     assert b64decode(headers["authorization"].removeprefix("Basic ")) == b"a%3Ab:c%25d%20%C3%A9"
     assert parameters == {"client_id": "a:b"}
 

@@ -5,7 +5,7 @@ import pytest
 
 from callboard.codecs.oauth.discovery import (
     RULES,
-    Way,
+    DiscoveryRoute,
     canonical,
     check_resource,
     origin_metadata_url,
@@ -134,18 +134,20 @@ def test_members_that_are_null_are_not_there() -> None:
 @pytest.mark.parametrize(
     ("way", "methods", "is_good"),
     [
-        (Way.RESOURCE, ["S256"], True),
-        (Way.RESOURCE, ["plain", "S256"], True),
-        (Way.RESOURCE, ["plain"], False),
-        (Way.RESOURCE, [], False),
-        (Way.RESOURCE, None, False),
-        (Way.ORIGIN, None, True),
-        (Way.ORIGIN, ["plain"], False),
-        (Way.DEFAULTS, None, True),
+        (DiscoveryRoute.RESOURCE, ["S256"], True),
+        (DiscoveryRoute.RESOURCE, ["plain", "S256"], True),
+        (DiscoveryRoute.RESOURCE, ["plain"], False),
+        (DiscoveryRoute.RESOURCE, [], False),
+        (DiscoveryRoute.RESOURCE, None, False),
+        (DiscoveryRoute.ORIGIN, None, True),
+        (DiscoveryRoute.ORIGIN, ["plain"], False),
+        (DiscoveryRoute.DEFAULTS, None, True),
     ],
 )
 @pytest.mark.requirement("M388", "M389", "L233", "L234")
-def test_pkce_is_used_only_where_it_is_understood(way: Way, methods: list[str] | None, is_good: bool) -> None:
+def test_pkce_is_used_only_where_it_is_understood(
+    way: DiscoveryRoute, methods: list[str] | None, is_good: bool
+) -> None:
     metadata = ServerMetadata(issuer="a", token_endpoint="b", code_challenge_methods_supported=methods)  # noqa: S106
     if is_good:
         check_pkce(metadata, way)
@@ -155,7 +157,7 @@ def test_pkce_is_used_only_where_it_is_understood(way: Way, methods: list[str] |
 
 
 def test_every_way_has_its_rules() -> None:
-    assert set(RULES) == set(Way)
+    assert set(RULES) == set(DiscoveryRoute)
 
 
 @pytest.mark.parametrize(

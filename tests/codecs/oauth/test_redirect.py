@@ -11,7 +11,7 @@ from callboard.codecs.oauth.metadata import ServerMetadata
 from callboard.codecs.oauth.redirect import (
     ISSUER_CHECKS,
     MAX_QUERY,
-    Errand,
+    PendingAuthorization,
     authorization_url,
     pkce_challenge,
     query_of,
@@ -22,8 +22,8 @@ from callboard.errors import NotAuthorized, UnsafeUrl
 ISSUER = "https://as.example"
 
 
-def errand(*, announces_iss: bool = False) -> Errand:
-    return Errand(
+def errand(*, announces_iss: bool = False) -> PendingAuthorization:
+    return PendingAuthorization(
         issuer=ISSUER, announces_iss=announces_iss, state="s", verifier="v" * 43, redirect_uri="http://localhost/back"
     )
 
@@ -149,6 +149,10 @@ def test_a_redirect_is_taken_whole_or_as_a_query(given: str) -> None:
 
 
 def test_what_is_secret_of_an_errand_is_not_shown() -> None:
-    shown = repr(Errand(issuer=ISSUER, announces_iss=True, state="S3", verifier="V3", redirect_uri="http://localhost/"))
+    shown = repr(
+        PendingAuthorization(
+            issuer=ISSUER, announces_iss=True, state="S3", verifier="V3", redirect_uri="http://localhost/"
+        )
+    )
     assert "S3" not in shown
     assert "V3" not in shown

@@ -6,8 +6,8 @@ import pytest
 from callboard.codecs.oauth.tokens import (
     EARLY,
     MAX_LIFE,
-    Refused,
     TokenAnswer,
+    TokenRefused,
     Tokens,
     read_answer,
     read_tokens,
@@ -102,7 +102,7 @@ def test_a_refusal_says_why_and_nothing_that_was_secret(body: bytes, said: str) 
 
 
 def test_a_refusal_has_its_word_for_it() -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(TokenRefused) as caught:
         read_answer(401, b'{"error": "invalid_client"}', [])
     assert caught.value.error == "invalid_client"
 

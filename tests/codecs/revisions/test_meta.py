@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.codecs.crossing.definitions import FLAGS, STALE
-from callboard.codecs.crossing.results import BACKEND
+from callboard.codecs.bridge.definitions import FLAGS, STALE
+from callboard.codecs.bridge.results import BACKEND
 from callboard.codecs.revisions import meta
 from callboard.codecs.revisions.meta import is_reserved_meta_key, is_valid_meta_key
 from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5, Revision

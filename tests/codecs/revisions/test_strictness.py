@@ -8,6 +8,7 @@ import pytest
 from callboard.codecs.revisions.convert import read, read_form
 from callboard.codecs.revisions.elicitation import PrimitiveSchemaDefinition
 from callboard.codecs.revisions.messages import read_params, read_result, write_params
+from callboard.codecs.revisions.names import model_named
 from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5, Revision
 from callboard.codecs.revisions.tools import Tool
 from callboard.errors import INVALID_PARAMS, InvalidParams
@@ -227,3 +228,9 @@ def test_raw_bytes_that_are_not_json_are_refused(raw: bytes) -> None:
 def test_a_path_begins_where_the_caller_says() -> None:
     with pytest.raises(InvalidParams, match=r"^tools\[3\]\.name: is required$"):
         read(R5, Tool, {"inputSchema": SCHEMA}, at="tools[3]")
+
+
+@pytest.mark.finding("protocol-1.11")
+def test_a_tag_that_may_be_absent_may_be_null() -> None:
+    value = {"message": "who?", "mode": None, "requestedSchema": {"type": "object", "properties": {}}}
+    read_form(R4, model_named("ElicitRequestParams"), value)

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.codecs.http.answers import AnswerHead, AnswerParser
 from callboard.codecs.http.head import Head
+from callboard.codecs.http.response_parser import AnswerHead, AnswerParser
 from callboard.codecs.websocket.client import (
     RESUMED,
     SESSION_KEY,
-    Ticket,
+    ResumeTicket,
     check_accepted,
     coming_back,
     is_resumption,
@@ -62,7 +62,7 @@ def test_what_a_client_asks_for_is_what_our_server_accepts() -> None:
 
 
 def test_a_client_that_comes_back_says_who_it_is_and_what_it_has() -> None:
-    handshake = read_handshake(opened(*coming_back(Ticket("s-1", 60), 17)))
+    handshake = read_handshake(opened(*coming_back(ResumeTicket("s-1", 60), 17)))
     assert (handshake.session, handshake.received) == ("s-1", 17)
 
 
@@ -107,7 +107,7 @@ def greeting(told: Any) -> bytes:
 
 def test_the_result_of_the_handshake_says_how_to_come_back() -> None:
     ticket = read_ticket(greeting({"id": "s-1", "grace": 60}))
-    assert ticket == Ticket("s-1", 60.0)
+    assert ticket == ResumeTicket("s-1", 60.0)
     assert "s-1" not in repr(ticket)
 
 

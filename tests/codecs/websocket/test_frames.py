@@ -27,7 +27,7 @@ from callboard.codecs.websocket.frames import (
     write_text,
 )
 from tests.codecs.chunking import byte_by_byte, chunked
-from tests.transports.websocket.stage import masked
+from tests.transports.server.websocket.stage import masked
 
 LIMIT = 1000
 TEXT, BINARY, CLOSE, PING, PONG, MORE = 1, 2, 8, 9, 10, 0

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.refusal import Refusal
+from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.websocket.handshake import Handshake, read_handshake, write_accept
 
 # The example of RFC 6455, section 1.3.
@@ -20,8 +20,8 @@ def head(*more: tuple[bytes, bytes], without: bytes = b"", method: str = "GET", 
     return Head(method, b"/mcp", [*kept, *more], version)
 
 
-def refused(opening: Head) -> Refusal:
-    with pytest.raises(Refusal) as refusal:
+def refused(opening: Head) -> HttpRefusal:
+    with pytest.raises(HttpRefusal) as refusal:
         read_handshake(opening)
     assert refusal.value.closes
     return refusal.value

@@ -1,0 +1,494 @@
+"""One connection to a backend: opened, used by many requests, and ended when it is not needed or breaks."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import cached_property, lru_cache
+from itertools import count
+from typing import Any, Final, Never, TypeAlias
+
+import attrs
+import msgspec
+import trio
+from msgspec import UNSET, Raw
+
+from callboard.actors.broker.leases import EVERYBODY, ConnectionKey, Lease, are_of_one_client, is_one_session
+from callboard.actors.broker.question_relay import KnownTask, QuestionRelay
+from callboard.actors.broker.visits import UrlVisits
+from callboard.actors.client.answerer import question_bytes
+from callboard.actors.client.caller import NOBODY, Caller, NotificationHandler, Patience, WaitChange
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Link
+from callboard.actors.client.negotiate import Agreed
+from callboard.actors.client.pace import ReadPace
+from callboard.actors.rate import Rate, RateLimit
+from callboard.actors.server.client_requests import ClientRequests
+from callboard.actors.server.exchange import LEVELS, Exchange
+from callboard.actors.server.progress import MAX_REPORT_TEXT, ProgressReport
+from callboard.actors.shares import Shares
+from callboard.actors.terms import Terms
+from callboard.codecs.bridge.askable import Signature, declared_by, signature_of
+from callboard.codecs.envelope import ErrorResponse, Request, ResultResponse
+from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
+from callboard.codecs.members import Members, raw
+from callboard.codecs.revisions import (
+    LATEST,
+    Implementation,
+    LoggingLevel,
+    LoggingMessageNotificationParams,
+    ProgressNotificationParams,
+    Revision,
+    declares,
+    meta,
+    write,
+)
+from callboard.errors import CallboardError, ConnectionLost, SupervisorClosed
+from callboard.supervisor import Actor, Address, Fact, Supervisor, get_logger
+
+log = get_logger("callboard.broker")
+
+Begin: TypeAlias = Callable[[Link], Caller]
+Reach: TypeAlias = Callable[[Begin], AbstractAsyncContextManager[tuple[Caller, Agreed]]]
+"""How a backend is reached: the front door knows. Called with what makes a caller out of a link."""
+
+SAID: Final = Rate(10)
+"""How many log messages that belong to no request are noted in the broker's own log."""
+
+_NAMES: Final = count(1)
+
+
+@attrs.define(eq=False)
+class BackendConnection(Actor[Never]):
+    """A connection, from the handshake to the end. If opening fails, waiters get the failure."""
+
+    mailbox = None
+
+    backend: str
+    key: ConnectionKey
+    reach: Reach
+    info: Implementation
+    answers: Supervisor
+    on_change: Callable[["BackendConnection", str, Mapping[str, Raw]], None]
+    on_end: Callable[["BackendConnection"], None]
+    roots: tuple[str, ...] = ()
+    wait_change: WaitChange | None = None
+    asked: Shares = attrs.field(factory=question_bytes)
+    """Bytes of what the backend asks, on all its connections."""
+    uses: dict[Lease, None] = attrs.field(factory=dict, init=False)
+    tasks: dict[str, KnownTask] = attrs.field(factory=dict, init=False)
+    """Tasks that began here and are a client's, by what the backend calls them."""
+    timeouts: int = attrs.field(default=0, init=False)
+    """Requests in a row that were not answered in time."""
+    is_checked: bool = attrs.field(default=False, init=False)
+    """Whether the server is being asked if it is there."""
+    account: str = attrs.field(default="", init=False)
+    """The account that it was opened for; none of the shared one."""
+    used: float = attrs.field(default=0.0, init=False)
+    is_taken_away: bool = attrs.field(default=False, init=False)
+    """Whether others needed it more than requests that waited for their clients."""
+    failure: Exception | None = attrs.field(default=None, init=False)
+    opened: trio.Event = attrs.field(factory=trio.Event, init=False)
+    is_over: bool = attrs.field(default=False, init=False)
+    _over: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _caller: Caller | None = attrs.field(default=None, init=False)
+    _link: Link | None = attrs.field(default=None, init=False)  # the latest that was tried
+    _agreed: Agreed | None = attrs.field(default=None, init=False)
+    _level: LoggingLevel | None = attrs.field(default=None, init=False)
+    visits: UrlVisits = attrs.field(factory=UrlVisits, init=False)
+    _asked: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _last_said: str = attrs.field(default="", init=False)  # why the link was lost, when that is gone
+    _said: RateLimit = attrs.field(factory=lambda: RateLimit(SAID), init=False)
+    _telling: Address[Never] | None = attrs.field(default=None, init=False)
+
+    async def run(self) -> None:
+        try:
+            async with trio.open_nursery() as nursery:
+                async with self.reach(lambda link: self._begin(link, nursery)) as (caller, agreed):
+                    self._caller, self._agreed = caller, agreed
+                    if caller.link.lost:
+                        self.retire()
+                    await self._listen(caller, agreed, nursery)
+                    self.opened.set()
+                    if self._session is not None and agreed.revision.dialect.tells_root_changes:
+                        self._session.on_roots_changed.add(self._roots_changed)
+                    await self._over.wait()
+                    with trio.CancelScope(shield=True):  # bounded by the link
+                        await caller.link.aclose()
+                nursery.cancel_scope.cancel()
+        except CallboardError as error:
+            self.failure = error
+        except BaseExceptionGroup as group:
+            failures, rest = group.split(CallboardError)
+            if rest is not None or failures is None:
+                raise
+            self.failure = _lost(leaf_of(failures))
+        finally:
+            self._end()
+
+    def facts(self) -> Mapping[str, Fact]:
+        return {
+            "revision": "none" if self._agreed is None else self._agreed.revision.value,
+            "in_flight": len(self.uses),
+            "can_be_asked": ", ".join(sorted(self.key.signature)) or "nothing",
+            "ignored": self.ignored,
+        }
+
+    # What others ask of it.
+
+    @property
+    def caller(self) -> Caller:
+        """Raises `ConnectionLost` if there is none (any more)."""
+        if self._caller is None or self.is_over:
+            raise ConnectionLost(self.lost)
+        return self._caller
+
+    @property
+    def agreed(self) -> Agreed:
+        """Raises `ConnectionLost` before the handshake is done."""
+        if self._agreed is None:
+            raise ConnectionLost(self.lost)
+        return self._agreed
+
+    @property
+    def revision(self) -> Revision:
+        return self.agreed.revision
+
+    @property
+    def speaks_for_all(self) -> bool:
+        """Whether what it says of its lists is for all clients: each request says whose it is, not the connection.
+
+        False too before the handshake is done: a server may send notifications before its answer is read.
+        """
+        return self._agreed is not None and self._agreed.revision.dialect.terms_per_request
+
+    @property
+    def lost(self) -> str:
+        """Why it cannot be used."""
+        if self.failure is not None:
+            return getattr(self.failure, "brief", None) or str(self.failure)
+        said = self._last_said if self._caller is None else self._caller.link.lost
+        return said or "the connection is not open"
+
+    @property
+    def ignored(self) -> int:
+        """Messages of the backend that no request waits for: late, doubled, unreadable, or out of place."""
+        return 0 if self._caller is None else self._caller.ignored + self._caller.link.ignored
+
+    @property
+    def heard(self) -> int:
+        """Messages of any kind that have come from the server; of an HTTP server they are not counted."""
+        return 0 if self._caller is None else getattr(self._caller.link, "heard", 0)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is of no use any more, even if it has not ended yet."""
+        return self.is_over or (self._caller is not None and bool(self._caller.link.lost))
+
+    @property
+    def is_http(self) -> bool:
+        return self._caller is not None and self._caller.link.is_http
+
+    @property
+    def is_process(self) -> bool:
+        """Whether it is a server of its own: what happens in one, another does not hear of."""
+        return self._caller is not None and hasattr(self._caller.link, "process")
+
+    @property
+    def exit_code(self) -> int | None:
+        """How its process ended, if it had one and that has ended."""
+        return getattr(getattr(self._link, "process", None), "returncode", None)
+
+    def last_words(self) -> list[str]:
+        """What its process said last on standard error, also if it never opened. For the log and the operator, never
+        for a client."""
+        return list(getattr(self._link, "tail", ()))[-8:]
+
+    async def wait_open(self) -> None:
+        """Raises what kept it from opening."""
+        await self.opened.wait()
+        if self.failure is not None:
+            raise self.failure
+        if self.is_over:
+            raise ConnectionLost(self.lost)
+
+    @property
+    def waits_for_clients(self) -> bool:
+        """Whether everything that is under way here waits for the answer of a client."""
+        return bool(self.uses) and all(use.exchange is not None and use.exchange.waits_for_client for use in self.uses)
+
+    def note(self, event: str, **facts: object) -> None:
+        """Log an event of this connection, but not too often."""
+        self._relaying.note(event, **facts)
+
+    def begin(self, use: Lease) -> None:
+        self.uses[use] = None
+        self.used = trio.current_time()
+        if use.may_ask:
+            self._asked.set()
+            self._asked = trio.Event()
+
+    def end(self, use: Lease) -> None:
+        self.uses.pop(use, None)
+        self.used = trio.current_time()
+
+    def retire(self) -> None:
+        """End it: it is not needed, or of no use any more."""
+        self.is_over = True
+        self._over.set()
+
+    def take_away(self) -> None:
+        """End it: other clients need the place more than its own, which do not answer."""
+        self.is_taken_away = True
+        self.retire()
+
+    def fail(self, error: CallboardError) -> None:
+        """End it, for this reason."""
+        self.failure = self.failure or _lost(error)
+        self.retire()
+
+    def on_stop(self) -> None:
+        self.retire()
+
+    async def send(
+        self,
+        method: str,
+        body: dict[str, Any],
+        use: Lease,
+        patience: Patience,
+        header_map: HeaderMap = NO_HEADERS,
+    ) -> ResultResponse | ErrorResponse:
+        """Ask the backend. Raises as `Caller.send` does."""
+        caller = self.caller
+        exchange = use.exchange
+        hearer = NOBODY if exchange is None else self._hearer(exchange)
+        wants = exchange is not None and exchange.terms.progress_token is not None
+        answer = await caller.send(
+            method, body, patience=patience, hearer=hearer, header_map=header_map, wants_progress=wants
+        )
+        self.timeouts = 0
+        return answer
+
+    def said(self, terms: Terms, front: Members) -> dict[str, Raw]:
+        """What a request says of the client in `_meta`: nothing to a legacy backend, which knows by the connection."""
+        revision = self.revision
+        if not revision.dialect.terms_per_request:
+            return {}
+        spoken = {
+            meta.PROTOCOL_VERSION: _version(revision),
+            meta.CLIENT_CAPABILITIES: _capabilities(revision, signature_of(terms.capabilities)),
+            meta.CLIENT_INFO: front.get(meta.CLIENT_INFO) or terms.written_info or self._info,
+        }
+        if terms.log_level is not None and declares(self.agreed.capabilities, "logging"):
+            spoken[meta.LOG_LEVEL] = raw(terms.log_level)
+        return spoken
+
+    def said_for(self, signature: Signature) -> dict[str, Raw]:
+        """What a request of the broker's own says, for clients of *signature*."""
+        spoken = dict(self.caller.said())
+        if signature and self.revision.dialect.terms_per_request:
+            spoken[meta.CLIENT_CAPABILITIES] = _capabilities(self.revision, signature)
+        return spoken
+
+    @cached_property
+    def _info(self) -> Raw:
+        return raw(write(LATEST, self.info))
+
+    # Log levels of a legacy backend: one for the whole connection.
+
+    async def want_level(self, exchange: Exchange) -> None:
+        """Have the backend say as much as *exchange* wants to hear, and no less than others do."""
+        if self.revision.dialect.level_per_request or exchange.terms.log_level is None:
+            return
+        if not declares(self.agreed.capabilities, "logging"):
+            return
+        levels = [use.exchange.terms.log_level for use in self.uses if use.exchange is not None]
+        wanted = min((level for level in levels if level is not None), key=LEVELS.index, default=None)
+        if wanted is not None and wanted != self._level:
+            self._level = wanted
+            is_heard = False
+            try:
+                await self.caller.send("logging/setLevel", {"level": wanted}, wants_progress=False)
+                is_heard = True
+            finally:
+                if not is_heard:
+                    self._level = None  # unknown: the next request asks again
+
+    # What it hears.
+
+    def _hearer(self, exchange: Exchange) -> NotificationHandler:
+        def progressed(report: ProgressNotificationParams) -> None:
+            total = None if report.total is UNSET else report.total
+            message = None if report.message is UNSET else report.message[:MAX_REPORT_TEXT]
+            exchange.report_nowait(ProgressReport(report.progress, total, message))
+
+        def asked(request: Request) -> None:
+            self._relaying.relay(request, exchange, self.caller.link)
+
+        is_asked = self.is_http and not self.revision.dialect.asks_in_results
+        return NotificationHandler(
+            on_progress=progressed,
+            on_log=exchange.log_nowait,
+            on_question=asked if is_asked else None,
+            why_cancelled=exchange.why_cancelled,
+        )
+
+    def _logged(self, params: LoggingMessageNotificationParams) -> None:
+        """A log message that came on no request's way. It may speak of any request that is under way here, so it is
+        passed on only if all of them are of one client; to the latest that wants log messages."""
+        listening = [
+            use.exchange for use in self.uses if use.exchange is not None and use.exchange.terms.log_level is not None
+        ]
+        if listening and (self.key.who != EVERYBODY or are_of_one_client(self.uses)):
+            listening[-1].log_nowait(params)
+        elif self._said.allow(None, trio.current_time()):
+            log.debug("backend_says", backend=self.backend, level=params.level)
+
+    def whose(self, task: str | None = None) -> Exchange | None:
+        """The exchange that an unattributed question belongs to: that of the *task* it names; the only one that may
+        ask, or the latest of several that are one session's. None where that would be a guess."""
+        for use in self.uses:
+            if task is not None and use.task == task and use.exchange is not None:
+                return use.exchange
+        asking = [use.exchange for use in self.uses if use.may_ask and use.exchange is not None]
+        if len(asking) == 1 or (asking and is_one_session(asking)):
+            return asking[-1]
+        return None
+
+    async def wait_asker(self, within: float) -> Exchange | None:
+        """Wait for an exchange that may ask. None if none comes in time."""
+        with trio.move_on_after(within):
+            while (found := self.whose()) is None:
+                if any(use.may_ask for use in self.uses):
+                    return None  # several: waiting does not make it clearer
+                await self._asked.wait()
+            return found
+        return None
+
+    def _told(self, method: str, params: Mapping[str, Raw]) -> None:
+        if method == "notifications/tasks/status":
+            self._stands(params)
+        elif method == "notifications/elicitation/complete":
+            self.visits.add(params.get("elicitationId"))
+        else:
+            self.on_change(self, method, params)
+
+    def _stands(self, params: Mapping[str, Raw]) -> None:
+        named = msgspec.json.decode(params.get("taskId", b"null"))
+        known = self.tasks.get(named) if isinstance(named, str) else None
+        if known is not None:
+            known.hear(params)
+
+    # Its life.
+
+    @property
+    def _relaying(self) -> QuestionRelay:
+        answering = self.caller.answering
+        if not isinstance(answering, QuestionRelay):
+            raise TypeError("this connection answers by itself")
+        return answering
+
+    def _begin(self, link: Link, nursery: trio.Nursery) -> Caller:
+        if isinstance(link, DuplexLink):
+            link.peer = self.backend
+        self._link = link
+        relaying = QuestionRelay(
+            *({}, self.answers, self.backend, self.key.signature),
+            *(self.whose, self.wait_asker, self.roots, self.tasks),
+            asked=self.asked,
+        )
+        relaying.session = self._session
+        caller = Caller(link, relaying, self.info, declared_by(self.key.signature), on_log=self._logged)
+        caller.on_change, caller.wait_change = self._told, self.wait_change
+        caller.pace = ReadPace()
+        relaying.caller = caller
+        if not link.is_http:
+            nursery.start_soon(self._read, caller)
+        return caller
+
+    async def _listen(self, caller: Caller, agreed: Agreed, nursery: trio.Nursery) -> None:
+        if caller.link.is_http:
+            nursery.start_soon(self._read, caller)
+            if agreed.revision.dialect.has_sessions:
+                await caller.link.wait_listening()
+
+    async def _read(self, caller: Caller) -> None:
+        try:
+            await caller.link.listen(caller.hear)
+        except CallboardError as error:
+            if caller is self._caller:
+                self.failure = self.failure or _lost(error)
+        is_broken = bool(caller.link.lost) or caller.link.is_stale or self.failure is not None
+        if is_broken and caller is self._caller:  # else it was tried, and there may be another way
+            self.retire()
+
+    @property
+    def _session(self) -> ClientRequests | None:
+        """The session of a legacy client that this connection belongs to, if it belongs to one."""
+        return self.key.who if isinstance(self.key.who, ClientRequests) else None
+
+    def _roots_changed(self) -> None:
+        """The client says so: the backend is told, unless it is being told already."""
+        if self._telling is None and not self.is_lost and "roots.list_changed" in self.key.signature:
+            with suppress(SupervisorClosed):  # the broker ends
+                self._telling = self.answers.spawn(RootsNotice(self), name=f"roots-{next(_NAMES)}")
+
+    def told_roots(self) -> None:
+        """The backend has been told that the roots changed."""
+        self._telling = None
+
+    def _end(self) -> None:
+        self.is_over = True
+        if self._session is not None:
+            self._session.on_roots_changed.discard(self._roots_changed)
+        if self.failure is None and self._agreed is None:
+            self.failure = ConnectionLost("the connection was not opened")
+        self._over.set()
+        self.opened.set()
+        self.on_end(self)
+        self._part()
+
+    def _part(self) -> None:
+        """Let go of what holds this in turn, so that nothing of it has to wait for the garbage collector."""
+        caller, self._caller = self._caller, None
+        if caller is not None:
+            self._last_said = caller.link.lost
+            if isinstance(caller.answering, QuestionRelay):
+                caller.answering.caller = None
+
+
+@attrs.define(eq=False)
+class RootsNotice(Actor[Never]):
+    """Tells a legacy backend that its client's roots have changed."""
+
+    mailbox = None
+
+    leg: BackendConnection
+
+    async def run(self) -> None:
+        try:
+            await self.leg.caller.notify("notifications/roots/list_changed")
+        except CallboardError:
+            return  # the connection is lost, and with it what the backend knew of roots
+        finally:
+            self.leg.told_roots()
+
+
+def _lost(error: CallboardError) -> ConnectionLost:
+    lost = ConnectionLost(str(error))
+    lost.brief, lost.for_operator = error.brief, error.for_operator
+    return lost
+
+
+def leaf_of(group: BaseExceptionGroup[CallboardError]) -> CallboardError:
+    """What went wrong first, of all that did."""
+    first = group.exceptions[0]
+    return leaf_of(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+@lru_cache(maxsize=16)
+def _version(revision: Revision) -> Raw:
+    return raw(revision.value)
+
+
+@lru_cache(maxsize=256)
+def _capabilities(revision: Revision, signature: Signature) -> Raw:
+    return raw(write(revision, declared_by(signature)))

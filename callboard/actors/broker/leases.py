@@ -1,0 +1,55 @@
+"""Keys and leases of connections to a backend: the client that a connection belongs to, the requests that use it."""
+
+from collections.abc import Collection, Hashable, Sequence
+from typing import Final
+
+import attrs
+
+from callboard.actors.server.exchange import Exchange
+from callboard.actors.terms import ANYBODY
+from callboard.codecs.bridge.askable import NOTHING, Signature
+
+EVERYBODY: Final = ""
+"""Key of a connection that all clients share."""
+
+
+@attrs.frozen
+class ConnectionKey:
+    """Whose a connection to a legacy backend is, and what its clients can be asked."""
+
+    who: Hashable = EVERYBODY
+    signature: Signature = NOTHING
+    whose: Hashable = attrs.field(default=attrs.Factory(lambda self: self.who, takes_self=True))
+    """The principal, where *who* is one of its sessions; or `EVERYBODY`."""
+
+
+SHARED: Final = ConnectionKey()
+
+
+@attrs.define(eq=False)
+class Lease:
+    """One exchange on a connection. Without one it is the broker's own business."""
+
+    exchange: Exchange | None = None
+    principal: str = ANYBODY
+    may_ask: bool = False
+    """Whether the backend may ask the client while this is under way."""
+    task: str | None = None
+    """The task that this is about, as the backend calls it."""
+
+
+def are_of_one_client(uses: Collection[Lease]) -> bool:
+    """Whether all that is under way is one request, or of one session, or of one authenticated principal."""
+    first = next(iter(uses))
+    if len(uses) == 1:
+        return True
+    if first.principal != ANYBODY:
+        return all(use.principal == first.principal for use in uses)
+    exchanges = [use.exchange for use in uses if use.exchange is not None]
+    return len(exchanges) == len(uses) and is_one_session(exchanges)
+
+
+def is_one_session(exchanges: Sequence[Exchange]) -> bool:
+    """Whether all of them are of one session of a legacy client."""
+    first = exchanges[0].questions
+    return first is not None and all(exchange.questions is first for exchange in exchanges)

@@ -1,0 +1,419 @@
+"""All backends as one server: what the broker's host offers to its clients."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import attrs
+import msgspec
+import trio
+from msgspec import UNSET
+
+from callboard.actors.broker.backend import Backend
+from callboard.actors.broker.catalogue import Catalogue
+from callboard.actors.broker.forward import Forward, ForwardTarget
+from callboard.actors.broker.listing import Listing
+from callboard.actors.broker.merging import MergedEntry
+from callboard.actors.broker.tasks import Tasks
+from callboard.actors.broker.views import VIEW_WAIT, ListView
+from callboard.actors.changes import ListName
+from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.host import Errand, Instant
+from callboard.actors.server.request import Handler
+from callboard.actors.shares import LOCAL
+from callboard.actors.terms import Terms, modern_terms
+from callboard.codecs.bridge.askable import NOTHING, Signature, signature_of
+from callboard.codecs.bridge.definitions import KINDS, PROMPTS, TOOLS, Kind
+from callboard.codecs.bridge.names import SEPARATOR
+from callboard.codecs.bridge.results import COMPLETE, Forwarded
+from callboard.codecs.bridge.tasks import must_defer, runs_tasks
+from callboard.codecs.envelope import Request
+from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
+from callboard.codecs.members import Members, raw
+from callboard.codecs.revisions import (
+    ALL,
+    DiscoverResult,
+    Implementation,
+    ListChangedCapability,
+    Model,
+    PaginatedRequestParams,
+    ResourcesCapability,
+    Revision,
+    ServerCapabilities,
+    ServerTaskRequests,
+    ServerTasksCapability,
+    ToolTaskRequests,
+    UnsetType,
+    declares,
+)
+from callboard.codecs.routing import Route, read_route
+from callboard.errors import DefinitionChanged, InvalidParams, PeerError, ResourceNotFound
+
+MAX_INSTRUCTIONS: Final = 16_384
+"""Characters of all backends' instructions together."""
+
+_LISTS: Final[Mapping[str, ListName]] = {
+    "tools": "tools",
+    "prompts": "prompts",
+    "resources": "resources",
+    "resourceTemplates": "resources",
+}
+OnLists: TypeAlias = Callable[[Iterable[ListName], Signature | None, Mapping[Signature, Set[ListName]]], None]
+"""Told that lists are others now: for clients of one signature, or for all clients that do not see them unchanged."""
+
+_FORWARDED: Final = ("tools/call", "resources/read", "prompts/get", "completion/complete")
+_KEPT: Final = {"ttlMs": raw(0), "cacheScope": raw("private")}
+_NO_META: Final[Members] = {}
+
+
+@attrs.define(eq=False)
+class BrokerOffer:
+    """The offer of a broker. Lists come from the catalogue; only the first list of a client that can be asked may wait,
+    and not for long. Everything else goes to a backend."""
+
+    info: Implementation
+    catalogue: Catalogue
+    on_lists: OnLists
+    revisions: frozenset[Revision] = ALL
+    backends: dict[str, Backend] = attrs.field(factory=dict, init=False)
+    tasks: Tasks = attrs.field(factory=Tasks, init=False)
+    instructions: str | None = attrs.field(default=None, init=False)
+    instant: Mapping[str, Instant] = attrs.field(init=False)
+    handlers: Mapping[str, Handler] = attrs.field(init=False)
+    _capabilities: ServerCapabilities = attrs.field(init=False)
+    _tools: dict[str, tuple[MergedEntry, ForwardTarget]] = attrs.field(
+        factory=dict, init=False
+    )  # those that were called
+
+    def __attrs_post_init__(self) -> None:
+        self._capabilities = _union([])
+        self.instant = {"server/discover": self._discover, **{kind.method: self._lister(kind) for kind in KINDS}}
+        self.handlers = {
+            **dict.fromkeys(_FORWARDED, self._forward),
+            **{kind.method: self._lister_that_looks(kind) for kind in KINDS},
+            **self.tasks.handlers(),
+        }
+
+    # What the host asks.
+
+    def capabilities(self, _: Revision) -> ServerCapabilities:
+        return self._capabilities
+
+    def header_map(self, method: str, route: Route) -> HeaderMap:
+        if method != "tools/call":
+            return NO_HEADERS
+        return self._headers(route.name or "", self._signature_in(route) if self.catalogue.tells_apart else NOTHING)
+
+    def errand(
+        self,
+        request: Request,
+        route: Route,
+        terms: Terms,
+        exchange: Callable[[], Exchange] | None = None,
+        account: str = LOCAL,
+    ) -> Errand | None:
+        """A request about which the client cannot be asked."""
+        if request.method not in _FORWARDED or route.request_state is not None or signature_of(terms.capabilities):
+            return None
+        # The connections of a legacy session are known by its exchange: it keeps one though it hears no log.
+        is_quiet = terms.log_level is None and route.progress_token is None
+        if is_quiet and not terms.revision.dialect.has_sessions:
+            return self._run_quiet_errand(request, route, terms, account)
+        return None if exchange is None else self._run_errand(request, route, terms, exchange())
+
+    async def _run_quiet_errand(self, request: Request, route: Route, terms: Terms, account: str) -> Model | Forwarded:
+        forwarding = self._forwarding(request, terms, route, None)
+        forwarding.account = account
+        return await forwarding.run()
+
+    async def _run_errand(self, request: Request, route: Route, terms: Terms, exchange: Exchange) -> Model | Forwarded:
+        try:
+            return await self._forwarding(request, terms, route, exchange).run()
+        finally:
+            await self._fall_silent(exchange)
+
+    async def _fall_silent(self, exchange: Exchange) -> None:
+        try:
+            await exchange.finish_saying()
+        finally:
+            exchange.hush()
+
+    # What changes it.
+
+    def put(self, backend: str, listing: Listing, said: Set[str] = frozenset()) -> None:
+        """A backend has said what it offers. Clients are told of the lists that are others now, and of those *said*."""
+        views = self.backends[backend].views if backend in self.backends else None
+        apart = {one: those for one, those in self.catalogue.apart(backend).items() if views and views.knows(one)}
+        changed = self.catalogue.put(backend, listing)
+        self.look_around()
+        self.tell_of([*changed, *said], apart=apart)
+
+    def put_for(self, signature: Signature, backend: str, listing: Listing, *, tells: bool) -> None:
+        """A backend has said what it offers to clients of *signature*."""
+        changed = self.catalogue.put_for(signature, backend, listing)
+        self._tools.clear()
+        if tells:
+            self.tell_of(changed, signature)
+
+    def tell_of(
+        self,
+        changed: Collection[str],
+        signature: Signature | None = None,
+        apart: Mapping[Signature, Set[str]] = MappingProxyType({}),
+    ) -> None:
+        """Tell clients that these lists, named as in results, are others now: clients of *signature*, or all, but of a
+        list that is *apart* from the base list not the clients that see it."""
+        names = dict.fromkeys(_LISTS[member] for member in changed)
+        but = {
+            one: names.keys() - {_LISTS[member] for member in changed if member not in members}
+            for one, members in apart.items()
+        }
+        self.on_lists(names, signature, but)
+
+    def look_around(self) -> None:
+        """Take in which backends there are, and what they can do."""
+        self._tools.clear()
+        found = _union(list(self.backends.values()))
+        if found != self._capabilities:
+            self._capabilities = found
+        self.instructions = _instructions(list(self.backends.values()))
+
+    # What is answered at once.
+
+    def _discover(self, exchange: Exchange) -> Model:
+        return DiscoverResult(
+            supported_versions=sorted(self.revisions),
+            capabilities=self._capabilities,
+            instructions=UNSET if self.instructions is None else self.instructions,
+            ttl_ms=0,
+            cache_scope="private",
+        )
+
+    def _lister(self, kind: Kind) -> Instant:
+        def listed(exchange: Exchange) -> Forwarded | None:
+            signature = signature_of(exchange.terms.capabilities)
+            return None if signature and self._unknown(signature, exchange) else self._listed(kind, exchange, signature)
+
+        return listed
+
+    def _lister_that_looks(self, kind: Kind) -> Handler:
+        async def listed(exchange: Exchange) -> Forwarded:
+            signature = signature_of(exchange.terms.capabilities)
+            await self._look(signature, exchange)
+            return self._listed(kind, exchange, signature)
+
+        return listed
+
+    def _listed(self, kind: Kind, exchange: Exchange, signature: Signature) -> Forwarded:
+        cursor = exchange.params(PaginatedRequestParams).cursor
+        revision = exchange.terms.revision
+        page, following = self.catalogue.page(kind, revision, None if cursor is UNSET else cursor, signature)
+        if signature:
+            for backend in self.backends.values():
+                backend.views.shown(signature)
+        members: dict[str, Any] = {kind.member: page}
+        if following is not None:
+            members["nextCursor"] = raw(following)
+        if revision.dialect.typed_results:
+            members |= {**_KEPT, "resultType": COMPLETE}
+        return Forwarded(members)
+
+    # What clients of one signature are shown.
+
+    def _unknown(self, signature: Signature, exchange: Exchange) -> list[ListView]:
+        """What is being read for clients of *signature*, and should be waited for."""
+        account = exchange.slot.account
+        wanted = (backend.views.want(signature, account) for backend in self.backends.values())
+        return [view for view in wanted if view is not None]
+
+    async def _look(self, signature: Signature, exchange: Exchange) -> bool:
+        """Wait until it is known what the backends show to clients of *signature*, but not for long. False if there was
+        nothing to wait for."""
+        views = self._unknown(signature, exchange)
+        with trio.move_on_after(VIEW_WAIT):
+            for view in views:
+                await view.tried.wait()
+        for view in views:
+            view.is_late = not view.tried.is_set()
+        return bool(views)
+
+    def _signature_in(self, route: Route) -> Signature:
+        """What the client of a modern request can be asked; nothing if that cannot be read, which is refused later."""
+        try:
+            return signature_of(modern_terms(route, self.revisions, "").capabilities)
+        except PeerError:
+            return NOTHING
+
+    # What goes to a backend.
+
+    async def _forward(self, exchange: Exchange) -> Model | Forwarded:
+        route, terms = read_route(exchange.request), exchange.terms
+        try:
+            forwarding = self._forwarding(exchange.request, terms, route, exchange)
+        except (InvalidParams, ResourceNotFound):
+            signature = signature_of(terms.capabilities)
+            if not signature or not await self._look(signature, exchange):
+                raise
+            forwarding = self._forwarding(exchange.request, terms, route, exchange)
+        return await forwarding.run()
+
+    def _forwarding(self, request: Request, terms: Terms, route: Route, exchange: Exchange | None) -> Forward:
+        signature = signature_of(terms.capabilities) if self.catalogue.tells_apart else NOTHING
+        to = self._destination(request, route, signature)
+        return self.tasks.forwarding(request, terms, route.meta, to, exchange)
+
+    def _destination(self, request: Request, route: Route, signature: Signature) -> ForwardTarget:
+        """Where a request goes. Raises `InvalidParams`, `ResourceNotFound` or `DefinitionChanged`."""
+        match request.method:
+            case "tools/call":
+                return self._of_tool(route.name or "", signature)
+            case "prompts/get":
+                return self._of_prompt(route.name or "", signature)
+            case "resources/read":
+                backend, uri = self.find_resource(route.uri or "", signature)
+                renamed = {} if uri == route.uri else {"uri": raw(uri)}
+                return ForwardTarget(backend=backend, renamed=renamed, uri=uri, may_repeat=True)
+        return self._of_completion(request, signature)
+
+    def _of_tool(self, shown: str, signature: Signature) -> ForwardTarget:
+        entry = self.catalogue.tool(shown, signature)
+        if entry is None:
+            self._check_listed(TOOLS, shown)
+            raise InvalidParams(f"Unknown tool: {shown[:128]}")
+        backend = self.backends[entry.backend]
+        known = self._tools.get(shown)
+        if known is None or known[0] is not entry or known[1].backend is not backend:
+            to = ForwardTarget(
+                backend=backend,
+                renamed=_renamed(entry),
+                headers=lambda: self._headers(shown, signature),
+                may_repeat=backend.settings.trusted and _is_harmless(entry),
+                must_defer=must_defer(entry.definition),
+            )
+            known = self._tools[shown] = entry, to
+        return known[1]
+
+    def _of_prompt(self, shown: str, signature: Signature) -> ForwardTarget:
+        entry = self.catalogue.prompt(shown, signature)
+        if entry is None:
+            self._check_listed(PROMPTS, shown)
+            raise InvalidParams(f"Unknown prompt: {shown[:128]}")
+        return ForwardTarget(backend=self.backends[entry.backend], renamed=_renamed(entry), may_repeat=True)
+
+    def _check_listed(self, kind: Kind, shown: str) -> None:
+        """Raises `BackendGone` if the name says whose it is, and that backend has not come to tell what it has."""
+        named = {
+            name if one.settings.prefix is None else one.settings.prefix: one for name, one in self.backends.items()
+        }
+        fitting = [prefix for prefix in named if prefix and shown.startswith(prefix + SEPARATOR)]
+        backend = named[max(fitting, key=len)] if fitting else None
+        if backend is not None and not backend.listings.has_read(kind):
+            raise backend.gone()
+
+    def _of_completion(self, request: Request, signature: Signature) -> ForwardTarget:
+        params = {} if request.params is UNSET else request.params
+        ref = _reference(params)
+        if "name" in ref:
+            entry = self.catalogue.prompt(ref["name"], signature)
+            if entry is None:
+                raise InvalidParams(f"Nothing to complete: {ref['name'][:128]}")
+            renamed = {} if entry.name == entry.shown else {"ref": raw({**ref, "name": entry.name})}
+            return ForwardTarget(backend=self.backends[entry.backend], renamed=renamed, may_repeat=True)
+        uri = ref.get("uri", "")
+        found = self.catalogue.owner_of_template(uri, signature)
+        if found is None:
+            raise InvalidParams(f"Nothing to complete: {uri[:128]}")
+        owner, there = found
+        renamed = {} if there == uri else {"ref": raw({**ref, "uri": there})}
+        return ForwardTarget(backend=self.backends[owner], renamed=renamed, may_repeat=True)
+
+    def find_resource(self, uri: str, signature: Signature = NOTHING) -> tuple[Backend, str]:
+        """Whose a resource is, and what it is called there. Raises `ResourceNotFound`, `InvalidParams`."""
+        found = self.catalogue.owner_of(uri, signature)
+        if found is None:
+            raise ResourceNotFound(uri)
+        name, there = found
+        return self.backends[name], there
+
+    def _headers(self, shown: str, signature: Signature) -> HeaderMap:
+        try:
+            entry = self.catalogue.tool(shown, signature)
+        except DefinitionChanged:
+            return NO_HEADERS
+        return NO_HEADERS if entry is None else entry.headers
+
+
+def _renamed(entry: MergedEntry) -> Mapping[str, Any]:
+    return {} if entry.name == entry.shown else {"name": raw(entry.name)}
+
+
+def _is_harmless(entry: MergedEntry) -> bool:
+    """Whether a tool says that it may be called twice."""
+    try:
+        said = msgspec.json.decode(entry.definition.get("annotations", b"{}"))
+    except msgspec.DecodeError:
+        return False
+    return isinstance(said, dict) and (said.get("readOnlyHint") is True or said.get("idempotentHint") is True)
+
+
+def _reference(params: Members) -> dict[str, Any]:
+    """What is to be completed. Raises `InvalidParams` if it cannot be told."""
+    try:
+        ref = msgspec.json.decode(params["ref"])
+    except (KeyError, msgspec.DecodeError):
+        raise InvalidParams("params.ref: is required") from None
+    kind = str(ref.get("type")) if isinstance(ref, dict) else ""
+    key = {"ref/prompt": "name", "ref/resource": "uri"}.get(kind)
+    if key is None or not isinstance(ref.get(key), str):
+        raise InvalidParams("params.ref: expected a prompt or a resource")
+    return {str(name): value for name, value in ref.items()}
+
+
+def _union(backends: list[Backend]) -> ServerCapabilities:
+    """What at least one of them can do. One that was never there may turn out to do anything."""
+    known = [backend.agreed for backend in backends if backend.agreed is not None]
+    is_known = len(known) == len(backends) and bool(backends)
+
+    def can(path: str) -> bool:
+        return not is_known or any(declares(agreed.capabilities, path) for agreed in known)
+
+    def listed(name: str) -> Any:
+        return ListChangedCapability(list_changed=True) if can(name) else UNSET
+
+    # A backend whose revision has no capability for completion may have it all the same.
+    completes = can("completions") or not all(agreed.revision.dialect.declares_completions for agreed in known)
+    return ServerCapabilities(
+        tools=listed("tools"),
+        prompts=listed("prompts"),
+        resources=ResourcesCapability(list_changed=True, subscribe=can("resources.subscribe"))
+        if can("resources")
+        else UNSET,
+        completions={} if completes else UNSET,
+        logging={} if can("logging") else UNSET,
+        tasks=_tasks([agreed.capabilities for agreed in known if runs_tasks(agreed.revision, agreed.capabilities)]),
+    )
+
+
+def _tasks(running: list[ServerCapabilities]) -> ServerTasksCapability | UnsetType:
+    """Only of backends that are known: a client that asks for a task must get one. Lists of tasks are never shown."""
+    if not running:
+        return UNSET
+    cancel: Any = {} if any(declares(one, "tasks.cancel") for one in running) else UNSET
+    return ServerTasksCapability(cancel=cancel, requests=ServerTaskRequests(tools=ToolTaskRequests(call={})))
+
+
+def _instructions(backends: list[Backend]) -> str | None:
+    """What each backend wants its users to know; of several, with whose words they are."""
+    said = {
+        backend.name: backend.agreed.instructions
+        for backend in backends
+        if backend.agreed is not None and backend.agreed.instructions
+    }
+    if len(backends) > 1:
+        said = {name: f"{name}: {text}\n\n" for name, text in said.items()}
+    left, kept = MAX_INSTRUCTIONS, {}
+    for rank, name in enumerate(sorted(said, key=lambda name: len(said[name]))):
+        # The shortest first: one that says much gets what the others leave, and takes nothing from them.
+        kept[name] = said[name][: left // (len(said) - rank)]
+        left -= len(kept[name])
+    return "".join(kept[name] for name in said).rstrip("\n") or None

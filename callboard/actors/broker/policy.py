@@ -1,0 +1,87 @@
+"""How one backend is to be treated: what its operator can say about it, beside where it is."""
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+import attrs
+
+from callboard.codecs.revisions import Revision
+from callboard.supervisor import Backoff, Intensity
+
+Share: TypeAlias = Literal["all", "principal", "session"]
+"""What shares a connection to a legacy backend: all requests, those of one principal, or those of one session."""
+
+SHARES: Final[tuple[Share, ...]] = ("all", "principal", "session")
+
+TIMEOUT: Final = 60.0
+"""Seconds that a backend may say nothing about a request. Each progress report begins them anew."""
+
+CAP: Final = 600.0
+"""Seconds that a request may take at a backend in all, those that it is parked not counted."""
+
+MAX_IN_FLIGHT: Final = 1024
+"""Most requests that one backend has in flight, and three quarters of them for one client; one more is refused."""
+
+MAX_CONNECTIONS: Final = 16
+"""Most connections (of stdio: processes) to one legacy backend; one client may hold three quarters of them."""
+
+IDLE_TIME: Final = 300.0
+"""Seconds after which an unused connection is ended. The one that the lists come from stays."""
+
+COOL_DOWN: Final = 30.0
+"""Seconds that a backend which crashed too often is left alone, before it is tried once more."""
+
+
+@attrs.frozen(kw_only=True)
+class Filter:
+    """Which names are let through: those that *allow* matches and *deny* does not. Shell patterns."""
+
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+
+    def lets(self, name: str) -> bool:
+        """Whether *name*, as the backend calls it, is offered to clients."""
+        is_open = self.allow == ("*",) and not self.deny
+        return is_open or (_any(self.allow, name) and not _any(self.deny, name))
+
+
+def _any(patterns: tuple[str, ...], name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+@attrs.frozen(kw_only=True)
+class Restarts:
+    """When a backend that died comes back: so often in so many seconds, after such pauses; then it is down, and tried
+    again each time that *cool_down* has passed."""
+
+    intensity: Intensity = attrs.field(factory=Intensity)
+    backoff: Backoff = attrs.field(factory=Backoff)
+    cool_down: float = COOL_DOWN
+
+
+@attrs.frozen(kw_only=True)
+class BackendSettings:
+    """All of it, with what is right for most."""
+
+    prefix: str | None = None
+    """What its names begin with, `__` in between. None: its own name. Empty: nothing, where that collides with none."""
+    tools: Filter = Filter()
+    rename: Mapping[str, str] = MappingProxyType({})
+    """Other names for its tools and prompts: as it calls them, as clients see them (before the prefix)."""
+    timeout: float = TIMEOUT
+    cap: float = CAP
+    max_in_flight: int = MAX_IN_FLIGHT
+    max_connections: int = MAX_CONNECTIONS
+    idle_time: float = IDLE_TIME
+    share: Share = "principal"
+    restarts: Restarts = attrs.field(factory=Restarts)
+    revision: Revision | None = None
+    """The revision to speak, even if the server has later ones."""
+    trusted: bool = False
+    """Whether what it says of caching, of read-only and of idempotent tools is believed."""
+    pin: bool = False
+    """Whether a tool with a changed definition is withheld until the operator approves of it."""
+    roots: tuple[str, ...] = ()
+    """What it is told of roots when it asks outside of any request."""

@@ -1,0 +1,284 @@
+"""A link over one connection that carries everything in both directions: pipes, sockets, memory."""
+
+import re
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import attrs
+import trio
+
+from callboard.actors.client.link import Hear, OutgoingRequest
+from callboard.actors.client.pace import ReadPace
+from callboard.actors.deadlines import Deadline, DeadlineTimer
+from callboard.actors.frames import notification_frame
+from callboard.actors.outlet import Begin, Connection, ImmediateSink
+from callboard.actors.rate import Rate, RateLimit
+from callboard.actors.turnstile import wait_turn
+from callboard.codecs.batch import is_batch, split_batch
+from callboard.codecs.envelope import ErrorResponse, RequestId, ResultResponse, decode
+from callboard.codecs.revisions import CancelledNotificationParams, Revision
+from callboard.errors import BadAnswer, CallboardError, ConnectionLost, FrameTooLarge, PeerError
+from callboard.supervisor import get_logger
+
+log = get_logger("callboard.actors")
+
+FAREWELL: Final = 1.0
+"""Seconds in which a server is told that a request is no longer wanted; then it is not told."""
+
+MAX_FAREWELLS: Final = 64
+"""Most such messages that wait for a server to read them. A server that does not read is not told of more."""
+
+SAID: Final = Rate(10)
+"""How often it is logged that a message cannot be read. Each is counted."""
+
+BANNER: Final = 200
+"""Bytes of what is no message that are logged."""
+
+_NEVER_CANCELLED: Final = frozenset({"initialize"})
+
+# Where an answer says whose it is, if it is written as answers are.
+_AT_THE_START: Final = re.compile(
+    rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"'
+)
+_AT_THE_END: Final = re.compile(rb'"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*\}\s*\Z')
+_TAIL: Final = 100
+
+
+@attrs.define(eq=False)
+class _Waiting:
+    """A waiter for an answer. One task, which is woken by what arrives: an event for each call would cost more."""
+
+    answer: ResultResponse | ErrorResponse | None = None
+    failure: str = ""
+    """Why the answer that came is none."""
+    is_over: bool = False
+    is_late: bool = False
+    """Whether its time has passed before there was an answer."""
+    writing: trio.CancelScope | None = None
+    """While the request is not out yet."""
+    _task: trio.lowlevel.Task | None = None
+
+    def end(self) -> None:
+        """There is an answer, or there will be none."""
+        self.is_over = True
+        self._wake()
+
+    def pass_time(self) -> None:
+        """The time is up: an answer that still comes is ignored."""
+        if not self.is_over:
+            self.is_late = True
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._task is not None:
+            task, self._task = self._task, None
+            trio.lowlevel.reschedule(task)
+
+    async def wait(self) -> None:
+        if self.is_over or self.is_late:
+            await trio.lowlevel.checkpoint()
+            return
+        self._task = trio.lowlevel.current_task()
+
+        def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+            self._task = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+
+@attrs.define(eq=False)
+class DuplexLink:
+    """Sends on a connection; `listen` reads it, and wakes the request that an answer is for."""
+
+    connection: Connection
+    peer: str = ""
+    """What the log calls the server."""
+    keeps_time: bool = attrs.field(default=True, init=False)
+    is_http: bool = attrs.field(default=False, init=False)
+    is_stale: bool = attrs.field(default=False, init=False)
+    ignored: int = attrs.field(default=0, init=False)
+    heard: int = attrs.field(default=0, init=False)
+    """Frames that have come: a server that sends any is not hung."""
+    lost: str = attrs.field(default="", init=False)
+    """Why nothing can be asked any more, once that is so."""
+    _farewells: int = attrs.field(default=0, init=False)
+    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
+    _waiting: dict[RequestId, _Waiting] = attrs.field(factory=dict, init=False)
+    _pace: ReadPace = attrs.field(factory=ReadPace, init=False)  # of what is of no use; the caller has one for the rest
+    _times: DeadlineTimer = attrs.field(factory=DeadlineTimer, init=False)
+    _said: RateLimit = attrs.field(factory=lambda: RateLimit(SAID), init=False)
+    _begin: Begin = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._begin = self.connection.begin if isinstance(self.connection, ImmediateSink) else self.connection.send
+
+    async def ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse | None:
+        if self.lost:
+            raise ConnectionLost(self.lost)
+        limit = outgoing.limit
+        mine = self._waiting[outgoing.id] = _Waiting()
+        try:
+            if not await self._say(outgoing.frame, limit, mine) and not mine.is_over:
+                return None
+            self._times.keep(limit, mine.pass_time)
+            await mine.wait()
+            if mine.is_late and not mine.is_over:
+                return None
+        finally:
+            self._times.forget(limit)
+            self._waiting.pop(outgoing.id, None)
+            if not mine.is_over and outgoing.method not in _NEVER_CANCELLED:
+                self._take_back(outgoing)
+        if mine.failure:
+            raise BadAnswer(mine.failure)
+        if mine.answer is None:
+            await wait_turn()  # a thousand may have waited
+            raise ConnectionLost(self.lost)
+        return mine.answer
+
+    async def _say(self, frame: bytes, limit: Deadline, mine: _Waiting) -> bool:
+        """Send a request. False if its time has passed, or all is over, before it could be written."""
+        try:
+            rest = self._begin(frame)
+            if rest is None:
+                return True
+            with limit.scope() as mine.writing:
+                await rest
+        except trio.BrokenResourceError as error:
+            raise ConnectionLost(await self.why_broken(str(error))) from None
+        return not mine.writing.cancelled_caught
+
+    def _take_back(self, outgoing: OutgoingRequest) -> None:
+        """Tell the server that a request is no longer wanted. The client does not wait for that: its time is over."""
+        if self._nursery is None or self.lost or self._farewells >= MAX_FAREWELLS:
+            return
+        params = CancelledNotificationParams(request_id=outgoing.id, reason=outgoing.reason)
+        try:
+            rest = self._begin(notification_frame(outgoing.revision, "notifications/cancelled", params))
+        except trio.BrokenResourceError:
+            return  # the server is gone
+        if rest is not None:
+            self._farewells += 1
+            self._nursery.start_soon(self._finish_farewell, rest)
+
+    async def _finish_farewell(self, rest: Coroutine[Any, Any, None]) -> None:
+        try:
+            with trio.move_on_after(FAREWELL):
+                await rest
+        except (trio.BrokenResourceError, trio.ClosedResourceError, CallboardError):
+            return  # the server is gone
+        finally:
+            self._farewells -= 1
+
+    async def tell(self, frame: bytes) -> None:
+        if self.lost:
+            raise ConnectionLost(self.lost)
+        try:
+            await self.connection.send(frame)
+        except trio.BrokenResourceError as error:
+            raise ConnectionLost(await self.why_broken(str(error))) from None
+
+    async def why_broken(self, error: str) -> str:
+        """What to say of a connection that takes nothing more."""
+        return error or "the connection is broken"
+
+    async def listen(self, hear: Hear) -> None:
+        try:
+            await self.read(hear)
+        finally:
+            self.lose("the server closed the connection")
+
+    async def read(self, hear: Hear) -> None:
+        """Read to the end of what the server has to say."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                nursery.start_soon(self._times.run)
+                try:
+                    await self._read(hear)
+                finally:
+                    self._nursery = None
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            if len(group.exceptions) > 1:
+                raise
+            raise group.exceptions[0] from group.exceptions[0].__cause__  # the nursery is ours, and not the caller's
+
+    async def _read(self, hear: Hear) -> None:
+        try:
+            async for frame in self.connection:
+                self.heard += 1
+                if isinstance(frame, FrameTooLarge):
+                    self.lose(f"the server says more than can be taken in: {frame}")
+                    return  # whose answer that is cannot be told, and how long it goes on neither
+                await self._take_in(frame, hear)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the same end, less politely
+
+    def lose(self, why: str) -> None:
+        """Nothing will come any more: every waiter gets the failure at once."""
+        self.lost = self.lost or why
+        for waiting in self._waiting.values():
+            waiting.end()
+            if waiting.writing is not None:
+                waiting.writing.cancel()  # another process may hold the other end, and never read it
+
+    async def wait_listening(self) -> None:
+        """There is one way for everything: the reader of answers hears the rest."""
+
+    def agree(self, revision: Revision) -> None:
+        """Nothing changes: the messages say it all."""
+
+    async def aclose(self) -> None:
+        self.lose("closed here")
+        await trio.lowlevel.checkpoint()
+
+    async def _take_in(self, frame: bytes | PeerError, hear: Hear) -> None:
+        try:
+            if isinstance(frame, PeerError):
+                raise frame
+            members = split_batch(frame) if is_batch(frame) else [frame]
+            for member in members:
+                message = decode(member)
+                if isinstance(message, (ResultResponse, ErrorResponse)):
+                    if not self._settle(message):
+                        await self._pace.keep(len(member))
+                else:
+                    await hear(message)
+        except PeerError as error:
+            self.ignored += 1
+            if self._said.allow(None, trio.current_time()):  # a server may write nothing else
+                text = _banner(frame)
+                log.warning("unreadable_message", peer=self.peer, failure=str(error), text=text, ignored=self.ignored)
+            waiting = self._waiting.get(_whose(frame, error))
+            if waiting is not None and not waiting.is_over:
+                waiting.failure = str(error)
+                waiting.end()
+            await self._pace.keep(0 if isinstance(frame, PeerError) else len(frame))
+
+    def _settle(self, answer: ResultResponse | ErrorResponse) -> bool:
+        """Give an answer to the request that waits for it. False if none does."""
+        waiting = None if answer.id is None else self._waiting.get(answer.id)
+        if waiting is None or waiting.answer is not None:
+            self.ignored += 1  # cancelled meanwhile, answered twice, or never asked
+            return False
+        waiting.answer = answer
+        waiting.end()
+        return True
+
+
+def _banner(frame: bytes | PeerError) -> str | None:
+    """The beginning of what is no message at all, such as a banner on standard output. A message that is only not
+    quite right may hold secrets."""
+    if isinstance(frame, PeerError) or frame.lstrip()[:1] in (b"{", b"["):
+        return None
+    return frame[:BANNER].decode(errors="replace")
+
+
+def _whose(frame: bytes | PeerError, error: PeerError) -> RequestId:
+    """The request that an unreadable answer is to, as far as can be told; 0, which is none of ours, if it cannot."""
+    if error.request_id is not None or isinstance(frame, PeerError):
+        return error.request_id or 0
+    found = _AT_THE_START.match(frame) or _AT_THE_END.search(frame, max(0, len(frame) - _TAIL))
+    return 0 if found is None else int(found[1])

@@ -1,0 +1,1 @@
+"""The side that is called: sessions, requests, subscriptions, and what a handler may ask of its client."""

@@ -1,0 +1,374 @@
+"""One operation of a client, from admission to its outcome. In the modern era it may span several front requests."""
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, Protocol, TypeVar
+
+import attrs
+import trio
+from msgspec import UNSET, Raw
+
+from callboard.actors.lifecycle import Consequence, Lifecycle, RequestEvent, RequestState
+from callboard.actors.rate import Rate, RateLimit
+from callboard.actors.server.client_requests import ClientRequest, ClientRequests, check_declared, check_may_ask
+from callboard.actors.server.input_rounds import GATHER, InputRounds, PendingInput
+from callboard.actors.server.progress import Progress, ProgressRelay, ProgressReport, as_kept
+from callboard.actors.server.reply_slot import ReplySlot
+from callboard.actors.terms import Terms
+from callboard.codecs.bridge.results import Forwarded
+from callboard.codecs.envelope import Request
+from callboard.codecs.json_scan import check_modelled
+from callboard.codecs.members import raw, read_members, write_members
+from callboard.codecs.revisions import (
+    LATEST,
+    InputRequiredResult,
+    JSONValue,
+    LoggingLevel,
+    LoggingMessageNotificationParams,
+    Model,
+    meta,
+    read,
+    read_result,
+)
+from callboard.errors import InvalidParams, InvalidRequest, RequestFailed
+from callboard.supervisor import Address, Supervisor
+from callboard.supervisor.ended import drop_frames
+
+P = TypeVar("P", bound=Model)
+
+LOG_RATE: Final = Rate(1000)
+"""Most log messages of one request in a second; more are dropped. No reader is faster."""
+
+KEPT_LOGS: Final = 64
+"""Log messages that are kept of what a backend says while its request is parked: the latest."""
+
+LEVELS: Final[tuple[LoggingLevel, ...]] = (
+    *("debug", "info", "notice", "warning"),
+    *("error", "critical", "alert", "emergency"),
+)
+"""From the least to the most severe."""
+
+_NONE: Final[Mapping[str, Model]] = MappingProxyType({})
+
+# Stands for a `_meta` that was read when the terms were: the least that the modern revision takes for one.
+_SEEN: Final = raw({meta.PROTOCOL_VERSION: LATEST.value, meta.CLIENT_CAPABILITIES: {}})
+
+
+class Parks(Protocol):
+    """Where an exchange waits for its client's next request."""
+
+    async def park(self, exchange: "Exchange") -> None:
+        """Answer the front request with what is asked for, and let go of it."""
+
+    def leave(self, exchange: "Exchange") -> None:
+        """The exchange is over, or was never parked."""
+
+    async def hand_over(
+        self, exchange: "Exchange", questions: Sequence[ClientRequest], payload: bytes
+    ) -> InputRequiredResult:
+        """Ask, and forget: the client keeps *payload*, sealed, and the retry is a fresh run that gets it back."""
+
+    async def wrap(self, exchange: "Exchange", payload: bytes) -> str:
+        """A state for the client to keep: the retry is a fresh run that gets *payload* back."""
+
+
+@attrs.define(eq=False)
+class Exchange:
+    """What a handler sees of the request that it serves, and what the request's actor keeps of it."""
+
+    request: Request
+    slot: ReplySlot
+    supervisor: Supervisor  # under which its progress is reported
+    parking: Parks
+    questions: ClientRequests | None = None  # how a legacy client is asked; None where it cannot be
+    name: str = ""
+    life: Lifecycle = attrs.field(factory=Lifecycle, init=False)
+    _rounds: InputRounds | None = attrs.field(default=None, init=False)
+    outcome: Model | Forwarded | Exception | None = attrs.field(default=None, init=False)
+    digest: bytes | None = attrs.field(default=None, init=False)  # of what a retry must repeat, once it is worked out
+    carried: bytes | None = attrs.field(default=None, init=False)  # what an earlier run gave the client to keep
+    answers: Mapping[str, Model] = attrs.field(default=_NONE, init=False)
+    kill: Callable[[str], None] = attrs.field(default=lambda _: None, init=False)
+    _progress: Address[ProgressReport] | None = attrs.field(default=None, init=False)
+    _relay: Address[LoggingMessageNotificationParams] | None = attrs.field(default=None, init=False)
+    _kept_report: ProgressReport | None = attrs.field(default=None, init=False)
+    _kept_logs: "deque[LoggingMessageNotificationParams]" = attrs.field(
+        factory=lambda: deque(maxlen=KEPT_LOGS), init=False
+    )
+    _asking: dict[trio.CancelScope, None] = attrs.field(factory=dict, init=False)
+    _reported: float = attrs.field(default=-math.inf, init=False)
+    _logged: RateLimit | None = attrs.field(default=None, init=False)
+    _expire: Callable[[float], None] | None = attrs.field(default=None, init=False)
+    _until: float = attrs.field(default=math.inf, init=False)
+    _left: float = attrs.field(default=math.inf, init=False)
+
+    @property
+    def terms(self) -> Terms:
+        """Those of the latest front request."""
+        return self.slot.terms
+
+    @property
+    def rounds(self) -> InputRounds:
+        """The questions of a modern request; most ask none."""
+        if self._rounds is None:
+            self._rounds = InputRounds()
+        return self._rounds
+
+    @property
+    def waits_for_client(self) -> bool:
+        """Whether the client was asked something, and has not answered yet."""
+        return self.life.state is RequestState.PARKED or bool(self._asking)
+
+    def why_cancelled(self) -> str:
+        """Why the client no longer wants it, in its own words; empty if it gave no reason."""
+        return self.slot.reason
+
+    def params(self, model: type[P]) -> P:
+        """The typed params of the latest front request; its modern `_meta` is in the terms. Raises `InvalidParams`."""
+        members = {} if self.request.params is UNSET else self.request.params
+        if self.terms.revision.dialect.terms_per_request:
+            members = {**members, "_meta": _SEEN}
+        check_modelled(members, but="arguments" if self.request.method == "tools/call" else "")
+        return read(self.terms.revision, model, write_members(members))
+
+    def answer_to(self, question: ClientRequest) -> Model | None:
+        """The answer that the client brought along, if there is one under the question's key."""
+        key = question.key
+        if key is None:
+            return None
+        if key in self.answers:
+            return self.answers[key]
+        given = given_in(self.request)
+        return read_result(self.terms.revision, question.method, given[key]) if key in given else None
+
+    # What a handler says on the way.
+
+    async def log(self, level: LoggingLevel, data: JSONValue, logger: str | None = None) -> None:
+        """Send a log message, if the client wants to hear any of this level, and not too many."""
+        await trio.lowlevel.checkpoint()  # also for a handler that logs much, and is not wanted any more
+        if self._wants_log(level):
+            params = LoggingMessageNotificationParams(
+                level=level, data=data, logger=UNSET if logger is None else logger
+            )
+            await self.slot.notify("notifications/message", params)
+
+    def log_nowait(self, params: LoggingMessageNotificationParams) -> None:
+        """As `log`, for a caller that may not wait: an actor says it. What is said while this is parked is for the
+        next front request, if that wants to hear it."""
+        if self.life.state is RequestState.PARKED:
+            self._kept_logs.append(as_kept(params))
+        elif self._wants_log(params.level) and self.life.state is RequestState.WAITING:
+            if self._relay is None:
+                self._relay = self.supervisor.spawn(
+                    ProgressRelay(self.slot), name=f"{self.name}.log-{self.rounds.number}"
+                )
+            self._relay.tell_nowait(as_kept(params))
+
+    def _wants_log(self, level: LoggingLevel) -> bool:
+        wanted = self.terms.log_level
+        heard = wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted)
+        if self._logged is None:
+            self._logged = RateLimit(LOG_RATE)
+        return heard and self._logged.allow(None, trio.current_time())
+
+    async def report(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress, if the client gave a token. A value that does not rise is dropped."""
+        await trio.lowlevel.checkpoint()
+        self.report_nowait(ProgressReport(progress, total, message))
+
+    def report_nowait(self, report: ProgressReport) -> None:
+        """As `report`, for a caller that may not wait."""
+        token = self.terms.progress_token
+        if self.life.state is RequestState.PARKED:
+            self._kept_report = report  # no client hears it now, and the old token is over
+        if token is None or report.progress <= self._reported or self.life.state is not RequestState.WAITING:
+            return
+        self._reported = report.progress
+        if self._progress is None:
+            name = f"{self.name}.progress-{self.rounds.number}"
+            self._progress = self.supervisor.spawn(Progress(self.slot, token, report), name=name)
+        else:
+            self._progress.tell_nowait(report)
+
+    # What a handler asks.
+
+    async def ask(self, questions: Sequence[ClientRequest], *, at_once: bool = False) -> list[Model]:
+        """Ask the client and wait for all answers. *at_once*: these are all; do not wait for others to join them.
+
+        Raises `RuntimeError` in a handler whose method may not ask; `MissingCapability` if the client did not say that
+        it can answer; `RequestFailed` if it was cancelled, for a handler that goes on regardless; in the legacy era
+        what `ClientRequests.ask` raises.
+        """
+        check_may_ask(self.request.method)
+        self._check_wanted()
+        for question in questions:
+            check_declared(question, self.terms)
+        if self.terms.revision.dialect.asks_in_results:
+            return await self._ask_in_rounds(questions, at_once=at_once)
+        if self.questions is None:
+            raise RuntimeError("this way to the client carries no requests")
+        with trio.CancelScope() as scope:
+            self._asking[scope] = None
+            try:
+                return await self._ask_by_requests(self.questions, questions)
+            finally:
+                del self._asking[scope]
+        raise RequestFailed("nobody waits for this request any more")
+
+    async def _ask_by_requests(self, way: ClientRequests, questions: Sequence[ClientRequest]) -> list[Model]:
+        if len(questions) == 1:
+            return [await way.ask(questions[0], self.slot)]
+        answers: dict[int, Model] = {}
+
+        async def ask(index: int, question: ClientRequest) -> None:
+            answers[index] = await way.ask(question, self.slot)
+
+        try:
+            async with trio.open_nursery() as nursery:
+                for index, question in enumerate(questions):
+                    nursery.start_soon(ask, index, question)
+        except ExceptionGroup as group:  # the nursery is ours: a handler catches what went wrong by its own name
+            raise group.exceptions[0] from None
+        return [answers[index] for index in range(len(questions))]
+
+    async def _ask_in_rounds(self, questions: Sequence[ClientRequest], *, at_once: bool) -> list[Model]:
+        asked = self.rounds.add(questions)
+        try:
+            self._take_given(asked)
+            while any(one.answer is None for one in asked):
+                self._check_wanted()
+                if self.life.state is RequestState.WAITING and not self.rounds.closing:
+                    await self._close_round(at_once=at_once)
+                else:
+                    await self.rounds.wait_change()
+        finally:
+            self.rounds.withdraw(asked)
+        return [one.answer for one in asked if one.answer is not None]
+
+    def _check_wanted(self) -> None:
+        if self.life.is_over:
+            raise RequestFailed("nobody waits for this request any more")
+
+    def _take_given(self, asked: Sequence[PendingInput]) -> None:
+        """A first request may bring answers to questions that it knows the keys of."""
+        if self.life.state is RequestState.WAITING and not self.rounds.number:
+            for one in asked:
+                one.answer = self.answer_to(one.question)
+            self.rounds.withdraw([one for one in asked if one.answer is not None])
+
+    async def _close_round(self, *, at_once: bool) -> None:
+        self.rounds.closing = True
+        try:
+            if not at_once:
+                await trio.sleep(GATHER)
+            await self.parking.park(self)
+        finally:
+            self.rounds.closing = False
+            self.rounds.change()
+
+    # How it goes on and ends.
+
+    def forget_time(self) -> None:
+        """There is no deadline to move any more. Else it and its actor would hold each other."""
+        self._expire = None
+
+    def give_time(self, seconds: float, expire: Callable[[float], None]) -> None:
+        """Give the handler so many seconds, those not counted that it is parked. *expire* moves the deadline."""
+        self._expire = expire
+        self._until = trio.current_time() + seconds
+        expire(self._until)
+
+    def pause(self) -> None:
+        """The clock stands still while it is parked."""
+        if self._expire is not None:
+            self._left = self._until - trio.current_time()
+            self._expire(math.inf)
+
+    def attach(self, slot: ReplySlot, request: Request) -> None:
+        """Go on with the next front request: its id, its token, its terms."""
+        self.slot, self.request = slot, request
+        self._reported = -math.inf
+        if self._expire is not None:
+            self._until = trio.current_time() + self._left
+            self._expire(self._until)
+        report, self._kept_report = self._kept_report, None
+        if report is not None:
+            self.report_nowait(report)
+        while self._kept_logs:
+            self.log_nowait(self._kept_logs.popleft())
+
+    async def settle(self, outcome: Model | Forwarded | Exception, event: RequestEvent) -> None:
+        """The handler has come to an end: answer, or keep it for the retry, or say nothing."""
+        act = self.life.meet(event)
+        if act is Consequence.ANSWER:
+            await self.answer(outcome)
+            return
+        if isinstance(outcome, Exception):  # it is not answered now: `error_frame` does not see it
+            drop_frames(outcome)
+        if act is Consequence.KEEP:
+            self.outcome = outcome
+
+    async def answer(self, outcome: Model | Forwarded | Exception) -> None:
+        """Send what was reported last, and then the answer."""
+        await self.finish_saying()
+        if isinstance(outcome, Exception):
+            await self.slot.fail(outcome)
+        else:
+            await self.slot.answer(outcome)
+
+    async def finish_saying(self) -> None:
+        """See that everything is said that comes before the answer."""
+        for saying in (self._progress, self._relay):
+            if saying is not None:
+                await saying.stop()
+        self._progress = self._relay = None
+
+    def hush(self) -> None:
+        """Nothing more is to be said."""
+        for saying in (self._progress, self._relay):
+            if saying is not None:
+                saying.kill()
+
+    def leave(self) -> None:
+        """The handler's task ends: no answer goes out any more, and a retry finds only what was kept."""
+        self.slot.close()
+        self.hush()
+        self._take_back()
+        if self.outcome is None:
+            self.parking.leave(self)
+
+    def _take_back(self) -> None:
+        """Stop asking a legacy client: another task of the handler may be the one that asks."""
+        if self._asking and self.questions is not None:
+            self.questions.take_back(self.slot)
+        for scope in self._asking:
+            scope.cancel()
+
+    async def give_up(self) -> None:
+        """It was cancelled: tell the way that there will be no answer."""
+        await self.slot.outlet.give_up()
+
+    def cancel(self, event: RequestEvent, reason: str = "") -> bool:
+        """The request is no longer wanted, for this *reason*. True if that ended it: then nothing more is sent."""
+        if self.life.meet(event) is not Consequence.STAY_SILENT:
+            return False
+        self.slot.reason = reason
+        self.slot.close()
+        self.kill(event.value)
+        self._take_back()
+        if self._rounds is not None:
+            self._rounds.change()
+        return True
+
+
+def given_in(request: Request) -> Mapping[str, Raw]:
+    """The answers that a front request brings along, by their keys. Raises `InvalidParams` if they have none."""
+    params = request.params
+    if params is UNSET or "inputResponses" not in params:
+        return {}
+    try:
+        return read_members(params["inputResponses"])
+    except InvalidRequest as error:
+        raise InvalidParams(f'"inputResponses": {error}') from None

@@ -1,0 +1,273 @@
+"""A hosted server, as all of its peers share it: what it offers, and what lives longer than a connection."""
+
+from collections.abc import Callable, Container, Coroutine, Mapping
+from itertools import count
+from typing import Any, Final, Protocol, TypeAlias
+
+import attrs
+import trio
+from msgspec import Raw
+
+from callboard import tree
+from callboard.actors.changes import MAX_FOLLOWED_BYTES, wanted
+from callboard.actors.rate import RateLimit
+from callboard.actors.server.client_requests import ClientRequests
+from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.parking import HANDED_OVER, PARKED, Parking
+from callboard.actors.server.reply_slot import ReplySlot
+from callboard.actors.server.request import HARD_CAP, Handler, RequestActor
+from callboard.actors.server.subscription import Subscription, granted
+from callboard.actors.shares import LOCAL, Shares
+from callboard.actors.subscribers import Audience, Everybody, Subscribers
+from callboard.actors.terms import Terms
+from callboard.codecs.bridge.results import Forwarded
+from callboard.codecs.envelope import Request
+from callboard.codecs.mcp_headers.header_map import HeaderMap
+from callboard.codecs.members import raw
+from callboard.codecs.replay_budget import ReplayBudget
+from callboard.codecs.revisions import (
+    Direction,
+    Implementation,
+    Method,
+    Model,
+    Revision,
+    ServerCapabilities,
+    SubscriptionsListenRequestParams,
+    declares,
+    method_of,
+    write,
+)
+from callboard.codecs.routing import Route
+from callboard.errors import Draining, MethodNotFound, Overloaded
+from callboard.supervisor import Actor, Address, Supervisor
+
+Instant: TypeAlias = Callable[[Exchange], Model | Forwarded | None]
+"""A handler that never waits: it runs where the request was read. None if this request has to wait after all: then the
+handler of the same name has it."""
+
+
+MAX_IN_FLIGHT: Final = 64
+"""Most requests that one peer may have in flight, subscriptions counted too."""
+
+MAX_IN_FLIGHT_IN_ALL: Final = 16_384
+"""Most requests of all peers that are in flight, subscriptions counted too."""
+
+MAX_SESSIONS: Final = 20_000
+"""Most sessions of all clients together."""
+
+MAX_UNREAD_BYTES: Final = 64 * 1024 * 1024
+"""Most bytes of large answers that all clients together have not read yet."""
+
+MAX_MEMORY: Final = 2 * 1024 * 1024 * 1024
+"""Most memory that all clients may take up together, estimated: more than all other bounds together let them."""
+
+MAX_MEMORY_EACH: Final = 160 * 1024 * 1024
+"""Most memory that one client may take up in all, estimated. With the events that are kept, which all share, that stays
+under 256 MiB."""
+
+IN_FLIGHT_WEIGHT: Final = 16 * 1024
+"""Bytes that a request in flight takes up, its body not counted: measured, a stream."""
+
+SESSION_WEIGHT: Final = 28 * 1024
+"""Bytes that a session takes up: measured, of a WebSocket. Others take half of that."""
+
+FOLLOWED_WEIGHT: Final = 2
+"""Bytes for each byte of a URI that is followed: it stands in the subscription and in the table of topics."""
+
+MAX_SESSIONS_EACH: Final = 5_000
+"""Most sessions of one authenticated principal: a platform may serve all its users with one token."""
+
+MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+"""Most bytes of messages that are being read, and of large ones that are being dealt with, of all clients together."""
+
+MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
+"""Most bytes that are kept for clients which may come back, of all sessions together. The oldest go first."""
+
+MAX_FOLLOWED: Final = 4096
+"""Most resources and lists that one subscription, or one legacy session, may follow."""
+
+_LISTEN: Final = frozenset({"subscriptions/listen"})
+
+
+Errand: TypeAlias = Coroutine[Any, Any, Model | Forwarded | str]
+"""A modern request that needs nothing but its arguments, and so may run in the task that brought it. Its outcome is its
+result; that of a tool may be nothing but a text."""
+
+
+class Offer(Protocol):
+    """What a server offers: `ServerOffer` and `BrokerOffer` fill this in."""
+
+    info: Implementation
+    instructions: str | None
+    revisions: frozenset[Revision]
+    instant: Mapping[str, Instant]
+    handlers: Mapping[str, Handler]
+
+    def capabilities(self, revision: Revision) -> ServerCapabilities: ...
+
+    def errand(
+        self,
+        request: Request,
+        route: Route,
+        terms: Terms,
+        exchange: Callable[[], Exchange] | None = None,
+        account: str = LOCAL,
+    ) -> Errand | None:
+        """A request that cannot be spoken to while it runs, as one coroutine; None if it can. With an *exchange*
+        it may log and report; without, it has nothing to say before its outcome. *account* is its client's."""
+
+    def header_map(self, method: str, route: Route) -> HeaderMap:
+        """Which arguments of a request are mirrored into HTTP headers."""
+
+
+@attrs.define(eq=False)
+class Host:
+    """One offer, the requests that outlive a connection, the parked ones among them, and the subscribers."""
+
+    offer: Offer
+    root: Supervisor
+    parking: Parking
+    topics: Subscribers = attrs.field(factory=Subscribers)
+    audience: Audience = attrs.field(default=attrs.Factory(lambda self: Everybody(self.topics), takes_self=True))
+    cap: float = HARD_CAP
+    most_in_flight: int = MAX_IN_FLIGHT
+    most_followed: int = MAX_FOLLOWED
+    memory: Shares = attrs.field(
+        factory=lambda: Shares("bytes are in use", MAX_MEMORY, MAX_MEMORY_EACH, each_address=MAX_MEMORY_EACH),
+        init=False,
+    )
+    in_flight: Shares = attrs.field(init=False)
+    sessions: Shares = attrs.field(init=False)
+    bodies: Shares = attrs.field(init=False)
+    unread: Shares = attrs.field(init=False)
+    followed: Shares = attrs.field(init=False)
+    kept: ReplayBudget = attrs.field(factory=lambda: ReplayBudget(MAX_KEPT_BYTES), init=False)
+    meters: Mapping[str, RateLimit] = attrs.field(factory=dict)
+    check_extensions: Callable[[Request, Terms], None] = attrs.field(default=lambda _, __: None)
+    """Raises what is said to a modern request that belongs to an extension which is not offered."""
+    is_draining: bool = attrs.field(default=False, init=False)
+    _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+    _methods: dict[tuple[Revision, str], tuple[ServerCapabilities, Method]] = attrs.field(factory=dict, init=False)
+    _infos: dict[Revision, Raw | None] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        memory = self.memory
+        self.in_flight = Shares("requests are in flight", MAX_IN_FLIGHT_IN_ALL, MAX_IN_FLIGHT, IN_FLIGHT_WEIGHT, memory)
+        self.sessions = Shares("sessions", MAX_SESSIONS, MAX_SESSIONS_EACH, SESSION_WEIGHT, memory)
+        self.bodies = Shares("bytes are being sent", MAX_BODY_BYTES, MAX_BODY_BYTES // 2, 1, memory)
+        self.unread = Shares("bytes wait to be read", MAX_UNREAD_BYTES, MAX_UNREAD_BYTES // 2, 1, memory)
+        self.followed = Shares(
+            "resources are followed", MAX_FOLLOWED_BYTES, MAX_FOLLOWED_BYTES // 4, FOLLOWED_WEIGHT, memory
+        )
+        self.parking.count_in(memory)
+        self.audience.fan_out.supervisor = self.root
+
+    def server_info(self, revision: Revision) -> Raw | None:
+        """The server's name, as the revision writes it into a result; None where a result does not say."""
+        if revision not in self._infos:
+            self._infos[revision] = raw(write(revision, self.offer.info)) if revision.dialect.names_server else None
+        return self._infos[revision]
+
+    def method(self, revision: Revision, name: str, *, besides: Container[str] = ()) -> Method:
+        """The method, if a client may call it in *revision* and this server (or the session *besides*) has it.
+
+        Raises `MethodNotFound`, and `Draining` for everything once the end has begun.
+        """
+        self.check_admits()
+        declared = self.offer.capabilities(revision)
+        known = self._methods.get((revision, name))
+        if known is not None and known[0] is declared:
+            return known[1]
+        row = method_of(revision, name, Direction.CLIENT_TO_SERVER)
+        needed = row.needed(revision, Direction.CLIENT_TO_SERVER)
+        if needed is not None and not declares(declared, needed.path):
+            raise MethodNotFound(f"{name} is not offered here")
+        offer = self.offer
+        if name in offer.handlers or name in offer.instant or name in _LISTEN:
+            self._methods[revision, name] = declared, row
+        elif name not in besides:
+            raise MethodNotFound(f"{name} is not offered here")
+        return row
+
+    def method_for(self, request: Request, terms: Terms, *, besides: Container[str] = ()) -> Method:
+        """As `method`, of a request. Raises also what `check_extensions` does."""
+        if terms.revision.dialect.has_extensions:
+            self.check_extensions(request, terms)
+        return self.method(terms.revision, request.method, besides=besides)
+
+    def begin_drain(self) -> None:
+        """Take no new work from now on. A retry of what is parked is refused, too: so nothing more is parked."""
+        self.is_draining = self.parking.is_closed = True
+
+    def check_admits(self) -> None:
+        """Raises `Draining` if no new work is taken."""
+        if self.is_draining:
+            raise Draining
+
+    def check_rate(self, method: str, principal: str) -> None:
+        """Raises `Overloaded` if *principal* does this too often."""
+        meters = self.meters.get(method)
+        if meters is not None and not meters.allow(principal, trio.current_time()):
+            raise Overloaded(f"{method}: more than {meters.rate.count} in {meters.rate.per:g} s")
+
+    def exchange(
+        self, request: Request, slot: ReplySlot, session: Supervisor | None, questions: ClientRequests | None
+    ) -> Exchange:
+        """Admit a request. A modern one lives under the root, so that it may outlive its connection; a legacy one under
+        its session."""
+        name = f"r-{next(self._names)}"
+        if session is None or not slot.terms.revision.dialect.has_sessions:
+            return Exchange(request, slot, self.root.supervisor_of(tree.REQUESTS), self.parking, None, name)
+        return Exchange(request, slot, session, self.parking, questions, name)
+
+    def check_in_flight(self, count: int) -> None:
+        """Raises `Overloaded` if one peer may not have another request beside these."""
+        if count >= self.most_in_flight:
+            raise Overloaded("too many requests are in flight")
+
+    async def answers_at_once(self, exchange: Exchange) -> bool:
+        """Answer a request that needs no waiting; False if it does."""
+        instant = self.offer.instant.get(exchange.request.method)
+        result = None if instant is None else instant(exchange)
+        if result is not None:
+            await exchange.slot.answer(result)
+        return result is not None
+
+    async def begin(self, exchange: Exchange, method: Method, route: Route, handler: Handler | None = None) -> Exchange:
+        """Start a request, or go on with the one that its state leads to: that is returned.
+
+        Raises as `Parking.open` and `Parking.retry` do.
+        """
+        slot, state = exchange.slot, route.request_state
+        if state is not None and slot.terms.revision in method.may_ask:
+            opened = await self.parking.open(exchange.request, state, slot)
+            if opened.payload.startswith(PARKED):
+                return await self.parking.retry(exchange.request, opened, slot)
+            exchange.carried = opened.payload.removeprefix(HANDED_OVER)
+            exchange.rounds.number = opened.round
+        self.start(exchange, handler)
+        return exchange
+
+    def start(self, exchange: Exchange, handler: Handler | None = None) -> None:
+        """Start the actor of a request; *handler* if the offer has none for it."""
+        actor: Actor[Any]
+        if exchange.request.method in _LISTEN:
+            actor = self._subscription(exchange)
+        else:
+            actor = RequestActor(exchange, handler or self.offer.handlers[exchange.request.method], self.cap)
+        address: Address[Any] = exchange.supervisor.spawn(actor, name=exchange.name)
+        exchange.kill = address.kill
+
+    def check_followed(self, count: int) -> None:
+        """Raises `Overloaded` if one subscriber may not follow so many resources and lists."""
+        if count > self.most_followed:
+            raise Overloaded(f"more than {self.most_followed} subscriptions")
+
+    def _subscription(self, exchange: Exchange) -> Subscription:
+        revision = exchange.terms.revision
+        params = exchange.params(SubscriptionsListenRequestParams)
+        self.check_followed(len(wanted(params.notifications)))
+        declared = self.offer.capabilities(revision)
+        lists = {name: declares(declared, f"{name}.list_changed") for name in ("tools", "prompts", "resources")}
+        allowed = granted(params.notifications, lists=lists, resources=declares(declared, "resources.subscribe"))
+        return Subscription(exchange, self.audience, allowed, self.followed)

@@ -1,0 +1,477 @@
+"""One connection of either era, or one legacy session: what was agreed, what is in flight, and the way to the peer."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, TypeVar
+
+import attrs
+import trio
+
+from callboard.actors.changes import LISTS, ListChanged
+from callboard.actors.frames import MAX_ANSWER, error_frame
+from callboard.actors.lifecycle import RequestEvent
+from callboard.actors.outlet import CLOSED, Adopt, BatchSink, Outbound, Outlet, Sink
+from callboard.actors.server.batch import Batch
+from callboard.actors.server.client_requests import ClientRequests
+from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.handshake import agree, welcome
+from callboard.actors.server.host import Errand, Host
+from callboard.actors.server.inline import InFlight, run_adopted
+from callboard.actors.server.reader import Reader
+from callboard.actors.server.reply_slot import ReplySlot
+from callboard.actors.server.session_changes import SessionChanges
+from callboard.actors.shares import LOCAL, account_of
+from callboard.actors.terms import ANYBODY, Terms, is_meant_modern, is_modern, modern_terms
+from callboard.codecs.batch import is_batch, split_batch
+from callboard.codecs.envelope import Envelope, Notification, Request, RequestId, decode
+from callboard.codecs.json_scan import check_modelled
+from callboard.codecs.members import write_members
+from callboard.codecs.revisions import (
+    LATEST,
+    LEGACY,
+    UNSET,
+    CancelledNotificationParams,
+    ClientCapabilities,
+    Model,
+    ProgressNotificationParams,
+    ResourceRequestParams,
+    ResultMetaObject,
+    ServerCapabilities,
+    SetLevelRequestParams,
+    UnsetType,
+    declares,
+    meta,
+    read,
+)
+from callboard.codecs.revisions import Result as Empty
+from callboard.codecs.routing import Route, read_route
+from callboard.errors import (
+    InvalidParams,
+    InvalidRequest,
+    PeerError,
+    RequestFailed,
+)
+from callboard.supervisor import Actor, Fact, Lost, MailboxSpec, get_logger
+
+M = TypeVar("M", bound=Model)
+
+OUTBOX_SIZE: Final = 1024
+"""Most frames that wait for one peer."""
+
+OUTBOX_BYTES: Final = MAX_ANSWER
+"""Most bytes that wait for one peer: two frames of the largest size."""
+
+GATHERED: Final = 65_536
+"""Bytes from which on frames to one peer are not written together: what a pipe holds."""
+
+MAX_REASON: Final = 200
+"""Characters of a peer's reason that are logged."""
+
+log = get_logger("callboard.actors")
+
+_NOTHING: Final = ServerCapabilities()
+
+
+@attrs.define(eq=False)
+class Session(Actor[Outbound]):
+    """Everything that one peer and this server know about each other.
+
+    Its mailbox is the way out: an actor that has something to say to the peer tells the session, and `run` writes it.
+    """
+
+    mailbox = MailboxSpec[Outbound](
+        size=OUTBOX_SIZE,
+        overflow=lambda message: message.kind.overflow,
+        key=lambda message: message.key,
+        most_weight=OUTBOX_BYTES,
+        weigh=lambda message: len(message.frame),
+    )
+
+    host: Host
+    sink: Sink
+    principal: str = ANYBODY
+    on_end: Callable[[], None] = attrs.field(default=lambda: None)
+    peer: str = attrs.field(default=LOCAL, kw_only=True)  # whose account it is if the client is anonymous
+    account: str = attrs.field(init=False)
+    terms: Terms | None = attrs.field(default=None, init=False)
+    is_ready: bool = attrs.field(default=False, init=False)
+    ignored: int = attrs.field(default=0, init=False)
+    carrier: Reader | None = attrs.field(default=None, init=False)
+    """The reader, where requests share one way; runs what needs no task of its own."""
+    _in_flight: dict[RequestId, InFlight] = attrs.field(factory=dict, init=False)
+    _tokens: dict[RequestId, RequestId] = attrs.field(factory=dict, init=False)  # and whose they are
+    _questions: ClientRequests = attrs.field(factory=ClientRequests, init=False)
+    _gathering: BatchSink | None = attrs.field(init=False)
+    _declared: ServerCapabilities = attrs.field(default=_NOTHING, init=False)  # at `initialize`, for the whole session
+    _hearing: SessionChanges | None = attrs.field(
+        default=None, init=False
+    )  # refers to the session, so not after its end
+
+    def __attrs_post_init__(self) -> None:
+        self.account = account_of(self.principal, self.peer)
+        # Asked once: a check of a protocol at run time costs more than the rest of a write.
+        self._gathering = self.sink if isinstance(self.sink, BatchSink) else None
+
+    async def run(self) -> None:
+        try:
+            async for message in self.inbox:
+                await self._write(message.frame)
+        except trio.BrokenResourceError:
+            pass  # the peer is gone, and the reader hears it too
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """End for good, and let go of the way out, which may hold the session: they would wait for the collector."""
+        self.hang_up()
+        self.on_end()
+        self.on_end, self.sink, self._gathering = lambda: None, CLOSED, None
+
+    async def _write(self, frame: bytes) -> None:
+        """Write a frame, and with it what waits behind it where the sink takes several at once."""
+        if self._gathering is not None:
+            await self._gathering.send_together(self._gathered(frame))
+        else:
+            await self.sink.send(frame)
+        hearing = self._hearing
+        if hearing is not None and hearing.is_behind and not self.inbox.coalesced:
+            hearing.catch_up()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the peer has left, and nothing more may begin."""
+        return self._questions.is_over
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether a client is there to read what is written."""
+        return True
+
+    def _gathered(self, frame: bytes) -> list[bytes]:
+        """All that waits, up to a bound: one write wakes the peer once."""
+        frames, size = [frame], len(frame)
+        try:
+            while size < GATHERED:
+                frames.append(self.inbox.receive_nowait().frame)
+                size += len(frames[-1])
+        except (trio.WouldBlock, trio.EndOfChannel):
+            pass
+        return frames
+
+    def facts(self) -> Mapping[str, Fact]:
+        agreed = "none" if self.terms is None else self.terms.revision.value
+        return {
+            "revision": agreed,
+            "in_flight": len(self._in_flight),
+            "asked": len(self._questions),
+            "ignored": self.ignored,
+        }
+
+    def hang_up(self) -> None:
+        """The peer is gone: all that it had asked for is over."""
+        self._questions.end()
+        hearing, self._hearing = self._hearing, None
+        if hearing is not None:
+            hearing.end()
+        for exchange in list(self._in_flight.values()):
+            exchange.cancel(RequestEvent.SESSION_ENDED)
+
+    # The way out.
+
+    async def send(self, message: Outbound) -> None:
+        try:
+            self.address.tell_nowait(message)
+        except trio.WouldBlock:
+            await self.address.tell(message)
+
+    def send_nowait(self, message: Outbound) -> None:
+        try:
+            self.address.tell_nowait(message)
+        except trio.WouldBlock:
+            self.lose(message)
+
+    def lose(self, message: object) -> None:
+        """Count what does not fit into the mailbox, and is given up."""
+        self.ignored += 1
+        letters = self.supervisor.dead_letters
+        letters.add(self.address.path, message, Lost.OVERFLOWED, at=trio.current_time())
+
+    @property
+    def adopt(self) -> Adopt | None:
+        return None
+
+    async def give_up(self) -> None:
+        await trio.lowlevel.checkpoint()  # a client that cancels does not wait for a word
+
+    async def close_stream(self, retry: float) -> None:
+        await trio.lowlevel.checkpoint()  # the connection belongs to all requests on it
+
+    # The way in.
+
+    async def receive(self, frame: bytes | PeerError, way: Outlet | None = None) -> bool:
+        """Deal with one frame of the peer's. True if it is answered, or will be, on *way*: the session's own, or that
+        of one HTTP response."""
+        if isinstance(frame, PeerError):
+            return await self._refuse(frame, way or self)
+        if self.takes_batches and is_batch(frame):
+            return await self._receive_batch(frame, way or self)
+        try:
+            return await self.take(decode(frame), way or self)
+        except PeerError as error:
+            return await self._refuse(error, way or self)
+
+    @property
+    def takes_batches(self) -> bool:
+        return self.terms is not None and self.terms.revision.dialect.takes_batches
+
+    async def _receive_batch(self, frame: bytes, way: Outlet) -> bool:
+        try:
+            members = split_batch(frame)
+        except PeerError as error:
+            return await self._refuse(error, way)
+        batch = Batch(way)
+        for member in members:
+            await self.receive_member(member, batch)
+        batch.is_read = True
+        await batch.flush()
+        return batch.is_answered
+
+    async def receive_member(self, frame: bytes, batch: Batch) -> None:
+        """Deal with one member of a batch, which is no batch itself."""
+        try:
+            await self.take(decode(frame), batch)
+        except PeerError as error:
+            await self._refuse(error, batch)
+
+    async def take(self, message: Envelope, way: Outlet, route: Route | None = None) -> bool:
+        """Deal with one message, as `receive` does. *route* is what was read of it already, if it was."""
+        match message:
+            case Request():
+                try:
+                    await self._request(message, way, route)
+                except PeerError as error:
+                    await self._refuse(error, way)
+                return True
+            case Notification():
+                await self._notification(message)
+            case _:
+                self.ignored += not self._questions.settle(message)
+        return False
+
+    async def _refuse(self, error: PeerError, way: Outlet) -> bool:
+        """Refuse a message. False if it was meant as an answer: then its question fails, and nothing is said to it."""
+        if error.is_answer:
+            self.ignored += not self._questions.fail(error)
+            return False
+        await self._refuse_as(error.request_id, error, way)
+        return True
+
+    async def _refuse_as(self, request_id: RequestId | None, error: Exception, way: Outlet) -> None:
+        revision = LATEST if self.terms is None else self.terms.revision
+        await way.send(Outbound(error_frame(request_id, revision, error), ends=True, error=error))
+
+    async def _request(self, request: Request, way: Outlet, route: Route | None = None) -> None:
+        if request.id in self._in_flight:
+            self.ignored += 1
+            # An error with that id would end the first one, which goes on untouched.
+            raise InvalidRequest("this id is in flight already")
+        try:
+            route = read_route(request) if route is None else route
+            if isinstance(way, Batch) and (is_modern(route) or request.method == "initialize"):
+                raise InvalidRequest("this may not be part of a batch")
+            if request.method == "initialize" and not is_modern(route):
+                await self._initialize(request, way)
+                return
+            terms = self._terms_of(request, route)
+        except PeerError as error:
+            error.request_id = request.id
+            raise
+        info = self.host.server_info(terms.revision)
+        closed = partial(self._closed, request.id, route)
+        account, unread = self.account, self.host.unread
+        slot = ReplySlot(
+            request.id, request.method, terms, way, info, closed, way is self, account=account, unread=unread
+        )
+        if isinstance(way, Batch):
+            way.expect(slot)
+        try:
+            await self._serve(request, route, slot)
+        except (PeerError, RequestFailed) as error:
+            await slot.fail(error)
+
+    def _terms_of(self, request: Request, route: Route) -> Terms:
+        if is_modern(route):
+            return modern_terms(route, self.host.offer.revisions, self.principal)
+        if self.terms is not None:
+            token = route.progress_token
+            return self.terms if token is None else attrs.evolve(self.terms, progress_token=token)
+        if request.method == "ping" and LEGACY & self.host.offer.revisions:
+            return Terms(revision=max(LEGACY & self.host.offer.revisions), capabilities=ClientCapabilities())
+        if is_meant_modern(route) or not LEGACY & self.host.offer.revisions:
+            raise InvalidParams(f"params._meta: {meta.PROTOCOL_VERSION} is required")
+        raise InvalidRequest("not initialized, and no protocol version in _meta")
+
+    async def _serve(self, request: Request, route: Route, slot: ReplySlot) -> None:
+        method = self.host.method_for(request, slot.terms, besides=_OF_THE_SESSION)
+        if route.progress_token is not None and route.progress_token in self._tokens:
+            raise InvalidParams("this progress token is in use")
+        if (errand := self._errand(request, route, slot)) is not None:
+            await self._run_errand(errand, route, slot)
+            return
+        exchange = self.host.exchange(request, slot, self.supervisor, self._questions)
+        if request.method in SESSION_METHODS:
+            await slot.answer(SESSION_METHODS[request.method](self, exchange))
+        elif not await self.host.answers_at_once(exchange):
+            self._admit(request.method, slot)
+            if route.progress_token is not None:
+                self._tokens[route.progress_token] = request.id
+            handler = self._subscribe if request.method == _SUBSCRIBE else None
+            going_on = await self.host.begin(exchange, method, route, handler)
+            if slot.is_open:
+                self._in_flight[request.id] = going_on
+
+    def _errand(self, request: Request, route: Route, slot: ReplySlot) -> Errand | None:
+        """What the task that brought a request can run itself, if it is one of that kind. Raises `Overloaded`."""
+        if slot.is_shared:
+            can_run = self.carrier is not None and self.carrier.carries(route.name or "")
+        else:
+            can_run = slot.outlet.adopt is not None
+        exchange = partial(self.host.exchange, request, slot, self.supervisor, self._questions)
+        errand = self.host.offer.errand(request, route, slot.terms, exchange, slot.account) if can_run else None
+        if errand is not None:
+            try:
+                self._admit(request.method, slot)
+            except RequestFailed:
+                errand.close()
+                raise
+        return errand
+
+    def _admit(self, method: str, slot: ReplySlot) -> None:
+        """Count a request that may take a while, until its slot closes. Raises `Overloaded`."""
+        host, account, closed = self.host, self.account, slot.on_close
+        host.check_in_flight(len(self._in_flight))
+        host.check_rate(method, self.principal)
+        host.in_flight.take(account)
+
+        def over() -> None:
+            host.in_flight.give_back(account)
+            closed()
+
+        slot.on_close = over
+
+    async def _run_errand(self, errand: Errand, route: Route, slot: ReplySlot) -> None:
+        cap, adopt = self.host.cap, slot.outlet.adopt
+        if slot.is_shared and self.carrier is not None:
+            await self.carrier.carry(errand, slot, route.name or "", cap)
+        elif adopt is not None:
+            await run_adopted(errand, slot, adopt, cap, self.note)
+
+    def note(self, slot: ReplySlot, going_on: InFlight) -> None:
+        """An errand waits: until then it could not be cancelled."""
+        self._in_flight[slot.request_id] = going_on
+        if slot.terms.progress_token is not None:
+            self._tokens[slot.terms.progress_token] = slot.request_id
+
+    def _closed(self, request_id: RequestId, route: Route) -> None:
+        self._in_flight.pop(request_id, None)
+        if route.progress_token is not None and self._tokens.get(route.progress_token) == request_id:
+            del self._tokens[route.progress_token]
+
+    async def _notification(self, notification: Notification) -> None:
+        """Notifications are never answered, not even malformed ones."""
+        if notification.method == "notifications/initialized":
+            self._ready()
+        elif notification.method == "notifications/cancelled":
+            await self._cancelled(notification)
+        elif notification.method == "notifications/progress":
+            self._progressed(notification)
+        elif notification.method == "notifications/roots/list_changed":
+            self._questions.tell_roots_changed()
+        else:
+            self.ignored += 1
+
+    async def _cancelled(self, notification: Notification) -> None:
+        params = self._told(notification, CancelledNotificationParams)
+        if params is None:
+            return
+        exchange = None if params.request_id is UNSET else self._in_flight.get(params.request_id)
+        reason = "" if params.reason is UNSET else params.reason[:MAX_REASON]
+        if exchange is None or not exchange.cancel(RequestEvent.PEER_CANCELLED, reason):
+            self.ignored += 1  # finished already, or never there: a race, not a fault
+            return
+        if reason:  # without one there is nothing to tell, and a storm of them is not news either
+            log.info("request_cancelled", session=self.address.path, request=params.request_id, reason=reason)
+        await exchange.give_up()
+
+    def _progressed(self, notification: Notification) -> None:
+        params = self._told(notification, ProgressNotificationParams)
+        if params is not None:
+            self.ignored += not self._questions.extend(params.progress_token)
+
+    def _told(self, notification: Notification, model: type[M]) -> M | None:
+        """What a notification says; None if it makes no sense, which is counted and no more."""
+        try:
+            members = {} if notification.params is UNSET else notification.params
+            check_modelled(members)
+            return read(LATEST, model, write_members(members))
+        except PeerError:
+            self.ignored += 1
+            return None
+
+    # What a legacy session agrees on.
+
+    async def _initialize(self, request: Request, way: Outlet) -> None:
+        if self.terms is not None:
+            raise InvalidRequest("this session is initialized already")
+        try:
+            self.host.check_admits()
+        except RequestFailed as error:
+            await self._refuse_as(request.id, error, way)
+            return
+        self.terms, self._declared = agree(self.host.offer, request, self.principal)
+        slot = ReplySlot(request.id, request.method, self.terms, way)
+        self._questions.home = ReplySlot(request.id, request.method, self.terms, self)
+        await slot.answer(welcome(self.host.offer, self.terms, self._declared, self.greeting()))
+
+    def greeting(self) -> ResultMetaObject | UnsetType:
+        """What a transport has to say beside what was agreed, once it is."""
+        return UNSET
+
+    def _ready(self) -> None:
+        if self.terms is None or self.is_ready:
+            self.ignored += 1
+            return
+        self.is_ready = True
+        self._questions.ready.set()
+        self._hearing = self._hearing or SessionChanges(self)
+        lists = [ListChanged(name) for name in LISTS if declares(self._declared, f"{name}.list_changed")]
+        self._hearing.join(self.host.audience.heard_by(lists, self.principal, self.terms.capabilities))
+
+    def set_level(self, exchange: Exchange) -> Model:
+        """`logging/setLevel`: for the whole session."""
+        if self.terms is not None:
+            self.terms = attrs.evolve(self.terms, log_level=exchange.params(SetLevelRequestParams).level)
+        return Empty()
+
+    async def _subscribe(self, exchange: Exchange) -> Model:
+        """`resources/subscribe`: this session hears of one resource. Raises `ResourceNotFound` if it cannot."""
+        if not self.is_over:
+            self._hearing = self._hearing or SessionChanges(self)
+            await self._hearing.follow(exchange.params(ResourceRequestParams).uri)
+        return Empty()
+
+    def unsubscribe(self, exchange: Exchange) -> Model:
+        """`resources/unsubscribe`, also of what was never subscribed to."""
+        if self._hearing is not None:
+            self._hearing.unfollow(exchange.params(ResourceRequestParams).uri)
+        return Empty()
+
+
+_SUBSCRIBE: Final = "resources/subscribe"
+
+SESSION_METHODS: Final[Mapping[str, Callable[[Session, Exchange], Model]]] = {
+    "ping": lambda *_: Empty(),
+    "logging/setLevel": Session.set_level,
+    "resources/unsubscribe": Session.unsubscribe,
+}
+_OF_THE_SESSION: Final = frozenset({*SESSION_METHODS, _SUBSCRIBE})

@@ -1,0 +1,173 @@
+"""What a legacy session hears of: the lists and resources that it follows, and what became too much for it."""
+
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
+
+import attrs
+import trio
+
+from callboard.actors.changes import Change, ListChanged, ListName, News, ResourceUpdated, weight_of
+from callboard.actors.fan_out import BEHIND, SubscriberPace
+from callboard.actors.frames import notification_frame
+from callboard.actors.outlet import FrameKind, Outbound
+from callboard.actors.server.host import Host
+from callboard.actors.server.subscription import change_notification
+from callboard.actors.subscribers import Subscribers
+from callboard.actors.terms import Terms
+from callboard.errors import ResourceNotFound
+from callboard.supervisor import Address, Mailbox, get_logger
+
+MAX_WAITING: Final = 512
+"""Changes that wait for a client which reads. Beyond that it hears only that more has changed."""
+
+MAX_WAITING_ABSENT: Final = 16
+"""Changes that wait for a client which has no stream open: there may be many such, each for half an hour."""
+
+log = get_logger("callboard.actors")
+
+
+class ChangeListener(Protocol):
+    """What is needed of a session that is told of changes."""
+
+    principal: str
+    account: str
+    terms: Terms | None
+    is_ready: bool
+
+    @property
+    def host(self) -> Host: ...
+
+    @property
+    def is_over(self) -> bool: ...
+
+    @property
+    def is_attached(self) -> bool: ...
+
+    @property
+    def address(self) -> Address[Any]: ...
+
+    @property
+    def inbox(self) -> Mailbox[Any]: ...
+
+    def lose(self, message: object) -> None: ...
+
+
+@attrs.define(eq=False)
+class SessionChanges:
+    """The changes that one session wants to hear of, and the lists that it must be told have changed."""
+
+    session: ChangeListener
+    changes: set[Change] = attrs.field(factory=set, init=False)
+    _missed: frozenset[ListName] = attrs.field(default=frozenset(), init=False)
+    _pace: SubscriberPace | None = attrs.field(default=None, init=False)
+
+    @property
+    def topics(self) -> Subscribers:
+        return self.session.host.audience.topics(self.session.principal)
+
+    def join(self, changes: Iterable[Change]) -> None:
+        added = set(changes)
+        self.changes |= added
+        self.topics.join(self.hear, added)
+
+    async def follow(self, uri: str) -> None:
+        """Hear of one resource. Raises `Overloaded` for one too many, `ResourceNotFound` if it cannot be followed."""
+        session, change = self.session, ResourceUpdated(uri)
+        audience = session.host.audience
+        if change in self.changes:
+            return
+        session.host.check_followed(len(self.changes) + 1)
+        weight, is_kept = weight_of([uri]), False
+        session.host.followed.take(session.account, weight)
+        try:
+            if not await audience.follow([uri], session.principal):
+                raise ResourceNotFound(uri)
+            if change in self.changes or session.is_over:
+                audience.unfollow([uri], session.principal)  # asked for twice at once, or by a client that has left
+            else:
+                self.join([change])
+                is_kept = True
+        finally:
+            if not is_kept:
+                session.host.followed.give_back(session.account, weight)
+
+    def unfollow(self, uri: str) -> None:
+        """Hear of it no more. Harmless if it was never followed."""
+        change = ResourceUpdated(uri)
+        if change in self.changes:
+            self.changes.discard(change)
+            self.topics.leave(self.hear, [change])
+            self._unfollow([uri])
+
+    def _unfollow(self, uris: list[str]) -> None:
+        host = self.session.host
+        host.audience.unfollow(uris, self.session.principal)
+        if uris:
+            host.followed.give_back(self.session.account, weight_of(uris))
+
+    def end(self) -> None:
+        """Hear of nothing any more."""
+        if self._pace is not None:
+            self._pace.catch_up()
+        if self.changes:
+            self.topics.leave(self.hear, self.changes)
+            followed = [one.uri for one in self.changes if isinstance(one, ResourceUpdated)]
+            self.changes.clear()
+            self._unfollow(followed)
+
+    # What is heard.
+
+    def hear(self, news: News) -> None:
+        """Tell the client of a change, if there is room for it; else that the resources are others, once there is."""
+        session = self.session
+        if session.terms is None or not session.is_ready or session.is_over:
+            return  # it may end while many are being told
+        waiting = session.inbox.coalesced
+        if not isinstance(news, ListChanged | ResourceUpdated):
+            self._miss(news, "resources")
+        elif isinstance(news, ListChanged):
+            if not self._tell(news):
+                self._miss(news, news.name)
+        elif "resources" in self._missed or waiting >= self._most or not self._tell(news):
+            self._miss(news, "resources")
+        elif waiting >= BEHIND and session.is_attached:
+            if self._pace is None:
+                self._pace = SubscriberPace(self.topics.fan_out)
+            self._pace.fall_behind()
+
+    @property
+    def _most(self) -> int:
+        return MAX_WAITING if self.session.is_attached else MAX_WAITING_ABSENT
+
+    def _tell(self, change: Change) -> bool:
+        session = self.session
+        if session.terms is None:
+            return False
+        frame = notification_frame(session.terms.revision, *change_notification(change))
+        try:
+            session.address.tell_nowait(Outbound(frame, FrameKind.CHANGE, change))
+        except trio.WouldBlock:
+            return False
+        return True
+
+    def _miss(self, news: News, name: ListName) -> None:
+        session = self.session
+        session.lose(news)
+        if name not in self._missed:
+            self._missed |= {name}
+            log.info("subscriber_behind", session=session.address.path, waiting=session.inbox.coalesced)
+            if not session.inbox.coalesced:  # nothing is written that could make room
+                self.catch_up()
+
+    def catch_up(self) -> None:
+        """Called when the client has taken what waited: tell it once of what it missed meanwhile."""
+        if self._pace is not None:
+            self._pace.catch_up()
+        for name in self._missed:
+            if self._tell(ListChanged(name)):
+                self._missed -= {name}
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the client is to be told of something when it has taken what waits."""
+        return bool(self._missed) or self._pace is not None

@@ -1,0 +1,39 @@
+"""How a session gets into the tree: alone, or with the reader of its connection."""
+
+from callboard import tree
+from callboard.actors.outlet import Connection
+from callboard.actors.server.host import Host
+from callboard.actors.server.reader import Reader
+from callboard.actors.server.session import Session
+from callboard.actors.terms import ANYBODY
+from callboard.errors import ActorError
+from callboard.supervisor import Supervisor
+
+
+async def open_session(host: Host, connection: Connection, name: str, principal: str = ANYBODY) -> Supervisor:
+    """Begin to serve one connection. Its supervisor ends when the peer hangs up, or when it is stopped."""
+    session = Session(host, connection, principal)
+    return await add_session(host, session, name, [Reader(session, connection)].pop)
+
+
+async def add_session(host: Host, session: Session, name: str, *readers: tree.Make) -> Supervisor:
+    """Put a session into the tree. Without readers, the transport that holds it hands it what the peer says.
+
+    Raises `Overloaded` if its account, or all together, have too many.
+    """
+    # Handed out once: a spec that kept the session would be kept by it, too, by way of its supervisor.
+    spec = tree.session(name, [session].pop, readers)
+    shares, account, tell = host.sessions, session.account, session.on_end
+    shares.take(account)
+
+    def ended() -> None:
+        shares.give_back(account)
+        tell()
+
+    session.on_end = ended
+    try:
+        return await host.root.supervisor_of(tree.SESSIONS).add(spec)
+    except ActorError:  # it has not begun, so it does not end either
+        session.on_end = tell
+        shares.give_back(account)
+        raise

@@ -1,0 +1,194 @@
+"""One `subscriptions/listen`: acknowledged first, then every change once, closed by a result."""
+
+from collections.abc import Sequence
+from typing import Never
+
+import attrs
+import trio
+from msgspec import UNSET
+
+from callboard.actors.changes import Change, ListChanged, News, ResourceUpdated, wanted, weight_of
+from callboard.actors.fan_out import BEHIND, SubscriberPace
+from callboard.actors.frames import error_frame, notification_frame
+from callboard.actors.lifecycle import RequestEvent
+from callboard.actors.outlet import FrameKind, Outbound, Outlet
+from callboard.actors.server.exchange import Exchange
+from callboard.actors.shares import Shares
+from callboard.actors.subscribers import Audience
+from callboard.codecs.revisions import (
+    CancelledNotificationParams,
+    Model,
+    NotificationMetaObject,
+    NotificationParams,
+    ResourceUpdatedNotificationParams,
+    SubscriptionFilter,
+    SubscriptionsAcknowledgedNotificationParams,
+    SubscriptionsListenResult,
+    SubscriptionsListenResultMetaObject,
+)
+from callboard.errors import InvalidParams, Overloaded, SupervisorClosed
+from callboard.supervisor import WHY_OVERFLOW, Actor, Lost, MailboxSpec, Overflow
+
+SUBSCRIPTION_SIZE = 1024
+"""Most changes that wait for one subscriber, each resource and list counted once."""
+
+
+def change_notification(change: Change, meta: NotificationMetaObject | None = None) -> tuple[str, Model]:
+    """The notification that tells of *change*: its method and params."""
+    about = UNSET if meta is None else meta
+    if isinstance(change, ListChanged):
+        return f"notifications/{change.name}/list_changed", NotificationParams(meta=about)
+    return "notifications/resources/updated", ResourceUpdatedNotificationParams(uri=change.uri, meta=about)
+
+
+@attrs.define(eq=False)
+class Subscription(Actor[Change]):
+    """Owns a filter and an outbox in which the same change stands at most once.
+
+    Stopped, it says so with the closing result; killed, because the client has left, it says nothing.
+    """
+
+    mailbox = MailboxSpec[Change](size=SUBSCRIPTION_SIZE, overflow=Overflow.COALESCE, key=lambda change: change)
+
+    exchange: Exchange
+    audience: Audience
+    granted: SubscriptionFilter
+    followed: Shares
+    _pace: SubscriberPace | None = attrs.field(default=None, init=False)
+
+    async def run(self) -> None:
+        asked = self.granted.resource_subscriptions
+        account = self.exchange.slot.account
+        # What was asked for is read: a stream may be open for days, and need not keep the bytes of its request.
+        self.exchange.request = attrs.evolve(self.exchange.request, params=UNSET)
+        try:
+            weight = 0 if asked is UNSET else weight_of(asked)
+            if weight:
+                self.followed.take(account, weight)
+        except (InvalidParams, Overloaded) as error:
+            await self.exchange.settle(error, RequestEvent.RESULT)
+            return
+        try:
+            await self._listen()
+        finally:
+            if weight:
+                self.followed.give_back(account, weight)
+
+    async def _listen(self) -> None:
+        slot, principal, hear = self.exchange.slot, self.exchange.terms.principal, self.hear
+        meta = NotificationMetaObject(subscription_id=slot.request_id)
+        uris = await self._follow(principal)
+        topics = self.audience.topics(principal)  # not before: topics without subscribers are given up
+        changes = self.audience.heard_by(wanted(self.granted), principal, self.exchange.terms.capabilities)
+        topics.join(hear, changes)
+        try:
+            acknowledged = SubscriptionsAcknowledgedNotificationParams(notifications=self.granted, meta=meta)
+            await slot.notify("notifications/subscriptions/acknowledged", acknowledged, FrameKind.ANSWER)
+            async for change in self.inbox:
+                await slot.notify(*change_notification(change, meta), FrameKind.CHANGE, change)
+                await self._tell_rest(meta)
+        finally:
+            if self._pace is not None:
+                self._pace.catch_up()
+            topics.leave(hear, changes)
+            self.audience.unfollow(uris, principal)
+        closing = SubscriptionsListenResultMetaObject(subscription_id=slot.request_id)
+        await self.exchange.settle(SubscriptionsListenResult(meta=closing), RequestEvent.RESULT)
+        if slot.is_shared:
+            await slot.outlet.send(self._that_it_ended())
+
+    async def _follow(self, principal: str) -> Sequence[str]:
+        """Follow the resources that can be; what is acknowledged names only those."""
+        asked = self.granted.resource_subscriptions
+        if asked is UNSET:
+            return ()
+        uris = await self.audience.follow(asked, principal)
+        self.granted = attrs.evolve(self.granted, resource_subscriptions=tuple(uris) or UNSET)
+        return uris
+
+    async def _tell_rest(self, meta: NotificationMetaObject) -> None:
+        """Tell of all that waits before others get a turn: a source may bring as many as there is room for in one."""
+        slot, inbox = self.exchange.slot, self.inbox
+        for _ in range(inbox.depth):
+            try:
+                change = inbox.receive_nowait()
+            except (trio.WouldBlock, trio.EndOfChannel):
+                break
+            await slot.notify(*change_notification(change, meta), FrameKind.CHANGE, change)
+        if self._pace is not None and not inbox.depth:
+            self._pace.catch_up()
+
+    def hear(self, news: News) -> None:
+        """Take a change in. A client that lets a thousand different ones pile up is cut off: it must read anew."""
+        if isinstance(news, ListChanged | ResourceUpdated):
+            try:
+                self.address.tell_nowait(news)
+            except trio.WouldBlock:
+                self._overflow(news)
+            else:
+                if self.inbox.coalesced >= BEHIND:
+                    if self._pace is None:
+                        self._pace = SubscriberPace(self.audience.fan_out)
+                    self._pace.fall_behind()
+        else:
+            self._overflow(news)
+
+    def _overflow(self, news: News) -> None:
+        letters = self.exchange.supervisor.dead_letters
+        letters.add(self.address.path, news, Lost.OVERFLOWED, at=trio.current_time())
+        if self.exchange.slot.is_open:
+            self._cut_off()
+        self.address.kill(WHY_OVERFLOW)
+
+    def _cut_off(self) -> None:
+        """Say so: a stream that only fell silent would look like one on which nothing happens."""
+        slot, supervisor = self.exchange.slot, self.exchange.supervisor
+        slot.close()
+        last = self._that_it_ended()
+        if not slot.is_shared:
+            error = Overloaded("more has changed than is kept for a subscriber: read anew")
+            last = Outbound(error_frame(slot.request_id, slot.terms.revision, error), ends=True, error=error)
+        try:  # there may be no room for it before the peer reads on
+            supervisor.spawn(SubscriptionEnd(slot.outlet, last), name=f"{self.exchange.name}-last", shutdown=0)
+        except SupervisorClosed:
+            slot.outlet.send_nowait(last)
+
+    def _that_it_ended(self) -> Outbound:
+        """The specification has two ways to say it: a result, and where no stream ends with it this notification."""
+        slot = self.exchange.slot
+        params = CancelledNotificationParams(request_id=slot.request_id, reason="the subscription has ended")
+        return Outbound(notification_frame(slot.terms.revision, "notifications/cancelled", params))
+
+    def facts(self) -> dict[str, str | int]:
+        return {"hears": len(wanted(self.granted))}
+
+
+@attrs.define(eq=False)
+class SubscriptionEnd(Actor[Never]):
+    """Waits for room to say one thing more."""
+
+    mailbox = None
+
+    outlet: Outlet
+    message: Outbound
+
+    async def run(self) -> None:
+        await self.outlet.send(self.message)
+
+
+def granted(chosen: SubscriptionFilter, *, lists: dict[str, bool], resources: bool) -> SubscriptionFilter:
+    """What of *chosen* this server can tell of at all."""
+
+    def allowed(name: str, flag: object) -> bool | None:
+        return True if flag is True and lists.get(name) else None
+
+    uris = chosen.resource_subscriptions if resources and chosen.resource_subscriptions is not UNSET else ()
+    tools = allowed("tools", chosen.tools_list_changed)
+    prompts = allowed("prompts", chosen.prompts_list_changed)
+    listed = allowed("resources", chosen.resources_list_changed)
+    return SubscriptionFilter(
+        tools_list_changed=UNSET if tools is None else tools,
+        prompts_list_changed=UNSET if prompts is None else prompts,
+        resources_list_changed=UNSET if listed is None else listed,
+        resource_subscriptions=tuple(uris) if uris else UNSET,
+    )

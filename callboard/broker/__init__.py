@@ -1,0 +1,5 @@
+"""Many servers behind one endpoint: `Broker`."""
+
+from callboard.broker.broker import Broker
+
+__all__ = ["Broker"]

@@ -1,0 +1,201 @@
+"""`callboard bench`: load for any MCP server, and what comes of it."""
+
+import json
+import logging
+import math
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import attrs
+import structlog
+import trio
+from rich.console import Console
+
+from callboard.bench.lanes import is_here, resolved
+from callboard.bench.page import page
+from callboard.bench.result import BenchResult
+from callboard.cli.arguments import BadArgument, read_headers
+from callboard.cli.bench_flags import Load
+from callboard.cli.bench_run import Run
+from callboard.cli.bench_view import BenchView, as_text, notes, print_rows, print_steps, rows, step_rows
+from callboard.cli.client import Target
+from callboard.cli.client_run import (
+    MOST_LINES,
+    ClientOptions,
+    complain,
+    has_authorization,
+    patience_of,
+    revision_of,
+    target_of,
+)
+from callboard.cli.codes import Exit
+from callboard.cli.login import auth_of
+from callboard.cli.profiles import check_profile
+from callboard.cli.screen import Screen
+from callboard.client.client import Common
+from callboard.config.entry import Remote
+from callboard.errors import CallboardError
+from callboard.server.server import Server
+from callboard.transports.client.process import Command
+
+R = TypeVar("R", bound=Run)
+
+_PLAIN: Final = ClientOptions()
+_LIGHT: Final = Load()
+
+BENCH_EXAMPLES: Final = """\
+Examples:
+
+  callboard bench http://127.0.0.1:8000/mcp               a tool that only reads
+  callboard bench URL --tool echo --args '{"text": "hi"}' --sessions 32
+  callboard bench ws://127.0.0.1:8000/mcp --list --concurrency 64
+  callboard bench URL --tool echo --rate 2000             a stall cannot hide
+  callboard bench URL --concurrency 64 --processes 4      on several cores
+  callboard bench weather.py:server --read weather://oslo/now
+  callboard bench --tool get-env -- \\
+    npx -y @modelcontextprotocol/server-everything
+  callboard bench URL --rate 500 --fail-if 'p99>20ms' --fail-if 'errors>0'
+  callboard bench URL --scenario play.toml --sessions 8   see below
+  callboard bench URL --profile churn --concurrency 16    connect, ask, leave
+  callboard bench URL --profile storm --tool slow         call, cancel, again
+  callboard bench URL --profile fanout --tool save --read notes://today
+  callboard bench URL --profile idle --sessions 1000 --pid PID
+  callboard bench app.py:server --profile chaos --every 2s --list
+  callboard bench URL --html report.html                  a page with plots
+  callboard bench URL --json > before.json                and later on:
+  callboard bench compare before.json after.json
+
+A scenario has steps, or several [[script]] with steps and a weight each:
+
+  answer.elicitation = { action = "accept", content = { agreed = true } }
+  session = "each"                                      or it lasts
+  steps = [
+    { list = "tools" },
+    { subscribe = "notes://today" },
+    { call = "save", args = { text = "hi" }, label = "save a note" },
+    { await = "notes://today", within = "2s" },
+    { think = ["1s", "3s"] },
+    { call = "slow", cancel_after = "50ms" },
+    { repeat = 3, steps = [{ read = "notes://today" }] },
+  ]
+
+Exit codes: 0 fine; 1 what --fail-if names has happened; 2 wrong arguments; 3 no
+server to speak to; 4 the server refused, or wants a login; 5 no answer in time,
+the connection was lost, or nothing was answered for 2 seconds, or the server
+died before the end; 130 Ctrl-C, and what was measured is shown.
+"""
+
+
+def bench(target: Target, /, *, load: Load = _LIGHT, options: ClientOptions = _PLAIN) -> int:
+    """Load-test a server: requests per second, latency percentiles, errors."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    screen = Screen(is_quiet=options.json)
+    said = deque[str](maxlen=MOST_LINES)
+    try:
+        run = read_run(target, load, options, screen, said.append, Run)
+        result = trio.run(run.go)
+        if result is None:
+            screen.say("callboard: nothing was measured")
+            return Exit.INTERRUPTED
+        code = _tell(result, load, screen, is_json=options.json)
+    except (CallboardError, BadArgument) as error:
+        return complain(screen, error, said)
+    return Exit.INTERRUPTED if run.is_interrupted else code
+
+
+def read_run(
+    target: str,
+    load: Load,
+    options: ClientOptions,
+    screen: Screen,
+    on_stderr: Callable[[str], None],
+    make: Callable[..., R],
+) -> R:
+    """Everything that was typed, before anything is sent. Raises `BadArgument` and `CannotConnect`."""
+    plan, work, headers = load.plan(), load.work(), read_headers(options.header or ())
+    load.limits()
+    for file in load.files:
+        if not file.absolute().parent.is_dir():
+            raise BadArgument(f"{file}: there is no such folder")
+    scenario, every = load.script(), load.pause()
+    there = resolved(target_of(target))
+    check_profile(load.profile, there, work)
+    if not load.yes_remote and not is_here(there):
+        raise BadArgument("that is another machine: whoever may put load on it says so with --yes-remote")
+    has_header = has_authorization(headers) or (isinstance(there, Remote) and has_authorization(there.headers))
+    common = Common(
+        revision=revision_of(options.revision),
+        patience=patience_of(options.timeout),
+        headers=headers,
+        auth=auth_of(options, screen, trio.CancelScope(), has_header=has_header),
+        on_stderr=on_stderr,
+        check_results=False,  # nothing is asked but what was asked for
+    )
+    return make(
+        name=" ".join(there.args) if isinstance(there, Command) and target.startswith("[") else _named(target),
+        there=there,
+        common=common,
+        plan=plan,
+        work=work,
+        settings={**load.described(plan), "is_in_process": isinstance(there, Server)},
+        view=BenchView(screen),
+        has_timeout=options.timeout is not None,
+        # A login by a user may take its time.
+        patience=math.inf if options.timeout is None or options.auth in ("browser", "headless") else options.timeout,
+        profile=load.profile,
+        scenario=scenario,
+        every=every,
+        pids=set() if load.pid is None else {load.pid},
+        processes=load.processes,
+        order=order_of(target, load, options) if load.processes > 1 else {},
+    )
+
+
+def order_of(target: str, load: Load, options: ClientOptions) -> Mapping[str, Any]:
+    """What each of several processes is told, but for what to do and which part of it. A login happens here."""
+    mine = {"csv": None, "html": None, "fail_if": None, "processes": 1}
+    login = {"auth": "kept"} if options.auth in ("browser", "headless") else {}
+    return {
+        "target": target,
+        "load": {**attrs.asdict(load), **mine},
+        "options": {**attrs.asdict(options), **login, "json": True},
+    }
+
+
+def _named(target: str) -> str:
+    """As it stands in reports, which people show to others: what follows a URL's question mark may be a key."""
+    return target.partition("?")[0] if "://" in target else target
+
+
+def _tell(result: BenchResult, load: Load, screen: Screen, *, is_json: bool) -> Exit:
+    """Print what was measured, write what was asked for, and hold it to its limits."""
+    if is_json:
+        sys.stdout.write(json.dumps(result.as_json(), indent=2) + "\n")
+    else:
+        print_rows(Console(), rows(result))
+        print_steps(Console(), step_rows(result))
+    for note in () if is_json else notes(result):
+        screen.say(f"callboard: {note}")
+    if load.csv is not None:
+        write(load.csv, result.as_csv())
+    if load.html is not None:
+        write(load.html, page(f"callboard bench {result.target}", {"": result}, as_text(result), list(notes(result))))
+    broken = [limit for limit in load.limits() if limit.broken_by(result)]
+    for limit in broken:
+        screen.say(f"callboard: {limit.text} holds: it is {limit.told(result)}")
+    if not result.count:
+        screen.say("callboard: not one request was answered")
+    if broken:
+        return Exit.LIMIT_BROKEN
+    return Exit.REFUSED if not result.count else Exit.LOST if result.has_stalled else Exit.FINE
+
+
+def write(file: Path, text: str) -> None:
+    """Raises `BadArgument`."""
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadArgument(f"{file}: {error.strerror or error}") from None

@@ -1,0 +1,235 @@
+"""The commands that speak to a server: `list`, `call`, `read`, `prompt` and `listen`."""
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, Final
+
+from cyclopts import App, Parameter
+from msgspec import UNSET
+
+from callboard.cli.arguments import read_arguments, read_texts
+from callboard.cli.client_run import ClientOptions, Talk, speak
+from callboard.cli.codes import Exit
+from callboard.cli.output import Listing
+from callboard.codecs.revisions import Tool
+from callboard.errors import METHOD_NOT_FOUND, BadAnswer, ConnectionLost, RequestFailed, ServerRefused
+
+Target = Annotated[
+    str,
+    Parameter(
+        name="TARGET",
+        help="URL, FILE.py:NAME or FILE.json#NAME. For a stdio server omit it, and end with `-- COMMAND`.",
+    ),
+]
+_PLAIN: Final = ClientOptions()
+
+
+def list_(target: Target, /, *, options: ClientOptions = _PLAIN) -> int:
+    """List the tools, resources, resource templates and prompts of a server."""
+
+    async def errand(talk: Talk) -> Exit:
+        client, offered = talk.client, talk.client.server_capabilities
+        failures: list[RequestFailed] = []
+        found: dict[str, Any] = {}
+        for name, capability, read in (
+            ("tools", offered.tools, client.tools),
+            ("resources", offered.resources, client.resources),
+            ("templates", offered.resources, client.templates),
+            ("prompts", offered.prompts, client.prompts),
+        ):
+            if capability is UNSET:
+                continue
+            try:
+                found[name] = await read()
+            except ConnectionLost:
+                raise
+            except RequestFailed as error:  # it costs this list alone
+                failures.append(error)
+                if not isinstance(error, ServerRefused) or error.error_code != METHOD_NOT_FOUND:
+                    talk.screen.say(f"callboard: the {name} could not be listed: {error}")
+        if failures and not found:
+            raise failures[0]
+        talk.output.listing(client, Listing(**found))
+        return Exit.FINE
+
+    return speak(target, options, errand)
+
+
+def call(
+    target: Target,
+    tool: Annotated[str, Parameter(name="TOOL", help="The name of the tool.")],
+    /,
+    *arguments: Annotated[
+        str, Parameter(name="ARGUMENTS", help="key=value for strings, key:=json for any other type.")
+    ],
+    options: ClientOptions = _PLAIN,
+) -> int:
+    """Call a tool. Shows progress, and asks its questions at the terminal if there is one."""
+
+    async def errand(talk: Talk) -> Exit:
+        listed = await _tools(talk)
+        near = [] if tool in listed else get_close_matches(tool, listed, n=1)  # it is called all the same: lists err
+        calling = talk.client.call_with(tool, read_arguments(arguments, listed.get(tool)))
+        try:
+            async with calling:
+                async for report in calling.progress:
+                    talk.screen.progress(report, tool)
+        except ServerRefused as error:
+            for name in near:
+                error.add_note(f"did you mean {name!r}?")
+            raise
+        talk.screen.clear()
+        talk.output.called(calling.result)
+        if calling.result.is_error is not True:
+            return Exit.FINE
+        for name in near:
+            talk.screen.say(f"callboard: did you mean {name!r}?")
+        return Exit.TOOL_FAILED
+
+    return speak(target, options, errand)
+
+
+async def _tools(talk: Talk) -> Mapping[str, Tool]:
+    """The tools by name, as far as the server tells: one that cannot be listed may still be called."""
+    if talk.client.server_capabilities.tools is UNSET:
+        return {}
+    try:
+        return {tool.name: tool for tool in await talk.client.tools()}
+    except (ServerRefused, BadAnswer):
+        return {}
+
+
+def read(
+    target: Target,
+    uri: Annotated[str, Parameter(name="URI", help="URI of the resource.")],
+    /,
+    *,
+    options: ClientOptions = _PLAIN,
+) -> int:
+    """Read a resource. Prints text; binary contents go to a pipe unchanged."""
+
+    async def errand(talk: Talk) -> Exit:
+        talk.output.read(await talk.client.read(uri))
+        return Exit.FINE
+
+    return speak(target, options, errand)
+
+
+def prompt(
+    target: Target,
+    name: Annotated[str, Parameter(name="NAME", help="Name of the prompt.")],
+    /,
+    *arguments: Annotated[str, Parameter(name="ARGUMENTS", help="key=value.")],
+    options: ClientOptions = _PLAIN,
+) -> int:
+    """Get a prompt, and print its messages."""
+
+    async def errand(talk: Talk) -> Exit:
+        talk.output.prompted(await talk.client.prompt_with(name, read_texts(arguments)))
+        return Exit.FINE
+
+    return speak(target, options, errand)
+
+
+_FLAG: Final = Parameter(negative="", show_default=False)
+
+
+def listen(
+    target: Target,
+    /,
+    *uris: Annotated[str, Parameter(name="URIS", help="Resources to subscribe to.")],
+    tools: Annotated[bool, _FLAG, Parameter(help="Print changes of the list of tools.")] = False,
+    prompts: Annotated[bool, _FLAG, Parameter(help="Print changes of the list of prompts.")] = False,
+    resources: Annotated[
+        list[str] | None,
+        Parameter(
+            negative="", consume_multiple=True, help="The list of resources; with URIs behind it, their contents."
+        ),
+    ] = None,
+    options: ClientOptions = _PLAIN,
+) -> int:
+    """Print a line for every change at a server, until Ctrl-C. Without any flag, of all lists."""
+    watched = (*uris, *(resources or ()))
+    lists = resources is not None and not resources
+    everything = not (tools or prompts or lists or watched)
+
+    async def errand(talk: Talk) -> Exit:
+        async with talk.client.listen(
+            tools=tools or everything, prompts=prompts or everything, lists=lists or everything, resources=watched
+        ) as changes:
+            talk.screen.ready("listening; Ctrl-C ends it")
+            async for change in changes:
+                talk.output.changed(change)
+        return Exit.FINE
+
+    return speak(target, options, errand)
+
+
+_CODES: Final = """
+Exit codes: 0 fine; 1 the tool says that it failed; 2 wrong arguments; 3 no
+server to speak to; 4 the server refused, or wants a login; 5 no answer in
+time, or the connection was lost; 6 the output cannot be written; 130 Ctrl-C.
+"""
+
+COMMANDS: Final[Mapping[Callable[..., Any], str]] = {
+    list_: """\
+Examples:
+
+  callboard list http://127.0.0.1:8000/mcp
+  callboard list ws://127.0.0.1:8000/mcp --json
+  callboard list examples/weather.py:server   a server in a file of yours
+  callboard list ~/.config/mcp.json#weather   an entry of an MCP host's file
+  callboard list -- npx -y @modelcontextprotocol/server-everything
+  callboard list https://mcp.example.com/mcp --auth browser    log in, once
+"""
+    + _CODES,
+    call: """\
+Examples:
+
+  callboard call http://127.0.0.1:8000/mcp forecast city=Oslo days=3
+  callboard call examples/weather.py:server forecast city=Oslo --json
+  callboard call http://127.0.0.1:8000/mcp plot 'points:=[[1, 2], [3, 4]]'
+  callboard call forecast city=Oslo --timeout 10 -- python weather.py
+  callboard call https://mcp.example.com/mcp whoami --auth browser
+  callboard call https://mcp.example.com/mcp whoami --auth machine \\
+    --client-id me --client-secret-env MY_SECRET
+  callboard call https://mcp.example.com/mcp whoami \\
+    --header 'Authorization: Bearer ...'
+"""
+    + _CODES,
+    read: """\
+Examples:
+
+  callboard read http://127.0.0.1:8000/mcp weather://oslo/now
+  callboard read http://127.0.0.1:8000/mcp test://static-binary > picture.png
+  callboard read file:///tmp/notes.txt -- \\
+    npx -y @modelcontextprotocol/server-filesystem /tmp
+"""
+    + _CODES,
+    prompt: """\
+Examples:
+
+  callboard prompt examples/weather.py:server briefing city=Oslo
+  callboard prompt briefing city=Oslo --json -- python weather.py
+"""
+    + _CODES,
+    listen: """\
+Examples:
+
+  callboard listen http://127.0.0.1:8000/mcp                       every list
+  callboard listen http://127.0.0.1:8000/mcp --tools --prompts
+  callboard listen http://127.0.0.1:8000/mcp weather://oslo/now    what is in it
+  callboard listen http://127.0.0.1:8000/mcp --json | jq .
+"""
+    + _CODES,
+}
+"""Each with what its help ends with."""
+
+
+def _app(command: Callable[..., Any]) -> App:
+    app = App(name=command.__name__.rstrip("_"), help_epilogue=COMMANDS[command])
+    app.default(command)
+    return app
+
+
+LIST, CALL, READ, PROMPT, LISTEN = map(_app, COMMANDS)

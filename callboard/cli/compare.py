@@ -1,0 +1,155 @@
+"""`callboard bench compare`: what has changed from one run to another."""
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from callboard.bench.figures import FIGURES, time, written
+from callboard.bench.page import page
+from callboard.bench.result import MOST_ERRORS, BenchResult, NotAResult
+from callboard.bench.tally import PERCENTILES
+from callboard.cli.arguments import BadArgument
+from callboard.cli.bench import BENCH_EXAMPLES, bench, write
+from callboard.cli.bench_view import notes, one_line
+from callboard.cli.client_run import complain
+from callboard.cli.codes import Exit
+from callboard.cli.screen import Screen
+from callboard.cli.serve_flags import Json
+from callboard.supervisor.printable import clean
+
+COMPARE_EXAMPLES: Final = """\
+Examples:
+
+  callboard bench URL --json > before.json
+  callboard bench URL --json > after.json
+  callboard bench compare before.json after.json --html compared.html
+
+Exit codes: 0 fine; 2 a file that no run has written.
+"""
+
+
+def compare(
+    before: Annotated[Path, Parameter(name="A", help="Result of the first run, as `callboard bench --json` wrote it.")],
+    after: Annotated[Path, Parameter(name="B", help="Result of the second run.")],
+    /,
+    *,
+    html: Annotated[Path | None, Parameter(help="Write a page with the plots of both to this file.")] = None,
+    json: Json = False,
+) -> int:
+    """Compare two results of `callboard bench --json`."""
+    screen = Screen(is_quiet=json)
+    try:
+        runs = BenchResult.read(before), BenchResult.read(after)
+        names = _names(before, after)
+        table = [("", *names, "change"), *_rows(*runs)]
+        if json:
+            _print_json(*runs)
+        else:
+            _print(Console(), table)
+        said = [f"{name}: {note}" for name, run in zip(names, runs, strict=True) for note in _said(run)]
+        for note in said:
+            screen.say(f"callboard: {note}")
+        if html is not None:
+            write(html, page("callboard bench compare", dict(zip(names, runs, strict=True)), table, said))
+    except (NotAResult, BadArgument) as error:
+        complain(screen, error)
+        return Exit.USAGE
+    return Exit.FINE
+
+
+def _said(run: BenchResult) -> Iterator[str]:
+    """What must be known of a run before it is compared."""
+    if run.error_percent > MOST_ERRORS:
+        yield f"{run.error_count:,} of {run.requests:,} requests failed: latencies are not compared"
+    yield from notes(run)
+
+
+def _names(before: Path, after: Path) -> tuple[str, str]:
+    """What tells the two apart."""
+    if before.stem != after.stem:
+        return before.stem, after.stem
+    return ("A", "B") if str(before) == str(after) else (str(before), str(after))
+
+
+def _figures(run: BenchResult) -> dict[str, float]:
+    found = run.tally.percentiles()
+    return {f"p{percent:g}": found[percent] for percent in PERCENTILES} | {"max": run.longest}
+
+
+def _rows(before: BenchResult, after: BenchResult) -> Sequence[tuple[str, str, str, str]]:
+    told = [("target", before.target, after.target, ""), ("work", before.work, after.work, "")]
+    load = [str(run.settings.get("load", "")) for run in (before, after)]
+    latencies = zip(_figures(before).items(), _figures(after).values(), strict=True)
+    change = _change if before.is_comparable and after.is_comparable else _no_change
+    return [
+        *told,
+        ("load", load[0], load[1], ""),
+        ("requests/s", f"{before.rate:,.1f}", f"{after.rate:,.1f}", _change(before.rate, after.rate)),
+        *((name, time(old), time(new), change(old, new)) for (name, old), new in latencies),
+        ("errors", f"{before.error_count:,}", f"{after.error_count:,}", _change(before.error_count, after.error_count)),
+        *_further(before.figures, after.figures),
+    ]
+
+
+def _further(before: Mapping[str, float], after: Mapping[str, float]) -> Sequence[tuple[str, str, str, str]]:
+    """What both runs show beside that."""
+    found = []
+    for name, figure in FIGURES.items():
+        if name in before and name in after:
+            old, new = before[name], after[name]
+            shown = written(old, figure.unit), written(new, figure.unit)
+            found.append((figure.title, *shown, _change(old, new)))
+    return found
+
+
+def _no_change(_: float, __: float) -> str:
+    return "-"
+
+
+def _change(old: float, new: float) -> str:
+    if math.isnan(old) or math.isnan(new):
+        return "-"
+    if old == new:
+        return "0 %"
+    return f"{100 * (new - old) / old:+.1f} %" if old else "new"
+
+
+def _print(console: Console, rows: Sequence[tuple[str, ...]]) -> None:
+    """A table at a terminal, lines with tabs in a pipe."""
+    if not console.is_terminal:
+        for row in rows:
+            console.file.write("\t".join(one_line(cell) for cell in row) + "\n")
+        return
+    table = Table()
+    for heading in rows[0]:
+        table.add_column(Text(clean(heading)), overflow="fold")
+    for row in rows[1:]:
+        table.add_row(*(Text(clean(cell)) for cell in row))
+    console.print(table)
+
+
+def _print_json(before: BenchResult, after: BenchResult) -> None:
+    ratios: dict[str, Any] = {"requests_per_second": _ratio(before.rate, after.rate)}
+    is_comparable = before.is_comparable and after.is_comparable
+    for (name, old), new in zip(_figures(before).items(), _figures(after).values(), strict=True):
+        ratios[name] = _ratio(old, new) if is_comparable else None
+    shown = [{key: value for key, value in run.as_json().items() if key != "histograms"} for run in (before, after)]
+    sys.stdout.write(json.dumps({"before": shown[0], "after": shown[1], "ratios": ratios}, indent=2) + "\n")
+
+
+def _ratio(old: float, new: float) -> float | None:
+    return round(new / old, 4) if old else None
+
+
+# Both commands, because this module imports that of `bench`.
+APP: Final = App(name="bench", help_format="plaintext", help_epilogue=BENCH_EXAMPLES)
+APP.default(bench)
+APP.command(compare, help_epilogue=COMPARE_EXAMPLES)

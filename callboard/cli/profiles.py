@@ -1,0 +1,155 @@
+"""What kind of load it is: plain requests, a scenario, or a profile; and what each of them must be told."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+
+from callboard.bench.chaos import EVERY, Chaos
+from callboard.bench.engine import Drive, Engine, Lane, LoadPlan, OpenLane
+from callboard.bench.fanout import BETWEEN, Fanout, Publication
+from callboard.bench.hub import Hub, is_possible
+from callboard.bench.idle import Idle, Rest
+from callboard.bench.lanes import ClientLane, by_churn, by_client, by_process, within
+from callboard.bench.machine import memory_of, seconds_of
+from callboard.bench.player import players
+from callboard.bench.prepared import by_requests
+from callboard.bench.scenario import BadScenario, parse_scenario
+from callboard.bench.script import Scripts
+from callboard.bench.steps import Scenario
+from callboard.bench.storm import IN_FLIGHT, Storm
+from callboard.bench.work import Work
+from callboard.cli.arguments import BadArgument
+from callboard.client.client import Client, Common
+from callboard.client.routes import Target
+from callboard.config.entry import Remote
+from callboard.server.server import Server
+from callboard.transports.client.process import Command, kill
+
+Profile: TypeAlias = Literal["steady", "churn", "storm", "fanout", "idle", "chaos"]
+
+EVERY_OF: Final[dict[str, float]] = {"storm": IN_FLIGHT, "fanout": BETWEEN, "chaos": EVERY}
+"""What `--every` is, if it is not given, for the profiles that have it."""
+
+SESSIONS_OF: Final[dict[str, int]] = {"fanout": 10, "idle": 10}
+CONCURRENCY_OF: Final[dict[str, int]] = {"storm": 50}
+"""How many there are by default, where one would show nothing."""
+
+COUNTED: Final[dict[str, str]] = {"storm": "bystander's requests", "fanout": "deliveries", "idle": "sessions opened"}
+"""What the latencies are of, if not of requests."""
+
+_SERVE: Final = "serve it (callboard run FILE.py:NAME --http 127.0.0.1:8000), and name its URL"
+
+
+def read_scenario(file: Path) -> Scenario:
+    """Raises `BadArgument`, with the line that is wrong."""
+    try:
+        return parse_scenario(file.read_text(encoding="utf-8-sig"), file)
+    except OSError as error:
+        raise BadArgument(f"{file}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise BadArgument(f"{file}: is not UTF-8") from None
+    except BadScenario as error:
+        raise BadArgument(str(error)) from None
+
+
+def publication(work: Work | None) -> Publication:
+    """What a publisher does. Raises `BadArgument`."""
+    acts = () if work is None else work.acts
+    calls, reads = ([act for act in acts if act.kind == kind] for kind in ("call", "read"))
+    if len(calls) != 1 or len(reads) > 1 or len(acts) > 2:
+        raise BadArgument(
+            "fanout needs one --tool, which its publisher calls and which changes something, and one --read URI, the "
+            "resource that it changes; without --read, that any list has changed is listened for"
+        )
+    return Publication(calls[0], reads[0].name if reads else None)
+
+
+def check_profile(profile: Profile, there: Command | Remote | Server, work: Work | None) -> None:
+    """Whether the target is one for this profile, and enough was named. Raises `BadArgument`."""
+    if profile == "chaos" and not isinstance(there, Command):
+        raise BadArgument("chaos kills its own child: name a command after --, or FILE.py:NAME")
+    if profile == "fanout":
+        if isinstance(there, Command):
+            raise BadArgument(
+                f"fanout needs a server that many sessions share, and a command is a process each: {_SERVE}"
+            )
+        publication(work)
+    if profile == "storm" and work is None:
+        raise BadArgument(
+            "storm needs a --tool that takes its time, longer than --every (100ms): what is answered at once cannot be "
+            "cancelled"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class ProfileStage:
+    """Everything that a drive is made of."""
+
+    profile: Profile
+    scenario: Scenario | None
+    every: float | None
+    plan: LoadPlan
+    there: Command | Remote | Server
+    target: Target
+    """The same, watched if it is a command."""
+    common: Common
+    on_open: Callable[..., None]
+    pids: set[int]
+    hub: Hub
+    has_timeout: bool
+    patience: float
+    """Seconds in which each session must open."""
+
+    def drive(self, work: Work | None) -> Drive[Any, Any]:
+        """What makes the load. *work* is what was named, or chosen where nothing need be named."""
+        made = self._drive(work)
+        made.open_lane = within(self.patience, made.open_lane)
+        return made
+
+    def _drive(self, work: Work | None) -> Drive[Any, Any]:
+        if self.scenario is not None:
+            return Scripts(self.plan, self.scenario, players(self.target, self.common, self.scenario, self._met))
+        if self.profile == "idle":
+            return Idle(self.plan, Rest(), self._clients(), memory=self._memory, cpu=self._cpu)
+        if self.profile == "fanout":
+            return Fanout(self.plan, publication(work), self._clients(), every=self._every)
+        if work is None:
+            raise BadArgument("nothing was named to do")
+        if self.profile == "storm":
+            is_shared = not isinstance(self.there, Command)
+            return Storm(self.plan, work, self._clients(), every=self._every, has_bystander=is_shared)
+        if self.profile == "chaos" and isinstance(self.there, Command):
+            opens = by_process(self.there, self.common, self._met, self.pids)
+            return Chaos(self.plan, work, opens, kill=_kill, every=self._every)
+        return Engine(self.plan, work, self._lanes(work))
+
+    @property
+    def _every(self) -> float:
+        return EVERY_OF[self.profile] if self.every is None else self.every
+
+    def _clients(self) -> Any:
+        return by_client(self.target, self.common, self._met)
+
+    def _lanes(self, work: Work) -> OpenLane:
+        if self.profile == "churn":
+            return by_churn(self.target, self.common, self._met, self.patience)
+        # A deadline for each request is the client's, and costs as much as half of a fast one.
+        if is_possible() and not self.has_timeout:
+            return by_requests(self.target, self.common, work, self.on_open, self.hub)
+        return by_client(self.target, self.common, self._met)
+
+    def _met(self, client: Client) -> None:
+        self.on_open(client, False)
+
+    def _memory(self) -> int | None:
+        return memory_of(self.pids)
+
+    def _cpu(self) -> float | None:
+        return seconds_of(self.pids)
+
+
+def _kill(lane: Lane) -> None:
+    if isinstance(lane, ClientLane) and lane.process is not None:
+        kill(lane.process)

@@ -1,0 +1,44 @@
+"""`callboard run`: a server in a Python file."""
+
+from typing import Annotated, Final
+
+from cyclopts import App, Parameter
+
+from callboard.cli.serve_flags import LIMITS, NOWHERE, Json, Where
+from callboard.serve.serve import run as run_server
+from callboard.server.load import load_server
+from callboard.transports.limits import DEFAULTS, Settings
+
+RUN_EXAMPLES: Final = """\
+Examples:
+
+  callboard run weather.py                       over stdio, as MCP hosts do
+  callboard run weather.py:server --http 8000    http://127.0.0.1:8000/mcp
+  callboard run weather.py --http 8000 --ws 8000
+  callboard run weather.py --http 0 --json       any free port, printed
+  callboard run weather.py --http unix:/run/weather.sock
+  callboard run weather.py --http 0.0.0.0:443 --allow-host mcp.example.com \\
+    --tls-cert cert.pem --tls-key key.pem --token-file tokens.txt
+
+Ctrl-C or SIGTERM shuts down gracefully; a second one at once.
+Token file and certificate are reloaded when they change, and on SIGHUP.
+"""
+
+
+def run(
+    target: Annotated[str, Parameter(name="TARGET", help="FILE.py or FILE.py:NAME. Default NAME: server.")],
+    /,
+    *,
+    where: Annotated[Where, Parameter(name="*")] = NOWHERE,
+    settings: Annotated[Settings, Parameter(name="*", group=LIMITS)] = DEFAULTS,
+    json: Json = False,
+) -> None:
+    """Run the server in a Python file, over any set of transports. Default: stdio."""
+    with where.options(settings, json=json) as options:  # before the file is loaded: that may print
+        server = load_server(target)
+        server.revisions = where.limited(server.revisions)
+        run_server(server, **options)
+
+
+APP: Final = App(name="run", help_epilogue=RUN_EXAMPLES)
+APP.default(run)

@@ -1,0 +1,68 @@
+"""`callboard serve`: many servers behind one endpoint."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import attrs
+from cyclopts import App, Parameter
+
+from callboard.broker.broker import Broker
+from callboard.broker.demo import EXAMPLE, company
+from callboard.cli.serve_flags import LIMITS, NOWHERE, Json, Where
+from callboard.codecs.revisions import ALL, Revision
+from callboard.errors import CannotServe
+from callboard.serve.serve import run as run_server
+from callboard.transports.bind import BindAddress
+from callboard.transports.limits import DEFAULTS, Settings
+
+DEFAULT_PORT: Final = "8000"
+
+SERVE_EXAMPLES: Final = """\
+Examples:
+
+  callboard serve                             a demo
+  callboard serve mcp.json                    the `mcpServers` of your MCP host
+  callboard serve servers.toml --http 9000    a file of its own, in TOML
+  callboard serve mcp.json --stdio            as one server of an MCP host
+  callboard serve mcp.json --admin 8001       with /livez and /readyz
+  callboard check mcp.json                    what is wrong with a file
+
+The configuration is reloaded when the file changes, and on SIGHUP; servers
+that did not change keep their connections. So are token file and certificate.
+"""
+
+
+def serve(
+    config: Annotated[
+        Path | None,
+        Parameter(name="CONFIG", help="Configuration file: `mcpServers` in JSON, or TOML. Default: a demo."),
+    ] = None,
+    /,
+    *,
+    where: Annotated[Where, Parameter(name="*")] = NOWHERE,
+    settings: Annotated[Settings, Parameter(name="*", group=LIMITS)] = DEFAULTS,
+    json: Json = False,
+) -> None:
+    """Serve many MCP servers behind one endpoint. Default: HTTP and WebSocket on 127.0.0.1:8000."""
+    is_usual = not where.is_anywhere
+    if is_usual:
+        where = attrs.evolve(where, http=DEFAULT_PORT, ws=DEFAULT_PORT)
+    with where.options(settings, json=json) as options:
+        broker = _broker(config, where.limited(ALL))
+        try:
+            run_server(broker, **options)
+        except CannotServe as error:
+            if is_usual and str(error).startswith(f"{BindAddress.parse(DEFAULT_PORT)}: "):
+                raise CannotServe(f"{error}; name another place with --http PORT") from None
+            raise
+
+
+def _broker(config: Path | None, revisions: frozenset[Revision]) -> Broker:
+    """In front of the servers of a file, or of those that come along. Raises `CannotServe`."""
+    if config is None:
+        return Broker(company(), revisions=revisions, example=EXAMPLE)
+    return Broker.of_file(config.expanduser(), revisions=revisions)
+
+
+APP: Final = App(name="serve", help_epilogue=SERVE_EXAMPLES)
+APP.default(serve)

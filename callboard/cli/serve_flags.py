@@ -1,0 +1,116 @@
+"""Addresses, TLS and access: the flags that `run` and `serve` share."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+import attrs
+from cyclopts import Group, Parameter
+
+from callboard.codecs.revisions import Revision
+from callboard.errors import CannotServe
+from callboard.serve.banner import announce, announce_json
+from callboard.serve.options import Door, Options
+from callboard.serve.tokens import TokenFile
+from callboard.transports.limits import Settings
+from callboard.transports.server.stdio import claim_stdio
+
+TRANSPORTS: Final = Group("Transports", sort_key=0)
+ACCESS: Final = Group("TLS and access", sort_key=1)
+LIMITS: Final = Group("Limits", help="Sizes in bytes, times in seconds.", sort_key=3)
+
+FLAG: Final = Parameter(negative="", show_default=False)
+
+Json = Annotated[bool, FLAG, Parameter(name="--json", help="Print JSON instead of text.")]
+
+
+@attrs.frozen(kw_only=True)
+class Where:
+    """The flags, as they were given."""
+
+    http: Annotated[
+        str | None,
+        Parameter(group=TRANSPORTS, help="Serve HTTP at HOST:PORT, [IPV6]:PORT, PORT (on 127.0.0.1) or unix:/path."),
+    ] = None
+    ws: Annotated[
+        str | None,
+        Parameter(group=TRANSPORTS, help="Serve WebSocket at an address of the same form; it may be that of --http."),
+    ] = None
+    stdio: Annotated[
+        bool, FLAG, Parameter(group=TRANSPORTS, help="Serve over standard input and output, beside other transports.")
+    ] = False
+    door: Annotated[
+        Door, Parameter(group=TRANSPORTS, help="HTTP implementation. native: HTTP/1.1; asgi: HTTP/1.1 and HTTP/2.")
+    ] = "native"
+    legacy_sse: Annotated[
+        bool, FLAG, Parameter(group=TRANSPORTS, help="Also serve the HTTP+SSE transport of 2024-11-05, at /sse.")
+    ] = False
+    revisions: Annotated[
+        str | None, Parameter(group=TRANSPORTS, help="Protocol revisions to support, comma-separated. Default: all.")
+    ] = None
+    admin: Annotated[
+        str | None,
+        Parameter(group=TRANSPORTS, help="Serve health checks (/livez, /readyz) at an address of its own."),
+    ] = None
+    tls_cert: Annotated[
+        Path | None, Parameter(group=ACCESS, help="TLS certificate chain (PEM): serve https and wss.")
+    ] = None
+    tls_key: Annotated[Path | None, Parameter(group=ACCESS, help="Private key of the TLS certificate (PEM).")] = None
+    allow_host: Annotated[
+        list[str] | None,
+        Parameter(
+            group=ACCESS, negative="", help="Host header to accept, beside the address; * for any. May be repeated."
+        ),
+    ] = None
+    allow_origin: Annotated[
+        list[str] | None,
+        Parameter(group=ACCESS, negative="", help="Origin header to accept; * for any. May be repeated."),
+    ] = None
+    token_file: Annotated[
+        Path | None,
+        Parameter(
+            group=ACCESS, help="Require a bearer token. File with a line `principal token` for each. Not for stdio."
+        ),
+    ] = None
+
+    @property
+    def is_anywhere(self) -> bool:
+        """Whether a place was named at all."""
+        return self.stdio or self.http is not None or self.ws is not None
+
+    @contextmanager
+    def options(self, settings: Settings, *, json: bool) -> Iterator[Options]:
+        """What to serve with. Standard output is claimed before anything could print to it. Raises `CannotServe`."""
+        options = Options(
+            http=self.http,
+            ws=self.ws,
+            door=self.door,
+            legacy_sse=self.legacy_sse,
+            admin=self.admin,
+            tls_cert=None if self.tls_cert is None else str(self.tls_cert),
+            tls_key=None if self.tls_key is None else str(self.tls_key),
+            allow_hosts=self.allow_host or (),
+            allow_origins=self.allow_origin or (),
+            settings=settings,
+            on_ready=announce_json if json else announce,
+        )
+        with ExitStack() as stack:
+            if self.stdio or (self.http is None and self.ws is None):
+                options["stdio"] = stack.enter_context(claim_stdio())
+            if self.token_file is not None:
+                options["authenticate"] = TokenFile(self.token_file)
+            yield options
+
+    def limited(self, spoken: frozenset[Revision]) -> frozenset[Revision]:
+        """Those of *spoken* that were chosen. Raises `CannotServe`."""
+        if self.revisions is None:
+            return spoken
+        named = [name.strip() for name in self.revisions.split(",") if name.strip()]
+        known = {revision.value: revision for revision in spoken}
+        if not named or any(name not in known for name in named):
+            raise CannotServe(f"--revisions {self.revisions[:200]}: choose among {', '.join(sorted(known))}")
+        return frozenset(known[name] for name in named)
+
+
+NOWHERE: Final = Where()

@@ -1,0 +1,221 @@
+"""What every client does, with or without callbacks for questions: lists, completion, changes, sessions."""
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import ClassVar, Never, TypeVar, cast
+
+import attrs
+import trio
+from msgspec import UNSET
+
+from callboard.actors.client.caller import Caller, Patience
+from callboard.actors.client.link import Link
+from callboard.actors.client.negotiate import Agreed, agree
+from callboard.client.cache import ListCache
+from callboard.client.subscriptions import ChangeStream, ClientSubscriptions
+from callboard.codecs.revisions import (
+    CompleteRequestParams,
+    CompleteResult,
+    CompletionArgument,
+    CompletionContext,
+    CompletionReference,
+    Implementation,
+    LoggingLevel,
+    Model,
+    PaginatedRequestParams,
+    Prompt,
+    PromptReference,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    RequestParams,
+    Resource,
+    ResourceTemplate,
+    ResourceTemplateReference,
+    Revision,
+    ServerCapabilities,
+    SetLevelRequestParams,
+    Tool,
+)
+from callboard.errors import CallboardError, ConnectionLost
+from callboard.supervisor import Actor, Supervisor
+
+M = TypeVar("M", bound=Model)
+
+
+@attrs.define(eq=False)
+class _Reader(Actor[Never]):
+    """Reads what comes on no request's way."""
+
+    mailbox = None
+
+    link: Link
+    caller: Caller
+
+    async def run(self) -> None:
+        failure: Exception | None = None
+        try:
+            await self.link.listen(self.caller.hear)
+            if self.link.is_stale and self.caller.renew is not None:
+                await self.caller.renew()  # which begins to read anew
+        except CallboardError as error:
+            failure = error
+        finally:
+            if self.link.lost:
+                failure = ConnectionLost(self.link.lost)
+            if failure is not None and self.caller.on_lost is not None:
+                self.caller.on_lost(failure)
+
+
+@attrs.define(eq=False)
+class Readers:
+    """The readers of a client: one after the other, if there is one session after the other."""
+
+    background: Supervisor
+    _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+
+    def begin(self, caller: Caller) -> None:
+        self.background.spawn(_Reader(caller.link, caller), name=f"reader-{next(self._names)}")
+
+
+class BaseClient:
+    """A conversation with one server, but for what it can be asked to do."""
+
+    _is_manual: ClassVar[bool] = False
+    """Whether what the server asks is handed to the caller."""
+
+    def __init__(
+        self, caller: Caller, agreed: Agreed, readers: Readers, patience: Patience, *, checks_results: bool
+    ) -> None:
+        self._caller = caller
+        self._agreed = agreed
+        self._patience = patience
+        self._catalogue = ListCache(caller, patience, is_manual=self._is_manual, checks_results=checks_results)
+        self._switchboard = ClientSubscriptions(caller, readers.background, self._catalogue.changed)
+        self._readers = readers
+        self._renewing = trio.Lock()
+        self._renewals = 0
+        caller.on_change, caller.on_lost, caller.renew = self._switchboard.changed, self._switchboard.lose, self._renew
+
+    # The server.
+
+    @property
+    def revision(self) -> Revision:
+        return self._agreed.revision
+
+    @property
+    def server_info(self) -> Implementation | None:
+        """The server's name as it says itself. Hearsay: for display, never for a decision."""
+        return self._agreed.info
+
+    @property
+    def server_capabilities(self) -> ServerCapabilities:
+        return self._agreed.capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        """What the server wants its users to know."""
+        return self._agreed.instructions
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing can be asked any more. Over HTTP that is never so: the next request finds a way, or none."""
+        return bool(self._caller.link.lost)
+
+    @property
+    def renewals(self) -> int:
+        """How often the server has ended the session, and another was opened in its place."""
+        return self._renewals
+
+    @property
+    def ignored(self) -> int:
+        """Late answers, and messages that could not be read."""
+        return self._caller.link.ignored
+
+    # What there is.
+
+    async def tools(self) -> Sequence[Tool]:
+        """All tools, kept as long as the server allows."""
+        return await self._catalogue.tools()
+
+    async def resources(self) -> Sequence[Resource]:
+        return await self._catalogue.resources()
+
+    async def templates(self) -> Sequence[ResourceTemplate]:
+        return await self._catalogue.templates()
+
+    async def prompts(self) -> Sequence[Prompt]:
+        return await self._catalogue.prompts()
+
+    # What to ask.
+
+    async def list_anew(self, what: str = "tools") -> None:
+        """Ask for the first page of the tools (or resources, templates, prompts), past the cache."""
+        method = "resources/templates/list" if what == "templates" else f"{what}/list"
+        await self._caller.request(method, PaginatedRequestParams(), patience=self._patience)
+
+    async def read_anew(self, uri: str) -> None:
+        """Read a resource, past the cache."""
+        await self._ask("resources/read", ReadResourceRequestParams(uri=uri), ReadResourceResult, None)
+
+    async def complete(
+        self, of: str, argument: str, value: str, *, settled: Mapping[str, str] | None = None
+    ) -> Sequence[str]:
+        """Candidates for an argument of a prompt (by name), or of a template (by its text)."""
+        reference: CompletionReference
+        reference = ResourceTemplateReference(uri=of) if "://" in of else PromptReference(name=of)
+        params = CompleteRequestParams(
+            ref=reference,
+            argument=CompletionArgument(name=argument, value=value),
+            context=UNSET if settled is None else CompletionContext(arguments=dict(settled)),
+        )
+        return (await self._ask("completion/complete", params, CompleteResult, None)).completion.values
+
+    async def ping(self, *, patience: Patience | None = None) -> None:
+        """See that the server is there. A modern one is asked about itself: it has no ping."""
+        method = self.revision.dialect.probe_method
+        await self._caller.request(method, RequestParams(), patience=self._within(patience))
+
+    async def set_log_level(self, level: LoggingLevel) -> None:
+        """How much the server shall log to this client."""
+        self._caller.log_level = level
+        if not self.revision.dialect.level_per_request:
+            await self._caller.request("logging/setLevel", SetLevelRequestParams(level=level), patience=self._patience)
+
+    def listen(
+        self, *, tools: bool = False, prompts: bool = False, lists: bool = False, resources: Sequence[str] = ()
+    ) -> ChangeStream:
+        """Hear of changes, one after the other: of the lists of *tools*, *prompts* and resources (*lists*), and of the
+        contents of *resources*.
+
+        ```python
+        async with client.listen(tools=True, resources=["weather://oslo/now"]) as changes:
+            async for change in changes: ...
+        ```
+        """
+        return self._switchboard.listen(tools=tools, prompts=prompts, lists=lists, resources=resources)
+
+    async def _ask(self, method: str, params: Model, _: type[M], patience: Patience | None) -> M:
+        return cast("M", await self._caller.request(method, params, patience=self._within(patience)))
+
+    def _within(self, patience: Patience | None) -> Patience:
+        return self._patience if patience is None else patience
+
+    async def _renew(self) -> None:
+        """Open a session in place of one that the server has ended. Nothing that was asked is asked again."""
+        link = self._caller.link
+        async with self._renewing:
+            if not link.is_stale:
+                return  # another task did
+            is_open = False
+            try:
+                self._agreed = await agree(self._caller, self.revision)
+                self._catalogue.forget()
+                if self._caller.log_level is not None and self._agreed.capabilities.logging is not UNSET:
+                    await self.set_log_level(self._caller.log_level)
+                await self._switchboard.begin_again()
+                is_open = True
+                self._renewals += 1
+            finally:
+                link.is_stale = not is_open
+            self._readers.begin(self._caller)
+            await link.wait_listening()

@@ -1,0 +1,208 @@
+"""The client API: the same calls to any server, of any revision, over any transport."""
+
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, cast, overload
+
+import attrs
+import trio
+from msgspec import UNSET
+
+from callboard import tree
+from callboard._version import __version__
+from callboard.actors.client.answerer import Answer, Answering
+from callboard.actors.client.caller import PATIENT, Caller, OnLog, OnProgress, Patience
+from callboard.actors.client.link import Link
+from callboard.client.base import BaseClient, Readers
+from callboard.client.call import Calling
+from callboard.client.callbacks import Elicitation, Roots, Sampling, answers_of, capabilities_of
+from callboard.client.connect import Connector
+from callboard.client.manual import ManualClient
+from callboard.client.routes import ClientAccess, Target, ways_to
+from callboard.codecs.revisions import (
+    CallToolRequestParams,
+    CallToolResult,
+    ClientCapabilities,
+    GetPromptRequestParams,
+    GetPromptResult,
+    Implementation,
+    LoggingLevel,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    Revision,
+)
+from callboard.supervisor import open_tree
+from callboard.transports.client.credentials import Auth
+from callboard.transports.client.process import OnStderr
+
+C = TypeVar("C", bound=BaseClient)
+
+THIS: Final = Implementation(name="callboard", version=__version__)
+
+
+class Client(BaseClient):
+    """A conversation with one server. Make it with `connect`."""
+
+    def call(self, tool: str, /, *, patience: Patience | None = None, **arguments: Any) -> Calling[CallToolResult]:
+        """Call a tool: awaited it is the result, entered it also tells of progress.
+
+        The end of the block waits for the result. Leaving it by an exception, a cancelled scope or `cancel` cancels the
+        call at the server.
+        """
+        return self.call_with(tool, arguments, patience=patience)
+
+    def call_with(
+        self, tool: str, arguments: Mapping[str, Any], *, patience: Patience | None = None
+    ) -> Calling[CallToolResult]:
+        """As `call`, for arguments that are no Python names, or come as they are."""
+        params = CallToolRequestParams(name=tool, arguments=dict(arguments))
+
+        async def ask(on_progress: OnProgress | None) -> CallToolResult:
+            return cast("CallToolResult", await self._catalogue.call(params, self._within(patience), on_progress))
+
+        return Calling(ask)
+
+    async def read(self, uri: str, *, patience: Patience | None = None) -> ReadResourceResult:
+        """Read a resource, kept as long as the server allows."""
+        params = ReadResourceRequestParams(uri=uri)
+        return cast("ReadResourceResult", await self._catalogue.read(params, self._within(patience)))
+
+    async def prompt(self, name: str, /, *, patience: Patience | None = None, **arguments: str) -> GetPromptResult:
+        """Get a prompt."""
+        return await self.prompt_with(name, arguments, patience=patience)
+
+    async def prompt_with(
+        self, name: str, arguments: Mapping[str, str], *, patience: Patience | None = None
+    ) -> GetPromptResult:
+        """As `prompt`, for arguments that are no Python names, or come as they are."""
+        params = GetPromptRequestParams(name=name, arguments=dict(arguments) or UNSET)
+        return cast("GetPromptResult", await self._catalogue.prompt(params, self._within(patience)))
+
+
+class Common(TypedDict, total=False):
+    """What `connect` takes, with or without callbacks for the server's questions."""
+
+    sampling: Sampling | None
+    elicitation: Elicitation | None
+    roots: Roots | None
+    revision: Revision | str | None
+    info: Implementation
+    log_level: LoggingLevel | None
+    on_log: OnLog | None
+    patience: Patience
+    headers: Mapping[str, str] | None
+    tls: ssl.SSLContext | None
+    auth: Auth | None
+    on_stderr: OnStderr | None
+    check_results: bool
+
+
+@overload
+def connect(
+    target: Target, *, input: Literal["answer"] = "answer", **common: Unpack[Common]
+) -> AbstractAsyncContextManager[Client]: ...
+
+
+@overload
+def connect(
+    target: Target,
+    *,
+    input: Literal["manual"],
+    capabilities: ClientCapabilities | None = None,
+    **common: Unpack[Common],
+) -> AbstractAsyncContextManager[ManualClient]: ...
+
+
+def connect(
+    target: Target,
+    *,
+    sampling: Sampling | None = None,
+    elicitation: Elicitation | None = None,
+    roots: Roots | None = None,
+    input: Literal["answer", "manual"] = "answer",
+    capabilities: ClientCapabilities | None = None,
+    revision: Revision | str | None = None,
+    info: Implementation = THIS,
+    log_level: LoggingLevel | None = None,
+    on_log: OnLog | None = None,
+    patience: Patience = PATIENT,
+    headers: Mapping[str, str] | None = None,
+    tls: ssl.SSLContext | None = None,
+    auth: Auth | None = None,
+    on_stderr: OnStderr | None = None,
+    check_results: bool = True,
+) -> AbstractAsyncContextManager[Client] | AbstractAsyncContextManager[ManualClient]:
+    """Connect to an MCP server: a URL, a command (a list), `FILE.py:NAME`, `FILE.json#NAME`, or a `Server`.
+
+    *sampling*, *elicitation* and *roots* answer what the server asks, in the way of its revision. With
+    `input="manual"` a modern server's questions are handed to the caller, as `Asked`, and *capabilities* says what
+    may be asked; without it, what there are functions for. *revision* insists on one; otherwise it is the newest that
+    both speak. *headers* go with every HTTP request, and *tls* says which certificates are believed. *auth* (from
+    `callboard.oauth`) is asked when a server over HTTP wants authorization. With *check_results* off a tool's
+    results are taken as they come, and its list is not fetched to know what it promises.
+
+    Raises `CannotConnect` or `NotAuthorized` with the reason, in one line.
+    """
+    if input not in ("answer", "manual"):
+        raise ValueError(f"input is 'answer' or 'manual', and not {input!r}")
+    if capabilities is not None and input == "answer":
+        raise ValueError("capabilities are declared by hand with input='manual'; else by the functions that answer")
+    said = _Said(
+        answers=answers_of(sampling, elicitation, roots),
+        capabilities=capabilities or capabilities_of(sampling, elicitation, roots),
+        info=info,
+        log_level=log_level,
+        on_log=on_log,
+    )
+    access = ClientAccess(headers=headers or {}, tls=tls, auth=auth, on_stderr=on_stderr)
+    wanted = None if revision is None else Revision(revision)
+    if input == "manual":
+        return _connected(ManualClient, target, access, said, wanted, patience, checks_results=check_results)
+    return _connected(Client, target, access, said, wanted, patience, checks_results=check_results)
+
+
+@attrs.frozen(kw_only=True)
+class _Said:
+    """What the server is told of us, and what it hears."""
+
+    answers: Mapping[str, Answer]
+    capabilities: ClientCapabilities
+    info: Implementation
+    log_level: LoggingLevel | None
+    on_log: OnLog | None
+
+
+@asynccontextmanager
+async def _connected(
+    kind: type[C],
+    target: Target,
+    access: ClientAccess,
+    said: _Said,
+    wanted: Revision | None,
+    patience: Patience,
+    *,
+    checks_results: bool,
+) -> AsyncIterator[C]:
+    ways = ways_to(target, access)
+    async with open_tree(tree.client()) as root, AsyncExitStack() as stack:
+        answering = Answering(said.answers, root.supervisor_of(tree.ANSWERS))
+        readers = Readers(root.supervisor_of(tree.BACKGROUND))
+
+        def begin(link: Link) -> Caller:
+            caller = Caller(link, answering, said.info, said.capabilities, said.log_level, on_log=said.on_log)
+            if not link.is_http:
+                readers.begin(caller)
+            return caller
+
+        caller, agreed = await Connector(ways, begin, stack).meet(wanted)
+        client = kind(caller, agreed, readers, patience, checks_results=checks_results)
+        if caller.link.is_http:
+            readers.begin(caller)
+        try:
+            if caller.link.is_http and agreed.revision.dialect.has_sessions:
+                await caller.link.wait_listening()
+            yield client
+        finally:
+            with trio.CancelScope(shield=True):  # bounded by the link
+                await caller.link.aclose()

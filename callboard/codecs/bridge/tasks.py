@@ -1,0 +1,151 @@
+"""Tasks of 2025-11-25 between two legs, each of which knows a task by an id of its own (BRIDGING.md, section 14)."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, cast
+
+import attrs
+import msgspec
+from msgspec import UNSET, Raw
+
+from callboard.codecs.bridge.shapes import UnfitResult
+from callboard.codecs.envelope import ErrorResponse, ResultResponse
+from callboard.codecs.members import Members, raw, read_members, write_members
+from callboard.codecs.revisions import Model, Revision, ServerCapabilities, declares, meta
+from callboard.errors import PeerError
+
+TASK_METHODS: Final = ("tasks/get", "tasks/result", "tasks/cancel")
+"""What is asked about a task. `tasks/list` is not offered: it would have to be asked of every backend."""
+
+EXTENSION: Final = "io.modelcontextprotocol/tasks"
+"""The tasks of 2026-07-28: another protocol, which is not offered here."""
+
+_OF_THE_EXTENSION: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+
+
+def needs_extension(method: str, params: Members) -> bool:
+    """Whether a modern request belongs to the tasks extension."""
+    if method != "subscriptions/listen" or "notifications" not in params:
+        return method in _OF_THE_EXTENSION
+    try:
+        return "taskIds" in read_members(params["notifications"])
+    except PeerError:
+        return False
+
+
+class TaskStanding(msgspec.Struct, frozen=True, rename="camel"):
+    """Where a task stands, as far as that matters on the way. Times are in milliseconds; no *ttl* is no limit."""
+
+    task_id: str
+    status: Literal["working", "input_required", "completed", "failed", "cancelled"]
+    ttl: float | None = None
+    poll_interval: float | None = None
+
+
+_READ: Final = msgspec.json.Decoder(TaskStanding)
+
+
+class _Related(msgspec.Struct):
+    task_id: str = msgspec.field(name="taskId")
+
+
+_READ_RELATED: Final = msgspec.json.Decoder(_Related)
+
+
+def runs_tasks(revision: Revision, capabilities: ServerCapabilities) -> bool:
+    """Whether a server takes tool calls that are to run as tasks."""
+    return revision.dialect.has_tasks and declares(capabilities, "tasks.requests.tools.call")
+
+
+def must_defer(definition: Members) -> bool:
+    """Whether a tool can only be called as a task."""
+    if "execution" not in definition:
+        return False
+    try:
+        said = msgspec.json.decode(definition["execution"])
+    except msgspec.DecodeError:
+        return False
+    return isinstance(said, dict) and said.get("taskSupport") == "required"
+
+
+def standing_of(task: Members | Raw) -> TaskStanding:
+    """Raises `UnfitResult` for what is not a task."""
+    try:
+        return _READ.decode(task if isinstance(task, Raw) else write_members(task))
+    except msgspec.MsgspecError as error:
+        raise UnfitResult(f"not a task: {error}") from None
+
+
+def front_task(task: Members, ours: str, ttl: int) -> dict[str, Raw]:
+    """The task as its client knows it: by our id, kept as long as we keep it."""
+    members = {**task, "taskId": raw(ours), "ttl": raw(ttl)}
+    return _related(members, ours) if _names_task(members) else members
+
+
+def front_created(result: Members, ours: str, ttl: int) -> dict[str, Raw]:
+    """As `front_task`, for the answer to a call that became one. Raises `UnfitResult`."""
+    try:
+        task = read_members(result["task"])
+    except PeerError as error:
+        raise UnfitResult(f"not a task: {error}") from None
+    members = {**result, "task": raw(front_task(task, ours, ttl))}
+    return _related(members, ours) if _names_task(members) else members
+
+
+def related(result: Members, ours: str) -> dict[str, Raw]:
+    """The outcome of a task, which says of which."""
+    return _related(result, ours)
+
+
+def unrelated(answer: ResultResponse | ErrorResponse) -> ResultResponse | ErrorResponse:
+    """The outcome of a task, for a client that knows of none."""
+    if not isinstance(answer, ResultResponse) or not _names_task(answer.result):
+        return answer
+    said = {key: value for key, value in _meta(answer.result).items() if key != meta.RELATED_TASK}
+    return attrs.evolve(answer, result={**answer.result, "_meta": raw(said)})
+
+
+def task_named(params: Members) -> str | None:
+    """The task that a question or notification says it belongs to."""
+    if not _names_task(params):
+        return None
+    try:
+        return _READ_RELATED.decode(_meta(params)[meta.RELATED_TASK]).task_id
+    except (KeyError, msgspec.MsgspecError):
+        return None
+
+
+def about_task(answer: Model, task: str | None) -> Model:
+    """The client's answer to a question, naming the *task* that the backend asked for; no other crosses."""
+    changed: Any = answer
+    said: Mapping[str, object] = {} if changed.meta is UNSET else changed.meta
+    meant = {key: value for key, value in said.items() if key != meta.RELATED_TASK}
+    if task is not None:
+        meant[meta.RELATED_TASK] = {"taskId": task}
+    return answer if meant == said else cast("Model", attrs.evolve(changed, meta=meant or UNSET))
+
+
+def front_refusal(error: ErrorResponse, there: str, ours: str) -> ErrorResponse:
+    """What a backend says of a task, with our id where it says its own."""
+    data: Any = error.data
+    if isinstance(data, Raw):
+        data = Raw(bytes(data).replace(_quoted(there), _quoted(ours)))
+    return attrs.evolve(error, message=error.message.replace(there, ours), data=data)
+
+
+def _related(members: Members, ours: str) -> dict[str, Raw]:
+    return {**members, "_meta": raw({**_meta(members), meta.RELATED_TASK: {"taskId": ours}})}
+
+
+def _names_task(members: Members) -> bool:
+    return meta.RELATED_TASK.encode() in bytes(members.get("_meta", b""))
+
+
+def _meta(members: Members) -> Mapping[str, Raw]:
+    try:
+        return read_members(members["_meta"]) if "_meta" in members else {}
+    except PeerError:
+        return {}
+
+
+def _quoted(text: str) -> bytes:
+    return msgspec.json.encode(text)[1:-1]

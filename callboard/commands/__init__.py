@@ -1,1 +1,0 @@
-"""The commands, one idea to a file; `callboard.cli` puts them together."""

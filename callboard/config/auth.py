@@ -1,0 +1,183 @@
+"""Credentials for a backend: OAuth for a program, which has no user to ask but its operator."""
+
+import os
+import re
+from pathlib import Path
+from typing import Final, assert_never, get_args
+
+from callboard.codecs.oauth.jwt import ALGORITHMS, read_key
+from callboard.config.model import GrantName, UpstreamAuth
+from callboard.config.reader import Place, Table
+from callboard.config.variables import has_variable
+from callboard.errors import NotAuthorized
+from callboard.oauth import (
+    AuthorizationCode,
+    ClientCredentials,
+    FileStore,
+    Grant,
+    Identity,
+    MemoryStore,
+    OAuth,
+    RegisteredClient,
+    Store,
+    WorkloadIdentity,
+)
+from callboard.oauth.auth import check_private
+from callboard.transports.client.credentials import Auth
+
+GRANTS: Final[tuple[GrantName, ...]] = get_args(GrantName)
+
+OAUTH_KEYS: Final = (
+    "grant",
+    "client_id",
+    "client_secret_env",
+    "client_secret",
+    "private_key_env",
+    "private_key",
+    "private_key_file",
+    "algorithm",
+    "assertion_file",
+    "issuer",
+    "scope",
+    "trust",
+    "bind",
+)
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def oauth_for(upstream: UpstreamAuth) -> Auth:
+    """What all connections to a server are given. Leave that a person gave is kept for the next run."""
+    store: Store = FileStore.at_home() if upstream.grant == "authorization_code" else MemoryStore()
+    scopes, trust = upstream.scopes, upstream.trust
+    return OAuth(grant=_grant(upstream), scopes=scopes, store=store, trust=trust, binds=upstream.binds)
+
+
+def _grant(upstream: UpstreamAuth) -> Grant:
+    match upstream.grant:
+        case "client_credentials":
+            return ClientCredentials(
+                client_id=upstream.client_id or "",
+                client_secret=upstream.client_secret,
+                private_key=upstream.private_key,
+                algorithm=upstream.algorithm,
+                issuer=upstream.issuer,
+            )
+        case "authorization_code":
+            registered = None if upstream.client_id is None else _registered(upstream)
+            return AuthorizationCode(identity=Identity(registered=registered))
+        case "workload_identity":
+            return WorkloadIdentity(client=_registered(upstream), assertion=lambda: _assertion(upstream))
+        case never:
+            assert_never(never)
+
+
+def _registered(upstream: UpstreamAuth) -> RegisteredClient:
+    who, secret, issuer = upstream.client_id or "", upstream.client_secret, upstream.issuer
+    return RegisteredClient(client_id=who, client_secret=secret, issuer=issuer)
+
+
+def _assertion(upstream: UpstreamAuth) -> str:
+    """Read anew each time: platforms replace it."""
+    try:
+        return "" if upstream.assertion_file is None else upstream.assertion_file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotAuthorized(f"{upstream.assertion_file}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+
+
+def read_auth(place: Place, url: str) -> UpstreamAuth | None:
+    """What `oauth` says about the server at *url*. What is wrong is told, and nothing that came of it is to be used."""
+    table = place.table()
+    table.warn_unknown(OAUTH_KEYS)
+    try:
+        check_private(url)
+    except NotAuthorized:
+        place.wrong("the server is not reached by https, so a token could be overheard on the way there")
+    auth = UpstreamAuth(
+        grant=table.choice("grant", GRANTS, GRANTS[0]),
+        client_id=table.text("client_id", None),
+        client_secret=_secret(table, "client_secret"),
+        private_key=_private_key(table),
+        algorithm=table.choice("algorithm", ALGORITHMS, "ES256"),
+        assertion_file=_assertion_file(table),
+        issuer=table.text("issuer", None),
+        scopes=_scopes(table),
+        trust=table.texts("trust"),
+        binds=table.flag("bind"),
+    )
+    _check(place, table, auth)
+    return auth
+
+
+def _check(place: Place, table: Table, auth: UpstreamAuth) -> None:
+    """What each grant needs."""
+    has_secret = any(key in table.members for key in OAUTH_KEYS if key.startswith(("client_secret", "private_key")))
+    if auth.grant != "authorization_code" and "client_id" not in table.members:
+        place.wrong(f"{auth.grant} needs a `client_id`")
+    if auth.grant == "client_credentials" and not has_secret:
+        place.wrong("client_credentials needs a secret: `client_secret_env`, or `private_key_file`")
+    if auth.grant == "workload_identity" and "assertion_file" not in table.members:
+        place.wrong("workload_identity needs an `assertion_file`")
+    if auth.client_secret is not None and auth.private_key is not None:
+        place.wrong("has a secret and a private key: choose one")
+
+
+def _secret(table: Table, key: str) -> str | None:
+    """By the name of a variable, or with one in it: in the file itself it would be none for long."""
+    named, written = table.members.get(f"{key}_env"), table.members.get(key)
+    if named is not None and written is not None:
+        written.wrong(f"stands beside `{key}_env`: choose one")
+    if named is not None:
+        name = named.node.value
+        if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+            named.wrong("must be the name of a variable")
+            return None
+        if not os.environ.get(name):
+            named.wrong(f"the environment has no {name}")
+        return os.environ.get(name)
+    if written is None:
+        return None
+    if isinstance(written.node.value, str) and not has_variable(written.node.value):
+        written.wrong(f"a secret does not belong into a file: write `{key}_env`, or ${{VAR}}")
+        return None
+    return written.text()
+
+
+def _private_key(table: Table) -> str | None:
+    pem = _secret(table, "private_key")
+    place = table.members.get("private_key_env") or table.members.get("private_key")
+    from_file = table.members.get("private_key_file")
+    if from_file is not None:
+        if place is not None:
+            place.wrong("stands beside `private_key_file`: choose one")
+        place = from_file
+        pem = _content(from_file)
+    if place is None or pem is None:
+        return None
+    try:
+        read_key(pem)
+    except NotAuthorized:
+        place.wrong("is no private key in PEM form")
+    return pem
+
+
+def _content(place: Place) -> str | None:
+    path = place.path()
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        place.wrong(f"cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}")
+        return None
+
+
+def _assertion_file(table: Table) -> Path | None:
+    place = table.members.get("assertion_file")
+    return None if place is None else place.path()
+
+
+def _scopes(table: Table) -> tuple[str, ...]:
+    place = table.members.get("scope")
+    if place is None:
+        return ()
+    return place.texts() if place.node.items is not None else tuple((place.text() or "").split())

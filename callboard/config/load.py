@@ -1,0 +1,161 @@
+"""A file of servers, from its bytes to what a broker runs. Everything that is wrong with it is told at once."""
+
+import codecs
+from pathlib import Path
+from typing import Final
+
+from callboard.config.files import NotRegular, read_file
+from callboard.config.jsonc import read_json
+from callboard.config.model import BackendSpec, BackendTarget, Configuration, Remote, UpstreamAuth
+from callboard.config.policy import SETTINGS_KEYS, check_name, read_settings
+from callboard.config.positions import NotWritten
+from callboard.config.reader import Place, Table, quoted
+from callboard.config.report import BadConfiguration, Mistake, Report, UnreadableConfiguration
+from callboard.config.target import OUR_TARGET_KEYS, TARGET_KEYS, read_target
+from callboard.config.toml import read_toml
+
+MAX_FILE: Final = 1024 * 1024
+"""Largest file that is read, in bytes. A thousand servers take a quarter of it."""
+
+OPEN: Final = "every user of this machine may write this file, and so run commands as you; chmod o-w it"
+
+MEMBERS: Final = ("mcpServers", "servers")
+OURS: Final = "callboard"
+ENTRY_KEYS: Final = (*TARGET_KEYS, "disabled", OURS)
+OUR_KEYS: Final = (*SETTINGS_KEYS, *OUR_TARGET_KEYS, "oauth")
+
+_ROOT_KEYS: Final = (*MEMBERS, "inputs", "$schema")
+_ANY_URL: Final = "https://localhost/"
+_FOREIGN: Final = {
+    "httpUrl": 'is not known; write `url`, and `type` = "http"',
+    "serverUrl": "is not known; write `url`",
+    "envFile": "is not read here; set the environment, and write ${VAR}",
+    "autoApprove": "is left alone: whoever calls a tool asks its own user",
+    "alwaysAllow": "is left alone: whoever calls a tool asks its own user",
+    "includeTools": "is not known; write `callboard.tools.allow`",
+    "excludeTools": "is not known; write `callboard.tools.deny`",
+    "enabled": "is not known; write `disabled`",
+} | {key: f"is not known here; write `{OURS}.{key}`" for key in (*SETTINGS_KEYS, "oauth")}
+
+
+def read_configuration(path: Path, *, is_running: bool = False) -> Configuration:
+    """The servers of the file at *path*. Raises `BadConfiguration`, with all of its mistakes.
+
+    A broker that *is_running* reads regular files only.
+    """
+    report, servers = read_servers(path, is_running=is_running)
+    taken: dict[str, int] = {}
+    found = [_backend(name, place, taken) for name, place in servers.items()]
+    report.check()
+    backends = tuple(spec for spec in found if spec is not None)
+    none = Mistake(file=path, line=1, message="there is no server in it", is_warning=True)
+    return Configuration(file=path, backends=backends, warnings=report.warnings + (() if backends else (none,)))
+
+
+def read_servers(path: Path, *, is_running: bool = False) -> tuple[Report, dict[str, Place]]:
+    """Every entry of the file at *path*, by its name, not looked at. Raises `BadConfiguration`."""
+    text, is_open = _text(path, is_running=is_running)
+    is_toml = path.suffix.lower() == ".toml" or (
+        path.suffix.lower() not in (".json", ".jsonc") and not text.lstrip().startswith(("{", "//", "/*"))
+    )
+    report = Report(path, "a table" if is_toml else "an object")
+    if is_open:
+        report.found.append(Mistake(file=path, line=None, message=OPEN, is_warning=True))
+    try:
+        root = Place(read_toml(text) if is_toml else read_json(text), "", report)
+    except NotWritten as error:
+        message = f"is no {'TOML' if is_toml else 'JSON'}: {error}"
+        raise BadConfiguration([Mistake(file=path, line=error.line, column=error.column, message=message)]) from None
+    table = Table.of(root)
+    if "inputs" in table.members:
+        table.members["inputs"].warn("VS Code would ask its user for these; here write ${VAR}")
+    table.warn_unknown(_ROOT_KEYS)
+    present = [table.members[member] for member in MEMBERS if member in table.members]
+    if not present:
+        root.wrong("has neither `mcpServers` nor `servers`")
+    for place in present:
+        place.table()
+    if not any(place.node.members for place in present):
+        report.check()
+    return report, _merged(present)
+
+
+def _merged(present: list[Place]) -> dict[str, Place]:
+    servers: dict[str, Place] = {}
+    for place in present:
+        for name, entry in Table.of(place).members.items():
+            if name in servers:
+                entry.wrong(f"stands in {servers[name].where} already, in line {servers[name].node.line}")
+            servers[name] = entry
+    return servers
+
+
+def _text(path: Path, *, is_running: bool) -> tuple[str, bool]:
+    """The text of the file, and whether any user of this machine may write it."""
+    try:
+        contents = read_file(path, MAX_FILE, is_running=is_running)
+    except OSError as error:
+        mistake = Mistake(file=path, line=None, message=error.strerror or str(error))
+        failure = BadConfiguration if isinstance(error, NotRegular) else UnreadableConfiguration
+        raise failure([mistake]) from None
+    data = contents.data.removeprefix(codecs.BOM_UTF8)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadConfiguration([Mistake(file=path, line=line, message="is not UTF-8")]) from None
+    if len(data) > MAX_FILE:
+        raise BadConfiguration([Mistake(file=path, line=None, message=f"is larger than {MAX_FILE} bytes")])
+    if not text.strip():
+        raise BadConfiguration([Mistake(file=path, line=1, message="the file is empty")])
+    return text, contents.others_may_write
+
+
+def open_entry(place: Place) -> Table:
+    """The keys of one server."""
+    if place.node.members is None:
+        place.wrong(f"is no {place.report.an_object.partition(' ')[2]}")
+    return Table.of(place)
+
+
+def _backend(name: str, place: Place, taken: dict[str, int]) -> BackendSpec | None:
+    """The server at *place*; None if it is disabled, or wrong. *taken* are prefixes, with their lines."""
+    entry = open_entry(place)
+    if place.node.members is None:
+        return None
+    if entry.flag("disabled"):
+        entry.members["disabled"].warn("this server is left out")
+        return None
+    check_name(place, name, quoted(name) if name else "an empty name: it")
+    unknown = entry.warn_unknown(ENTRY_KEYS, _FOREIGN)
+    ours = entry.table(OURS)
+    ours.warn_unknown(OUR_KEYS)
+    found = read_target(entry, ours)
+    settings = read_settings(ours)
+    target, shown = (None, "") if found is None else found
+    auth = _auth(ours, target)
+    _take_prefix(ours.members.get("prefix", place), name if settings.prefix is None else settings.prefix, taken)
+    if target is None:
+        return None
+    line = place.node.line
+    return BackendSpec(name=name, target=target, settings=settings, auth=auth, shown=shown, line=line, unknown=unknown)
+
+
+def _auth(ours: Table, target: BackendTarget | None) -> UpstreamAuth | None:
+    place = ours.members.get("oauth")
+    if place is None:
+        return None
+    if target is not None and not isinstance(target, Remote):
+        place.wrong("is for a `url`: any other server is shown no token, it has its environment")
+        return None
+    if target is not None and any(name.lower() == "authorization" for name in target.headers):
+        place.wrong("stands beside a header `Authorization`: choose one")
+    from callboard.config.auth import read_auth  # it takes time to load
+
+    return read_auth(place, _ANY_URL if target is None else target.url)
+
+
+def _take_prefix(place: Place, prefix: str, taken: dict[str, int]) -> None:
+    if prefix and prefix in taken:
+        place.wrong(f"has the same prefix as the server in line {taken[prefix]}; set `{OURS}.prefix`")
+    taken.setdefault(prefix, place.node.line)

@@ -1,0 +1,120 @@
+"""What a file of servers says, as values. They are compared on a reload: what is equal goes on as it is."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import attrs
+
+from callboard.actors.broker.policy import BackendSettings
+from callboard.config.report import Mistake
+from callboard.transports.client.process import Command
+
+Kind: TypeAlias = Literal["any", "http", "sse"]
+
+
+@attrs.frozen(kw_only=True)
+class Remote:
+    """A server at a URL, what is said to it with every request, and how it is spoken to, if that is known."""
+
+    url: str
+    headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    kind: Kind = "any"
+
+
+@attrs.frozen(kw_only=True)
+class PythonTarget:
+    """A `Server` in a Python file, to be run in this process."""
+
+    file: Path
+    name: str
+
+    def __str__(self) -> str:
+        """As `callboard.server.load.load_server` takes it."""
+        return f"{self.file}:{self.name}"
+
+
+BackendTarget: TypeAlias = Command | Remote | PythonTarget
+
+GrantName: TypeAlias = Literal["client_credentials", "authorization_code", "workload_identity"]
+
+
+@attrs.frozen(kw_only=True)
+class UpstreamAuth:
+    """What is needed for a token. Compared by value, unlike the tokens themselves."""
+
+    grant: GrantName = "client_credentials"
+    client_id: str | None = attrs.field(default=None, repr=False)
+    client_secret: str | None = attrs.field(default=None, repr=False)
+    private_key: str | None = attrs.field(default=None, repr=False)
+    algorithm: str = attrs.field(default="ES256", repr=False)
+    assertion_file: Path | None = attrs.field(default=None, repr=False)
+    issuer: str | None = attrs.field(default=None, repr=False)
+    scopes: tuple[str, ...] = attrs.field(default=(), repr=False)
+    trust: tuple[str, ...] = attrs.field(default=(), repr=False)
+    binds: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class BackendSpec:
+    """One server of the file. Two are equal if the same would run; where they stand in the file does not matter."""
+
+    name: str
+    target: BackendTarget = attrs.field(repr=False)
+    settings: BackendSettings = attrs.field(factory=BackendSettings, repr=False)
+    auth: UpstreamAuth | None = None
+    """Its credentials; None for what the headers say, or none."""
+    shown: str = attrs.field(default="", eq=False)
+    """The target for people: as it is written in the file, without what could be a secret."""
+    line: int = attrs.field(default=0, eq=False)
+    unknown: tuple[str, ...] = attrs.field(default=(), eq=False, repr=False)
+    """Keys of other hosts', which mean nothing here."""
+
+    @property
+    def prefix(self) -> str:
+        """What its names begin with; empty for nothing."""
+        return self.name if self.settings.prefix is None else self.settings.prefix
+
+    @property
+    def transport(self) -> str:
+        """How it is spoken to, in a word."""
+        if isinstance(self.target, Command):
+            return "stdio"
+        if isinstance(self.target, PythonTarget):
+            return "in process"
+        if self.target.url.startswith("ws"):
+            return "websocket"
+        return "http" if self.target.kind == "any" else self.target.kind
+
+
+@attrs.frozen(kw_only=True)
+class Configuration:
+    """All servers of a file, as they stand in it."""
+
+    file: Path
+    backends: tuple[BackendSpec, ...] = ()
+    warnings: tuple[Mistake, ...] = attrs.field(default=(), eq=False)
+
+
+@attrs.frozen(kw_only=True)
+class Difference:
+    """What a reload changes."""
+
+    added: tuple[BackendSpec, ...] = ()
+    removed: tuple[BackendSpec, ...] = ()
+    changed: tuple[BackendSpec, ...] = ()
+    """As they are now."""
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+
+def difference(old: Configuration, new: Configuration) -> Difference:
+    """Which servers came, went, or are not what they were, by name."""
+    before = {spec.name: spec for spec in old.backends}
+    after = {spec.name: spec for spec in new.backends}
+    return Difference(
+        added=tuple(spec for name, spec in after.items() if name not in before),
+        removed=tuple(spec for name, spec in before.items() if name not in after),
+        changed=tuple(spec for name, spec in after.items() if name in before and before[name] != spec),
+    )

@@ -1,0 +1,126 @@
+"""What stands under `callboard`: how a backend is to be treated."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from callboard.actors.broker.policy import SHARES, BackendSettings, Filter, Restarts
+from callboard.codecs.revisions import Revision
+from callboard.config.reader import Place, Table, quoted
+from callboard.supervisor import Backoff, Intensity
+
+SETTINGS_KEYS: Final = (
+    "prefix",
+    "tools",
+    "rename",
+    "timeout",
+    "cap",
+    "max_in_flight",
+    "max_connections",
+    "idle_time",
+    "share",
+    "restart",
+    "revision",
+    "trusted",
+    "pin",
+    "roots",
+)
+TOOLS_KEYS: Final = ("allow", "deny")
+RESTART_KEYS: Final = ("times", "per", "first", "most", "cool_down")
+
+MAX_NAME: Final = 64
+"""Longest name of a server or prefix, in characters: many hosts take no longer name of a tool."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]*")
+_DEFAULTS: Final = BackendSettings()
+
+
+def check_name(place: Place, name: str, shown: str) -> None:
+    """Tell if *name* is none that a server or a prefix may have; it is *shown* like that."""
+    if len(name) > MAX_NAME:
+        place.wrong(f"{shown} is longer than {MAX_NAME} characters")
+    elif _NAME.fullmatch(name) is None:
+        place.wrong(f"{shown} may have letters, digits, `_`, `.` and `-` only")
+
+
+def read_settings(table: Table) -> BackendSettings:
+    """All that is said there; what is wrong is told, and is as if it were not said."""
+    settings = BackendSettings(
+        prefix=_prefix(table),
+        tools=_tools(table),
+        rename=_rename(table),
+        timeout=table.seconds("timeout", _DEFAULTS.timeout),
+        cap=table.seconds("cap", _DEFAULTS.cap),
+        max_in_flight=table.count("max_in_flight", _DEFAULTS.max_in_flight),
+        max_connections=table.count("max_connections", _DEFAULTS.max_connections),
+        idle_time=table.seconds("idle_time", _DEFAULTS.idle_time),
+        share=table.choice("share", SHARES, _DEFAULTS.share),
+        restarts=_restarts(table),
+        revision=table.choice("revision", tuple(Revision), None),
+        trusted=table.flag("trusted", default=_DEFAULTS.trusted),
+        pin=table.flag("pin", default=_DEFAULTS.pin),
+        roots=_roots(table),
+    )
+    if settings.timeout > settings.cap:
+        place = table.members.get("timeout") or table.members["cap"]
+        place.warn(f"`timeout` is more than `cap`, {settings.cap:g} s, which ends a request before")
+    return settings
+
+
+def _prefix(table: Table) -> str | None:
+    place = table.members.get("prefix")
+    if place is None or place.node.value == "":
+        return None if place is None else ""
+    prefix = place.text()
+    if prefix is not None:
+        check_name(place, prefix, quoted(place.node.value))
+    return prefix
+
+
+def _tools(table: Table) -> Filter:
+    tools = table.table("tools")
+    tools.warn_unknown(TOOLS_KEYS)
+    found = Filter(allow=tools.texts("allow", _DEFAULTS.tools.allow), deny=tools.texts("deny", _DEFAULTS.tools.deny))
+    if "allow" in tools.members and tools.members["allow"].node.items == []:
+        tools.members["allow"].warn("is empty, so no tool is let through")
+    return found
+
+
+def _rename(table: Table) -> Mapping[str, str]:
+    place = table.members.get("rename")
+    if place is None:
+        return _DEFAULTS.rename
+    names = place.mapping()
+    first: dict[str, str] = {}
+    for old, new in names.items():
+        at = place.member(old, (place.node.members or {})[old])
+        if not new:
+            at.wrong("must be a name")
+        elif new in first:
+            at.wrong(f"is what {quoted(first[new])} is renamed to already")
+        first.setdefault(new, old)
+    return names
+
+
+def _restarts(table: Table) -> Restarts:
+    restart = table.table("restart")
+    restart.warn_unknown(RESTART_KEYS)
+    usual = _DEFAULTS.restarts
+    first = restart.seconds("first", min(usual.backoff.first, usual.backoff.most), may_be_none=True)
+    most = restart.seconds("most", max(usual.backoff.most, first), may_be_none=True)
+    if most < first:
+        restart.members["most"].wrong(f"must be `first`, {first:g} s, or more")
+    return Restarts(
+        intensity=Intensity(
+            restart.count("times", usual.intensity.restarts, least=0), per=restart.seconds("per", usual.intensity.per)
+        ),
+        backoff=Backoff(first=first, most=most),
+        cool_down=restart.seconds("cool_down", usual.cool_down),
+    )
+
+
+def _roots(table: Table) -> tuple[str, ...]:
+    roots = table.texts("roots", _DEFAULTS.roots)
+    if not all(root.startswith("file://") for root in roots):
+        table.members["roots"].wrong("must be a list of file:// URIs")
+    return roots

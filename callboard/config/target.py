@@ -1,0 +1,184 @@
+"""Where a server is: the keys that every MCP host has, and `python`."""
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import quote, urlsplit
+
+from callboard.config.model import BackendTarget, Kind, PythonTarget, Remote
+from callboard.config.reader import Table, nearest, quoted
+from callboard.config.redact import shown_command, shown_url
+from callboard.errors import CannotConnect, CannotServe
+from callboard.server.load import split_target
+from callboard.transports.client.pool import Origin
+from callboard.transports.client.process import INHERITED, Command
+
+TARGET_KEYS: Final = ("type", "transport", "command", "args", "env", "cwd", "url", "headers", "python")
+OUR_TARGET_KEYS: Final = ("env", "headers")
+"""Those of `callboard` that say something about the way to a server."""
+
+_ONE_OF: Final = "must have either a `command` or a `url`, or be a `python` server"
+_BY: Final = ("command", "url", "python")
+_KINDS: Final[Mapping[str, Kind | Literal["stdio"]]] = {
+    "stdio": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamableHttp": "http",
+    "streamable_http": "http",
+    "sse": "sse",
+    "ws": "any",
+    "websocket": "any",
+}
+"""What hosts write as `type`, or as `transport`."""
+
+_UNIX: Final = "unix:"
+_VARIABLE: Final = re.compile(r"[^=\0]+")
+_HEADER: Final = re.compile(r"[A-Za-z0-9_-]+")
+_ADDRESSES: Final = "http://, https://, ws://, wss://, http+unix:// or unix:/path"
+
+
+def read_target(entry: Table, ours: Table) -> tuple[BackendTarget, str] | None:
+    """Where *entry* is, with what *ours* adds, and how that is shown to people. None for what is wrong, and told."""
+    ways = [key for key in _BY if key in entry.members]
+    if len(ways) != 1:
+        entry.place.wrong(_ONE_OF)
+        return None
+    if ways == ["url"]:
+        return _remote(entry, ours)
+    _warn_useless(entry, ("headers",), f"a `{ways[0]}` has no headers")
+    _warn_useless(ours, ("headers",), f"a `{ways[0]}` has no headers")
+    if ways == ["command"]:
+        return _command(entry, ours)
+    return _python(entry, ours)
+
+
+def _remote(entry: Table, ours: Table) -> tuple[Remote, str] | None:
+    kind = _kind(entry)
+    if kind == "stdio":
+        _tell_kind(entry, "a `url` is not spoken to over stdio")
+    _warn_useless(entry, ("args", "env", "cwd"), "is for a `command`, not for a `url`")
+    _warn_useless(ours, ("env",), "is for a `command`, not for a `url`")
+    headers = _headers(entry) | _headers(ours)
+    place = entry.members["url"]
+    written, url = place.node.value, place.text()
+    if url is None or kind == "stdio" or not isinstance(written, str):
+        return None
+    if url.startswith(_UNIX):
+        url = f"http+unix://{quote(url.removeprefix(_UNIX), safe='')}/mcp"
+    if not _is_address(url):
+        place.wrong(f"{quoted(shown_url(written))} is no address of a server: write {_ADDRESSES}")
+        return None
+    return Remote(url=url, headers=headers, kind=kind), shown_url(written)
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        Origin.of(parts)
+    except (CannotConnect, ValueError):
+        return False
+    return bool(parts.netloc) and url.isascii() and url.isprintable() and " " not in url
+
+
+def _headers(table: Table) -> dict[str, str]:
+    headers = table.mapping("headers")
+    for name, value in headers.items():
+        place = table.members["headers"]
+        at = place.member(name, (place.node.members or {})[name])
+        if _HEADER.fullmatch(name) is None:
+            at.wrong("is no name of a header")
+        elif not value.isascii() or not value.isprintable():
+            at.wrong("has a value that cannot be sent")  # which may be a secret
+    return headers
+
+
+def _command(entry: Table, ours: Table) -> tuple[Command, str] | None:
+    if _kind(entry) not in ("any", "stdio"):
+        _tell_kind(entry, "a `command` is spoken to over stdio")
+    args = entry.members.get("args")
+    words = () if args is None else args.texts(are_kept_apart=True)
+    env = _allowed(ours) | _env(entry)
+    folder = entry.members.get("cwd")
+    cwd = None if folder is None else folder.path()
+    if folder is not None and cwd is not None and not cwd.is_dir():
+        folder.warn("there is no such folder")
+    place = entry.members["command"]
+    program = place.text()
+    if program is None:
+        return None
+    if _not_found(program, env, cwd):
+        place.warn(f"there is no program {quoted(place.node.value)}")
+    written = [place.node, *((args.node.items or ()) if args is not None else ())]
+    shown = shown_command([str(node.value) for node in written])
+    return Command(args=(program, *words), env=env, cwd=None if cwd is None else str(cwd)), shown
+
+
+def _not_found(program: str, env: Mapping[str, str], cwd: Path | None) -> bool:
+    if "/" in program or os.sep in program:
+        return not (cwd or Path()).joinpath(program).is_file()
+    return shutil.which(program, path=env.get("PATH")) is None
+
+
+def _env(entry: Table) -> dict[str, str]:
+    env = entry.mapping("env")
+    for name in env:
+        if _VARIABLE.fullmatch(name) is None:
+            place = entry.members["env"]
+            place.member(name, (place.node.members or {})[name]).wrong("is no name of a variable")
+    return env
+
+
+def _allowed(ours: Table) -> dict[str, str]:
+    """What of our own environment may be handed on, beside what every server gets."""
+    names = [name for name in ours.texts("env") if name not in INHERITED]
+    for name in names:
+        if name not in os.environ:
+            ours.members["env"].warn(f"the environment has no {quoted(name)} to hand on")
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+def _python(entry: Table, ours: Table) -> tuple[PythonTarget, str] | None:
+    if "type" in entry.members or "transport" in entry.members:
+        _tell_kind(entry, "a `python` server is not spoken to over any transport")
+    _warn_useless(entry, ("args", "env", "cwd"), "is for a `command`: a `python` server is in this process")
+    _warn_useless(ours, ("env",), "is for a `command`: a `python` server is in this process")
+    place = entry.members["python"]
+    text = place.text(what="a string: FILE.py:NAME")
+    if text is None:
+        return None
+    try:
+        file, name = split_target(text)
+    except CannotServe:
+        place.wrong(f"{quoted(place.node.value)} names no server: write FILE.py:NAME")
+        return None
+    path = Path(os.path.normpath(place.report.file.absolute().parent / file.expanduser()))
+    if not path.is_file():
+        place.wrong("there is no such file")
+    return PythonTarget(file=path, name=name), str(place.node.value)
+
+
+def _kind(entry: Table) -> Kind | Literal["stdio"]:
+    place = entry.members.get("type") or entry.members.get("transport")
+    if place is None:
+        return "any"
+    named = place.node.value
+    if isinstance(named, str) and named in _KINDS:
+        return _KINDS[named]
+    hint = nearest(named, _KINDS) if isinstance(named, str) else ""
+    _tell_kind(entry, f"type {str(named)[:100]!r} is not known; {', '.join(_KINDS)} are{hint}")
+    return "any"
+
+
+def _tell_kind(entry: Table, message: str) -> None:
+    """Of the entry, in the line where its type stands."""
+    place = entry.members.get("type") or entry.members.get("transport") or entry.place
+    place.report.tell(place.node, entry.place.where, message)
+
+
+def _warn_useless(table: Table, keys: tuple[str, ...], why: str) -> None:
+    for key in keys:
+        if key in table.members:
+            table.members[key].warn(why)

@@ -1,0 +1,95 @@
+"""The admin listener: whether a server lives, and whether it is ready, for the orchestrator that looks after it.
+
+On a port of its own, off unless asked for, and without any detail: it does not ask for a token. It is served by the
+native door, so health depends on no other HTTP library than the endpoint does.
+"""
+
+import socket
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from callboard import tree
+from callboard.actors.server.host import Host
+from callboard.actors.terms import ANYBODY
+from callboard.codecs.http.access import Access
+from callboard.codecs.http.head import Head
+from callboard.codecs.http.refusal import HttpRefusal
+from callboard.codecs.http.request_parser import HeadMemory
+from callboard.server.served import Hosted
+from callboard.supervisor import SupervisorSpec
+from callboard.transports.limits import Settings
+from callboard.transports.server.http.crowd import ConnectionLimit
+from callboard.transports.server.http.endpoint import Upgraded
+from callboard.transports.server.http.listener import Edge, listeners
+from callboard.transports.server.http.response import Response
+from callboard.transports.wire import Wire
+
+LIMITS: Final = Settings(
+    max_frame=1024,
+    max_header=8192,
+    max_headers=64,
+    max_connections=32,
+    first_byte_time=2.0,
+    keep_alive=5.0,
+    write_time=1.0,
+)
+"""What is asked here is small and soon answered. These connections alone may use the reserve of descriptors, and half
+of it at most; one that says nothing makes room soon."""
+
+_PLAIN: Final = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"))
+_METHODS: Final = ("GET", "HEAD")
+_ANY: Final = 1 << 30
+
+
+@attrs.frozen(eq=False)
+class Health:
+    """What is told of a served thing: whether it lives, and whether new work is welcome."""
+
+    server: Hosted
+    host: Host
+
+    def is_ready(self) -> bool:
+        return not self.host.is_draining and self.server.is_ready()
+
+
+@attrs.define(eq=False)
+class HealthHandler:
+    """Answers `/livez` and `/readyz`, under the names that the listener goes by and to no page of a browser."""
+
+    health: Health
+    access: Access
+    heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
+
+    def admit(self, head: Head) -> None:
+        self.access.check(head.get(b"host"), head.get(b"origin"))
+        if head.path not in (b"/livez", b"/readyz"):
+            raise HttpRefusal(404, "not found", closes=True)
+        if head.method not in _METHODS:
+            raise HttpRefusal(405, "use GET", headers=((b"allow", ", ".join(_METHODS).encode()),), closes=True)
+
+    def expect_head(self, peer: str) -> None:
+        """A head is short here, and not counted."""
+
+    async def expect_body(self, head: Head, peer: str) -> tuple[str, None]:
+        return ANYBODY, None  # a body is no use here, and at most a kilobyte
+
+    async def serve(self, head: Head, body: bytes, response: Response, principal: str | None = None) -> None:
+        is_fine = head.path == b"/livez" or self.health.is_ready()
+        text = b"" if head.method == "HEAD" else b"ok\n" if is_fine else b"not ready\n"
+        await response.answer(200 if is_fine else 503, _PLAIN, text)
+
+    async def refuse(self, refusal: HttpRefusal, response: Response) -> None:
+        body = b"" if refusal.is_bodiless else b"refused\n"
+        await response.answer(refusal.status, (*_PLAIN, *refusal.headers), body)
+
+    async def upgrade(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
+        raise HttpRefusal(501, "no WebSocket is served here", closes=True)
+
+
+def admin_edge(health: Health, access: Access, sockets: Sequence[socket.socket]) -> SupervisorSpec:
+    """The tree of the admin listener. It is there before the doors open, and after they were closed."""
+    crowd = ConnectionLimit(LIMITS.max_connections, ceiling=_ANY)
+    edge = Edge(HealthHandler(health, access), LIMITS, crowd=crowd)
+    return tree.admin(listeners(edge, sockets))

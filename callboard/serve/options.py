@@ -1,0 +1,140 @@
+"""What can be said about how a server is served, read and checked; and what is said when it is."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, TypedDict
+
+import attrs
+
+from callboard.codecs.http.access import EVERYONE, Access
+from callboard.errors import CannotServe
+from callboard.serve.refused_names import RefusedNames
+from callboard.server.served import Behind, Hosted
+from callboard.transports.bind import BindAddress, is_own_address
+from callboard.transports.limits import DEFAULTS, Settings
+from callboard.transports.server.http.endpoint import Authenticate
+from callboard.transports.server.stdio import Pipes, claim_stdio
+from callboard.transports.server.tls import Certificate
+
+Door: TypeAlias = Literal["native", "asgi"]
+DOORS: Final[tuple[Door, ...]] = ("native", "asgi")
+
+
+@attrs.frozen
+class Listening:
+    """One way to the server that is open now. Of stdio there is no URL."""
+
+    transport: Literal["stdio", "http", "ws", "sse", "admin"]
+    url: str | None = None
+
+
+@attrs.frozen
+class Ready:
+    """What is served, where, and what the operator should know about it."""
+
+    server: Hosted
+    listening: tuple[Listening, ...]
+    warnings: tuple[str, ...] = ()
+    behind: Behind | None = None
+    """The backends, if it is a broker."""
+
+
+class Options(TypedDict, total=False):
+    """What `Server.run` and `serve` take. Without any transport, stdio is served."""
+
+    stdio: bool | Pipes
+    http: str | int | None
+    """Where to serve HTTP: `127.0.0.1:8000`, `8000` (this machine), `[::1]:8000`, `unix:/path`. Port 0: any."""
+    ws: str | int | None
+    """Where to serve WebSocket; it may be the same place."""
+    door: Door
+    """`native`: HTTP/1.1. `asgi`: HTTP/2 as well, which hypercorn reads."""
+    tls_cert: str | None
+    tls_key: str | None
+    allow_hosts: Sequence[str]
+    """Names that the server goes by, beside that of its address; `*` for any."""
+    allow_origins: Sequence[str]
+    """Web pages that may use it, beside its own; `*` for any."""
+    authenticate: Authenticate | None
+    """Bearer token in, principal out; None refuses it."""
+    legacy_sse: bool
+    """Serve HTTP+SSE (2024-11-05) at /sse as well."""
+    admin: str | int | None
+    """Where to say whether it lives (`/livez`) and whether it is ready (`/readyz`): an address of its own."""
+    settings: Settings
+    on_ready: Callable[[Ready], None] | None
+
+
+def _place(text: str | int | None) -> BindAddress | None:
+    return None if text is None else BindAddress.parse(text)
+
+
+@attrs.frozen(kw_only=True)
+class ServePlan:
+    """The options, read and checked. Raises `CannotServe`."""
+
+    stdio: bool | Pipes = False
+    http: BindAddress | None = attrs.field(default=None, converter=_place)
+    ws: BindAddress | None = attrs.field(default=None, converter=_place)
+    door: Door = "native"
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    allow_hosts: Sequence[str] = ()
+    allow_origins: Sequence[str] = ()
+    authenticate: Authenticate | None = None
+    legacy_sse: bool = False
+    admin: BindAddress | None = attrs.field(default=None, converter=_place)
+    settings: Settings = DEFAULTS
+    on_ready: Callable[[Ready], None] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.door not in DOORS:
+            raise CannotServe(f"{self.door!r} is no door: take one of {', '.join(DOORS)}")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise CannotServe("TLS needs both, a certificate and its key")
+        if self.legacy_sse and self.http is None:
+            raise CannotServe("HTTP+SSE is served where HTTP is: give an address for that")
+        if self.admin is not None and self.admin.port and self.admin in (self.http, self.ws):
+            raise CannotServe("the admin listener needs an address of its own")
+        if self.door == "asgi" and self.http is not None and self.http == self.ws:
+            raise CannotServe("the ASGI door serves no WebSocket: give ws an address of its own")
+
+    @property
+    def serves_stdio(self) -> bool:
+        return self.stdio is not False or (self.http is None and self.ws is None)
+
+    def places(self) -> list[BindAddress]:
+        """Where to listen: one place if both share it."""
+        return list(dict.fromkeys(place for place in (self.http, self.ws) if place is not None))
+
+    def pipes(self) -> AbstractContextManager[Pipes]:
+        """Those that were claimed already, or a claim of them."""
+        return nullcontext(self.stdio) if isinstance(self.stdio, Pipes) else claim_stdio()
+
+    @property
+    def schemes(self) -> tuple[str, str]:
+        return ("http", "ws") if self.tls_cert is None else ("https", "wss")
+
+    def tls(self) -> Certificate | None:
+        if self.tls_cert is None or self.tls_key is None:
+            return None
+        spoken = ("h2", "http/1.1") if self.door == "asgi" else ("http/1.1",)
+        return Certificate(Path(self.tls_cert), Path(self.tls_key), spoken)
+
+    def access(self, place: BindAddress, *, is_admin: bool = False) -> Access:
+        """The Host and Origin rules of *place*. No page may look at the admin listener, and it has no TLS."""
+        if place.path is not None:
+            return EVERYONE
+        scheme, origins = ("http", ()) if is_admin else (self.schemes[0], self.allow_origins)
+        try:
+            return Access.of(
+                *(place.host, place.port),
+                scheme=scheme,
+                hosts=self.allow_hosts,
+                origins=origins,
+                is_own=is_own_address,
+                on_refused=RefusedNames(str(place)),
+            )
+        except ValueError as error:
+            raise CannotServe(str(error)) from None

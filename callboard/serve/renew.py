@@ -1,0 +1,69 @@
+"""Tokens and certificates are read again when their files change, or at a SIGHUP: rotating them needs no restart."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Never, Protocol
+
+import attrs
+import trio
+
+from callboard.config.watch import Watcher, Why, watching
+from callboard.errors import CannotRead, CannotServe
+from callboard.supervisor import Actor, Fact, get_logger
+
+log = get_logger("callboard.serving")
+
+
+class Renewable(Protocol):
+    """What stands in files that an operator replaces."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def files(self) -> tuple[Path, ...]: ...
+
+    def read(self) -> Any:
+        """What the files say now; called in a thread. Raises `CannotServe`."""
+
+    async def use(self, found: Any) -> Mapping[str, object]:
+        """Go by it from now on; the facts for the log."""
+
+
+@attrs.define(eq=False)
+class Renewing(Actor[Never]):
+    """Keeps one of them as its files have it. Files that are wrong change nothing: what was there goes on."""
+
+    mailbox = None
+
+    what: Renewable
+    renewed: int = attrs.field(default=0, init=False)
+    _refused: str | None = attrs.field(default=None, init=False)
+
+    async def run(self) -> None:
+        with watching(*self.what.files) as watcher:
+            if all(file.is_file() for file in self.what.files):  # they may have changed since they were read first
+                await self._read_anew(watcher, None)
+            async for why in watcher:
+                await self._read_anew(watcher, why)
+
+    async def _read_anew(self, watcher: Watcher, why: Why | None) -> None:
+        what, files = self.what, [str(file) for file in self.what.files]
+        facts: dict[str, object] = {"files": files, "why": why and why.value}
+        try:
+            found = await trio.to_thread.run_sync(what.read, abandon_on_cancel=True)
+        except CannotServe as error:
+            if isinstance(error, CannotRead):
+                watcher.try_again()
+            if str(error) != self._refused:  # of files that are tried again and again it is said once
+                log.warning(f"{what.name}_not_reloaded", reason=str(error), **facts)
+            self._refused = str(error)
+            return
+        self._refused = None
+        facts |= await what.use(found)
+        if why is not None:
+            self.renewed += 1
+            log.info(f"{what.name}_reloaded", **facts)
+
+    def facts(self) -> dict[str, Fact]:
+        return {"renewed": self.renewed}

@@ -1,0 +1,195 @@
+"""How a server is run: any set of transports at once, in one process, until it is asked to end."""
+
+import signal
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Unpack
+
+import attrs
+import trio
+
+from callboard.actors.server.drain import drain
+from callboard.actors.server.host import Host
+from callboard.actors.server.parking import Parking
+from callboard.codecs.http.access import is_wildcard
+from callboard.serve.admin import Health, admin_edge
+from callboard.serve.banner import announce, announce_drain
+from callboard.serve.collector import collecting_now_and_then, collecting_seldom
+from callboard.serve.options import Listening, Options, Ready, ServePlan
+from callboard.serve.renew import Renewing
+from callboard.serve.revoke import end_all_of
+from callboard.serve.tokens import TokenFile
+from callboard.server.served import Hosted
+from callboard.supervisor import Supervisor, SupervisorSpec
+from callboard.transports.bind import BindAddress, Bound, listen
+from callboard.transports.server.http.connection import HttpConnection
+from callboard.transports.server.http.crowd import raise_descriptor_limit
+from callboard.transports.server.http.endpoint import Endpoint
+from callboard.transports.server.http.listener import HttpListener, http_edge
+from callboard.transports.server.stdio import Stdio
+from callboard.transports.server.tls import Certificate
+from callboard.transports.server.websocket.upgrade import WebSocketUpgrade
+from callboard.transports.signals import heed_hangups, heed_signals
+
+
+async def serve(
+    server: Hosted,
+    *,
+    until: Callable[[], Awaitable[None]] = trio.sleep_forever,
+    task_status: trio.TaskStatus[Ready] = trio.TASK_STATUS_IGNORED,
+    **options: Unpack[Options],
+) -> None:
+    """Serve until *until* returns, or the client at the other end of stdio leaves; then drain, and return.
+
+    Raises `CannotServe` if one of the transports cannot be opened. Cancelled, it ends at once.
+    """
+    plan = ServePlan(**options)
+    tls, settings = plan.tls(), plan.settings
+    async with AsyncExitStack() as stack:
+        pipes = stack.enter_context(plan.pipes()) if plan.serves_stdio else None
+        bound = {place: await stack.enter_async_context(listen(place)) for place in plan.places()}
+        admin = None if plan.admin is None else await stack.enter_async_context(listen(plan.admin))
+        ready = Ready(server, tuple(_listening(plan, bound, admin)), tuple(_warnings(plan, bound, admin)))
+        parking = Parking(server.info.name, most=settings.max_parked, most_each=settings.max_parked_each)
+        host = await stack.enter_async_context(server.host(parking=parking))
+        if admin is not None:
+            access = plan.access(admin.place, is_admin=True)
+            await host.root.add(admin_edge(Health(server, host), access, admin.sockets))
+        edges = [await host.root.add(_edge(plan, host, place, at, tls)) for place, at in bound.items()]
+        if isinstance(plan.authenticate, TokenFile):
+            plan.authenticate.on_gone = partial(end_all_of, host)
+        for renewable in (tls, plan.authenticate):
+            if isinstance(renewable, (Certificate, TokenFile)):
+                host.root.spawn(Renewing(renewable), name=f"renew-{renewable.name}", shutdown=0)
+        ends: list[Callable[[], Awaitable[object]]] = [until]
+        if pipes is not None:
+            ends.append(host.root.spawn(Stdio(host, pipes, settings.max_frame), name="stdio").wait_ended)
+        ready = attrs.evolve(ready, behind=server.behind())
+        if plan.on_ready is not None:
+            plan.on_ready(ready)
+        task_status.started(ready)
+        await _wait_first(ends)
+        await drain(
+            host,
+            close_doors=partial(_close_doors, edges),
+            edges=[edge.address for edge in edges],
+            errands=_errands(edges),
+            tell=partial(announce_drain, within=settings.drain_time),
+            within=settings.drain_time,
+            spread=settings.spread,
+        )
+
+
+def run(server: Hosted, **options: Unpack[Options]) -> None:
+    """`serve` in an event loop of its own, until a signal says that it is enough: the first one lets it drain."""
+    options.setdefault("on_ready", announce)
+    raise_descriptor_limit()
+    with collecting_seldom():
+        trio.run(partial(_run, server, options))
+
+
+async def _run(server: Hosted, options: Options) -> None:
+    """Serve until a signal comes. One that comes before the server is ready ends it at once: there is nothing to drain.
+
+    Raises `KeyboardInterrupt` if that was Ctrl-C.
+    """
+    announces, is_ready, early = options.get("on_ready"), False, 0
+
+    def on_ready(ready: Ready) -> None:
+        nonlocal is_ready
+        is_ready = True
+        if announces is not None:
+            announces(ready)
+
+    def on_first(number: int) -> None:
+        nonlocal early
+        if not is_ready:
+            early = number
+            whole.cancel()
+
+    options["on_ready"] = on_ready
+    with (
+        trio.CancelScope() as whole,
+        heed_signals(whole.cancel, on_first=on_first) as asked,
+        heed_hangups(),
+        collecting_now_and_then(),
+    ):
+        await serve(server, until=asked.wait, **options)
+    if early == signal.SIGINT:
+        raise KeyboardInterrupt
+
+
+def _edge(plan: ServePlan, host: Host, place: BindAddress, bound: Bound, tls: Certificate | None) -> SupervisorSpec:
+    """The tree behind one address."""
+    settings, authenticate = plan.settings, plan.authenticate
+    is_http, is_ws = place == plan.http, place == plan.ws
+    endpoint = Endpoint(
+        host,
+        plan.access(bound.place),
+        settings,
+        authenticate=authenticate,
+        is_http=is_http,
+        legacy_sse=is_http and plan.legacy_sse,
+        on_upgrade=WebSocketUpgrade(host, settings, authenticate).serve if is_ws else None,
+    )
+    with_http2 = is_http and plan.door == "asgi"
+    return http_edge("http" if is_http else "ws", endpoint, bound.sockets, tls, with_http2=with_http2)
+
+
+def _listening(plan: ServePlan, bound: Mapping[BindAddress, Bound], admin: Bound | None) -> Iterator[Listening]:
+    http, ws = plan.schemes
+    if plan.http is not None:
+        url = bound[plan.http].place.url(http)
+        yield Listening("http", url)
+        if plan.legacy_sse:
+            yield Listening("sse", url.removesuffix("/mcp") + "/sse")
+    if plan.ws is not None:
+        yield Listening("ws", bound[plan.ws].place.url(ws))
+    if plan.serves_stdio:
+        yield Listening("stdio")
+    if admin is not None:
+        yield Listening("admin", admin.place.url("http").removesuffix("/mcp") + "/readyz")
+
+
+def _warnings(plan: ServePlan, bound: Mapping[BindAddress, Bound], admin: Bound | None = None) -> Iterator[str]:
+    for at in bound.values():
+        plan.access(at.place)  # what is wrong with the names is said before anything starts
+        if not at.place.is_local:
+            tokens = "" if plan.authenticate is not None else ", and nobody is asked for a token"
+            yield f"other machines can reach {at.place}{tokens}"
+            if not plan.allow_hosts:
+                names = "this machine's addresses" if is_wildcard(at.place.host) else str(at.place)
+                yield f"requests must name {names}; allow other names with --allow-host NAME"
+    if admin is not None:
+        plan.access(admin.place, is_admin=True)
+        if not admin.place.is_local:
+            yield f"other machines can ask {admin.place} whether this one is ready"
+
+
+async def _close_doors(edges: Sequence[Supervisor]) -> None:
+    """Accept no connection any more, and free the addresses: the next process may take them over."""
+    for edge in edges:
+        for address, actor in edge.actors():
+            if isinstance(actor, HttpListener):
+                await address.stop()
+                actor.listening.close()
+
+
+def _errands(edges: Sequence[Supervisor]) -> list[HttpConnection]:
+    """The connections that run a request by themselves."""
+    places = [place for edge in edges for _, place in edge.actors() if isinstance(place, Supervisor)]
+    connections = [actor for place in places for _, actor in place.actors() if isinstance(actor, HttpConnection)]
+    return [connection for connection in connections if connection.has_errand]
+
+
+async def _wait_first(ends: Sequence[Callable[[], Awaitable[object]]]) -> None:
+    """Wait until one of them returns."""
+    async with trio.open_nursery() as nursery:
+
+        async def wait(end: Callable[[], Awaitable[object]]) -> None:
+            await end()
+            nursery.cancel_scope.cancel()
+
+        for end in ends:
+            nursery.start_soon(wait, end)

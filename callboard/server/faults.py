@@ -1,0 +1,90 @@
+"""The log's side of a handler that fails: which one, for which request, what it raised and where."""
+
+import inspect
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, Final
+
+from callboard.codecs.envelope import Request, RequestId
+from callboard.server.content.errors import BadResult
+from callboard.supervisor import get_logger
+from callboard.supervisor.ended import failure_text, where
+
+log = get_logger("callboard.handlers")
+
+DEBUG: Final = "CALLBOARD_DEBUG"
+"""The environment variable that puts tracebacks into the log where standard error is no terminal."""
+
+TRACEBACK_FRAMES: Final = 20
+"""Innermost frames of a traceback that are logged: a recursion without an end has thousands."""
+
+TRACEBACK_TEXT: Final = 16_384
+"""Longest traceback in the log, in characters. An exception may quote a payload."""
+
+NAME_TEXT: Final = 128
+"""Longest name or request id in the log, in characters. Both are the client's words."""
+
+
+def log_failure(error: Exception, request: Request, name: str, function: Any = None) -> None:
+    """Log that the handler *name*, which is *function*, failed to serve *request*."""
+    facts = {
+        "method": request.method,
+        "name": name[:NAME_TEXT],
+        "request": _short(request.id),
+        "failure": failure_text(error),
+        "where": _place(function) if isinstance(error, BadResult) else where(error),
+    }
+    if shows_tracebacks() and not isinstance(error, BadResult):
+        facts["exception"] = _traceback(error)
+    log.error("handler_failed", **facts)
+
+
+def exited(error: SystemExit | BaseExceptionGroup[BaseException]) -> RuntimeError:
+    """What stands for a handler that called exit, in a nursery perhaps: that ends its own call only.
+
+    Raises what else is in a group and must not be kept from Trio: a cancellation, Ctrl-C.
+    """
+    exit_: BaseException = error
+    if isinstance(error, BaseExceptionGroup):
+        exits, rest = error.split(SystemExit)
+        if rest is not None and not isinstance(rest, Exception):
+            try:
+                # What else the handler raised when it was cut has no reader any more: in the task of a connection it
+                # would end all that goes on there.
+                raise rest.split(Exception)[1] or rest
+            finally:
+                del error, exits, rest, exit_  # this frame is in their traceback, and must not hold them in turn
+        exit_ = exits or error
+    while isinstance(exit_, BaseExceptionGroup):
+        exit_ = exit_.exceptions[0]
+    return RuntimeError("the function called exit").with_traceback(exit_.__traceback__)
+
+
+def shows_tracebacks() -> bool:
+    """Whether the author is likely to look: at a terminal, or by `CALLBOARD_DEBUG=1`."""
+    if os.environ.get(DEBUG, "0") not in ("", "0"):
+        return True
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError, OSError):  # there is none, or it is closed
+        return False
+
+
+def _traceback(error: Exception) -> str:
+    text = "".join(traceback.format_exception(error, limit=-TRACEBACK_FRAMES)).rstrip()
+    half = TRACEBACK_TEXT // 2  # the places stand first, the text of the exception last
+    return text if len(text) <= TRACEBACK_TEXT else f"{text[:half]}…{text[1 - half :]}"
+
+
+def _place(function: Any) -> str:
+    """Where a function is defined. A result that does not fit arises in no line of its own."""
+    while hasattr(function, "func"):  # functools.partial
+        function = function.func
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return "" if code is None else f"{Path(code.co_filename).name}:{code.co_firstlineno} {code.co_qualname}"
+
+
+def _short(request_id: RequestId) -> RequestId:
+    return request_id[:NAME_TEXT] if isinstance(request_id, str) else request_id

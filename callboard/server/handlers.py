@@ -1,0 +1,330 @@
+"""A server at work: the handlers behind each method, as the engine calls them."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias
+
+import attrs
+import msgspec
+import trio
+from msgspec import UNSET, Raw
+
+from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.host import Errand, Instant
+from callboard.actors.server.request import Handler, sole
+from callboard.codecs.envelope import Request
+from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
+from callboard.codecs.revisions import (
+    LATEST,
+    CallToolRequestParams,
+    CallToolResult,
+    CompleteRequestParams,
+    CompleteResult,
+    Completion,
+    DiscoverResult,
+    GetPromptRequestParams,
+    GetPromptResult,
+    Implementation,
+    InputRequiredResult,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
+    Model,
+    PaginatedRequestParams,
+    PromptReference,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    Revision,
+    ServerCapabilities,
+)
+from callboard.codecs.routing import Route, read_route
+from callboard.errors import HandlerFailed, InvalidParams, MissingCapability, Overloaded, ResourceNotFound
+from callboard.server.content.content import to_contents, to_messages, to_result
+from callboard.server.content.errors import BadArguments, Unfit
+from callboard.server.content.failures import error_result, failure_text, is_unexpected
+from callboard.server.context import Context, InputRequired, News
+from callboard.server.faults import exited, log_failure
+from callboard.server.registry import CacheHint, Function, HandlerEntry, Registry, Section, ToolEntry
+from callboard.supervisor.ended import drop_frames
+
+THREADS: Final = 40
+"""Most plain functions that run in threads at once."""
+
+MAX_VALUES: Final = 100
+"""Most candidates of one completion. The specification's limit."""
+
+
+GoOn: TypeAlias = Callable[[], Awaitable[Model]]
+Middleware: TypeAlias = Callable[[Context, GoOn], Awaitable[Model]]
+"""Stands around every handler: does what it wants before and after, and calls the second argument in between."""
+
+_Handler: TypeAlias = Callable[[Exchange], Awaitable[Model]]
+_CALL: Final = frozenset(("name", "arguments", "_meta"))
+_STRING: Final = msgspec.json.Decoder(str)
+_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+class Declarations(News, Protocol):
+    """What an author has declared: the parts of a server that its handlers run by."""
+
+    repertoire: Registry
+    middlewares: list[Middleware]
+    lists_kept: CacheHint
+    show_errors: bool
+    info: Implementation
+    instructions: str | None
+    revisions: frozenset[Revision]
+
+
+class ServerOffer:
+    """One run of a server: what the engine is handed as its offer."""
+
+    def __init__(self, server: Declarations, lifespan: Any) -> None:
+        self._server = server
+        self._repertoire = server.repertoire
+        self._lifespan = lifespan
+        self._limiter = trio.CapacityLimiter(THREADS)
+        self._kept: dict[str, Any] = attrs.asdict(server.lists_kept)
+        self.info: Implementation = server.info
+        self.instructions: str | None = server.instructions
+        self.revisions: frozenset[Revision] = server.revisions
+        self.instant: Mapping[str, Instant] = {
+            "server/discover": self._discover,
+            "tools/list": self._list_tools,
+            "resources/list": self._list_resources,
+            "resources/templates/list": self._list_templates,
+            "prompts/list": self._list_prompts,
+        }
+        handlers: Mapping[str, _Handler] = {
+            "tools/call": self._call_tool,
+            "resources/read": self._read_resource,
+            "prompts/get": self._get_prompt,
+            "completion/complete": self._complete,
+        }
+        self.handlers: Mapping[str, Handler] = {
+            # A call has a result of its own for a tool that fails: without middlewares nothing else can.
+            name: inner if name == "tools/call" and not server.middlewares else self._guarded(inner)
+            for name, inner in handlers.items()
+        }
+
+    def capabilities(self, revision: Revision) -> ServerCapabilities:
+        """What the server offers by now, or said that it will."""
+        return self._repertoire.capabilities
+
+    def header_map(self, method: str, route: Route) -> HeaderMap:
+        entry = self._repertoire.tools.entries.get(route.name or "") if method == "tools/call" else None
+        return NO_HEADERS if entry is None else entry.headers
+
+    def errand(self, request: Request, route: Route, *_: object) -> Errand | None:
+        if self._server.middlewares or request.method != "tools/call" or request.params is UNSET:
+            return None
+        entry = self._repertoire.tools.entries.get(route.name or "")
+        if entry is None or not entry.is_errand or not request.params.keys() <= _CALL:
+            return None
+        return self._run_errand(entry, request, request.params.get("arguments"))
+
+    async def _run_errand(self, entry: ToolEntry, request: Request, given: Raw | None) -> Model | str:
+        try:
+            arguments = entry.signature.read(_arguments(given))
+            value = await entry.function(**arguments)
+            if type(value) is str and entry.signature.output is None:
+                return value
+            return to_result(value, entry.signature)
+        except Exception as error:
+            if _is_for_client(LATEST, sole(error)):
+                raise sole(error) from None
+            return self._failed(request, entry, sole(error))
+        except (SystemExit, BaseExceptionGroup) as error:
+            return self._failed(request, entry, exited(error))
+
+    # What is answered at once.
+
+    def _discover(self, exchange: Exchange) -> Model:
+        return DiscoverResult(
+            supported_versions=sorted(self.revisions),
+            capabilities=self.capabilities(exchange.terms.revision),
+            instructions=UNSET if self.instructions is None else self.instructions,
+            **self._kept,
+        )
+
+    def _list_tools(self, exchange: Exchange) -> Model:
+        shown, cursor = self._page(exchange, self._repertoire.tools)
+        return ListToolsResult(tools=shown, next_cursor=cursor, **self._kept)
+
+    def _list_resources(self, exchange: Exchange) -> Model:
+        shown, cursor = self._page(exchange, self._repertoire.resources)
+        return ListResourcesResult(resources=shown, next_cursor=cursor, **self._kept)
+
+    def _list_templates(self, exchange: Exchange) -> Model:
+        shown, cursor = self._page(exchange, self._repertoire.templates)
+        return ListResourceTemplatesResult(resource_templates=shown, next_cursor=cursor, **self._kept)
+
+    def _list_prompts(self, exchange: Exchange) -> Model:
+        shown, cursor = self._page(exchange, self._repertoire.prompts)
+        return ListPromptsResult(prompts=shown, next_cursor=cursor, **self._kept)
+
+    def _page(self, exchange: Exchange, shelf: Section[Any]) -> tuple[list[Any], Any]:
+        cursor = exchange.params(PaginatedRequestParams).cursor
+        entries, following = shelf.page(None if cursor is UNSET else cursor, self._repertoire.cursors, time.time())
+        return [entry.shown for entry in entries], UNSET if following is None else following
+
+    # What takes an author's function.
+
+    async def _call_tool(self, exchange: Exchange) -> Model:
+        name, given = self._called(exchange)
+        entry = self._repertoire.tools.entries.get(name)
+        if entry is None:
+            raise InvalidParams(f"Unknown tool: {name[:128]}")
+        try:
+            arguments = entry.signature.read(given)
+            value = await self._perform(entry, arguments, exchange)
+            return value if isinstance(value, InputRequiredResult) else to_result(value, entry.signature)
+        except Exception as error:
+            if _is_for_client(exchange.terms.revision, sole(error)):
+                raise sole(error) from None
+            return self._failed(exchange.request, entry, sole(error))
+
+    def _called(self, exchange: Exchange) -> tuple[str, Mapping[str, Any] | None]:
+        """Which tool, and with what. A call that says nothing else needs no model of its params to be read."""
+        members = exchange.request.params
+        if members is not UNSET and "name" in members and members.keys() <= _CALL:
+            return _name(members["name"]), _arguments(members.get("arguments"))
+        params = exchange.params(CallToolRequestParams)
+        return params.name, None if params.arguments is UNSET else params.arguments
+
+    def _failed(self, request: Request, entry: ToolEntry, error: Exception) -> CallToolResult:
+        """A tool that fails has a result that says so, and the model can act on it."""
+        if is_unexpected(error):
+            log_failure(error, request, entry.shown.name, entry.function)
+        result = error_result(error, show_errors=self._server.show_errors)
+        drop_frames(error)  # a thread's exception holds the task that waited for it, and is held by it
+        return result
+
+    def _guarded(self, handler: _Handler) -> _Handler:
+        """A handler with its middlewares around it. What they raise, and did not mean for the client, is logged, and
+        `HandlerFailed` raised in its place."""
+        wrapped = self._wrapped(handler)
+
+        async def guarded(exchange: Exchange) -> Model:
+            try:
+                return await wrapped(exchange)
+            except Exception as error:
+                if not is_unexpected(error):
+                    raise
+                log_failure(sole(error), exchange.request, *self._asked_for(exchange.request))
+                raise HandlerFailed(failure_text(error, show_errors=self._server.show_errors)) from None
+
+        return guarded
+
+    def _asked_for(self, request: Request) -> tuple[str, Function | None]:
+        """What a request names, and the function behind it, as far as they can be told."""
+        route, shelves = read_route(request), self._repertoire
+        if request.method == "resources/read":
+            found = shelves.find_resource(route.uri or "")
+            return route.uri or "", None if found is None else found[0].function
+        if request.method == "completion/complete":
+            params = {} if request.params is UNSET else request.params
+            return bytes(params.get("ref", b"")).decode(), None
+        shelf: Mapping[str, HandlerEntry] = (
+            shelves.tools if request.method == "tools/call" else shelves.prompts
+        ).entries
+        entry = shelf.get(route.name or "")
+        return route.name or "", None if entry is None else entry.function
+
+    async def _read_resource(self, exchange: Exchange) -> Model:
+        uri = exchange.params(ReadResourceRequestParams).uri
+        found = self._repertoire.find_resource(uri)
+        if found is None:
+            raise ResourceNotFound(uri)
+        entry, mime_type, values = found
+        try:
+            arguments = entry.signature.read_text(values)
+        except BadArguments:
+            raise ResourceNotFound(uri) from None
+        value = await self._perform(entry, arguments, exchange)
+        if isinstance(value, ReadResourceResult | InputRequiredResult):
+            return value
+        if value is None:
+            raise ResourceNotFound(uri)
+        return ReadResourceResult(contents=to_contents(uri, value, mime_type or None), **attrs.asdict(entry.kept))
+
+    async def _get_prompt(self, exchange: Exchange) -> Model:
+        params = exchange.params(GetPromptRequestParams)
+        entry = self._repertoire.prompts.entries.get(params.name)
+        if entry is None:
+            raise InvalidParams(f"Unknown prompt: {params.name[:128]}")
+        arguments = entry.signature.read_text({} if params.arguments is UNSET else params.arguments)
+        value = await self._perform(entry, arguments, exchange)
+        if isinstance(value, GetPromptResult | InputRequiredResult):
+            return value
+        return GetPromptResult(messages=to_messages(value), description=entry.shown.description)
+
+    async def _complete(self, exchange: Exchange) -> Model:
+        params = exchange.params(CompleteRequestParams)
+        of = params.ref.name if isinstance(params.ref, PromptReference) else params.ref.uri
+        entry = self._repertoire.completions.get((of, params.argument.name))
+        if entry is None:
+            if not self._repertoire.has(params.ref):
+                raise InvalidParams(f"Nothing to complete: {of[:128]}")
+            return CompleteResult(completion=Completion(values=[]))
+        settled = UNSET if params.context is UNSET else params.context.arguments
+        known = {parameter.name for parameter in entry.signature.parameters}
+        others = {} if settled is UNSET else {name: value for name, value in settled.items() if name in known}
+        arguments = entry.signature.read_text({**others, "value": params.argument.value})
+        values = list(await self._perform(entry, arguments, exchange))
+        more = len(values) > MAX_VALUES
+        completion = Completion(values=values[:MAX_VALUES], total=len(values), has_more=more or UNSET)
+        return CompleteResult(completion=completion)
+
+    def _wrapped(self, handler: _Handler) -> _Handler:
+        """Put the middlewares around a handler, the first one outermost."""
+        for middleware in reversed(self._server.middlewares):
+            handler = partial(self._through, middleware, handler)
+        return handler
+
+    async def _through(self, middleware: Middleware, handler: _Handler, exchange: Exchange) -> Model:
+        return await middleware(Context(exchange, self._server, self._lifespan), partial(handler, exchange))
+
+    async def _perform(self, entry: HandlerEntry, arguments: Mapping[str, Any], exchange: Exchange) -> Any:
+        """Run an author's function; one that returns `InputRequired` runs anew when the client has answered."""
+        while True:
+            value = await entry.perform(arguments, Context(exchange, self._server, self._lifespan), self._limiter)
+            if not isinstance(value, InputRequired):
+                return value
+            questions = [asking.question for asking in value.askings]
+            carried = msgspec.json.encode(value.state)
+            if exchange.terms.revision.dialect.asks_in_results:
+                return await exchange.parking.hand_over(exchange, questions, carried)
+            answers = await exchange.ask(questions, at_once=True)
+            exchange.answers = {question.key or "": answer for question, answer in zip(questions, answers, strict=True)}
+            exchange.carried = carried
+
+
+def _is_for_client(revision: Revision, error: Exception) -> bool:
+    """Whether a tool's failure is an error and no result. A modern client that lacks a capability, or brought an answer
+    to another question, is told in the specification's own way; and no model can do anything about a server that has
+    too much to do."""
+    if isinstance(error, Overloaded):
+        return True
+    is_clients = isinstance(error, MissingCapability | InvalidParams) and not isinstance(error, Unfit)
+    return is_clients and revision.dialect.asks_in_results
+
+
+def _name(given: Raw) -> str:
+    """Raises `InvalidParams` for a name that is no text."""
+    try:
+        return _STRING.decode(given)
+    except msgspec.ValidationError as error:
+        raise InvalidParams(f"params.name: {error}") from None
+
+
+def _arguments(given: Raw | None) -> dict[str, Any]:
+    """Raises `InvalidParams` for arguments that are no object."""
+    if given is None:
+        return {}
+    try:
+        return _OBJECT.decode(given)
+    except msgspec.ValidationError as error:
+        raise InvalidParams(f"params.arguments: {error}") from None

@@ -1,0 +1,220 @@
+"""What a server can perform: its tools, resources, templates, prompts and completions, in the order they were added."""
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+
+import attrs
+import trio
+
+from callboard.codecs.mcp_headers.header_map import HeaderMap
+from callboard.codecs.revisions import (
+    UNSET,
+    CacheScope,
+    CompletionReference,
+    ListChangedCapability,
+    Model,
+    Prompt,
+    PromptReference,
+    Resource,
+    ResourcesCapability,
+    ResourceTemplate,
+    ServerCapabilities,
+    Tool,
+)
+from callboard.codecs.seal import KeyRing, Seal
+from callboard.codecs.uri_template.template import UriTemplate
+from callboard.errors import InvalidParams
+from callboard.server.context import Context
+from callboard.server.faults import exited
+from callboard.server.signature.signature import Signature
+
+PAGE: Final = 100
+"""Entries on one page of a list."""
+
+CURSOR_TTL: Final = 24 * 3600.0
+"""Seconds that a cursor may be used: longer than any client leafs through a list."""
+
+Offered: TypeAlias = Literal["tools", "resources", "prompts", "completions", "logging"]
+"""What a server may say that it offers."""
+
+OFFERS: Final[Mapping[Offered, Any]] = {
+    "tools": ListChangedCapability(list_changed=True),
+    "resources": ResourcesCapability(list_changed=True, subscribe=True),
+    "prompts": ListChangedCapability(list_changed=True),
+    "completions": {},
+    "logging": {},
+}
+
+Function: TypeAlias = Callable[..., Any]
+E = TypeVar("E", bound="HandlerEntry")
+M = TypeVar("M", bound=Model)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class HandlerEntry:
+    """A function of the author's, and what its signature says."""
+
+    function: Function
+    signature: Signature
+
+    async def perform(self, arguments: Mapping[str, Any], context: Context, limiter: trio.CapacityLimiter) -> Any:
+        """Run the function: an async one here, a plain one in a thread. One that exits ends its own call only."""
+        values = dict(arguments)
+        if self.signature.context_parameter is not None:
+            values[self.signature.context_parameter] = context
+        run = partial(self.function, **values)
+        try:
+            if self.signature.is_async:
+                return await run()
+            return await trio.to_thread.run_sync(run, limiter=limiter, abandon_on_cancel=True)
+        except Exception:
+            raise
+        except (SystemExit, BaseExceptionGroup) as error:
+            raise exited(error) from None
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class ToolEntry(HandlerEntry):
+    shown: Tool
+    headers: HeaderMap
+
+    @property
+    def is_errand(self) -> bool:
+        """Whether it cannot be spoken to while it runs: it takes no context, and holds up no thread."""
+        return self.signature.is_async and self.signature.context_parameter is None
+
+
+@attrs.frozen
+class CacheHint:
+    """How long a client may keep a result, and whether it may share it among its users."""
+
+    ttl_ms: int = 0
+    cache_scope: CacheScope = "private"
+
+    @classmethod
+    def of(cls, ttl: float, cache_scope: CacheScope) -> "CacheHint":
+        """Raises ValueError for a time below zero, or a scope that there is not."""
+        if not 0 <= ttl < math.inf or cache_scope not in ("private", "public"):
+            raise ValueError(f"no way to keep a result: ttl={ttl!r}, cache_scope={cache_scope!r}")
+        return cls(round(ttl * 1000), cache_scope)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class ResourceEntry(HandlerEntry):
+    shown: Resource
+    kept: CacheHint = CacheHint()
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class TemplateEntry(HandlerEntry):
+    shown: ResourceTemplate
+    template: UriTemplate
+    kept: CacheHint = CacheHint()
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class PromptEntry(HandlerEntry):
+    shown: Prompt
+
+
+@attrs.define(eq=False)
+class Section(Generic[E]):
+    """Entries of one kind by their names (URIs, templates), and the pages they are listed on."""
+
+    kind: str
+    entries: dict[str, E] = attrs.field(factory=dict, init=False)
+
+    def add(self, name: str, entry: E) -> None:
+        """Raises ValueError for a name that is taken."""
+        if name in self.entries:
+            raise ValueError(f"there is already a {self.kind} {name!r}")
+        self.entries[name] = entry
+
+    def remove(self, name: str) -> None:
+        """Raises LookupError if there is none."""
+        if name not in self.entries:
+            raise LookupError(f"there is no {self.kind} {name!r}")
+        del self.entries[name]
+
+    def page(self, cursor: str | None, seal: Seal, now: float, size: int = PAGE) -> tuple[list[E], str | None]:
+        """One page, and the cursor of the next. A cursor names the last entry seen: what is added or removed in between
+        moves no page.
+
+        Raises `InvalidParams` for a cursor that is not ours, or whose place is gone.
+        """
+        names = list(self.entries)
+        start = 0
+        if cursor is not None:
+            opened = seal.open(cursor, [self.kind.encode()], now=now)
+            if opened is None or opened.payload.decode() not in self.entries:
+                raise InvalidParams("Invalid cursor")
+            start = names.index(opened.payload.decode()) + 1
+        chosen = names[start : start + size]
+        following = None
+        if len(names) > start + size:
+            following = seal.close(chosen[-1].encode(), [self.kind.encode()], expires=now + CURSOR_TTL)
+        return [self.entries[name] for name in chosen], following
+
+    def __iter__(self) -> Iterator[E]:
+        return iter(self.entries.values())
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+@attrs.define(eq=False)
+class Registry:
+    """All shelves of one server."""
+
+    tools: Section[ToolEntry] = attrs.field(factory=lambda: Section("tool"), init=False)
+    resources: Section[ResourceEntry] = attrs.field(factory=lambda: Section("resource"), init=False)
+    templates: Section[TemplateEntry] = attrs.field(factory=lambda: Section("template"), init=False)
+    prompts: Section[PromptEntry] = attrs.field(factory=lambda: Section("prompt"), init=False)
+    completions: dict[tuple[str, str], HandlerEntry] = attrs.field(factory=dict, init=False)
+    cursors: Seal = attrs.field(factory=lambda: Seal(KeyRing.generate(), "cursor"), init=False)
+    capabilities: ServerCapabilities = attrs.field(factory=ServerCapabilities, init=False)
+    """What the server declares: the same object until a kind is added, so that a host can tell by it."""
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    """Held while `capabilities` is replaced: plain functions add handlers from threads."""
+
+    def offer(self, *names: Offered) -> list[Offered]:
+        """Declare these kinds from now on, and return those that were not declared before.
+
+        A kind stays declared when the last of its handlers is removed: the clients that were told of it wait for news
+        of it. Raises ValueError for a name that is no kind.
+        """
+        unknown = [name for name in names if name not in OFFERS]
+        if unknown:
+            raise ValueError(f"a server cannot offer {unknown[0]!r}: take {', '.join(OFFERS)}")
+        with self._lock:
+            new = [name for name in names if getattr(self.capabilities, name) is UNSET]
+            if new:
+                self.capabilities = attrs.evolve(self.capabilities, **{name: OFFERS[name] for name in new})
+        return new
+
+    def offer_anything(self) -> None:
+        """Declare every kind if none is declared: the handlers of an empty server come later, of any kind."""
+        if self.capabilities == ServerCapabilities():
+            self.offer(*OFFERS)
+
+    def has(self, ref: CompletionReference) -> bool:
+        """Whether there is what *ref* names."""
+        if isinstance(ref, PromptReference):
+            return ref.name in self.prompts.entries
+        return ref.uri in self.templates.entries or ref.uri in self.resources.entries
+
+    def find_resource(self, uri: str) -> tuple[ResourceEntry | TemplateEntry, str, Mapping[str, Any]] | None:
+        """The handler for *uri*, the MIME type it has, and what the template made of the URI."""
+        if (entry := self.resources.entries.get(uri)) is not None:
+            return entry, _text(entry.shown.mime_type), {}
+        for template in self.templates:
+            if (values := template.template.match(uri)) is not None:
+                return template, _text(template.shown.mime_type), values
+        return None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,97 @@
+"""What can be served: a server, or a broker in front of many."""
+
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Protocol, Unpack
+
+import attrs
+
+from callboard.actors.server.host import Host
+from callboard.actors.server.parking import Parking
+from callboard.codecs.revisions import Implementation
+
+if TYPE_CHECKING:
+    from callboard.serve.mount import Mounted
+    from callboard.serve.options import Options
+    from callboard.transports.limits import Settings
+    from callboard.transports.server.http.endpoint import Authenticate
+
+
+@attrs.frozen(kw_only=True)
+class BackendStatus:
+    """How it stands with one server behind a broker. *why* it is not up, in a few words."""
+
+    name: str
+    state: str
+    is_up: bool
+    why: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Behind:
+    """What a broker stands in front of."""
+
+    servers: tuple[BackendStatus, ...]
+    tools: int
+    example: str | None = None
+    """A tool, with arguments, that is safe to call to see what happens."""
+
+    @property
+    def missing(self) -> tuple[BackendStatus, ...]:
+        """Those that cannot be used now."""
+        return tuple(one for one in self.servers if not one.is_up)
+
+
+class Hosted(Protocol):
+    """What transports and commands need of it."""
+
+    info: Implementation
+
+    def host(self, *, parking: Parking | None = None) -> AbstractAsyncContextManager[Host]:
+        """Run it, without any transport yet."""
+
+    def is_ready(self) -> bool:
+        """Whether a request could be answered now."""
+
+    def behind(self) -> Behind | None:
+        """What it stands in front of; None for a server, which answers by itself."""
+
+
+class Served:
+    """How it is served: the same for all."""
+
+    def run(self: Hosted, **options: Unpack["Options"]) -> None:
+        """Serve on any set of transports at once, and return when that is over. Without any: stdio.
+
+        ```python
+        server.run(http="127.0.0.1:8000", ws="127.0.0.1:8001")
+        ```
+
+        SIGTERM and SIGINT let it drain: what is in flight is finished; a second one ends it at once.
+        Raises `CannotServe`, for an address that is taken and the like.
+        """
+        from callboard.serve.serve import run  # with all transports, which not every user of a server needs
+
+        run(self, **options)
+
+    def asgi(
+        self: Hosted,
+        *,
+        allow_hosts: Iterable[str] = (),
+        allow_origins: Iterable[str] = (),
+        authenticate: "Authenticate | None" = None,
+        settings: "Settings | None" = None,
+    ) -> "Mounted":
+        """The endpoint `/mcp` as an ASGI application, for hypercorn's Trio worker or to be mounted beside others.
+
+        The server runs from the startup to the shutdown of the ASGI lifespan. It goes by the loopback names and by
+        *allow_hosts*: name those that a proxy in front passes on. *authenticate* is given a bearer token and returns
+        the principal, or None to refuse it.
+
+        The server in front reads HTTP, and counts and times connections: what it accepts (bare line feeds, folded
+        lines) callboard cannot see. Do not put it behind a proxy that reuses connections, unless that server refuses
+        them; `callboard run` does.
+        """
+        from callboard.serve.mount import mounted
+
+        return mounted(self, allow_hosts, allow_origins, authenticate, settings)

@@ -1,0 +1,1 @@
+"""What a handler's signature says: parameters, their schemas, its output."""

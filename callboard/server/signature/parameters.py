@@ -1,0 +1,182 @@
+"""The parameters of a handler: how they are published, and how values reach them."""
+
+import enum
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+import attrs
+import msgspec
+
+from callboard.server.signature.defaults import fill_defaults, may_lack_defaults
+from callboard.server.signature.docstrings import Docstring
+from callboard.server.signature.markers import understood
+from callboard.server.signature.schemas import Schema, compile_schema, from_json, schemas_of, to_json, with_defs
+from callboard.server.signature.shape import UNSTATED, Shape
+
+Convert: TypeAlias = Callable[[Any], dict[str, Any]]
+"""Makes the keyword arguments of a handler of JSON values that its schema allows. Raises msgspec's error."""
+
+_UNCHANGING: Final = (str, int, float, bool, type(None), enum.Enum)
+
+
+@attrs.frozen
+class Parameter:
+    """One published parameter."""
+
+    name: str
+    schema: Schema
+    description: str
+    required: bool
+
+
+def by_keyword(shape: Shape) -> tuple[tuple[Parameter, ...], Schema, Convert]:
+    """Publish what the signature says."""
+    for parameter in shape.published:
+        if parameter.annotation is UNSTATED:
+            name = parameter.name
+            raise TypeError(f"{shape.name}(): the parameter {name} has no type; annotate it, as in `{name}: str`")
+    schemas, defs = _described(shape)
+    parameters = tuple(
+        _parameter(parameter, schema, defs, shape.docstring)
+        for parameter, schema in zip(shape.listed, schemas, strict=False)
+    )
+    root: Schema = {
+        "type": "object",
+        "properties": {parameter.name: parameter.schema for parameter in parameters},
+        "required": [parameter.name for parameter in parameters if parameter.required],
+        "additionalProperties": False,
+    }
+    if not root["required"]:
+        del root["required"]
+    if shape.others is not None:
+        root["additionalProperties"] = schemas[-1] or True
+    return parameters, with_defs(root, defs), _converter(shape)
+
+
+def by_keyword_as_given(shape: Shape, input_schema: Mapping[str, Any]) -> tuple[tuple[Parameter, ...], Schema, Convert]:
+    """Publish a given schema; its properties are the parameters."""
+    _check_all(shape)
+    properties, required = input_schema.get("properties", {}), input_schema.get("required", ())
+    names = {parameter.name for parameter in shape.listed}
+    missing = [
+        parameter.name for parameter in shape.listed if parameter.default is UNSTATED and parameter.name not in required
+    ]
+    if missing:
+        raise TypeError(f"{shape.name}(): input_schema does not require {', '.join(missing)}; give a default")
+    if shape.others is None and (unknown := [name for name in properties if name not in names]):
+        raise TypeError(f"{shape.name}(): input_schema has {', '.join(unknown)}; add parameters, or **kwargs: Any")
+    return _published(input_schema), dict(input_schema), _converter(shape)
+
+
+def whole(shape: Shape, input_schema: Mapping[str, Any]) -> tuple[tuple[Parameter, ...], Schema, Convert]:
+    """Publish a given schema, and hand all arguments over in one parameter."""
+    _check_all(shape)
+    [parameter] = shape.listed
+    kind = dict[str, Any] if parameter.annotation is UNSTATED else understood(parameter.annotation)
+    make = functools.partial(msgspec.convert, type=kind, str_keys=True, dec_hook=from_json)
+    convert = _filled(shape, lambda values: {parameter.name: make(values)})
+    return _published(input_schema), dict(input_schema), convert
+
+
+def _published(input_schema: Mapping[str, Any]) -> tuple[Parameter, ...]:
+    """The parameters that a given schema names."""
+    required = input_schema.get("required", ())
+    return tuple(
+        Parameter(name, schema, schema.get("description", ""), name in required)
+        for name, schema in input_schema.get("properties", {}).items()
+        if isinstance(schema, dict)
+    )
+
+
+def _described(shape: Shape) -> tuple[list[Schema], dict[str, Schema]]:
+    """The schemas of all parameters, `**kwargs` last. On failure, find out whose type it was."""
+    parameters = shape.published
+    try:
+        return schemas_of([parameter.annotation for parameter in parameters])
+    except TypeError as reason:
+        _check_all(shape)
+        raise TypeError(f"{shape.name}(): {reason}") from reason
+
+
+def _check_all(shape: Shape) -> None:
+    for parameter in shape.published:
+        if parameter.annotation is not UNSTATED:
+            _check_describable(shape, parameter)
+
+
+def _check_describable(shape: Shape, parameter: inspect.Parameter) -> None:
+    try:
+        schemas_of([parameter.annotation])
+    except TypeError as reason:
+        told = str(reason).splitlines()[0]
+        raise TypeError(
+            f"{shape.name}(): the parameter {parameter.name} has a type without a JSON Schema ({told}); "
+            "use a type that JSON can carry, or register the handler with input_schema="
+        ) from reason
+
+
+def _parameter(
+    parameter: inspect.Parameter, schema: Schema, defs: Mapping[str, Schema], docstring: Docstring
+) -> Parameter:
+    described = {"description": docstring.parameters.get(parameter.name, ""), **schema}
+    if not described["description"]:
+        del described["description"]
+    if parameter.default is not UNSTATED:
+        described |= _default(parameter.default, with_defs(schema, defs))
+    return Parameter(parameter.name, described, described.get("description", ""), parameter.default is UNSTATED)
+
+
+def _default(value: Any, schema: Schema) -> Schema:
+    """The default as it is published: not at all if JSON, or the parameter's own schema, does not allow it."""
+    try:
+        told = msgspec.json.decode(msgspec.json.encode(value, enc_hook=to_json))
+    except (TypeError, ValueError, OverflowError):
+        return {}
+    return {"default": told} if compile_schema(schema).is_valid(told) else {}
+
+
+def _filled(shape: Shape, convert: Convert) -> Convert:
+    """Fill in the defaults of data classes, if there are any among the parameters."""
+    annotations = [one.annotation for one in shape.published if one.annotation is not UNSTATED]
+    if not any(may_lack_defaults(annotation) for annotation in annotations):
+        return convert
+
+    def make(values: Any) -> dict[str, Any]:
+        made = convert(values)
+        fill_defaults(made)
+        return made
+
+    return make
+
+
+def _converter(shape: Shape) -> Convert:
+    """One class per handler, its fields the parameters: msgspec fills it in one pass."""
+    fields = [_field(parameter) for parameter in shape.listed]
+    target = msgspec.defstruct("Arguments", fields, kw_only=True)
+    convert, as_dict = msgspec.convert, msgspec.structs.asdict
+
+    def make(values: Any) -> dict[str, Any]:
+        return as_dict(convert(values, target, str_keys=True, dec_hook=from_json))
+
+    if shape.others is None:
+        return _filled(shape, make)
+    names = frozenset(parameter.name for parameter in shape.listed)
+    annotation = Any if shape.others.annotation is UNSTATED else understood(shape.others.annotation)
+
+    def make_with_others(values: Any) -> dict[str, Any]:
+        others = {name: value for name, value in values.items() if name not in names}
+        return make(values) | convert(others, dict[str, annotation], str_keys=True, dec_hook=from_json)  # type: ignore[valid-type]
+
+    return _filled(shape, make_with_others)
+
+
+def _field(parameter: inspect.Parameter) -> Any:
+    annotation = Any if parameter.annotation is UNSTATED else understood(parameter.annotation)
+    if parameter.default is UNSTATED:
+        return parameter.name, annotation
+    if isinstance(parameter.default, _UNCHANGING):
+        return parameter.name, annotation, parameter.default
+    # The very object, as Python has it; msgspec would copy it, or refuse it.
+    return parameter.name, annotation, msgspec.field(default_factory=lambda: parameter.default)

@@ -1,0 +1,91 @@
+"""What may be set about the edges: every limit and time, each with its default and its reason."""
+
+from typing import Any, Final
+
+import attrs
+
+from callboard.actors.server.host import (
+    MAX_BODY_BYTES,
+    MAX_KEPT_BYTES,
+    MAX_MEMORY_EACH,
+    MAX_SESSIONS,
+    MAX_SESSIONS_EACH,
+    Host,
+)
+from callboard.actors.server.parking import MAX_PARKED, MAX_PARKED_EACH
+from callboard.codecs.lines import MAX_FRAME
+
+
+def _setting(default: Any, why: str) -> Any:
+    """A field whose reason is there for `--help` and for the reference."""
+    return attrs.field(default=default, metadata={"why": why, "help": why}, kw_only=True, validator=_not_negative)
+
+
+def _not_negative(_: object, attribute: "attrs.Attribute[float]", value: float) -> None:
+    if not value >= 0:
+        raise ValueError(f"{attribute.name} cannot be {value}")
+
+
+@attrs.frozen
+class Settings:
+    """The limits of the edges. Sizes in bytes, times in seconds."""
+
+    max_frame: int = _setting(MAX_FRAME, "Maximum size of a message: 413, or 1009 on a WebSocket.")
+    max_body_bytes: int = _setting(
+        MAX_BODY_BYTES,
+        "Maximum total size of messages that are being read, and of large ones until they are answered: 503, or 1013 on"
+        " a WebSocket. Half of it for one authenticated principal: 429.",
+    )
+    max_header: int = _setting(32 * 1024, "Maximum size of an HTTP request head, with the request line: 431.")
+    max_headers: int = _setting(100, "Maximum number of header lines of an HTTP request: 431.")
+    max_connections: int = _setting(
+        20_000, "Maximum connections of one listener, 3/4 of them from one address; more are closed at once."
+    )
+    max_in_flight: int = _setting(16_384, "Maximum requests in flight, open streams included: 503.")
+    max_in_flight_each: int = _setting(64, "Maximum requests in flight of one authenticated principal: 429.")
+    max_sessions: int = _setting(MAX_SESSIONS, "Maximum sessions, of all transports: 503.")
+    max_memory_each: int = _setting(MAX_MEMORY_EACH, "Maximum memory of one client or address, estimated: 429.")
+    max_sessions_each: int = _setting(
+        MAX_SESSIONS_EACH, "Maximum sessions of one authenticated principal, and never more than 3/4 of all: 429."
+    )
+    max_streams: int = _setting(64, "Maximum open streams of one legacy session: 429.")
+    max_parked: int = _setting(MAX_PARKED, "Maximum requests that wait for input of their client: 503.")
+    max_parked_each: int = _setting(
+        MAX_PARKED_EACH, "Maximum requests of one authenticated principal that wait for input: 429."
+    )
+    max_events: int = _setting(1024, "Maximum events kept for replay to a client that reconnects, per session.")
+    max_event_bytes: int = _setting(
+        1024 * 1024, "Maximum size of the events kept per session. A larger event is not kept."
+    )
+    max_kept_bytes: int = _setting(
+        MAX_KEPT_BYTES, "Maximum size of the events kept for all sessions; the oldest are dropped."
+    )
+    first_byte_time: float = _setting(10.0, "Timeout for the first byte on a new connection, TLS handshake included.")
+    header_time: float = _setting(5.0, "Timeout for a request head, from its first byte: 408.")
+    body_idle: float = _setting(10.0, "Timeout between two reads of a body: 408.")
+    body_time: float = _setting(30.0, "Timeout for a whole body: 408.")
+    keep_alive: float = _setting(75.0, "Keep-alive timeout: idle time until a connection is closed.")
+    write_time: float = _setting(10.0, "Timeout for writing to a peer; then its connection is closed.")
+    comment_every: float = _setting(15.0, "Interval of the comments that keep a quiet SSE stream alive.")
+    session_idle: float = _setting(1800.0, "Idle time until a legacy session is ended.")
+    retry: float = _setting(1.0, "Reconnection time sent to clients whose stream ended (2025-11-25).")
+    ping_every: float = _setting(
+        45.0, "Interval of WebSocket pings. One without a pong in a sixth of that is repeated once."
+    )
+    grace: float = _setting(60.0, "Time to resume the session of a dropped WebSocket.")
+    drain_time: float = _setting(30.0, "Time for a graceful shutdown: requests in flight finish, or get an error.")
+    spread: float = _setting(
+        10.0, "Time over which the clients of more than 100 subscriptions are disconnected at shutdown."
+    )
+
+    def apply(self, host: Host) -> None:
+        """Set the bounds of what all edges of a host share."""
+        most = self.max_sessions
+        host.in_flight.allow(self.max_in_flight, self.max_in_flight_each)
+        host.sessions.allow(most, min(self.max_sessions_each, most - most // 4))
+        host.memory.each = host.memory.each_address = self.max_memory_each
+        host.bodies.allow(self.max_body_bytes, self.max_body_bytes // 2)
+        host.kept.most = self.max_kept_bytes
+
+
+DEFAULTS: Final = Settings()

@@ -1,0 +1,1 @@
+"""Listeners: HTTP, WebSocket, ASGI and stdio, for clients that connect."""

@@ -1,0 +1,100 @@
+"""How many connections a door has room for: in all, from one address, and by the descriptors of the process."""
+
+import ipaddress
+import os
+from typing import Final
+
+import attrs
+
+from callboard.actors.shares import Shares, anonymous_at
+from callboard.errors import Overloaded
+
+RESERVE: Final = 64
+"""Descriptors that no connection of a door may use: health checks, restarts of backends and files need them."""
+
+MOST_DESCRIPTORS: Final = 65_536
+"""Descriptors that the process asks for at its start, if the hard limit allows it. No setting needs more, and some
+programs close every descriptor up to their limit when they start: a million takes them seconds."""
+
+_UNBOUNDED: Final = 1 << 30
+
+
+def raise_descriptor_limit() -> None:
+    """Raise the soft limit of open files to the hard one. Where there is no such limit, do nothing."""
+    if os.name != "posix":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):  # a sandbox may forbid it: then the limit is what it was
+            return
+
+
+def descriptor_ceiling() -> int:
+    """The first descriptor that a connection may not have. The kernel hands out the lowest free one, so a connection
+    above the ceiling means that this many are open, in any part of the process."""
+    if os.name != "posix":
+        return _UNBOUNDED
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _UNBOUNDED if soft == resource.RLIM_INFINITY else soft - min(RESERVE, soft // 4)
+
+
+@attrs.define(eq=False)
+class ConnectionLimit:
+    """The connections of one edge.
+
+    One address gets three quarters of the room, so that other machines always find some. This machine's own clients
+    are counted in all, but have no share: a proxy on it speaks for many clients.
+    """
+
+    most: int
+    ceiling: int = attrs.field(factory=descriptor_ceiling)
+    refused: int = attrs.field(default=0, init=False)
+    total: int = attrs.field(default=0, init=False)
+    _of_others: Shares = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._of_others = Shares("connections", min(self.most, self.ceiling), 1)
+
+    def enter(self, account: str | None, descriptor: int) -> str | None:
+        """Count a connection; if there is no room for it, say what there is no room by."""
+        full = "max-connections" if self.total >= self.most else None
+        if descriptor >= self.ceiling:
+            full = "open files"
+        elif account is not None and full is None:
+            try:
+                self._of_others.take(account)
+            except Overloaded:
+                full = "connections of one address"
+        if full is None:
+            self.total += 1
+        else:
+            self.refused += 1
+        return full
+
+    def leave(self, account: str | None) -> None:
+        self.total -= 1
+        if account is not None:
+            self._of_others.give_back(account)
+
+
+def counted_address(peer: object) -> str | None:
+    """The account that a connection from *peer* is counted by; None for a Unix socket and for this machine."""
+    if not isinstance(peer, tuple) or peer[0] == "127.0.0.1":
+        return None
+    try:
+        address = ipaddress.ip_address(str(peer[0]).partition("%")[0])
+    except ValueError:
+        return None
+    mapped = getattr(address, "ipv4_mapped", None)
+    if (mapped or address).is_loopback:
+        return None
+    if isinstance(address, ipaddress.IPv6Address) and mapped is None:  # one household has a whole /64 of them
+        return anonymous_at(str(ipaddress.ip_network((address, 64), strict=False)))
+    return anonymous_at(str(mapped or address))

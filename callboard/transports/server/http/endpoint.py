@@ -1,0 +1,265 @@
+"""The MCP endpoint: what a request is answered with, or which actor is asked. Both doors bring their requests here."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+import attrs
+
+from callboard.actors.frames import error_frame
+from callboard.actors.server.host import Host
+from callboard.actors.shares import LOCAL, account_of
+from callboard.actors.terms import ANYBODY, is_meant_modern, is_modern
+from callboard.codecs.batch import is_batch
+from callboard.codecs.envelope import Envelope, ErrorResponse, Notification, Request, RequestId, ResultResponse, decode
+from callboard.codecs.http.access import Access
+from callboard.codecs.http.head import Head, covers, media_type_of
+from callboard.codecs.http.refusal import HttpRefusal
+from callboard.codecs.http.request_parser import HeadMemory
+from callboard.codecs.http.writer import JSON
+from callboard.codecs.revisions import LATEST, LEGACY, MODERN
+from callboard.codecs.routing import Route, read_route
+from callboard.errors import InvalidRequest, PeerError, RequestFailed
+from callboard.supervisor import Fact
+from callboard.transports.held import HeldBytes
+from callboard.transports.limits import DEFAULTS, Settings
+from callboard.transports.server.http.keepalive import KeepAlive
+from callboard.transports.server.http.legacy import Legacy
+from callboard.transports.server.http.modern import Modern, answer_unread
+from callboard.transports.server.http.response import Response
+from callboard.transports.server.http.sse_pair import MESSAGES_PATH, SSE_PATH, Pairs
+from callboard.transports.wire import Wire
+
+Authenticate: TypeAlias = Callable[[str], Awaitable[str | None]]
+"""Checks a bearer token: gives its principal, or None if the token is invalid."""
+
+
+@attrs.define(eq=False)
+class Upgraded:
+    """What the actor of a connection tells, and asks of, the protocol that its connection has turned into."""
+
+    peer: str = LOCAL
+    """The account of its client if it is anonymous."""
+    on_stop: Callable[[], None] | None = None
+    facts: Callable[[], dict[str, Fact]] = dict
+
+
+Upgrade: TypeAlias = Callable[[Head, bytes, Wire, Upgraded], Awaitable[None]]
+"""Serves a connection that turned into a WebSocket, until it ends: its head, what was read beyond it, and its wire."""
+
+PATH: Final = b"/mcp"
+"""Where the endpoint is, on every listener."""
+
+METHODS: Final = {
+    PATH: ("POST", "GET", "DELETE", "OPTIONS"),
+    SSE_PATH: ("GET", "OPTIONS"),
+    MESSAGES_PATH: ("POST", "OPTIONS"),
+}
+"""What is where. The last two only if the operator wants HTTP+SSE."""
+
+CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
+_CROSS_ORIGIN: Final = ((b"vary", b"origin"), (b"access-control-expose-headers", b"mcp-session-id"))
+_PREFLIGHT: Final = (
+    (b"access-control-allow-methods", b"POST, GET, DELETE"),
+    (b"access-control-allow-headers", b"*, authorization"),
+    (b"access-control-max-age", b"600"),
+)
+_PLAIN: Final = ((b"accept-encoding", b"identity"),)
+_BEARER: Final = b"bearer "
+_JSON: Final = b"application/json"
+_EVENTS: Final = b"text/event-stream"
+_MODERN: Final = frozenset(revision.value.encode() for revision in MODERN)
+_LEGACY: Final = frozenset(revision.value.encode() for revision in LEGACY)
+
+
+@attrs.define(eq=False)
+class Endpoint:
+    """Decides for both doors: method, path, headers, body and principal in; an answer, or a stream, out."""
+
+    host: Host
+    access: Access
+    settings: Settings = DEFAULTS
+    authenticate: Authenticate | None = attrs.field(default=None, kw_only=True)
+    is_http: bool = attrs.field(default=True, kw_only=True)
+    legacy_sse: bool = attrs.field(default=False, kw_only=True)  # HTTP+SSE, which is old, is off unless asked for
+    on_upgrade: Upgrade | None = attrs.field(default=None, kw_only=True)
+    heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
+    pulse: KeepAlive = attrs.field(init=False)
+    modern: Modern = attrs.field(init=False)
+    legacy: Legacy = attrs.field(init=False)
+    pairs: Pairs = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.settings.apply(self.host)
+        self.pulse = KeepAlive(self.settings.comment_every)
+        self.modern = Modern(self.host, self.settings, self.pulse)
+        self.legacy = Legacy(self.host, self.settings, self.pulse)
+        self.pairs = Pairs(self.host, self.settings, self.pulse)
+
+    # Before the body.
+
+    def admit(self, head: Head) -> None:
+        """Raises `HttpRefusal` for what needs no body to be refused."""
+        self.access.check(head.get(b"host"), head.get(b"origin"))
+        if not head.target.startswith(b"/") and (authority := head.take_authority()) is not None:
+            self.access.check(authority, None)
+        if head.path.removesuffix(b"/") in METHODS:  # as other servers have it: /mcp/ is /mcp
+            head.path = head.path.removesuffix(b"/")
+        path = head.path
+        if path != PATH and not (self.legacy_sse and path in METHODS):
+            raise HttpRefusal(404, "there is nothing here; the endpoint is /mcp", closes=True)
+        is_upgrade = head.method == "GET" and head.get(b"upgrade") is not None
+        if not (self.is_http or (is_upgrade and self.on_upgrade is not None)):
+            raise HttpRefusal(
+                426, "only a WebSocket is served here", headers=((b"upgrade", b"websocket"),), closes=True
+            )
+        if head.method not in METHODS[path]:
+            raise HttpRefusal(405, f"{head.method} is not for this address", headers=(_allow(path),), closes=True)
+        if head.method == "POST":
+            self._check_post(head)
+
+    def _check_post(self, head: Head) -> None:
+        if media_type_of(head.get(b"content-type")) != _JSON:
+            raise HttpRefusal(415, "the body must be application/json", closes=True)
+        if (head.get(b"content-encoding") or b"identity").lower() != b"identity":
+            raise HttpRefusal(415, "the body must not be compressed", headers=_PLAIN, closes=True)
+        accepted = head.all(b"accept")
+        if head.path == PATH and not (covers(accepted, _JSON) and covers(accepted, _EVENTS)):
+            raise HttpRefusal(406, "accept both application/json and text/event-stream", closes=True)
+
+    def expect_head(self, peer: str) -> HeldBytes:
+        """Where the bytes of a head are counted that does not come at once: with those of bodies."""
+        return HeldBytes(self.host.bodies, peer)
+
+    async def expect_body(self, head: Head, peer: str) -> tuple[str, HeldBytes]:
+        """The principal of a request whose body does not come with its head, and where the body's bytes are counted.
+
+        Raises `HttpRefusal` (401): the body of a stranger is not read.
+        """
+        principal = ANYBODY if self.authenticate is None else await self._principal(head, self.authenticate)
+        return principal, HeldBytes(self.host.bodies, account_of(principal, peer))
+
+    # With the body.
+
+    async def serve(self, head: Head, body: bytes, response: Response, principal: str | None = None) -> None:
+        """Answer a request, or start what will. Never raises what a peer could cause. *principal* if it is known."""
+        origin = head.get(b"origin")
+        if origin is not None and origin.isascii():
+            response.extra = ((b"access-control-allow-origin", origin), *_CROSS_ORIGIN)
+        try:
+            if principal is None:
+                principal = ANYBODY if self.authenticate is None else await self._principal(head, self.authenticate)
+            if head.path != PATH:
+                await self._pair(head, body, principal, response)
+            elif head.method == "POST":
+                await self._post(head, body, principal, response)
+            else:
+                await self._without_body(head, principal, response)
+        except HttpRefusal as refusal:
+            await self.refuse(refusal, response)
+        except PeerError as error:
+            known = error.request_id if error.request_id is not None else _asked(head, body)
+            await answer_unread(response, error, None if error.is_answer else known)
+        except RequestFailed as error:  # before anything was begun, too
+            await answer_unread(response, error, _asked(head, body))
+
+    async def refuse(self, refusal: HttpRefusal, response: Response) -> None:
+        """Answer what HTTP alone says no to, with the reason as text."""
+        frame = error_frame(refusal.request_id, LATEST, refusal)
+        await response.answer(refusal.status, (*JSON, *refusal.headers), b"" if refusal.is_bodiless else frame)
+
+    async def upgrade(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
+        """Serve a connection that turns into another protocol. Raises `HttpRefusal`."""
+        if self.on_upgrade is None:
+            raise HttpRefusal(501, "no WebSocket is served here", closes=True)
+        await self.on_upgrade(head, rest, wire, upgraded)
+
+    async def _principal(self, head: Head, authenticate: Authenticate) -> str:
+        """Raises `HttpRefusal` (401) if a token is required and there is no valid one."""
+        if head.method == "OPTIONS":  # a preflight request carries no credentials
+            return ANYBODY
+        given = head.get(b"authorization") or b""
+        token = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else b""
+        principal = await authenticate(token.decode("latin-1")) if token else None
+        if principal is None:
+            raise HttpRefusal(401, "a bearer token is needed", headers=CHALLENGE, closes=True)
+        return principal
+
+    # These only choose the answering method. They are no coroutines: each would cost every request of theirs.
+
+    def _post(self, head: Head, body: bytes, principal: str, response: Response) -> Awaitable[None]:
+        if is_batch(body):
+            session = self.legacy.find(head, principal)
+            if not session.session.takes_batches:
+                raise InvalidRequest("batches are for sessions of 2025-03-26 only")
+            return session.post(body, response)
+        message = decode(body)
+        route = read_route(message) if isinstance(message, (Request, Notification)) else Route()
+        if self._is_modern(head, message, route):
+            return self._modern(head, message, route, principal, response)
+        if isinstance(message, Request) and message.method == "initialize":
+            return self.legacy.initialize(message, principal, response)
+        try:
+            session = self.legacy.find(head, principal)
+        except HttpRefusal as refusal:
+            refusal.request_id = message.id if isinstance(message, Request) else None
+            raise
+        return session.post(message, response, route=route)
+
+    def _is_modern(self, head: Head, message: Envelope, route: Route) -> bool:
+        """What a request says of itself counts most; then the header; a session is for what says neither."""
+        version = head.get(b"mcp-protocol-version")
+        if is_modern(route) or version in _MODERN:
+            return True
+        if not LEGACY & self.host.offer.revisions:  # then there are no sessions; such a header is ignored
+            return not (isinstance(message, Request) and message.method == "initialize")
+        if version in _LEGACY or head.get(b"mcp-session-id") is not None:
+            return False
+        return is_meant_modern(route)
+
+    def _modern(
+        self, head: Head, message: Envelope, route: Route, principal: str, response: Response
+    ) -> Awaitable[None]:
+        match message:
+            case Request():
+                return self.modern.serve(head, message, route, principal, response)
+            case Notification():
+                return response.answer(202, ())  # there is none that a modern client could send by HTTP
+            case ResultResponse() | ErrorResponse():
+                raise InvalidRequest("nothing was asked, so nothing can be answered")
+
+    def _pair(self, head: Head, body: bytes, principal: str, response: Response) -> Awaitable[None]:
+        if head.method == "OPTIONS":
+            return response.answer(204, (_allow(head.path), *_PREFLIGHT))
+        if head.path == SSE_PATH:
+            return self.pairs.open(principal, response)
+        return self.pairs.post(head, body, principal, response)
+
+    async def _without_body(self, head: Head, principal: str, response: Response) -> None:
+        if head.method == "OPTIONS":
+            await response.answer(204, (_allow(PATH), *_PREFLIGHT))
+            return
+        if not LEGACY & self.host.offer.revisions or head.get(b"mcp-protocol-version") in _MODERN:
+            raise HttpRefusal(405, "only POST is for this endpoint", headers=((b"allow", b"POST"),))
+        session = self.legacy.find(head, principal)
+        if head.method == "DELETE":
+            await self.legacy.end(session)
+            await response.answer(204, ())
+            return
+        if not covers(head.all(b"accept"), _EVENTS):
+            raise HttpRefusal(406, "accept text/event-stream")
+        await session.get(head.get(b"last-event-id"), response)
+
+
+def _asked(head: Head, body: bytes) -> RequestId | None:
+    """The id of a request that was refused unread: its sender waits for that."""
+    if head.method != "POST" or head.path != PATH:
+        return None
+    try:
+        message = decode(body)
+    except PeerError:  # it says so itself, with the id if there is one
+        return None
+    return message.id if isinstance(message, Request) else None
+
+
+def _allow(path: bytes) -> tuple[bytes, bytes]:
+    return b"allow", ", ".join(METHODS[path]).encode()

@@ -1,0 +1,36 @@
+"""What a connection of the native door needs from the application behind it."""
+
+from typing import Protocol
+
+from callboard.codecs.http.head import Head
+from callboard.codecs.http.refusal import HttpRefusal
+from callboard.codecs.http.request_parser import HeadMemory
+from callboard.transports.held import HeldBytes
+from callboard.transports.server.http.endpoint import Upgraded
+from callboard.transports.server.http.response import Response
+from callboard.transports.wire import Wire
+
+
+class RequestHandler(Protocol):
+    """Answers requests. The MCP endpoint is one, the health checks of the admin listener are another."""
+
+    heads: HeadMemory
+
+    def admit(self, head: Head) -> None:
+        """Raises `HttpRefusal` for a request that needs no body to be refused."""
+
+    def expect_head(self, peer: str) -> HeldBytes | None:
+        """Where the bytes of a head are counted that does not come at once. Its sender may be any client at *peer*."""
+
+    async def expect_body(self, head: Head, peer: str) -> tuple[str, HeldBytes | None]:
+        """The principal of a request whose body does not come with its head, and where the body's bytes are counted.
+        Raises `HttpRefusal`."""
+
+    async def serve(self, head: Head, body: bytes, response: Response, principal: str | None = None) -> None:
+        """Answer a request, or start the actor that will. *principal* if it is known already."""
+
+    async def refuse(self, refusal: HttpRefusal, response: Response) -> None:
+        """Answer a request that could not be read, or was not admitted."""
+
+    async def upgrade(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
+        """Serve a connection that turns into another protocol. Raises `HttpRefusal`."""

@@ -1,0 +1,310 @@
+"""Legacy sessions over HTTP: opened by `initialize`, found again by their id, ended by DELETE or by neglect."""
+
+import math
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from itertools import count
+from typing import Final, TypeVar
+
+import attrs
+import trio
+
+from callboard.actors.server.host import Host
+from callboard.actors.server.session import Session
+from callboard.actors.server.session_tree import add_session
+from callboard.actors.shares import account_of
+from callboard.codecs.envelope import Envelope, Request
+from callboard.codecs.http.head import Head
+from callboard.codecs.http.refusal import HttpRefusal
+from callboard.codecs.json_scan import check_modelled
+from callboard.codecs.members import write_members
+from callboard.codecs.replay_budget import ReplayBudget
+from callboard.codecs.revisions import LEGACY, UNSET, InitializeRequestParams, read
+from callboard.codecs.routing import Route
+from callboard.errors import Overloaded, UnsupportedVersion
+from callboard.transports.limits import Settings
+from callboard.transports.server.http.keepalive import KeepAlive
+from callboard.transports.server.http.legacy_streams import EventStore, LegacyStream
+from callboard.transports.server.http.response import Response
+
+T = TypeVar("T")
+
+SESSION: Final = b"mcp-session-id"
+VERSION: Final = b"mcp-protocol-version"
+TOLD_FOR: Final = 10.0
+"""Seconds that the events of an answer are kept when its end was written: its connection may have broken just then."""
+
+_STANDALONE: Final = 0  # the number of the stream that GET opens
+
+
+@attrs.define(eq=False)
+class HttpSession(Session):
+    """A session whose way out may lead nowhere for now, and which ends when it is not used."""
+
+    ways: "LegacySession" = attrs.field(kw_only=True)
+
+    async def run(self) -> None:
+        try:
+            while True:
+                message = await self.ways.wait_used(self.inbox.receive)
+                await self._write(message.frame)
+        except (trio.BrokenResourceError, trio.EndOfChannel):
+            pass  # there is no stream to write to, and none will come
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        super().end()
+        del self.ways
+
+    def on_stop(self) -> None:
+        self.ways.stop_waiting()
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._in_flight)
+
+    @property
+    def is_attached(self) -> bool:
+        return self.ways.streams[_STANDALONE].response is not None
+
+
+@attrs.define(eq=False)
+class LegacySession:
+    """One session and its streams. As a sink it waits until there is a stream for what belongs to no request."""
+
+    id: str
+    settings: Settings
+    pulse: KeepAlive
+    budget: ReplayBudget
+    forget: Callable[[], None]
+    session: HttpSession = attrs.field(init=False)
+    store: EventStore = attrs.field(init=False)
+    streams: dict[int, LegacyStream] = attrs.field(factory=dict, init=False)
+    _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+    _attached: trio.Event | None = attrs.field(default=None, init=False)
+    _is_ending: bool = attrs.field(default=False, init=False)
+    _told: list[tuple[float, LegacyStream]] = attrs.field(factory=list, init=False)
+    _nap: trio.CancelScope | None = attrs.field(default=None, init=False)
+    _used: float = attrs.field(default=-math.inf, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.store = EventStore(self.settings.max_events, self.settings.max_event_bytes, self.budget)
+        self.streams[_STANDALONE] = self._stream(_STANDALONE, None)
+        self.touch()
+
+    async def send(self, frame: bytes) -> None:
+        await self.send_together([frame])
+
+    async def send_together(self, frames: Sequence[bytes]) -> None:
+        standalone = self.streams[_STANDALONE]
+        while standalone.response is None:
+            if self._is_ending:
+                raise trio.BrokenResourceError("nobody will come for this any more")
+            self._attached = trio.Event()
+            await self.wait_used(self._attached.wait)
+        await standalone.send_together(frames)
+
+    def stop_waiting(self) -> None:
+        """The session is asked to end: what has no reader now will have none."""
+        self._is_ending = True
+        self._tell_attached()
+
+    def _tell_attached(self) -> None:
+        if self._attached is not None:
+            self._attached.set()
+
+    # Its use.
+
+    async def wait_used(self, wait: Callable[[], Awaitable[T]]) -> T:
+        """Wait for something, as long as the session is in use. Raises `trio.BrokenResourceError` when not."""
+        while True:
+            with trio.CancelScope(deadline=min(self._kept_until(), self._due())) as self._nap:
+                return await wait()
+            self._forget_told()
+            if self._kept_until() <= trio.current_time():
+                raise trio.BrokenResourceError("nobody uses this session")
+
+    def _due(self) -> float:
+        """When the next of the streams that were read to their end is forgotten."""
+        return self._told[0][0] if self._told else math.inf
+
+    def _note_told(self, stream: LegacyStream) -> None:
+        self._told.append((trio.current_time() + TOLD_FOR, stream))
+        if self._nap is not None:
+            self._nap.deadline = min(self._nap.deadline, self._due())
+
+    def _forget_told(self) -> None:
+        while self._told and self._due() <= trio.current_time():
+            _, stream = self._told.pop(0)
+            self.store.forget(stream)
+            self.streams.pop(stream.number, None)
+
+    def _kept_until(self) -> float:
+        if self.session.is_busy or any(stream.response is not None for stream in self.streams.values()):
+            self.touch()
+        return self._used + self.settings.session_idle
+
+    def touch(self) -> None:
+        """Note that it is in use."""
+        self._used = trio.current_time()
+
+    # What comes in.
+
+    async def post(
+        self,
+        message: Envelope | bytes,
+        response: Response,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+        route: Route | None = None,
+    ) -> None:
+        """Take in what was posted: a message, or a batch. Raises `Overloaded` for one stream too many."""
+        self.touch()
+        if not isinstance(message, (Request, bytes)):  # needs no stream: an answer must get through when all are taken
+            await self.session.take(message, self.session)
+            await response.answer(202, ())
+            return
+        self._tidy()
+        number = next(self._numbers)
+        stream = self._stream(number, response)
+        stream.headers = headers
+        stream.on_plain_end = partial(self._drop, number)
+        response.on_lost = stream.detach
+        stream.held, response.held = response.held, None  # the request goes on when its client has left
+        self.streams[number] = stream
+        if isinstance(message, Request):
+            await self.session.take(message, stream, route)
+        elif not await self.session.receive(message, stream):
+            stream.on_plain_end()
+            await response.answer(202, ())
+
+    async def get(self, last_event: bytes | None, response: Response) -> None:
+        """Open the stream that belongs to no request, or go on with one that was left. Raises `HttpRefusal`."""
+        self.touch()
+        if last_event is None:
+            standalone = self.streams[_STANDALONE]
+            standalone.is_polled = self._is_polled
+            await standalone.attach(response)
+        else:
+            stream, last = self._place(last_event)
+            await stream.resume(response, last)
+        self._tell_attached()
+
+    def ended(self) -> None:
+        """The session is over: so are its streams."""
+        self.forget()
+        for stream in self.streams.values():
+            stream.cut()
+        self.store.clear()
+        self._told.clear()
+
+    @property
+    def _is_polled(self) -> bool:
+        terms = self.session.terms
+        return terms is not None and terms.revision.dialect.polls_streams
+
+    def _stream(self, number: int, response: Response | None) -> LegacyStream:
+        is_polled = number != _STANDALONE and self._is_polled
+        stream = LegacyStream(number, self.store, self.pulse, response, self.settings.retry, is_polled)
+        stream.on_left = self.touch
+        if number != _STANDALONE:
+            stream.on_told = self._note_told
+        return stream
+
+    def _drop(self, number: int) -> None:
+        self.streams.pop(number, None)
+        self.touch()
+
+    def _tidy(self) -> None:
+        """Forget the oldest of the streams that have ended. Raises `Overloaded` if too many are still open."""
+        most = self.settings.max_streams
+        if len(self.streams) > most:
+            ended = [number for number, stream in self.streams.items() if stream.is_over]
+            for number in ended[: len(self.streams) - most]:
+                del self.streams[number]
+            if len(self.streams) > most:
+                raise Overloaded("too many streams are open")
+
+    def _place(self, last_event: bytes) -> tuple[LegacyStream, int]:
+        number, dash, last = last_event.partition(b"-")
+        if dash and number.isdigit() and last.isdigit() and len(last_event) < 40:
+            stream = self.streams.get(int(number))
+            if stream is not None:
+                return stream, int(last)
+        raise HttpRefusal(400, "no such event is kept")
+
+
+@attrs.define(eq=False)
+class Legacy:
+    """All legacy sessions of one endpoint."""
+
+    host: Host
+    settings: Settings
+    pulse: KeepAlive
+    _versions: frozenset[bytes] = attrs.field(init=False)
+    _sessions: dict[str, LegacySession] = attrs.field(factory=dict, init=False)
+    _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._versions = frozenset(revision.value.encode() for revision in LEGACY & self.host.offer.revisions)
+
+    async def initialize(self, message: Request, principal: str, response: Response) -> None:
+        """Open a session; if the handshake fails there is none.
+
+        Raises `UnsupportedVersion` where none is offered, `Draining`, and `Overloaded` for one too many.
+        """
+        self._check_offered(message)
+        self.host.check_admits()
+        self.host.sessions.check(account_of(principal, response.peer))
+        session_id = secrets.token_urlsafe(24)
+        opened = LegacySession(session_id, self.settings, self.pulse, self.host.kept, lambda: self._forget(session_id))
+        opened.session = HttpSession(self.host, opened, principal, opened.ended, peer=response.peer, ways=opened)
+        self._sessions[session_id] = opened
+        try:
+            await add_session(self.host, opened.session, f"h-{next(self._names)}")
+            await opened.post(message, response, ((SESSION, session_id.encode()),))
+        finally:
+            if opened.session.terms is None:
+                self._forget(session_id)
+        if opened.session.terms is None:
+            opened.session.supervisor.address.begin_stop()
+
+    def _check_offered(self, message: Request) -> None:
+        spoken = self.host.offer.revisions
+        if not LEGACY & spoken:
+            members = {} if message.params is UNSET else message.params
+            check_modelled(members)
+            asked = read(max(LEGACY), InitializeRequestParams, write_members(members))
+            error = UnsupportedVersion(asked.protocol_version, sorted(spoken))
+            error.request_id = message.id
+            raise error
+
+    def find(self, head: Head, principal: str) -> LegacySession:
+        """The session that a request names, if it is this principal's.
+
+        Raises `HttpRefusal`: 400 if none is named, 404 if there is none such, or not for this principal: one answer.
+        """
+        named = head.get(SESSION)
+        if named is None:
+            raise HttpRefusal(400, "Mcp-Session-Id is missing")
+        found = self._sessions.get(named.decode("latin-1"))
+        if found is None or found.session.principal != principal:
+            raise HttpRefusal(404, "there is no such session")
+        if head.get(VERSION) is not None and any(
+            name == VERSION and value not in self._versions for name, value in head.headers
+        ):
+            raise HttpRefusal(400, "MCP-Protocol-Version is none that is spoken here")
+        return found
+
+    async def end(self, session: LegacySession) -> None:
+        """End a session, and all that goes on in it."""
+        session.session.hang_up()
+        session.ended()
+        await session.session.supervisor.address.stop()
+
+    def _forget(self, session_id: str) -> None:
+        self._sessions.pop(session_id, None)
+
+    def __len__(self) -> int:
+        return len(self._sessions)

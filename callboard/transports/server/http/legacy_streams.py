@@ -1,0 +1,269 @@
+"""Streams of a legacy session that a client may leave and come back to: what it missed is kept, within bounds."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import attrs
+
+from callboard.actors.outlet import Adopt, Outbound
+from callboard.codecs.http.refusal import HttpRefusal
+from callboard.codecs.http.status import RETRY_AFTER, status_of_legacy
+from callboard.codecs.http.writer import JSON, STREAM
+from callboard.codecs.replay_budget import ReplayBudget
+from callboard.codecs.sse import encode_event, encode_retry
+from callboard.transports.held import HeldBytes
+from callboard.transports.server.http.keepalive import KeepAlive
+from callboard.transports.server.http.response import Response
+
+
+def _nothing() -> None:
+    """What a stream tells where there is no session that would want to know."""
+
+
+def _nobody(_: "LegacyStream") -> None:
+    """The same, for what is told of a stream."""
+
+
+class _Kept(NamedTuple):
+    stream: "LegacyStream"
+    number: int
+    event: bytes
+    ticket: int
+    """Of the budget that all sessions share."""
+
+
+@attrs.define(eq=False)
+class EventStore:
+    """The latest events of one session, of all its streams together."""
+
+    most: int
+    most_bytes: int
+    budget: ReplayBudget
+    _events: deque[_Kept] | None = attrs.field(default=None, init=False)
+    _bytes: int = attrs.field(default=0, init=False)
+
+    def add(self, stream: "LegacyStream", number: int, event: bytes) -> None:
+        """Keep one event, and let go of the oldest: of this one, too, if it alone is too large."""
+        if self._events is None:  # most sessions never stream, and an empty deque has a weight
+            self._events = deque()
+        self._events.append(_Kept(stream, number, event, self.budget.add(self, len(event))))
+        self._bytes += len(event)
+        while self._bytes > self.most_bytes or len(self) > self.most:
+            self.forget_oldest()
+        self.budget.trim()
+
+    def __len__(self) -> int:
+        return 0 if self._events is None else len(self._events)
+
+    def forget_oldest(self) -> None:
+        if self._events:
+            self._let_go(self._events.popleft())
+        if not self._events:
+            self._events = None
+
+    def forget(self, stream: "LegacyStream") -> None:
+        """Let go of all events of one stream."""
+        kept, self._events = self._events or (), None
+        rest: deque[_Kept] = deque()
+        for one in kept:
+            if one.stream is stream:
+                self._let_go(one)
+            else:
+                rest.append(one)
+        self._events = rest or None
+
+    def clear(self) -> None:
+        """The session is over."""
+        while self._events is not None:
+            self.forget_oldest()
+
+    def _let_go(self, kept: _Kept) -> None:
+        self._bytes -= len(kept.event)
+        self.budget.give_back(kept.ticket)
+        kept.stream.forgotten = max(kept.number, kept.stream.forgotten)
+
+    def after(self, stream: "LegacyStream", number: int) -> list[tuple[int, bytes]]:
+        """The events of *stream* that followed *number*. Raises `HttpRefusal` if some of them are not here any more."""
+        if number < stream.forgotten:
+            raise HttpRefusal(400, "what came after that event is no longer kept")
+        return [(one.number, one.event) for one in self._events or () if one.stream is stream and one.number > number]
+
+
+@attrs.define(eq=False)
+class LegacyStream:
+    """The answer to one POST, or what is unrelated to any (GET). It goes on while it has no reader.
+
+    A single answer is JSON; the stream begins when something must be said before it.
+    """
+
+    number: int
+    store: EventStore
+    pulse: KeepAlive
+    response: Response | None
+    retry: float
+    is_polled: bool = False
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    on_plain_end: Callable[[], None] = _nothing  # it was no stream to come back to
+    on_told: Callable[["LegacyStream"], None] = _nobody  # all of it, the end included, was written to the client
+    on_left: Callable[[], None] = _nothing  # it has no reader now
+    held: HeldBytes | None = attrs.field(default=None, init=False)  # what is held of a large request
+    forgotten: int = attrs.field(default=0, init=False)  # the latest event that is no longer kept
+    is_over: bool = attrs.field(default=False, init=False)
+    _is_stream: bool = attrs.field(default=False, init=False)
+    _last: int = attrs.field(default=0, init=False)
+    _coming: Response | None = attrs.field(default=None, init=False)  # the one that is being told what it missed
+
+    @property
+    def adopt(self) -> Adopt | None:
+        return None if self.response is None else self.response.adopt
+
+    async def send(self, message: Outbound) -> None:
+        response = self.response
+        if message.ends:
+            self._finish()
+            if not self._is_stream:
+                self.on_plain_end()
+                if response is not None:
+                    await self._answer(response, message)
+                return
+        await self._begin(self.retry)
+        await self._write(self._keep(message.frame))
+        if message.ends:
+            await self._end()
+
+    async def send_together(self, frames: Sequence[bytes]) -> None:
+        """Send what ends nothing, in one piece."""
+        await self._begin(self.retry)
+        await self._write(b"".join([self._keep(frame) for frame in frames]))
+
+    async def _answer(self, response: Response, message: Outbound) -> None:
+        status = status_of_legacy(message.error)
+        if status != 200:
+            await response.answer(status, (*JSON, *RETRY_AFTER), message.frame)
+        elif self.headers and message.error is None:
+            await response.answer(200, (*JSON, *self.headers), message.frame)
+        else:
+            await response.answer_json(message.frame)
+
+    def send_nowait(self, message: Outbound) -> None:
+        if self._is_stream and not self.is_over:
+            event = self._keep(message.frame)
+            if self.response is not None:
+                self.response.write_nowait(event)
+
+    async def give_up(self) -> None:
+        """Cancelled: a stream without an event, and its end."""
+        self._finish()
+        if self.response is not None and not self._is_stream:
+            self._is_stream = True
+            await self.response.begin((*STREAM, *self.headers))
+        await self._end()
+
+    async def close_stream(self, retry: float) -> None:
+        if self.is_polled and not self.is_over:
+            if self._is_stream:
+                await self._write(encode_retry(round(retry * 1000)))
+            await self._begin(retry)
+            await self._end()
+
+    def cut(self) -> None:
+        """The session is over."""
+        self._finish()
+        for response in (self.response, self._coming):
+            if response is not None:
+                self.pulse.discard(response)
+                response.cut()
+        self.response = self._coming = None
+        self.on_told = _nobody
+        self.on_plain_end = self.on_left = _nothing  # all three hold the session, which holds its streams
+
+    def _finish(self) -> None:
+        self.is_over = True
+        if self.held is not None:
+            self.held.release()
+
+    # Coming and going.
+
+    def detach(self) -> None:
+        """The client has left. That cancels nothing: it may come back."""
+        if self.response is not None:
+            self.pulse.discard(self.response)
+            self.response = None
+            self.on_left()
+
+    async def resume(self, response: Response, last: int) -> None:
+        """The client is back, and has seen everything up to *last*. Raises `HttpRefusal` if that is too long ago."""
+        if last > self._last:
+            raise HttpRefusal(400, "there was no such event")
+        missed = self.store.after(self, last)
+        self._take(response)
+        self._coming = response
+        await response.begin(STREAM)
+        while missed and self._coming is response:
+            for number, event in missed:
+                await response.write(event)
+                last = number
+            if last < self.forgotten:  # it reads too slowly for what is said meanwhile
+                response.cut()
+            missed = [] if response.is_over else self.store.after(self, last)
+        if self._coming is response:
+            self._coming = None
+            await self._go_on(response)
+
+    async def _go_on(self, response: Response) -> None:
+        if response.is_over:
+            return
+        self.response = response
+        self.pulse.add(response)
+        if self.is_over:
+            await self._end()
+
+    async def attach(self, response: Response) -> None:
+        """Begin to stream to *response* what comes from now on."""
+        self._take(response)
+        self.response = response
+        self._is_stream = False
+        await self._begin(self.retry)
+
+    def _take(self, response: Response) -> None:
+        """The newest counts: a client that comes back has often not noticed yet that the old one is dead."""
+        for left in (self.response, self._coming):
+            if left is not None:
+                self.pulse.discard(left)
+                left.cut()
+        self.response = self._coming = None
+        response.on_lost = lambda: self._lost(response)
+
+    def _lost(self, response: Response) -> None:
+        if self.response is response:
+            self.detach()
+
+    async def _begin(self, retry: float) -> None:
+        if self._is_stream:
+            return
+        self._is_stream = True
+        response = self.response
+        primer = self._keep(b"", round(retry * 1000)) if self.is_polled else b""
+        if response is not None:
+            self.pulse.add(response)
+            await response.begin((*STREAM, *self.headers), primer)
+
+    def _keep(self, frame: bytes, retry: int | None = None) -> bytes:
+        self._last += 1
+        event = encode_event(frame, event_id=f"{self.number}-{self._last}", event=None, retry=retry)
+        self.store.add(self, self._last, event)
+        return event
+
+    async def _write(self, event: bytes) -> None:
+        if self.response is not None:
+            await self.response.write(event)
+
+    async def _end(self) -> None:
+        response, self.response = self.response, None
+        if response is not None:
+            self.pulse.discard(response)
+            self.on_left()
+            await response.end()
+            if self.is_over and not response.is_lost:
+                self.on_told(self)

@@ -1,0 +1,150 @@
+"""The native door: takes connections in, and the tree that they live in."""
+
+import errno
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from typing import Final, Never
+
+import attrs
+import trio
+
+from callboard import tree
+from callboard.actors.rate import Rate, RateLimit
+from callboard.supervisor import Actor, Fact, Supervisor, SupervisorSpec, get_logger
+from callboard.transports.limits import Settings
+from callboard.transports.server.http.connection import HttpConnection
+from callboard.transports.server.http.crowd import ConnectionLimit, counted_address
+from callboard.transports.server.http.endpoint import Endpoint
+from callboard.transports.server.http.handler import RequestHandler
+from callboard.transports.server.http.slow_requests import SlowRequests
+from callboard.transports.server.http.write_batch import WriteBatch
+from callboard.transports.server.http2 import Http2, Opening
+from callboard.transports.server.tls import Certificate
+from callboard.transports.wire import SocketWire, SslWire, Wire, peer_of
+
+log = get_logger("callboard.transports")
+
+BURST: Final = 64
+"""Connections that are taken in before others get a turn."""
+
+PAUSE: Final = 0.1
+"""Seconds to wait when the system has no descriptor left for another connection."""
+
+SAID: Final = Rate(1, per=10.0)
+"""Log lines of one listener about connections that it has no room for, for each reason."""
+
+_NO_ROOM: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+
+
+@attrs.frozen(eq=False)
+class Edge:
+    """What the listeners of one edge share. It outlives each of them."""
+
+    handler: RequestHandler
+    settings: Settings
+    tls: ssl.SSLContext | Certificate | None = None
+    http2: Http2 | None = None
+    outbox: WriteBatch = attrs.field(factory=WriteBatch)
+    lookout: SlowRequests = attrs.field(factory=SlowRequests)
+    crowd: ConnectionLimit = attrs.field()
+    names: "count[int]" = attrs.field(factory=lambda: count(1))
+    said: RateLimit = attrs.field(factory=lambda: RateLimit(SAID))
+
+    @crowd.default
+    def _crowd(self) -> ConnectionLimit:
+        return ConnectionLimit(self.settings.max_connections)
+
+    def wire(self, connected: socket.socket) -> Wire:
+        tls = self.tls.context if isinstance(self.tls, Certificate) else self.tls
+        if tls is not None:
+            return SslWire(connected, tls, self.settings.write_time)
+        wire = SocketWire(connected, self.settings.write_time)
+        wire.outbox = self.outbox
+        return wire
+
+
+@attrs.define(eq=False)
+class HttpListener(Actor[Never]):
+    """Accepts on one socket, which is its caller's to close."""
+
+    mailbox = None
+
+    edge: Edge
+    listening: socket.socket
+    accepted: int = attrs.field(default=0, init=False)
+
+    async def run(self) -> None:
+        connections = self.supervisor.supervisor_of(tree.CONNECTIONS)
+        self.listening.setblocking(False)
+        while True:
+            await trio.lowlevel.wait_readable(self.listening)
+            for _ in range(BURST):
+                try:
+                    connected, peer = self.listening.accept()
+                except BlockingIOError:
+                    break
+                except OSError as error:
+                    if error.errno in _NO_ROOM:
+                        self._say("no_room_for_connections", errno.errorcode[error.errno])
+                        await trio.sleep(PAUSE)
+                    break
+                self._take(connected, peer, connections)
+
+    def _take(self, connected: socket.socket, peer: object, connections: Supervisor) -> None:
+        edge, address = self.edge, counted_address(peer)
+        full = edge.crowd.enter(address, connected.fileno())
+        if full is not None:
+            connected.close()
+            self._say("connections_refused", full)
+            return
+        try:
+            self._begin(connected, partial(edge.crowd.leave, address), connections)
+        except Exception as error:  # a fault of one connection, or lack of memory: the others are accepted
+            edge.crowd.leave(address)
+            connected.close()
+            self._say("connection_not_taken", type(error).__name__)
+        else:
+            self.accepted += 1
+
+    def _begin(self, connected: socket.socket, leave: Callable[[], None], connections: Supervisor) -> None:
+        edge = self.edge
+        connected.setblocking(False)
+        if connected.family in (socket.AF_INET, socket.AF_INET6):
+            with suppress(OSError):  # some systems say so if the peer is gone already
+                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = HttpConnection(
+            *(edge.handler, edge.wire(connected), edge.settings, edge.lookout, peer_of(connected)), on_end=leave
+        )
+        name = f"c-{self.listening.fileno()}-{next(edge.names)}"
+        connections.spawn(connection if edge.http2 is None else Opening(connection, edge.http2), name=name)
+
+    def _say(self, event: str, why: str) -> None:
+        if self.edge.said.allow((event, why), trio.current_time()):
+            log.warning(event, listener=self.path, why=why, refused=self.edge.crowd.refused)
+
+    def facts(self) -> dict[str, Fact]:
+        return {"accepted": self.accepted, "refused": self.edge.crowd.refused}
+
+
+def listeners(edge: Edge, sockets: Sequence[socket.socket]) -> tree.Children:
+    """The children that take connections in, and the connections."""
+    accepting = [partial(HttpListener, edge, listening) for listening in sockets]
+    return tree.listeners(lambda: edge.outbox, lambda: edge.lookout, accepting, edge.settings.write_time)
+
+
+def http_edge(
+    name: str,
+    endpoint: Endpoint,
+    sockets: Sequence[socket.socket],
+    tls: ssl.SSLContext | Certificate | None = None,
+    *,
+    with_http2: bool = False,
+) -> SupervisorSpec:
+    """The tree of one edge. Stopped bottom to top: first no connection is accepted any more, then open ones finish."""
+    http2 = Http2(endpoint, is_tls=tls is not None) if with_http2 else None
+    listening = listeners(Edge(endpoint, endpoint.settings, tls, http2), sockets)
+    return tree.http(name, lambda: endpoint.pulse, listening, endpoint.settings.write_time if with_http2 else None)

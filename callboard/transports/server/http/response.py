@@ -1,0 +1,186 @@
+"""One answer on its way to an HTTP client: whole, or as a stream."""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import trio
+
+from callboard.actors.outlet import Adopt
+from callboard.actors.shares import LOCAL
+from callboard.codecs.http.writer import LAST_CHUNK, STREAM, write_answer, write_chunk, write_head, write_json
+from callboard.transports.held import HeldBytes
+from callboard.transports.wire import Wire
+
+
+class Response(Protocol):
+    """What a door gives the endpoint to answer one request with.
+
+    Either `answer`, once; or `begin`, any number of `write`, and `end`. A client that is gone is no error here: what is
+    written to it is dropped, and `on_lost` was called.
+    """
+
+    on_lost: Callable[[], None]
+    """Called when the client leaves before the end."""
+
+    extra: tuple[tuple[bytes, bytes], ...]
+    """Headers that any answer gets."""
+
+    peer: str
+    """The account of its client if it is anonymous."""
+
+    held: HeldBytes | None
+    """What is held of a large request, until it is answered."""
+
+    adopt: Adopt | None
+    """Runs an errand in the connection's own task, and cancels it when the client leaves. None where it cannot."""
+
+    @property
+    def is_lost(self) -> bool: ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is answered, or its reader is gone."""
+
+    async def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes = b"") -> None: ...
+
+    async def answer_json(self, body: bytes) -> None:
+        """`answer` with 200 and JSON: the most common one, and the fastest."""
+
+    async def begin(self, headers: Iterable[tuple[bytes, bytes]], data: bytes = b"") -> None:
+        """Begin a stream, with its first piece if there is one: no other writer gets between them."""
+
+    async def write(self, data: bytes) -> None: ...
+
+    def write_nowait(self, data: bytes) -> None:
+        """Write if that needs no waiting, else not at all."""
+
+    async def end(self) -> None: ...
+
+    def cut(self) -> None:
+        """End at once, politely if that needs no waiting: nothing more will be said."""
+
+
+def _nobody_minds() -> None:
+    """Used until a request wants to know that the client has left."""
+
+
+class WireResponse:
+    """An answer of the native door: bytes on the connection's wire, by any task that has something to say."""
+
+    __slots__ = (
+        "_chunked",
+        "_closes",
+        "_is_stream",
+        "_wire",
+        "adopt",
+        "extra",
+        "held",
+        "is_lost",
+        "is_over",
+        "lingers",
+        "on_lost",
+        "on_over",
+        "peer",
+    )
+
+    def __init__(self, wire: Wire, *, keeps_alive: bool, chunked: bool, peer: str = LOCAL) -> None:
+        self._wire = wire
+        self.peer = peer
+        self._chunked = chunked
+        self._closes = not keeps_alive
+        self.extra: tuple[tuple[bytes, bytes], ...] = ()
+        self.held: HeldBytes | None = None
+        self.is_lost = False
+        self.is_over = False
+        self._is_stream = False
+        self.lingers = False  # the connection closes itself when the answer was heard
+        self.adopt: Adopt | None = None
+        self.on_lost: Callable[[], None] = _nobody_minds
+        self.on_over: Callable[[], None] = _nobody_minds
+
+    def close_after(self) -> None:
+        """Let this answer be the last one."""
+        self._closes = True
+
+    async def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes = b"") -> None:
+        await self._write(write_answer(status, (*headers, *self.extra), body, closes=self._closes))
+        self._finish()
+
+    async def answer_json(self, body: bytes) -> None:
+        if self._closes or self.extra:
+            await self.answer(200, ((b"content-type", b"application/json"),), body)
+        else:
+            data = write_json(body)
+            if self.is_over or not self._wire.send_soon(data):
+                await self._write(data)
+            self._finish()
+
+    async def begin(self, headers: Iterable[tuple[bytes, bytes]], data: bytes = b"") -> None:
+        self._is_stream = True
+        if self._chunked:
+            headers = (*headers, (b"transfer-encoding", b"chunked"))
+        else:
+            self._closes = True  # HTTP/1.0 knows no other end of a stream
+        first = write_chunk(data) if data and self._chunked else data
+        await self._write(write_head(200, (*headers, *self.extra), closes=self._closes) + first)
+
+    async def write(self, data: bytes) -> None:
+        await self._write(write_chunk(data) if self._chunked else data)
+
+    def write_nowait(self, data: bytes) -> None:
+        if not self.is_lost and not self.is_over:
+            self._wire.send_nowait(write_chunk(data) if self._chunked else data)
+
+    async def end(self) -> None:
+        if self._chunked:
+            await self._write(LAST_CHUNK)
+        self._finish()
+
+    def cut(self) -> None:
+        if not self.is_over:
+            ending = LAST_CHUNK if self._chunked else b""
+            if not self._is_stream:  # a stream without an event
+                ending = write_answer(200, (*STREAM, *self.extra), b"", closes=self._closes)
+            if not (ending and self._wire.send_nowait(ending)):
+                self._closes = True
+            self._finish()
+
+    def lose(self) -> None:
+        """The client has left."""
+        if not self.is_over and not self.is_lost:
+            self.is_lost = True
+            self.on_lost()
+            self._finish()
+
+    async def wait_over(self) -> None:
+        """Wait until the answer is written, or its reader is gone."""
+        if not self.is_over:
+            done, told = trio.Event(), self.on_over
+
+            def tell() -> None:
+                told()
+                done.set()
+
+            self.on_over = tell
+            await done.wait()
+
+    def _finish(self) -> None:
+        self.is_over = True
+        if self._closes and not self.lingers:
+            self._wire.close()
+        if self.held is not None:
+            self.held.release()
+        on_over = self.on_over
+        # A request that is parked keeps its answer, and the answer must not keep the connection and what minded it.
+        self.on_lost = self.on_over = _nobody_minds
+        self.adopt = None
+        on_over()
+
+    async def _write(self, data: bytes) -> None:
+        if self.is_lost or self.is_over:
+            return
+        try:
+            await self._wire.send(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._wire.close()
+            self.lose()

@@ -1,0 +1,87 @@
+"""HTTP+SSE (2024-11-05): one stream for all that the server says, and a second address for all that the client says."""
+
+import secrets
+from collections.abc import Sequence
+from itertools import count
+from typing import Final
+from urllib.parse import parse_qs
+
+import attrs
+import trio
+
+from callboard.actors.server.host import Host
+from callboard.actors.server.session import Session
+from callboard.actors.server.session_tree import add_session
+from callboard.codecs.http.head import Head
+from callboard.codecs.http.refusal import HttpRefusal
+from callboard.codecs.http.writer import STREAM
+from callboard.codecs.sse import encode_event
+from callboard.transports.limits import Settings
+from callboard.transports.server.http.keepalive import KeepAlive
+from callboard.transports.server.http.response import Response
+
+SSE_PATH: Final = b"/sse"
+MESSAGES_PATH: Final = b"/messages"
+
+
+@attrs.frozen(eq=False)
+class PairSink:
+    """Writes each frame as an event on the one stream."""
+
+    response: Response
+
+    async def send(self, frame: bytes) -> None:
+        await self.send_together([frame])
+
+    async def send_together(self, frames: Sequence[bytes]) -> None:
+        await self.response.write(b"".join([encode_event(frame, event="message") for frame in frames]))
+        if self.response.is_lost:
+            raise trio.BrokenResourceError("the stream is closed")
+
+
+@attrs.define(eq=False)
+class Pairs:
+    """All sessions of this kind. A session is its stream: both end together, and neither comes back."""
+
+    host: Host
+    settings: Settings
+    pulse: KeepAlive
+    _sessions: dict[str, Session] = attrs.field(factory=dict, init=False)
+    _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+
+    async def open(self, principal: str, response: Response) -> None:
+        """Begin the stream, and say where to post. Raises `Overloaded` for one too many."""
+        session_id = secrets.token_urlsafe(24)
+
+        def ended() -> None:
+            self._sessions.pop(session_id, None)
+            self.pulse.discard(response)
+            response.cut()
+
+        session = Session(self.host, PairSink(response), principal, ended, peer=response.peer)
+        supervisor = await add_session(self.host, session, f"e-{next(self._names)}")
+        self._sessions[session_id] = session
+
+        def lost() -> None:
+            session.hang_up()  # what goes on in it has no client to answer, and need not be waited for
+            supervisor.address.begin_stop()
+
+        response.on_lost = lost
+        await response.begin(STREAM)
+        self.pulse.add(response)
+        where = f"{MESSAGES_PATH.decode()}?session={session_id}"
+        await response.write(encode_event(where.encode(), event="endpoint"))
+
+    async def post(self, head: Head, body: bytes, principal: str, response: Response) -> None:
+        """Take in what the client says; the answer goes out on its stream. Raises `HttpRefusal` (400, 404)."""
+        named = parse_qs(head.query.decode("latin-1")).get("session", [])
+        if len(named) != 1:
+            raise HttpRefusal(400, "post to the address that the stream named")
+        session = self._sessions.get(named[0])
+        if session is None or session.principal != principal:
+            raise HttpRefusal(404, "there is no such session")
+        await response.answer(202, ())
+        await session.receive(body)
+
+    def __len__(self) -> int:
+        return len(self._sessions)

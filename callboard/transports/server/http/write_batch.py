@@ -1,0 +1,83 @@
+"""Answers of one turn, written together.
+
+A server that is busy reads many requests in one turn of the event loop. Written one by one, each answer wakes a client
+which then finds nothing more to read and sleeps again; that costs more than the answer. So whole answers wait until the
+turn is over, which is when their connections could do no more anyway, and go out in one breath. All but the first: one
+is alone need not wait.
+"""
+
+from typing import Final, Never
+
+import attrs
+from trio.lowlevel import Abort, RaiseCancelT, Task, current_task, reschedule, wait_task_rescheduled
+
+from callboard.supervisor import Actor, Fact
+from callboard.transports.wire import SocketWire
+
+LARGEST: Final = 65_536
+"""Largest answer that waits for others, in bytes. A larger one may not fit into the socket, and needs no batching."""
+
+
+@attrs.define(eq=False)
+class WriteBatch(Actor[Never]):
+    """Holds the wires that have something to write, until the turn is over."""
+
+    mailbox = None
+
+    _wires: list[SocketWire] = attrs.field(factory=list, init=False)
+    _sleeper: Task | None = attrs.field(default=None, init=False)
+    _is_open: bool = attrs.field(default=False, init=False)
+    turns: int = attrs.field(default=0, init=False)
+
+    def put(self, wire: SocketWire, data: bytes) -> bool:
+        """Write *data* when the turn is over. False if it must be written otherwise."""
+        if self._sleeper is not None:  # the first of this turn, and perhaps the only one
+            task, self._sleeper = self._sleeper, None
+            reschedule(task)
+            return False
+        if not self._is_open or len(data) > LARGEST or not wire.hold(data):
+            return False
+        self._wires.append(wire)
+        return True
+
+    async def run(self) -> None:
+        self._is_open = True
+        try:
+            while True:
+                if not self._wires:
+                    await self._sleep()
+                self._flush()
+        finally:
+            self._is_open = False
+            self._flush()
+
+    def _flush(self) -> None:
+        wires, self._wires = self._wires, []
+        self.turns += 1
+        for wire in wires:
+            if not wire.flush():
+                self.supervisor.spawn(Unsent(wire), name=f"rest-{self.turns}-{id(wire):x}")
+
+    async def _sleep(self) -> None:
+        self._sleeper = current_task()
+
+        def abort(_: RaiseCancelT) -> Abort:
+            self._sleeper = None
+            return Abort.SUCCEEDED
+
+        await wait_task_rescheduled(abort)
+
+    def facts(self) -> dict[str, Fact]:
+        return {"turns": self.turns}
+
+
+@attrs.define(eq=False)
+class Unsent(Actor[Never]):
+    """Writes what a socket could not take at once."""
+
+    mailbox = None
+
+    wire: SocketWire
+
+    async def run(self) -> None:
+        await self.wire.finish()

@@ -1,0 +1,90 @@
+"""Finds sockets whose peer has vanished: a ping for each, now and then."""
+
+from collections import OrderedDict
+from typing import Final, Never
+
+import attrs
+import trio
+
+from callboard.supervisor import Actor, Fact, get_logger
+from callboard.transports.server.websocket.socket import WebSocketConnection
+
+log = get_logger("callboard.transports")
+
+BREATH: Final = 0.5
+"""Seconds by which a ping may come early, so that many are sent at once: a wake-up for each would cost more."""
+
+BURST: Final = 128
+"""Pings that are sent before others get a turn."""
+
+ANSWER: Final = 1 / 6
+"""Share of the time between two pings within which one is answered. Else it is sent again, once."""
+
+
+@attrs.define(eq=False, repr=False)
+class Pings(Actor[Never]):
+    """Pings all sockets of a door, each in its own time: two queues, in each of which all wait equally long."""
+
+    mailbox = None
+
+    every: float
+    silent: int = attrs.field(default=0, init=False)
+    _asked: OrderedDict[WebSocketConnection, float] = attrs.field(
+        factory=OrderedDict, init=False
+    )  # by when it has answered
+    _quiet: OrderedDict[WebSocketConnection, float] = attrs.field(factory=OrderedDict, init=False)  # when it is pinged
+    _woken: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def add(self, link: WebSocketConnection) -> None:
+        """A socket has opened, which is as good as an answer."""
+        self._asked[link] = trio.current_time() + self._answer_time
+        self._woken.set()
+
+    def discard(self, link: WebSocketConnection) -> None:
+        """A socket has closed. Harmless for one that is not here."""
+        self._asked.pop(link, None)
+        self._quiet.pop(link, None)
+
+    @property
+    def _answer_time(self) -> float:
+        return self.every * ANSWER
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            while True:
+                if not self._asked and not self._quiet:
+                    self._woken = trio.Event()
+                    await self._woken.wait()
+                queues = self._asked, self._quiet
+                await trio.sleep_until(min((next(iter(queue.values())) for queue in queues if queue), default=0))
+                await self._beat(nursery)
+
+    async def _beat(self, nursery: trio.Nursery) -> None:
+        until = trio.current_time() + min(BREATH, self._answer_time / 2)
+        seen = silent = 0
+        for queue in (self._asked, self._quiet):
+            while queue and (due := next(iter(queue.values()))) <= until:
+                link, _ = queue.popitem(last=False)
+                self._look(link, due, until, nursery, is_asked=queue is self._asked)
+                silent += link.is_silent
+                seen += 1
+                if seen % BURST == 0:
+                    await trio.lowlevel.checkpoint()
+        if silent:  # a network that fails loses many at once
+            self.silent += silent
+            log.info("websockets_silent", heart=self.path, count=silent)
+
+    def _look(
+        self, link: WebSocketConnection, due: float, now: float, nursery: trio.Nursery, *, is_asked: bool
+    ) -> None:
+        if not link.beat(now, is_asked=is_asked):
+            return
+        if is_asked and link.is_heard:
+            self._quiet[link] = due + self.every - self._answer_time
+            return
+        self._asked[link] = due + self._answer_time
+        if not link.ping_nowait():  # TLS, or another task is writing
+            nursery.start_soon(link.ping)
+
+    def facts(self) -> dict[str, Fact]:
+        return {"sockets": len(self._asked) + len(self._quiet), "silent": self.silent}

@@ -1,0 +1,146 @@
+"""Where WebSockets come in: the handshake, and the sessions that a client may come back to."""
+
+import secrets
+from itertools import count
+from typing import Final
+
+import attrs
+import trio
+
+from callboard import tree
+from callboard.actors.server.host import Host
+from callboard.actors.server.session_tree import add_session
+from callboard.actors.shares import account_of
+from callboard.actors.terms import ANYBODY
+from callboard.codecs.http.head import Head
+from callboard.codecs.http.refusal import HttpRefusal
+from callboard.codecs.http.status import RETRY_AFTER, refusal_of
+from callboard.codecs.websocket.frames import Close, Code
+from callboard.codecs.websocket.handshake import RECEIVED, Handshake, read_handshake, write_accept
+from callboard.errors import Overloaded, SupervisorClosed
+from callboard.transports.limits import DEFAULTS, Settings
+from callboard.transports.server.http.endpoint import CHALLENGE, Authenticate, Upgraded
+from callboard.transports.server.websocket.pings import Pings
+from callboard.transports.server.websocket.resumable import ResumableSession
+from callboard.transports.server.websocket.socket import WebSocketConnection, part
+from callboard.transports.wire import Wire
+
+START_TIME: Final = 5.0
+"""Seconds for a session to begin. It waits for nothing but its turn."""
+
+
+@attrs.define(eq=False, repr=False)  # printing it must not show an id
+class WebSocketUpgrade:
+    """Serves the connections that turn into WebSockets: `Endpoint(..., on_upgrade=door.serve)`."""
+
+    host: Host
+    settings: Settings = DEFAULTS
+    authenticate: Authenticate | None = None
+    _heart: Pings = attrs.field(init=False)
+    _beats: bool = attrs.field(default=False, init=False)
+    _conversations: dict[str, ResumableSession] = attrs.field(factory=dict, init=False)
+    _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._heart = Pings(self.settings.ping_every)
+        self.settings.apply(self.host)
+
+    async def serve(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
+        """Serve one connection until it ends. Raises `HttpRefusal` while it can still be answered by HTTP."""
+        handshake = read_handshake(head)
+        principal = await self._principal(handshake)
+        if handshake.session is not None:
+            link = self._return(handshake.session, principal, handshake.received, wire)
+        elif not self._has_room(account_of(principal, upgraded.peer)):
+            await self._turn_away(handshake, wire)
+            return
+        else:
+            link = await self._begin(principal, upgraded.peer, wire)
+        upgraded.on_stop, upgraded.facts = link.leave, link.facts
+        wire.stop_probing()
+        self._heart.add(link)
+        try:
+            await link.run(_opening(handshake, link.conversation), handshake.received, rest)
+        finally:
+            self._heart.discard(link)
+
+    def _has_room(self, account: str) -> bool:
+        try:
+            self.host.sessions.check(account)
+        except Overloaded:
+            return False
+        return True
+
+    async def _principal(self, handshake: Handshake) -> str:
+        """Raises `HttpRefusal` (401) if a token is required and there is no valid one."""
+        if self.authenticate is None:
+            return ANYBODY
+        principal = None if handshake.token is None else await self.authenticate(handshake.token)
+        if principal is None:
+            raise HttpRefusal(401, "a bearer token is needed", headers=CHALLENGE, closes=True)
+        return principal
+
+    def _return(self, session_id: str, principal: str, received: int, wire: Wire) -> WebSocketConnection:
+        """Go on with a session. Raises `HttpRefusal` (404), whyever that is not possible: one answer for all causes."""
+        conversation = self._conversations.get(session_id)
+        if conversation is None or not conversation.can_resume(principal, received):
+            raise HttpRefusal(404, "there is no such session", closes=True)
+        link = WebSocketConnection(wire, conversation, self.settings)
+        conversation.claim(link)
+        return link
+
+    async def _begin(self, principal: str, peer: str, wire: Wire) -> WebSocketConnection:
+        """Begin a session. Raises `HttpRefusal` (503) if the server is about to end."""
+        if self.host.is_draining:
+            raise _ending()
+        conversation = ResumableSession(
+            secrets.token_urlsafe(24), self.host, self.settings, principal, self._conversations_pop, peer
+        )
+        link = WebSocketConnection(wire, conversation, self.settings)
+        conversation.claim(link)
+        try:
+            with trio.move_on_after(START_TIME, shield=True) as started:  # half begun, nothing would end it
+                await self._start_beating()
+                await add_session(self.host, conversation.session, f"w-{next(self._names)}")
+        except SupervisorClosed:
+            raise _ending() from None
+        except Overloaded as error:
+            raise refusal_of(error) from None
+        if started.cancelled_caught:
+            raise HttpRefusal(503, "too much is going on", headers=RETRY_AFTER, closes=True)
+        self._conversations[conversation.id] = conversation
+        return link
+
+    async def _start_beating(self) -> None:
+        if not self._beats:
+            self._beats = True
+            root = self.host.root
+            name = next(name for number in count(1) if root.node(name := f"heart-{number}") is None)
+            await root.add(tree.keep_alive(lambda: self._heart, name))
+
+    async def _turn_away(self, handshake: Handshake, wire: Wire) -> None:
+        """A browser is told nothing of an HTTP answer, but what a WebSocket was closed for."""
+        try:
+            await wire.send(write_accept(handshake))
+            await part(wire, Close(Code.OVERLOADED, "too many sessions"))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # it did not wait for that
+        finally:
+            wire.close()
+
+    def _conversations_pop(self, session_id: str) -> None:
+        self._conversations.pop(session_id, None)
+
+    def __len__(self) -> int:
+        return len(self._conversations)
+
+
+def _opening(handshake: Handshake, conversation: ResumableSession) -> bytes:
+    if handshake.session is None:
+        return write_accept(handshake)
+    told = (RECEIVED, b"%d" % conversation.received)
+    return write_accept(handshake, (told,)) + conversation.resumption(handshake.received)
+
+
+def _ending() -> HttpRefusal:
+    return HttpRefusal(503, "the server is about to end", headers=RETRY_AFTER, closes=True)

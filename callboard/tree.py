@@ -1,0 +1,141 @@
+"""The whole supervision tree, as data: which actor runs under which, which is restarted, in which order they end.
+
+    SERVER or BROKER                          open_tree(host(...)) or open_tree(broker(...))
+      backends                                a broker has
+        NAME                                  one for each backend: all of it is started anew together
+          legs, answers, interests            its connections; what it asks of clients; what is followed at it
+          backend                             the actor that connects, reads lists, checks health
+      parking                                 requests that wait for their clients' next message
+      requests                                every request of a modern client, each an actor of its own
+      sessions
+        NAME                                  one for each session: it ends when either of the two does
+          session, reader                     writes to the client; reads what it says
+      http-N, admin, asgi, heart-N            listeners, added while they listen
+        keep-alive, outbox, lookout           one timer or queue for all connections of a listener
+        watches, connections                  one for each connection; a watch while its request waits
+        listener-N                            accepts
+    client                                    open_tree(client())
+      answers, background                     answers to what the server asks; its reader
+
+Order is meaning: children start top to bottom and end bottom to top. So nothing new comes in before open requests
+have finished, and requests outlive the connections that brought them.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from callboard.supervisor import Actor, Backoff, ChildSpec, Intensity, Restart, Strategy, SupervisorSpec
+
+Make: TypeAlias = Callable[[], Actor[Any]]
+"""Makes an actor: called for each incarnation of it."""
+
+Children: TypeAlias = tuple[ChildSpec[Any] | SupervisorSpec, ...]
+
+BACKENDS: Final = "backends"
+CONNECTIONS: Final = "connections"
+REQUESTS: Final = "requests"
+SESSIONS: Final = "sessions"
+WATCHES: Final = "watches"
+LEGS: Final = "legs"
+ANSWERS: Final = "answers"
+INTERESTS: Final = "interests"
+BACKGROUND: Final = "background"
+
+AFTER_CRASH: Final = Backoff(first=1.0, most=30.0)
+"""How long a backend stays down whose actor crashed: that is a fault of ours, which the next attempt may meet again."""
+
+CRASHES: Final = Intensity(20, per=60.0)
+"""Crashes after which a backend is given up: more than those pauses allow. It is never given up."""
+
+ENDLESS: Final = Intensity(1_000_000, per=1.0)
+"""Restarts that the admin listener may have: any number. It must never end the server that it tells of."""
+
+
+def host(name: str, parking: Make) -> SupervisorSpec:
+    """A hosted server."""
+    return SupervisorSpec(
+        name,
+        children=(
+            ChildSpec("parking", parking, shutdown=0, kept="requests that wait are in it; it has nothing to finish"),
+            SupervisorSpec(REQUESTS),
+            SupervisorSpec(SESSIONS),
+        ),
+    )
+
+
+def broker(name: str, parking: Make) -> SupervisorSpec:
+    """A broker: a server whose handlers are other servers."""
+    served = host(name, parking)
+    return attrs.evolve(served, children=(SupervisorSpec(BACKENDS), *served.children))
+
+
+def backend(name: str) -> SupervisorSpec:
+    """One backend of a broker. If its actor crashes, all that belongs to it is started anew; no other one notices."""
+    return SupervisorSpec(
+        name,
+        children=(SupervisorSpec(LEGS), SupervisorSpec(ANSWERS), SupervisorSpec(INTERESTS)),
+        strategy=Strategy.ONE_FOR_ALL,
+        intensity=CRASHES,
+        backoff=AFTER_CRASH,
+        restart=Restart.TEMPORARY,
+    )
+
+
+def backend_actor(make: Make) -> ChildSpec[Any]:
+    """The actor of a backend, below `backend`."""
+    return ChildSpec("backend", make, restart=Restart.TRANSIENT, significant=True)
+
+
+def session(name: str, own: Make, readers: Iterable[Make] = ()) -> SupervisorSpec:
+    """A session, with the reader of its connection where that is its own. Stopping begins with not reading any more."""
+    return SupervisorSpec(
+        name,
+        children=(
+            ChildSpec("session", own, restart=Restart.TEMPORARY, significant=True),
+            *(
+                ChildSpec("reader", reader, restart=Restart.TEMPORARY, significant=True, shutdown=0)
+                for reader in readers
+            ),
+        ),
+        restart=Restart.TEMPORARY,
+    )
+
+
+def keep_alive(make: Make, name: str = "keep-alive") -> ChildSpec[Any]:
+    """What sends comments to quiet streams, or pings to quiet sockets."""
+    return ChildSpec(name, make, shutdown=0, kept="streams and sockets are in it")
+
+
+def listeners(outbox: Make, lookout: Make, accepting: Sequence[Make], write_time: float) -> Children:
+    """The children of a listener that take connections in, and the connections."""
+    return (
+        ChildSpec("outbox", outbox, shutdown=0, kept="wires write by way of it"),
+        ChildSpec("lookout", lookout, shutdown=0, kept="connections are reminded by it"),
+        SupervisorSpec(WATCHES, drain=0),
+        SupervisorSpec(CONNECTIONS, drain=write_time),
+        *(ChildSpec(f"listener-{number}", make, shutdown=0) for number, make in enumerate(accepting, 1)),
+    )
+
+
+def http(name: str, comments: Make, listening: Children, http2_time: float | None = None) -> SupervisorSpec:
+    """An HTTP listener, WebSockets included. *http2_time*: seconds that requests of HTTP/2 have to finish, if it has
+    that: those are no connection's own."""
+    http2 = () if http2_time is None else (SupervisorSpec(REQUESTS, drain=http2_time),)
+    return SupervisorSpec(name, children=(keep_alive(comments), *http2, *listening))
+
+
+def asgi(comments: Make) -> SupervisorSpec:
+    """The endpoint as an ASGI application: the server in front has the connections."""
+    return SupervisorSpec("asgi", children=(keep_alive(comments), SupervisorSpec(REQUESTS)))
+
+
+def admin(listening: Children) -> SupervisorSpec:
+    """The admin listener. It is there before the others listen, and after they have stopped."""
+    return SupervisorSpec("admin", children=listening, intensity=ENDLESS)
+
+
+def client() -> SupervisorSpec:
+    """A client of one server."""
+    return SupervisorSpec("client", children=(SupervisorSpec(ANSWERS), SupervisorSpec(BACKGROUND)))

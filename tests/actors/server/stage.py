@@ -1,0 +1,119 @@
+"""A server made of bare handlers, and peers of any revision to try it with, in virtual time."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+import attrs
+
+from callboard import tree
+from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.host import Errand, Host, Instant
+from callboard.actors.server.parking import Parking
+from callboard.actors.server.request import Handler
+from callboard.actors.server.session_tree import open_session
+from callboard.codecs.envelope import Request
+from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
+from callboard.codecs.revisions import (
+    CallToolRequestParams,
+    CallToolResult,
+    Implementation,
+    InputRequiredResult,
+    ListChangedCapability,
+    ListToolsResult,
+    ResourcesCapability,
+    Revision,
+    ServerCapabilities,
+    TextContent,
+    Tool,
+)
+from callboard.codecs.routing import Route
+from callboard.supervisor import Supervisor, open_tree
+from callboard.testing.peer import Answer, Peer
+from callboard.transports.memory import MemoryConnection, memory_pair
+
+ANSWERS: Mapping[str, Answer] = {
+    "elicitation/create": lambda params: {"action": "accept", "content": {"name": "Ada"}},
+    "sampling/createMessage": lambda params: {
+        "role": "assistant",
+        "model": "m",
+        "content": {"type": "text", "text": "Oslo"},
+    },
+    "roots/list": lambda params: {"roots": [{"uri": "file:///home", "name": "home"}]},
+}
+
+
+def text(words: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(text=words)])
+
+
+def said(result: dict[str, Any]) -> str:
+    """The words of a tool result."""
+    words: str = result["content"][0]["text"]
+    return words
+
+
+@attrs.define(eq=False)
+class BareOffer:
+    """An offer whose tools are plain functions of the exchange."""
+
+    tools: Mapping[str, Handler]
+    info: Implementation = attrs.field(factory=lambda: Implementation(name="bare", version="1"))
+    instructions: str | None = None
+    revisions: frozenset[Revision] = frozenset(Revision)
+    instant: Mapping[str, Instant] = attrs.field(init=False)
+    handlers: Mapping[str, Handler] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.instant = {"tools/list": self._list}
+        self.handlers = {"tools/call": self._call}
+
+    def capabilities(self, revision: Revision) -> ServerCapabilities:
+        return ServerCapabilities(
+            tools=ListChangedCapability(list_changed=True),
+            resources=ResourcesCapability(subscribe=True, list_changed=True),
+            logging={},
+        )
+
+    def errand(self, request: Request, route: Route, *_: object) -> Errand | None:
+        return None
+
+    def header_map(self, method: str, route: Route) -> HeaderMap:
+        return NO_HEADERS
+
+    def _list(self, exchange: Exchange) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name=name, input_schema={"type": "object"}) for name in self.tools])
+
+    async def _call(self, exchange: Exchange) -> CallToolResult | InputRequiredResult:
+        result = await self.tools[exchange.params(CallToolRequestParams).name](exchange)
+        assert isinstance(result, CallToolResult | InputRequiredResult)
+        return result
+
+
+@attrs.define(eq=False)
+class Stage:
+    """A hosted server, and the way to connect to it."""
+
+    host: Host
+    root: Supervisor
+    _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+
+    async def connect(self, principal: str = "anonymous") -> MemoryConnection:
+        there, here = memory_pair()
+        await open_session(self.host, here, f"s-{next(self._names)}", principal)
+        return there
+
+    async def peer(self, revision: Revision, *, principal: str = "anonymous", **more: Any) -> Peer:
+        """A client that is ready to ask."""
+        peer = Peer(await self.connect(principal), revision, **{"answers": ANSWERS, **more})
+        if revision.era == "legacy":
+            await peer.initialize()
+        return peer
+
+
+@asynccontextmanager
+async def stage(tools: Mapping[str, Handler], **options: Any) -> AsyncIterator[Stage]:
+    parking = Parking("bare", **options)
+    async with open_tree(tree.host("bare", lambda: parking)) as root:
+        yield Stage(Host(BareOffer(tools), root, parking), root)

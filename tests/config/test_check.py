@@ -1,0 +1,122 @@
+"""`callboard check`, as people and scripts use it."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.at_terminal import at_terminal, piped
+from tests.cli.test_commands import needs_terminal
+
+GOOD = f"""
+[mcpServers.weather]
+command = "{sys.executable}"
+args = ["weather.py", "--token", "t0p", "--key=${{NOT_SECRET}}"]
+colour = "red"
+
+[mcpServers.remote]
+url = "https://example.com/mcp?key=t0p"
+headers = {{ Authorization = "Bearer t0p" }}
+callboard = {{ prefix = "", share = "all" }}
+"""
+
+BAD = """{
+  "mcpServers": {
+    "a": {
+      "command": "python",
+      "args": "weather.py"
+    },
+    "b": {
+      "urll": "https://example.com/mcp"
+    }
+  }
+}
+"""
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    file = tmp_path / "servers.toml"
+    file.write_text(GOOD)
+    return file
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    file = tmp_path / "mcp.json"
+    file.write_text(BAD)
+    return file
+
+
+def test_a_good_file_is_a_line_for_each_server_and_none_is_started(good: Path) -> None:
+    done = piped("check", str(good), NOT_SECRET="v4lue")  # noqa: S106  # it is none
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [
+        f"weather\tstdio\t{sys.executable} weather.py --token *** --key=${{NOT_SECRET}}\tweather\tprincipal",
+        "remote\thttp\thttps://example.com/mcp?key=***\t\tall",
+    ]
+    assert done.stderr.splitlines() == [f"{good}:5: warning: mcpServers.weather.colour: is not known, and left alone"]
+
+
+def test_a_bad_file_is_all_of_its_mistakes_with_their_lines(bad: Path) -> None:
+    done = piped("check", str(bad))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert [line.removeprefix(str(bad)) for line in done.stderr.splitlines() if "no program" not in line] == [
+        ":5: mcpServers.a.args: must be a list of strings",
+        ":7: mcpServers.b: must have either a `command` or a `url`, or be a `python` server",
+        ":8: warning: mcpServers.b.urll: is not known, and left alone; did you mean `url`?",
+    ]
+
+
+def test_scripts_get_json(good: Path, bad: Path) -> None:
+    done = piped("check", str(good), "--json", NOT_SECRET="v4lue")  # noqa: S106  # it is none
+    told = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, told["file"], told["mistakes"]) == (0, "", str(good), [])
+    assert [server["name"] for server in told["servers"]] == ["weather", "remote"]
+    assert told["servers"][1] == {
+        "name": "remote",
+        "transport": "http",
+        "target": "https://example.com/mcp?key=***",
+        "prefix": "",
+        "share": "all",
+        "line": 7,
+    }
+    assert [(warning["line"], warning["where"]) for warning in told["warnings"]] == [(5, "mcpServers.weather.colour")]
+    done = piped("check", str(bad), "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, told["servers"]) == (2, "", [])
+    assert told["mistakes"][0] == {
+        "line": 5,
+        "column": 7,
+        "where": "mcpServers.a.args",
+        "message": "must be a list of strings",
+    }
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    done = piped("check", str(tmp_path / "none.toml"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"{tmp_path}/none.toml: No such file or directory\n"
+
+
+def test_help_teaches_with_examples_and_says_what_the_codes_mean() -> None:
+    done = piped("check", "--help")
+    assert done.returncode == 0
+    for taught in ("callboard check servers.toml", "--json", "Exit codes", "CONFIG"):
+        assert taught in done.stdout
+
+
+@needs_terminal
+async def test_a_person_sees_a_table(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text('{"servers": {"[bold]": {"url": "http://h/"}}}')
+    async with at_terminal("check", str(file)) as terminal:
+        assert await terminal.wait_ended() == 2
+        assert "may have letters" in terminal.screen
+    file.write_text('{"servers": {"bold": {"url": "http://h/[red]"}}}')
+    async with at_terminal("check", str(file)) as terminal:
+        assert await terminal.wait_ended() == 0
+        assert "http://h/[red]" in terminal.screen
+        assert "│" in terminal.screen

@@ -1,0 +1,309 @@
+"""Requests that run in the task of the connection that brought them: nobody may notice the difference."""
+
+import json
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from callboard import Server, ToolError
+from callboard.actors.server.adoption import run_noticing
+from callboard.errors import INTERNAL_ERROR, BackendRefused
+from callboard.transports.server.http.slow_requests import SOON
+from tests.transports.server.http.stage import QUICK, Client, Json, Place, request, serving, settle
+
+
+def company(log: list[str]) -> Server:
+    server = Server("errands")
+
+    @server.tool
+    async def quick(text: str = "ok") -> str:
+        return text
+
+    @server.tool
+    async def slow(seconds: float) -> str:
+        log.append("begun")
+        with trio.CancelScope():  # scopes of the handler's own, open while it waits
+            try:
+                await trio.sleep(seconds)
+            finally:
+                log.append("left")
+        return "slept"
+
+    @server.tool
+    async def fails() -> str:
+        raise ToolError("no luck")
+
+    @server.tool
+    async def data() -> dict[str, int]:
+        return {"n": 1}
+
+    return server
+
+
+async def seen(log: list[str], word: str) -> None:
+    while word not in log:
+        await settle()
+
+
+def actors(place: Place) -> int:
+    return place.edge.supervisor_of("connections").child_count + place.host.root.supervisor_of("requests").child_count
+
+
+async def test_what_never_waits_is_answered_by_the_connection_alone() -> None:
+    async with serving(company([])) as place:
+        client = await place.connect()
+        assert (await client.call("quick", text="hä?")).result["content"] == [{"type": "text", "text": "hä?"}]
+        assert (await client.call("data")).result["structuredContent"] == {"n": 1}
+        assert (await client.call("fails")).result["isError"] is True
+        assert (await client.call("quick", text=3)).result["isError"] is True
+        assert actors(place) == 1  # the connection
+
+
+async def test_a_client_that_leaves_cancels_what_waits_at_once() -> None:
+    log: list[str] = []
+    async with serving(company(log)) as place:
+        client = await place.connect()
+        await client.send(client.modern("tools/call", name="slow", arguments={"seconds": 1000}))
+        await seen(log, "begun")
+        began = trio.current_time()
+        await client.aclose()
+        await seen(log, "left")
+        assert trio.current_time() - began < 0.5  # the promise is 50 ms; the machine is shared
+        await settle()
+        assert place.connections == 0
+
+
+async def test_what_is_said_meanwhile_is_heard_afterwards_and_in_order() -> None:
+    async with serving(company([])) as place:
+        client = await place.connect()
+        await client.send(client.modern("tools/call", name="slow", arguments={"seconds": 0.1}, id="first"))
+        await settle()
+        for number in range(3):
+            await client.send(client.modern("tools/call", name="quick", arguments={}, id=number))
+        ids = [(await client.answer()).json["id"] for _ in range(4)]
+        assert ids == ["first", 0, 1, 2]
+
+
+async def test_only_a_long_wait_needs_somebody_who_listens_meanwhile(mock_clock: MockClock) -> None:
+    log: list[str] = []
+    async with serving(company(log)) as place:
+        watches, client = place.edge.supervisor_of("watches"), await place.connect()
+        await client.send(client.modern("tools/call", name="slow", arguments={"seconds": 10 * SOON}))
+        await seen(log, "begun")
+        mock_clock.jump(SOON / 2)
+        await wait_all_tasks_blocked()
+        assert watches.child_count == 0
+        mock_clock.jump(2 * SOON)
+        await wait_all_tasks_blocked()
+        assert watches.child_count == 1
+        mock_clock.jump(10 * SOON)
+        assert (await client.answer()).result["content"][0]["text"] == "slept"
+        await wait_all_tasks_blocked()
+        assert watches.child_count == 0
+
+
+async def test_many_waits_on_one_connection_leave_no_watchers_behind() -> None:
+    async with serving(company([])) as place:
+        client = await place.connect()
+        for _ in range(20):
+            assert (await client.call("slow", seconds=0.001)).result["content"][0]["text"] == "slept"
+        await settle()
+        assert actors(place) == 1
+
+
+async def test_what_takes_longer_than_the_cap_is_answered_so_and_the_connection_ends() -> None:
+    log: list[str] = []
+    async with serving(company(log)) as place:
+        place.host.cap = 0.1
+        client = await place.connect()
+        answer = await client.call("slow", seconds=1000)
+        assert answer.code == -31002
+        assert answer.headers["connection"] == "close"
+        assert await client.ended() == b""
+        assert log == ["begun", "left"]
+
+
+async def test_the_end_of_the_server_lets_an_errand_finish() -> None:
+    log: list[str] = []
+    async with serving(company(log)) as place:
+        client = await place.connect()
+        await client.send(client.modern("tools/call", name="slow", arguments={"seconds": 0.2}))
+        await seen(log, "begun")
+        place.edge.address.begin_stop()
+        answer = await client.answer()
+        assert answer.result["content"][0]["text"] == "slept"
+        assert await client.ended() == b""
+
+
+# In a legacy session.
+
+
+async def shake_hands(client: Client) -> dict[str, Any]:
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    await client.send(client.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}))
+    headers = {"mcp_session_id": (await client.answer()).headers["mcp-session-id"]}
+    await client.send(client.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, **headers))
+    assert (await client.answer()).status == 202
+    return headers
+
+
+def call(tool: str, request_id: int, **arguments: Any) -> Json:
+    params = {"name": tool, "arguments": arguments}
+    return {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
+
+
+async def test_a_legacy_client_that_leaves_cancels_nothing() -> None:
+    log: list[str] = []
+    async with serving(company(log)) as place:
+        client, other = await place.connect(), await place.connect()
+        session = await shake_hands(client)
+        await client.send(client.post(call("slow", 1, seconds=0.3), **session))
+        await seen(log, "begun")
+        await client.aclose()
+        await settle()
+        assert log == ["begun"]
+        await other.send(other.post(call("quick", 1), **session))
+        assert (await other.answer()).code == -32600  # that id is in flight still
+        await seen(log, "left")
+
+
+async def test_a_cancelled_legacy_errand_gets_an_empty_stream() -> None:
+    log: list[str] = []
+    async with serving(company(log)) as place:
+        client, other = await place.connect(), await place.connect()
+        session = await shake_hands(client)
+        await client.send(client.post(call("slow", 1, seconds=1000), **session))
+        await seen(log, "begun")
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+        await other.send(other.post(cancel, **session))
+        assert (await other.answer()).status == 202
+        answer = await client.answer()
+        assert (answer.status, answer.headers["content-type"], answer.body) == (200, "text/event-stream", b"")
+        assert log == ["begun", "left"]
+        await other.send(other.post(call("quick", 1), **session))
+        assert (await other.answer()).result["content"][0]["text"] == "ok"  # the id is free again
+
+
+async def test_the_end_of_a_session_ends_its_errands() -> None:
+    log: list[str] = []
+    async with serving(company(log)) as place:
+        client, other = await place.connect(), await place.connect()
+        session = await shake_hands(client)
+        await client.send(client.post(call("slow", 1, seconds=1000), **session))
+        await seen(log, "begun")
+        await other.send(request("DELETE", "/mcp", host=other.host.decode(), **session))
+        assert (await other.answer()).status == 204
+        await seen(log, "left")
+        assert b"result" not in await client.ended()
+
+
+async def test_legacy_answers_have_the_shape_of_their_revision() -> None:
+    async with serving(company([])) as place:
+        client = await place.connect()
+        session = await shake_hands(client)
+        await client.send(client.post(call("quick", 7, text="hi"), **session))
+        answer = json.loads((await client.answer()).body)
+        assert answer == {"jsonrpc": "2.0", "id": 7, "result": {"content": [{"type": "text", "text": "hi"}]}}
+
+
+# What runs them.
+
+
+async def test_an_errand_is_noticed_when_it_waits_and_only_then(autojump_clock: MockClock) -> None:
+    noticed: list[float] = []
+
+    async def errand(*naps: float) -> str:
+        for nap in naps:
+            await trio.sleep(nap)
+        return "done"
+
+    assert await run_noticing(errand(), lambda: noticed.append(trio.current_time())) == "done"
+    assert noticed == []
+    began = trio.current_time()
+    assert await run_noticing(errand(1, 2), lambda: noticed.append(trio.current_time())) == "done"
+    assert noticed == [began]
+    assert trio.current_time() == began + 3
+
+
+async def test_what_an_errand_raises_comes_out_before_and_after_it_waits() -> None:
+    async def errand(waits: int) -> None:
+        for _ in range(waits):
+            await trio.lowlevel.checkpoint()
+        raise LookupError
+
+    for waits in range(3):
+        with pytest.raises(LookupError):
+            await run_noticing(errand(waits), lambda: None)
+
+
+async def test_an_errand_can_be_cancelled_clean_up_and_go_on(autojump_clock: MockClock) -> None:
+    log: list[str] = []
+
+    async def errand() -> str:
+        with trio.move_on_after(1):
+            try:
+                await trio.sleep_forever()
+            finally:
+                log.append("cleaned up")
+        await trio.sleep(1)
+        return "went on"
+
+    async def forever() -> None:
+        await trio.sleep_forever()
+
+    async def noticed() -> None:
+        await run_noticing(forever(), lambda: log.append("waits"))
+
+    assert await run_noticing(errand(), lambda: None) == "went on"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(noticed)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert log == ["cleaned up", "waits"]
+
+
+async def test_an_errand_that_waits_and_fails_leaves_its_connection_as_it_was(mock_clock: MockClock) -> None:
+    async with serving(company([]), attrs.evolve(QUICK, keep_alive=2.0)) as place:
+        client, watches = await place.connect(), place.edge.supervisor_of("watches")
+        with place_of_failure(place):
+            assert (await client.call("slow", seconds=0)).code == INTERNAL_ERROR
+        mock_clock.jump(3 * SOON)
+        await wait_all_tasks_blocked()
+        assert watches.child_count == 0
+        mock_clock.jump(3)
+        assert await client.ended() == b""  # and no last word about what was answered long ago
+
+
+@contextmanager
+def place_of_failure(place: Place) -> Iterator[None]:
+    """Errands of which each waits a little, and then fails as those of a broker do."""
+
+    async def failing() -> str:
+        await trio.lowlevel.checkpoint()
+        raise BackendRefused(INTERNAL_ERROR, "no", {})
+
+    before = place.host.offer
+    place.host.offer = cast("Any", Failing(before, failing))
+    try:
+        yield
+    finally:
+        place.host.offer = before
+
+
+@attrs.define
+class Failing:
+    """An offer, all of whose errands fail."""
+
+    offer: Any
+    failing: Callable[[], Coroutine[Any, Any, str]]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.offer, name)
+
+    def errand(self, *_: Any) -> Any:
+        return self.failing()

@@ -1,0 +1,104 @@
+"""A second socket for a session that has one: it takes over, whatever the first was in the middle of."""
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from callboard.actors.terms import ANYBODY
+from callboard.codecs.revisions.revision import LATEST, R4
+from callboard.testing import Peer
+from tests.server.test_one_handler_every_revision import text
+from tests.transports.server.websocket.company import company, resume, wire_of
+from tests.transports.server.websocket.stage import OPENING, Gone, back, house, masked, request, session_of, socket_of
+from tests.transports.server.websocket.wires import MemoryWire, wire_pair
+
+
+async def test_a_second_socket_takes_over_and_the_first_is_told(autojump_clock: MockClock) -> None:
+    server, seen = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        call = await client.begin("tools/call", name="wait", arguments={"name": "a"})
+        await wait_all_tasks_blocked()
+        first = socket_of(client)
+        assert await resume(here, client, 1) == {"received": 3, "replayed": 0}
+        await first.say({"id": 77, "method": "ping"})  # nobody hears that any more
+        assert (await first.wait_gone()).code == 4001
+        await first.write(bytes([0x88, 0x82]) + b"\0\0\0\0" + (4001).to_bytes(2, "big"))
+        assert await first.is_at_end()
+        first.close()
+        seen.go.set()
+        assert text(await client.finish(call)) == "a waited"
+        assert (len(here.door), len(here.sessions()), len(here.connections())) == (1, 1, 1)
+        assert trio.current_time() == 0
+
+
+async def test_what_the_old_socket_says_in_the_moment_of_the_takeover_does_not_count(
+    autojump_clock: MockClock,
+) -> None:
+    server, _ = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        await wait_all_tasks_blocked()
+        old, new = wire_of(client), wire_pair()[1]
+        old.outgoing.put(masked(1, b'{"jsonrpc":"2.0","id":9,"method":"ping"}'))  # read, and not looked at yet
+        here.door._return(session_of(client), ANYBODY, 1, new)
+        await wait_all_tasks_blocked()
+        assert here.sessions()[0].facts["received"] == 2
+        assert (await socket_of(client).wait_gone()).code == 4001
+
+
+async def test_modern_requests_of_the_first_end_with_it(autojump_clock: MockClock) -> None:
+    server, seen = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        modern = Peer(client.connection, LATEST)
+        modern._ids = iter(range(100, 200))  # type: ignore[assignment]  # ids of their own on the shared connection
+        await client.begin("tools/call", name="wait", arguments={"name": "legacy"})
+        await modern.begin("tools/call", name="wait", arguments={"name": "modern"})
+        await wait_all_tasks_blocked()
+        await resume(here, client, 1)
+        await wait_all_tasks_blocked()
+        assert seen.cancelled == ["modern"]
+
+
+async def test_what_the_first_was_in_the_middle_of_is_finished(autojump_clock: MockClock) -> None:
+    server, _ = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        await wait_all_tasks_blocked()
+        first = socket_of(client)
+        wire_of(client).incoming.is_stalled = True
+        for number in range(2000):  # more than may wait: the server's reader is stuck in the middle of one
+            await client.say({"id": 1000 + number, "method": "ping"})
+        await wait_all_tasks_blocked()
+        told = await resume(here, client, 1)
+        assert 1000 < told["received"] < 2000
+        answers = [(await client.hear())["id"] for _ in range(told["received"] - 2)]
+        assert answers == list(range(1000, 1000 + len(answers)))
+        await client.request("ping")
+        assert not client.heard
+        first.close()
+
+
+async def test_whoever_is_being_told_what_he_missed_hears_no_more_of_it_when_another_takes_over(
+    autojump_clock: MockClock,
+) -> None:
+    server, _ = company()
+    async with house(server) as here:
+        client = await here.peer(R4)
+        for _ in range(20):
+            await client.request("ping")
+        second, _ = here.connect()
+        assert isinstance(second.wire, MemoryWire)
+        second.wire.incoming.stalls_at = 1  # the answer to the handshake gets through, and no more
+        headers = {**OPENING, **back(session_of(client), 1)}
+        await second.open(request(headers))
+        assert (await second.hear())["params"]["replayed"] == 20
+        third = await here.dial(back(session_of(client), 21))
+        assert (await third.hear())["params"]["replayed"] == 0
+        second.wire.incoming.flow()
+        assert await second.hear()  # which was on its way
+        with pytest.raises(Gone, match="4001"):
+            await second.hear()
+        await third.say({"id": "x", "method": "ping"})
+        assert (await third.hear())["id"] == "x"
