@@ -266,7 +266,8 @@ class Backend(Actor[Never]):
         self._exit_code, self.said = leg.exit_code, tuple(leg.last_words())
         if self.circuit.is_news:
             attempt = self.circuit.attempts + 1
-            log.warning("backend_lost", backend=self.name, attempt=attempt, why=self.why, said=list(self.said))
+            said = {"said": list(self.said)} if self.said else {}
+            log.warning("backend_lost", backend=self.name, attempt=attempt, why=self.why, **said)
 
     def _lose(self, error: CallboardError) -> None:
         self._brief = (error.brief or str(error))[:500]  # what a gateway says may hold what we said to it
