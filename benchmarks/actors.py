@@ -92,7 +92,7 @@ async def bare_sends(_: Supervisor, nursery: trio.Nursery, count: int) -> None:
 async def actor_tells(supervisor: Supervisor, _: trio.Nursery, count: int) -> None:
     address = supervisor.spawn(Teller(), name="teller")
     for _n in range(count):
-        await address.tell(Note())
+        await address.send(Note())
     await address.stop()
 
 

@@ -3,8 +3,10 @@
     SERVER or BROKER                          open_tree(host(...)) or open_tree(broker(...))
       backends                                a broker has
         NAME                                  one for each backend: all of it is started anew together
-          legs, answers, interests            its connections; what it asks of clients; what is followed at it
+          connections, answers, subscriptions its connections; what it asks of clients; what is followed at it
           backend                             the actor that connects, reads lists, checks health
+      control
+        broker                                owns the catalogue, starts and ends backends; a broker has one
       parking                                 requests that wait for their clients' next message
       requests                                every request of a modern client, each an actor of its own
       sessions
@@ -38,9 +40,10 @@ CONNECTIONS: Final = "connections"
 REQUESTS: Final = "requests"
 SESSIONS: Final = "sessions"
 WATCHES: Final = "watches"
-LEGS: Final = "legs"
 ANSWERS: Final = "answers"
-INTERESTS: Final = "interests"
+SUBSCRIPTIONS: Final = "subscriptions"
+CONTROL: Final = "control"
+BROKER: Final = "broker"
 BACKGROUND: Final = "background"
 
 AFTER_CRASH: Final = Backoff(first=1.0, most=30.0)
@@ -50,7 +53,10 @@ CRASHES: Final = Intensity(20, per=60.0)
 """Crashes after which a backend is given up: more than those pauses allow. It is never given up."""
 
 ENDLESS: Final = Intensity(1_000_000, per=1.0)
-"""Restarts that the admin listener may have: any number. It must never end the server that it tells of."""
+"""Restarts that the admin listener and the broker's own actor may have: any number. Neither may end the server."""
+
+NEWS_WAITS: Final = Backoff(first=0.1, most=5.0)
+"""How long news of backends wait after the broker's own actor has crashed."""
 
 
 def host(name: str, parking: Make) -> SupervisorSpec:
@@ -65,17 +71,19 @@ def host(name: str, parking: Make) -> SupervisorSpec:
     )
 
 
-def broker(name: str, parking: Make) -> SupervisorSpec:
-    """A broker: a server whose handlers are other servers."""
+def broker(name: str, parking: Make, own: Make) -> SupervisorSpec:
+    """A broker: a server whose handlers are other servers. If its own actor crashes, calls go on with the lists as they
+    are, and the next incarnation reads anew what each backend has."""
     served = host(name, parking)
-    return attrs.evolve(served, children=(SupervisorSpec(BACKENDS), *served.children))
+    control = SupervisorSpec(CONTROL, children=(ChildSpec(BROKER, own),), intensity=ENDLESS, backoff=NEWS_WAITS)
+    return attrs.evolve(served, children=(SupervisorSpec(BACKENDS), control, *served.children))
 
 
 def backend(name: str) -> SupervisorSpec:
     """One backend of a broker. If its actor crashes, all that belongs to it is started anew; no other one notices."""
     return SupervisorSpec(
         name,
-        children=(SupervisorSpec(LEGS), SupervisorSpec(ANSWERS), SupervisorSpec(INTERESTS)),
+        children=(SupervisorSpec(CONNECTIONS), SupervisorSpec(ANSWERS), SupervisorSpec(SUBSCRIPTIONS)),
         strategy=Strategy.ONE_FOR_ALL,
         intensity=CRASHES,
         backoff=AFTER_CRASH,

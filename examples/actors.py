@@ -44,10 +44,10 @@ COUNTER = ChildSpec("counter", Counter)
 async def main() -> None:
     async with open_tree(SupervisorSpec("example", children=(COUNTER,))) as root:
         counter = root.address_of(COUNTER)
-        await counter.tell(Add(2))
-        await counter.tell(Add(3))
+        await counter.send(Add(2))
+        await counter.send(Add(3))
         print("before the crash:", await counter.ask(Total(), within=1))
-        await counter.tell(Add(-1))
+        await counter.send(Add(-1))
         print("after the restart:", await counter.ask(Total(), within=5))
         print(render(root.tree()))
 

@@ -74,9 +74,13 @@ def folders(uri: str) -> Iterator[int]:
         yield cut
 
 
-def wanted(chosen: SubscriptionFilter) -> list[Change]:
-    """The changes that a listen request asks for."""
+def wanted_lists(chosen: SubscriptionFilter) -> list[ListChanged]:
+    """The list changes that a listen request asks for."""
     flags = (chosen.tools_list_changed, chosen.prompts_list_changed, chosen.resources_list_changed)
-    lists: list[Change] = [ListChanged(name) for name, flag in zip(LISTS, flags, strict=True) if flag is True]
+    return [ListChanged(name) for name, flag in zip(LISTS, flags, strict=True) if flag is True]
+
+
+def count_of(chosen: SubscriptionFilter) -> int:
+    """How many lists and resources a listen request asks for."""
     uris = () if chosen.resource_subscriptions is UNSET else chosen.resource_subscriptions
-    return lists + [ResourceUpdated(uri) for uri in uris]
+    return len(wanted_lists(chosen)) + len(uris)

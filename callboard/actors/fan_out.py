@@ -5,13 +5,13 @@ through one queue, which an actor works off between other tasks. So a burst is k
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from typing import Final, Never, TypeAlias
+from collections.abc import Callable, Collection, Hashable, Iterable
+from typing import Final, Never, Protocol, TypeAlias
 
 import attrs
 import trio
 
-from callboard.actors.changes import Change, Hear, News
+from callboard.actors.changes import MORE, Change, Hear, News
 from callboard.errors import SupervisorClosed
 from callboard.supervisor import Actor, Fact, Lost, Supervisor, get_logger
 
@@ -35,8 +35,15 @@ NO_PATIENCE: Final = 30.0
 
 log = get_logger("callboard.actors")
 
-Tell: TypeAlias = Callable[[], Iterable[Hear]]
+Tell: TypeAlias = Callable[[], Collection[Hear]]
 """The subscribers to tell, as of now."""
+
+
+class Topics(Protocol):
+    """A table of subscribers."""
+
+    def followers(self) -> Iterable[Hear]:
+        """All subscribers of any resource in it: if changes had to be given up, they hear that more has changed."""
 
 
 @attrs.define(eq=False)
@@ -69,8 +76,9 @@ class FanOut:
     """Where the relay runs. Without one, everything is told at once."""
     behind: dict[SubscriberPace, None] = attrs.field(factory=dict, init=False)
     lost: int = attrs.field(default=0, init=False)
-    _queue: "OrderedDict[tuple[object, Change], Tell]" = attrs.field(factory=OrderedDict, init=False)
-    _more: "dict[object, tuple[News, Tell]]" = attrs.field(factory=dict, init=False)
+    _queue: OrderedDict[tuple[Hashable, Change], Tell] = attrs.field(factory=OrderedDict, init=False)
+    _more: dict[Topics, None] = attrs.field(factory=dict, init=False)
+    """The tables with subscribers that were not told of every change."""
     _relays: int = attrs.field(default=0, init=False)
     _is_running: bool = attrs.field(default=False, init=False)
     _eased: trio.Event | None = attrs.field(default=None, init=False)
@@ -81,16 +89,26 @@ class FanOut:
         """Whether a change may be told at once."""
         return not self._is_running and not self.behind
 
-    def put(self, topics: object, change: "Change", told: Tell, more: "tuple[News, Tell]") -> bool:
-        """Tell of *change* in its turn. If too much waits already, it is lost, and *more* is told instead, once.
-        False if there is no relay to do it."""
+    def publish(self, change: Change, told: Tell, topics: Topics, topic: Hashable) -> int:
+        """Tell the subscribers of *topic*, one of *topics*, of *change*. Returns how many there are. Many subscribers
+        are told later, and so are all while some are behind."""
+        hearers = told()
+        is_soon = len(hearers) <= SLICE and self.is_idle
+        if is_soon or not hearers or not self._put(change, told, topics, topic):
+            for hear in hearers:
+                hear(change)
+        return len(hearers)
+
+    def _put(self, change: Change, told: Tell, topics: Topics, topic: Hashable) -> bool:
+        """Tell of *change* in its turn. If too much waits already, it is lost, and the followers of *topics* are told
+        once that more has changed. False if there is no relay to do it."""
         if self._is_running or self._begin():
-            if (topics, change) in self._queue:
+            if (topic, change) in self._queue:
                 return True
             if len(self._queue) >= HELD:
-                self._lose(topics, change, more)
+                self._lose(change, topics)
             else:
-                self._queue[topics, change] = told
+                self._queue[topic, change] = told
             return True
         return False
 
@@ -104,14 +122,14 @@ class FanOut:
             return False
         return self._is_running
 
-    def _lose(self, topics: object, change: "Change", more: "tuple[News, Tell]") -> None:
+    def _lose(self, change: Change, topics: Topics) -> None:
         self.lost += 1
         if self.supervisor is not None:
             self.supervisor.dead_letters.add(
                 self.supervisor.address.path, change, Lost.OVERFLOWED, at=trio.current_time()
             )
         if topics not in self._more:
-            self._more[topics] = more
+            self._more[topics] = None
             log.warning("changes_lost", waiting=len(self._queue))
 
     # For the sources of changes.
@@ -149,12 +167,13 @@ class FanOut:
             self._queue.clear()
             self.ease()
 
-    def _next(self) -> "tuple[News, list[Hear]]":
+    def _next(self) -> tuple[News, list[Hear]]:
         if self._queue:
             (_, change), told = self._queue.popitem(last=False)
             return change, list(told())
-        more, told = self._more.pop(next(iter(self._more)))
-        return more, list(told())
+        topics = next(iter(self._more))
+        del self._more[topics]
+        return MORE, list(topics.followers())
 
     async def _wait_caught_up(self) -> None:
         """Wait for the subscribers that are behind; one that does not catch up in time is on its own."""

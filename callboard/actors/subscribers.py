@@ -1,14 +1,17 @@
 """The table of subscribers: which of them wants to hear of which change."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 
-from callboard.actors.changes import MORE, Change, Hear, ListChanged, ResourceUpdated, folders
-from callboard.actors.fan_out import SLICE, FanOut
+from callboard.actors.changes import Change, Hear, ListChanged, ResourceUpdated, folders
+from callboard.actors.fan_out import FanOut
 from callboard.codecs.revisions import ClientCapabilities
+
+Following: TypeAlias = Mapping[str, Any]
+"""The resources that a subscriber follows, by their URIs. The values are the audience's own."""
 
 
 @attrs.define(eq=False)
@@ -45,23 +48,13 @@ class Subscribers:
         if not self._lengths[length]:
             del self._lengths[length]
 
-    def publish(self, change: Change, *, also: Sequence[Change] = ()) -> int:
-        """Tell every subscriber of *change*, of what it is a part of, or of what it is *also* known as.
-        Returns how many that are. Many are told later, and so are all while some are behind."""
-        told = self._told(change, also)
-        fan_out = self.fan_out
-        if not told or (len(told) <= SLICE and fan_out.is_idle):
-            is_put = False
-        else:
-            is_put = fan_out.put(self, change, lambda: self._told(change, also), (MORE, self._followers))
-        if not is_put:
-            for hear in told:
-                hear(change)
-        return len(told)
+    def publish(self, change: Change) -> int:
+        """Tell every subscriber of *change*, or of what it is a part of. Returns how many there are."""
+        return self.fan_out.publish(change, lambda: self._told(change), self, self)
 
-    def _told(self, change: Change, also: Sequence[Change]) -> dict[Hear, None]:
+    def _told(self, change: Change) -> dict[Hear, None]:
         told: dict[Hear, None] = {}
-        for topic in (change, *self._wider(change), *also):
+        for topic in (change, *self._wider(change)):
             told |= self._hearers.get(topic, {})
         return told
 
@@ -75,7 +68,7 @@ class Subscribers:
                 if end in self._lengths:
                     yield ResourceUpdated(change.uri[:end])
 
-    def _followers(self) -> dict[Hear, None]:
+    def followers(self) -> dict[Hear, None]:
         """All subscribers of any resource."""
         followers: dict[Hear, None] = {}
         for change, hearers in self._hearers.items():
@@ -83,48 +76,52 @@ class Subscribers:
                 followers |= hearers
         return followers
 
+    def __iter__(self) -> Iterator[Change]:
+        """The changes that have a subscriber."""
+        return iter(self._hearers)
+
     def __len__(self) -> int:
         return len(self._hearers)
 
 
 class Audience(Protocol):
-    """Which client may follow what: asked before a subscription begins, and told when it has ended."""
+    """The subscribers of a server: which client may follow what, and hears of which list."""
 
     @property
     def fan_out(self) -> FanOut:
         """How they are told."""
 
-    def topics(self, principal: str) -> Subscribers:
-        """Where *principal*'s sessions and subscriptions listen."""
+    @property
+    def lists(self) -> Subscribers:
+        """The subscribers of list changes."""
 
-    def heard_by(self, changes: Sequence[Change], principal: str, can: ClientCapabilities) -> Sequence[Change]:
-        """*changes*, as clients of *principal* hear of them that have these capabilities."""
+    def lists_for(self, lists: Iterable[ListChanged], can: ClientCapabilities) -> Sequence[ListChanged]:
+        """*lists*, as clients with these capabilities hear of them."""
 
-    async def follow(self, uris: Sequence[str], principal: str) -> Sequence[str]:
-        """Which of *uris* can be followed: those are, until each is unfollowed."""
+    async def follow(self, uris: Sequence[str], principal: str, hear: Hear) -> Following:
+        """Have *hear* told of changes of these resources. Returns those that can be followed."""
 
-    def unfollow(self, uris: Iterable[str], principal: str) -> None:
-        """Each is followed by one less."""
+    def unfollow(self, following: Following, hear: Hear) -> None:
+        """Tell *hear* no more of these resources."""
 
 
 @attrs.frozen(eq=False)
-class Everybody:
+class HostedAudience:
     """The audience of a hosted server: all clients hear the same, and may follow any URI."""
 
-    all: Subscribers
+    lists: Subscribers
+    """Those of resources, too."""
 
     @property
     def fan_out(self) -> FanOut:
-        return self.all.fan_out
+        return self.lists.fan_out
 
-    def topics(self, _: str) -> Subscribers:
-        return self.all
+    def lists_for(self, lists: Iterable[ListChanged], _: ClientCapabilities) -> Sequence[ListChanged]:
+        return list(lists)
 
-    def heard_by(self, changes: Sequence[Change], _: str, __: ClientCapabilities) -> Sequence[Change]:
-        return changes
+    async def follow(self, uris: Sequence[str], _: str, hear: Hear) -> Following:
+        self.lists.join(hear, map(ResourceUpdated, uris))
+        return dict.fromkeys(uris)
 
-    async def follow(self, uris: Sequence[str], _: str) -> Sequence[str]:
-        return uris
-
-    def unfollow(self, uris: Iterable[str], _: str) -> None:
-        """Nothing to tell."""
+    def unfollow(self, following: Following, hear: Hear) -> None:
+        self.lists.leave(hear, map(ResourceUpdated, following))

@@ -1,7 +1,7 @@
 """The broker: many servers behind one endpoint, for clients of every revision."""
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -13,13 +13,12 @@ from callboard import tree
 from callboard._version import __version__
 from callboard.actors.broker.audience import BrokerAudience
 from callboard.actors.broker.backend import Backend
+from callboard.actors.broker.broker import BackendPlan, BrokerActor, Flush, News, Reload
 from callboard.actors.broker.catalogue import Catalogue
 from callboard.actors.broker.circuit import CircuitState
 from callboard.actors.broker.connection import Begin, Reach
-from callboard.actors.broker.listing import Listing
 from callboard.actors.broker.merging import Approve
 from callboard.actors.broker.offer import BrokerOffer
-from callboard.actors.broker.policy import BackendSettings
 from callboard.actors.broker.tasks import check_extension
 from callboard.actors.client.caller import Caller
 from callboard.actors.client.negotiate import Agreed
@@ -29,23 +28,20 @@ from callboard.broker.pins import Pinning, Pins
 from callboard.broker.reload import Reloader
 from callboard.client.connect import Connector
 from callboard.client.routes import ClientAccess, ways_to
-from callboard.codecs.bridge.askable import Signature
 from callboard.codecs.bridge.definitions import TOOLS
 from callboard.codecs.revisions import ALL, Implementation, Revision
 from callboard.config import BackendSpec, Configuration, PythonTarget, read_configuration
-from callboard.errors import Draining
 from callboard.server.load import load_server
 from callboard.server.served import BackendStatus, Behind, Served
-from callboard.supervisor import (
-    Supervisor,
-    get_logger,
-    open_tree,
-)
+from callboard.supervisor import Address, Supervisor, get_logger, open_tree
 
 log = get_logger("callboard.broker")
 
 PRE_WARM: Final = 10.0
 """Seconds that the doors stay closed for backends to come up. A slower one is in the lists when it is there."""
+
+RELOAD: Final = 60.0
+"""Seconds that the broker may take to end and start backends. Each of them has a few to end in."""
 
 MARGIN: Final = 5.0
 """Seconds that a request has beyond what its backend may take."""
@@ -84,8 +80,7 @@ class Broker(Served):
         self.pins: Pins | None = None
         self._pre_warm = pre_warm
         self._example = example
-        self._company: BrokerOffer | None = None
-        self._listeners = BrokerAudience(self._find)
+        self._offer: BrokerOffer | None = None
         self._root: Supervisor | None = None
         self._host: Host | None = None
 
@@ -106,29 +101,32 @@ class Broker(Served):
     async def host(self, *, parking: Parking | None = None) -> AsyncIterator[Host]:
         """Run the broker, without any transport yet: backends are started, and waited for, but not for long."""
         lot = Parking(self.info.name) if parking is None else parking
-        async with open_tree(tree.broker(self.info.name.replace("/", "-"), lambda: lot)) as root:
-            company = self._company = BrokerOffer(
-                self.info, self.catalogue, self._listeners.lists_changed, self.revisions
-            )
-            self._root = root
+        offer = BrokerOffer(self.info, self.catalogue, self.revisions)
+        audience = BrokerAudience(offer.find_resource)
+        offer.on_lists = audience.lists_changed
+        plans: dict[str, BackendPlan] = {}
+        name = self.info.name.replace("/", "-")
+        spec = tree.broker(name, lambda: lot, lambda: BrokerActor(self.info, offer, audience, plans))
+        async with open_tree(spec) as root:
+            self._offer, self._root = offer, root
             try:
-                await self._arrange({name: _reach(spec) for name, spec in self.specs.items()})
-                root.spawn(company.tasks, name="tasks")
+                await self._reload(self.specs, {})
+                root.spawn(offer.tasks, name="tasks")
                 if self.pins is not None:
-                    root.spawn(Pinning(self.pins, self._review), name="pins")
+                    root.spawn(Pinning(self.pins, self._control()), name="pins")
                 if self.configuration is not None:  # it has nothing to finish
                     root.spawn(Reloader(self, self.configuration), name="configuration", shutdown=0)
                 await self._wait_settled()
-                self._host = Host(company, root, lot, audience=self._listeners, check_extensions=check_extension)
+                self._host = Host(offer, root, lot, audience=audience, check_extensions=check_extension)
                 self._host.cap = self._cap()
                 yield self._host
             finally:
-                self._company = self._root = self._host = None
+                self._offer = self._root = self._host = None
 
     @property
     def backends(self) -> Mapping[str, Backend]:
         """Those that run now, by their names."""
-        return {} if self._company is None else self._company.backends
+        return {} if self._offer is None else self._offer.backends
 
     @property
     def tree(self) -> Supervisor | None:
@@ -152,95 +150,29 @@ class Broker(Served):
 
         Raises `CannotServe` or `CannotConnect` for one that cannot be, and then nothing has changed.
         """
-        before, after = self.specs, {spec.name: spec for spec in backends}
-        ways = {name: _reach(spec) for name, spec in after.items() if before.get(name) != spec}
+        after = {spec.name: spec for spec in backends}
+        if self._root is not None:
+            await self._reload(after, self.specs)
         self.specs = after
-        if self._root is None or self._company is None:
-            return
-        self._order()  # what is gone is in no list from here on: it is not looked up while it ends
-        async with trio.open_nursery() as nursery:
-            for name, spec in before.items():
-                if after.get(name) != spec:
-                    nursery.start_soon(self._stop, name)
-        await self._arrange(ways)
         if self._host is not None:
             self._host.cap = self._cap()
+
+    async def _reload(self, after: Mapping[str, BackendSpec], before: Mapping[str, BackendSpec]) -> None:
+        plans = {
+            name: BackendPlan(name, spec.settings, _reach(spec))
+            for name, spec in after.items()
+            if before.get(name) != spec
+        }
+        await self._control().ask(Reload(tuple(after), plans), within=RELOAD)
 
     def _cap(self) -> float:
         """Seconds that any request may take: each backend has its own say within them."""
         return max((one.settings.cap for one in self.specs.values()), default=0.0) + MARGIN
 
-    async def _arrange(self, ways: Mapping[str, Reach]) -> None:
-        """Start the backends that are reached so, and let the catalogue have all of them."""
-        company = self._running()
-        expected = {*company.backends, *ways}  # the first may list what it has before the last is started
-        company.tell_of(self.catalogue.arrange([name for name in self.specs if name in expected], self._settings()))
-        for name, reach in ways.items():
-            await self._start(self.specs[name], reach)
-        self._order()
-
-    def _order(self) -> None:
-        """Have those that are there in the order of the configuration."""
-        company = self._running()
-        company.backends = {name: company.backends[name] for name in self.specs if name in company.backends}
-        changed = self.catalogue.arrange(company.backends, self._settings())
-        company.look_around()
-        company.tell_of(changed)
-
-    def _settings(self) -> dict[str, BackendSettings]:
-        return {name: spec.settings for name, spec in self.specs.items()}
-
-    async def _start(self, spec: BackendSpec, reach: Reach) -> None:
-        """Start a backend. If its actor crashes, all that belongs to it is started anew; no other one notices."""
-        backends = self._running_tree().supervisor_of(tree.BACKENDS)
-        group = await backends.add(tree.backend(_path(spec.name)))
-        await group.add(tree.backend_actor(partial(self._backend, spec, reach, group)))
-
-    async def _stop(self, name: str) -> None:
-        try:
-            address = self._running_tree().supervisor_of(tree.BACKENDS).child(_path(name))
-        except LookupError:
-            return  # it has ended by itself
-        await address.stop()
-
-    def _backend(self, spec: BackendSpec, reach: Reach, group: Supervisor) -> Backend:
-        """A backend that is about to run: it takes the place of the one before, if there was one."""
-        backend = Backend(
-            spec.name,
-            spec.settings,
-            reach,
-            self.info,
-            group,
-            on_listing=self._listed,
-            on_view=self._shown,
-            on_state=self._changed,
-            on_updated=lambda uri, followed, who: self._listeners.updated(backend, uri, followed, who),
-            wait_change=self._listeners.fan_out.wait_source,
-        )
-        if (before := self.backends.get(spec.name)) is not None:
-            self._listeners.replace(before, backend)
-            self.catalogue.forget_others(spec.name)
-        self._running().backends[spec.name] = backend  # before it has anything to say
-        return backend
-
-    def _listed(self, name: str, listing: Listing, said: Set[str]) -> None:
-        if self._company is not None:
-            self._company.put(name, listing, said)
-
-    def _shown(self, name: str, signature: Signature, listing: Listing, tells: bool) -> None:
-        if self._company is not None:
-            self._company.put_for(signature, name, listing, tells=tells)
-
-    def _changed(self, name: str) -> None:
-        """A backend is up, or is not any more."""
-        if self._company is not None and name in self._company.backends:
-            self.catalogue.mark(name, is_stale=not self._company.backends[name].is_up)
-            self._company.look_around()
-
-    def _review(self) -> None:
-        """The operator has approved of something."""
-        if self._company is not None:
-            self._company.tell_of(self.catalogue.review())
+    def _control(self) -> Address[News]:
+        if self._root is None:
+            raise RuntimeError("the broker does not run")
+        return self._root.supervisor_of(tree.CONTROL).child(tree.BROKER)
 
     async def _wait_settled(self) -> None:
         with trio.move_on_after(self._pre_warm):
@@ -250,25 +182,11 @@ class Broker(Served):
                 waited = [name for name, one in self.backends.items() if one.circuit.state is CircuitState.STARTING]
                 log.info("waiting_for_servers", servers=", ".join(waited), at_most=self._pre_warm)
                 await self._wait_each_settled()
+        await self._control().ask(Flush(), within=RELOAD)  # what they offer is in the lists
 
     async def _wait_each_settled(self) -> None:
         for backend in list(self.backends.values()):
             await backend.wait_settled()
-
-    def _running(self) -> BrokerOffer:
-        if self._company is None:
-            raise RuntimeError("the broker does not run")
-        return self._company
-
-    def _running_tree(self) -> Supervisor:
-        if self._root is None:
-            raise RuntimeError("the broker does not run")
-        return self._root
-
-    def _find(self, uri: str) -> tuple[Backend, str]:
-        if self._company is None:
-            raise Draining
-        return self._company.find_resource(uri)
 
 
 def _standing(backend: Backend) -> BackendStatus:
@@ -283,10 +201,6 @@ def _telling(said: Sequence[str]) -> str:
     """The line of a server's last words that says what went wrong: the last that looks like it, or the last one."""
     lines = [line for line in said if line.strip()]
     return next((line for line in reversed(lines) if _TROUBLE.search(line)), lines[-1] if lines else "")
-
-
-def _path(name: str) -> str:
-    return name.replace("/", "-")
 
 
 def _reach(spec: BackendSpec) -> Reach:

@@ -9,7 +9,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Never, Self
@@ -18,10 +18,11 @@ import attrs
 import msgspec
 import trio
 
+from callboard.actors.broker.broker import Approved
 from callboard.config.files import read_file
 from callboard.config.watch import Stamp, look
 from callboard.errors import CannotServe
-from callboard.supervisor import Actor, Fact, get_logger
+from callboard.supervisor import Actor, Address, Fact, get_logger
 
 log = get_logger("callboard.broker")
 
@@ -212,7 +213,7 @@ class Pinning(Actor[Never]):
     mailbox = None
 
     pins: Pins
-    review: Callable[[], None]
+    broker: Address[Approved]
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -247,7 +248,7 @@ class Pinning(Actor[Never]):
         try:
             if await self.pins.look_aside():
                 log.info("pins_reloaded", file=str(self.pins.file), waiting=len(self.pins.waiting()))
-                self.review()
+                self.broker.send_nowait(Approved())
         except CannotServe as error:
             log.warning("pins_rejected", reason=str(error)[:200])
 

@@ -1,12 +1,12 @@
 """What an actor is: mailbox, address, life cycle, supervision tree. Knows nothing of MCP."""
 
-from callboard.supervisor._node import Monitor, State
+from callboard.supervisor._node import State
 from callboard.supervisor.actor import Actor
 from callboard.supervisor.address import Address
 from callboard.supervisor.adopted import Adopted
 from callboard.supervisor.ask import Ask
 from callboard.supervisor.dead_letters import DeadLetter, DeadLetters
-from callboard.supervisor.ended import Down, Ended, How
+from callboard.supervisor.ended import Ended, How
 from callboard.supervisor.lifetime import WHY_DEADLINE, WHY_DRAIN, WHY_KILLED, WHY_OVERFLOW, WHY_SUPERVISOR
 from callboard.supervisor.logs import get_logger
 from callboard.supervisor.mailbox import Mailbox
@@ -31,7 +31,6 @@ __all__ = [
     "ChildSpec",
     "DeadLetter",
     "DeadLetters",
-    "Down",
     "Ended",
     "Fact",
     "How",
@@ -39,7 +38,6 @@ __all__ = [
     "Lost",
     "Mailbox",
     "MailboxSpec",
-    "Monitor",
     "Overflow",
     "Restart",
     "Snapshot",

@@ -12,7 +12,7 @@ from trio.lowlevel import Abort, RaiseCancelT, Task, enable_ki_protection
 from callboard.errors import ActorGone, AskDropped
 from callboard.supervisor.ask import PendingReply, reply_of
 from callboard.supervisor.dead_letters import DeadLetters
-from callboard.supervisor.ended import RETURNED, STOPPED, Down, Ended, How
+from callboard.supervisor.ended import RETURNED, STOPPED, Ended, How
 from callboard.supervisor.lifetime import WHY_OVERFLOW, WHY_SUPERVISOR, Lifetime
 from callboard.supervisor.mailbox import Mailbox
 from callboard.supervisor.overflow import Lost
@@ -45,29 +45,6 @@ class Stop(Enum):
 NO_FACTS: Final[Mapping[str, Fact]] = {}
 
 
-class Monitor:
-    """One watcher of one actor. Both ends know it, so that neither outlives the other in it."""
-
-    __slots__ = ("_node", "_watcher")
-
-    def __init__(self, node: Node, watcher: Node) -> None:
-        self._node = node
-        self._watcher = watcher
-
-    def cancel(self) -> None:
-        """Stop watching. Harmless afterwards, and twice; a Down already delivered stays delivered."""
-        if self in self._node.monitors:
-            self._node.monitors.remove(self)
-            self._watcher.watching.remove(self)
-
-    def fire(self, down: Down) -> None:
-        self._watcher.watching.remove(self)
-        self._watcher.deliver(down)
-
-
-_NO_MONITORS: Final[set[Monitor]] = frozenset()  # type: ignore[assignment]  # stands in until the first
-
-
 class Node(Lifetime):
     """One actor: its name and mailbox for as long as it is in the tree, its scope for each incarnation."""
 
@@ -80,7 +57,6 @@ class Node(Lifetime):
         "ended",
         "last_failure",
         "mailbox",
-        "monitors",
         "name",
         "over",
         "parent",
@@ -92,7 +68,6 @@ class Node(Lifetime):
         "state",
         "stop",
         "streak",
-        "watching",
     )
 
     def __init__(
@@ -117,8 +92,6 @@ class Node(Lifetime):
         self.streak = 0
         self.last_failure: str | None = None
         self.asks: set[PendingReply] | None = None
-        self.monitors: set[Monitor] = _NO_MONITORS
-        self.watching: set[Monitor] = _NO_MONITORS
         self._waiters: dict[Task, None] | None = None
 
     @property
@@ -201,19 +174,9 @@ class Node(Lifetime):
                     self.lose(message, Lost.ENDED)
         if self.asks:
             self._fail_asks(ended.why)
-        if self.monitors:
-            self._tell_watchers(ended)
-        for monitor in tuple(self.watching):
-            monitor.cancel()
         self.change()
         if self.parent is not None:
             self.actor = self.mailbox = None  # both refer to the node: the holder of an address holds no more than that
-
-    def _tell_watchers(self, ended: Ended) -> None:
-        monitors, self.monitors = self.monitors, _NO_MONITORS
-        down = Down(self.path, ended)
-        for monitor in monitors:
-            monitor.fire(down)
 
     def begin_stop(self, why: Stop) -> None:
         """Ask the actor to come to its end; after its drain time it is cancelled."""
@@ -258,26 +221,6 @@ class Node(Lifetime):
                 reply.fail(ActorGone(self.path, why=self.ended.why if self.ended is not None else reason.value))
             else:
                 reply.fail(AskDropped(self.path, why=reason.value))
-
-    def deliver(self, down: Down) -> None:
-        """Put news into the mailbox, past its bound."""
-        if self.mailbox is None or self.ended is not None:
-            self.lose(down, Lost.ENDED)
-        else:
-            self.mailbox.deliver(down)
-
-    def watch(self, watcher: Node) -> Monitor:
-        monitor = Monitor(self, watcher)
-        if self.ended is not None:
-            watcher.deliver(Down(self.path, self.ended))
-            return monitor
-        if not self.monitors:
-            self.monitors = set()
-        self.monitors.add(monitor)
-        if not watcher.watching:
-            watcher.watching = set()
-        watcher.watching.add(monitor)
-        return monitor
 
     # Waiting for a change of state.
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar, cast
+from typing import TypeVar, cast
 
 import trio
 
 from callboard.errors import ActorGone, AskTimedOut
-from callboard.supervisor._node import Monitor, Node, State, Stop
+from callboard.supervisor._node import Node, State, Stop
 from callboard.supervisor.ask import Asks, open_reply
-from callboard.supervisor.ended import Down, Ended
+from callboard.supervisor.ended import Ended
 from callboard.supervisor.lifetime import WHY_KILLED
 from callboard.supervisor.mailbox import Mailbox, MailboxClosed
 from callboard.supervisor.overflow import Lost
@@ -18,8 +18,8 @@ M_contra = TypeVar("M_contra", contravariant=True)
 R = TypeVar("R")
 
 
-class Address(Generic[M_contra]):
-    """Where one actor can be reached, through all its restarts.
+class Address(trio.abc.SendChannel[M_contra]):
+    """Where one actor can be reached, through all its restarts: the sending end of its mailbox.
 
     Two addresses are equal if they reach the same actor. An actor that later gets the same name is another one.
     """
@@ -38,10 +38,11 @@ class Address(Generic[M_contra]):
         """How the actor ended, once it has ended for good."""
         return self.node.ended
 
-    async def tell(self, message: M_contra) -> None:
+    async def send(self, message: M_contra) -> None:
         """Send *message*, waiting if the mailbox is full and says so.
 
-        Telling an ended actor is no error: the message is a dead letter. A caller that must know asks, or monitors.
+        Sending to an ended actor is no error, other than on a memory channel: the message is a dead letter. A caller
+        that must know asks.
         """
         mailbox = self._mailbox()
         if mailbox is None:
@@ -53,8 +54,8 @@ class Address(Generic[M_contra]):
         except MailboxClosed:
             self.node.lose(message, Lost.ENDED)
 
-    def tell_nowait(self, message: M_contra) -> None:
-        """Send *message*, as `tell` does. Raises WouldBlock where `tell` would wait."""
+    def send_nowait(self, message: M_contra) -> None:
+        """Send *message*, as `send` does. Raises WouldBlock where `send` would wait."""
         mailbox = self._mailbox()
         if mailbox is None:
             self.node.lose(message, Lost.ENDED)
@@ -63,6 +64,10 @@ class Address(Generic[M_contra]):
             mailbox.put_nowait(message)
         except MailboxClosed:
             self.node.lose(message, Lost.ENDED)
+
+    async def aclose(self) -> None:
+        """Let go of the address. The actor goes on: others may hold its address, and its supervisor ends it."""
+        await trio.lowlevel.checkpoint()
 
     async def ask(self, message: Asks[M_contra, R], *, within: float) -> R:
         """Send a question and wait for its answer, *within* seconds in all.
@@ -97,13 +102,6 @@ class Address(Generic[M_contra]):
             asks.discard(reply)
             reply.abandon()
         raise AskTimedOut(node.path, within=within)
-
-    def monitor(self, watcher: Address[Down]) -> Monitor:
-        """Have *watcher* told, once, when the actor has ended for good; at once if it already has.
-
-        The Down comes after everything the actor itself had sent, and never waits for room.
-        """
-        return self.node.watch(watcher.node)
 
     async def wait_ended(self) -> Ended:
         """Wait until the actor has ended for good."""

@@ -39,14 +39,6 @@ class Ended:
         return self.how is not How.RETURNED
 
 
-@attrs.frozen
-class Down:
-    """What a watcher is told, once, when the actor at *path* has ended for good."""
-
-    path: str
-    ended: Ended
-
-
 RETURNED: Final = Ended(How.RETURNED, "returned")
 STOPPED: Final = Ended(How.RETURNED, "stopped")
 CUT_OFF: Final = Ended(How.CANCELLED, WHY_SUPERVISOR)

@@ -1,16 +1,16 @@
-"""A bounded queue with one reader, and a declared answer to the question what happens when it is full.
+"""A memory channel with one reader and an overflow policy: what happens to one message too many is declared.
 
-Built on a deque and `trio.lowlevel`, not on a memory channel: a channel can neither drop its oldest item nor
-replace one in place, and an actor's mailbox has one reader, which makes it cheaper (`docs/design/supervision.md`
-has the figures). The conventions are Trio's: what may block is async and a checkpoint, `*_nowait` raises
-`WouldBlock`, a cancelled `put` has put nothing, a cancelled `receive` has taken nothing.
+Built on a deque and `trio.lowlevel`: Trio's memory channel can neither drop its oldest item nor replace one in place,
+and a mailbox has one reader, which makes it cheaper (`docs/design/supervision.md` has the figures). The conventions are
+Trio's: what may block is async and a checkpoint, `*_nowait` raises `WouldBlock`, a cancelled `put` has put nothing, a
+cancelled `receive` has taken nothing.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterator
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 import trio
@@ -45,7 +45,6 @@ class _Entry:
     message: Any
     key: Hashable = None
     weight: int = 0
-    news: bool = False
     may_drop: bool = False
     is_dropped: bool = False
 
@@ -53,15 +52,14 @@ class _Entry:
 _NO_KEY: Final = object()
 
 
-class Mailbox(Generic[M]):
-    """Messages for one reader, in the order in which they were accepted."""
+class Mailbox(trio.abc.ReceiveChannel[M]):
+    """Messages for one reader, in the order in which they were accepted: the receiving end. `Address` is the other."""
 
     __slots__ = (
         "_closed",
         "_droppable",
         "_dropped",
         "_keyed",
-        "_news",
         "_owner",
         "_paused",
         "_queue",
@@ -83,7 +81,6 @@ class Mailbox(Generic[M]):
         self._dropped = 0  # entries that are still in the queue, and never at its head
         self._reader: Task | None = None
         self._weight = 0
-        self._news = 0
         self._closed = False
         self._paused = False
 
@@ -131,25 +128,7 @@ class Mailbox(Generic[M]):
         if task in senders:  # `_admit_waiting` takes out the tasks it lets in, `close` does not
             raise MailboxClosed
 
-    @enable_ki_protection
-    def deliver(self, news: object) -> None:
-        """Accept news of the tree past the bound: each monitor has reserved the place of its one message.
-
-        A closed mailbox takes it too: its reader, which was asked to stop, may be waiting for just this.
-        """
-        self._append(_Entry(news, key=_NO_KEY, news=True))
-        self._news += 1
-
     # What the reader sees.
-
-    def __aiter__(self) -> Mailbox[M]:
-        return self
-
-    async def __anext__(self) -> M:
-        try:
-            return await self.receive()
-        except trio.EndOfChannel:
-            raise StopAsyncIteration from None
 
     @enable_ki_protection
     async def receive(self) -> M:
@@ -204,6 +183,11 @@ class Mailbox(Generic[M]):
             trio.lowlevel.reschedule(task)
         self._wake_reader()
 
+    async def aclose(self) -> None:
+        """`close`, and give others their turn."""
+        self.close()
+        await trio.lowlevel.checkpoint()
+
     def pause(self) -> None:
         """Show the reader the end at once, and keep everything for the next one: a restart is under way."""
         self._paused = True
@@ -217,7 +201,7 @@ class Mailbox(Generic[M]):
         """Take everything that is left, without counting it as taken by the reader."""
         left = list(self.messages())
         self._queue = self._keyed = self._droppable = None
-        self._weight = self._news = self._dropped = 0
+        self._weight = self._dropped = 0
         return left
 
     def messages(self) -> Iterator[Any]:
@@ -242,7 +226,7 @@ class Mailbox(Generic[M]):
         return len(self._keyed) if self._keyed else 0
 
     def statistics(self) -> MailboxStatistics:
-        """A snapshot; `depth` counts news, which stands beside the bound."""
+        """A snapshot."""
         return MailboxStatistics(
             depth=self.depth,
             size=self.spec.size,
@@ -261,7 +245,7 @@ class Mailbox(Generic[M]):
         """
         spec = self.spec
         if spec.overflow is Overflow.WAIT and spec.weigh is None:  # the common case, first
-            if overtakes or (self._queue and len(self._queue) - self._news >= spec.size):
+            if overtakes or (self._queue and len(self._queue) >= spec.size):
                 return False
             self._append(message)
             return True
@@ -300,9 +284,7 @@ class Mailbox(Generic[M]):
 
     def _has_room(self, weight: int) -> bool:
         spec = self.spec
-        return self.depth - self._news < spec.size and (
-            spec.most_weight is None or self._weight + weight <= spec.most_weight
-        )
+        return self.depth < spec.size and (spec.most_weight is None or self._weight + weight <= spec.most_weight)
 
     def _place(self, message: M, key: Hashable, weight: int, *, may_drop: bool) -> None:
         if key is _NO_KEY and not weight and not may_drop:
@@ -367,7 +349,6 @@ class Mailbox(Generic[M]):
         self.taken += 1
         if type(entry) is _Entry:
             self._weight -= entry.weight
-            self._news -= entry.news
             if entry.key is not _NO_KEY and self._keyed:
                 self._keyed.pop(entry.key, None)
             if entry.may_drop:

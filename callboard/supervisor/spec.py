@@ -36,7 +36,6 @@ class Strategy(Enum):
 
     ONE_FOR_ONE = "one_for_one"
     ONE_FOR_ALL = "one_for_all"
-    REST_FOR_ONE = "rest_for_one"
 
 
 def check_name(name: str) -> None:
@@ -115,7 +114,6 @@ def plan(strategy: Strategy, children: Sequence[tuple[str, Restart]], died: str,
         return ChildPlan()
     group = {
         Strategy.ONE_FOR_ONE: children[index : index + 1],
-        Strategy.REST_FOR_ONE: children[index:],
         Strategy.ONE_FOR_ALL: children,
     }[strategy]
     return ChildPlan(

@@ -74,11 +74,11 @@ async def test_neighbours_of_a_backend_that_floods_do_not_notice(flood: str) -> 
     with trio.fail_after(30):
         async with broker.host(parking=Parking("broker")) as host, peer(host) as client:
             alone = median(await timed(client, 40))
-            [leg] = broker.backends["noisy"].legs
-            await leg.caller.notify("notifications/initialized")
+            [connection] = broker.backends["noisy"].pool
+            await connection.caller.notify("notifications/initialized")
             await trio.sleep(0.05)
             beside = median(await timed(client, 40))
-            kill(leg.caller.link.process)  # type: ignore[attr-defined]  # which it is; it would take two seconds
+            kill(connection.caller.link.process)  # type: ignore[attr-defined]  # which it is; it would take two seconds
     assert beside < 2 * alone + 0.001
 
 

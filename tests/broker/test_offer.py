@@ -99,11 +99,11 @@ async def test_a_clock_at_which_nobody_looks_stands_still(autojump_clock: trio.t
         nursery.start_soon(ticker.run)
         await trio.sleep(3600)
         assert ticker.ticks == 0
-        await watchers.follow([CLOCK], "anybody")
+        following = await watchers.follow([CLOCK], "anybody", lambda _: None)
         with trio.move_on_after(10):
             await trio.sleep_forever()
         assert ticker.ticks > 5
-        watchers.unfollow([CLOCK], "anybody")
+        watchers.unfollow(following, lambda _: None)
         await trio.sleep(1)  # the tick that was under way
         seen = ticker.ticks
         await trio.sleep(3600)

@@ -11,6 +11,8 @@ import structlog.testing
 import trio
 from trio.testing import MockClock
 
+from callboard.actors.broker.backend import Backend
+from callboard.actors.broker.broker import BrokerActor
 from callboard.actors.broker.listing import EVERY, MAX_LISTS, MAX_TOLD, PROMPT
 from callboard.actors.server.host import Host
 from callboard.broker import Broker
@@ -434,22 +436,24 @@ async def test_what_a_backend_has_that_never_came_up_is_not_unknown_but_out_of_r
 
 
 @pytest.mark.finding("faults-low-backend-restart")
-async def test_a_backend_whose_actor_crashes_comes_back(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("crashing", [Backend, BrokerActor])
+async def test_a_backend_whose_actor_crashes_comes_back_and_so_does_the_broker(
+    crashing: type[Any], autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     odd = Back(tools=[tool("own")])
-    listed_ = Broker._listed
+    listed_ = crashing._listed
     crashes = ["first", "second"]
 
-    def crash(self: Broker, name: str, *said: Any) -> None:
-        if name == "odd" and crashes:
+    def crash(self: Any, *named: str) -> None:
+        if crashes and (named or (self.name,)) == ("odd",):
             raise ZeroDivisionError(crashes.pop())
-        listed_(self, name, *said)
+        listed_(self, *named)
 
-    monkeypatch.setattr(Broker, "_listed", crash)
+    monkeypatch.setattr(crashing, "_listed", crash)
     async with beside(odd) as host:
         assert await works(host)
         await trio.sleep(10)
+        assert not crashes
         assert await names(host) == ["own", "good"]
         assert len([line for line in odd.lines if not line.told("tools/list")]) == 0
         async with peer(host) as client, trio.open_nursery() as nursery:

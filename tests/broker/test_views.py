@@ -9,6 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from callboard.actors.broker.broker import Approved
 from callboard.actors.broker.listing import EVERY, PROMPT
 from callboard.actors.broker.views import VIEW_WAIT
 from callboard.broker import Broker
@@ -322,7 +323,7 @@ async def test_a_tool_of_one_signature_is_pinned_like_any_other(autojump_clock: 
         [waiting] = pins.waiting()
         assert waiting.tool == "use-sampling"
         pins.settle(waiting)
-        broker._review()  # as when the file has changed
+        broker._control().send_nowait(Approved())  # as when the file has changed
         await trio.sleep(1)
         assert await changes(sampling) == 1
         assert await names(sampling) == ["plain", "use-sampling"]

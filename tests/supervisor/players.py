@@ -7,7 +7,7 @@ from typing import TypeAlias
 import attrs
 import trio
 
-from callboard.supervisor import Actor, Ask, Backoff, ChildSpec, Down, Restart
+from callboard.supervisor import Actor, Ask, Backoff, ChildSpec, Restart
 
 STEADY = Backoff(first=0.1, most=5.0, jitter=0.0)
 """Back-off without chance: 0.1, 0.2, 0.4 ..."""
@@ -64,7 +64,7 @@ class Hang(Ask[int]):
     """Be handled for ever."""
 
 
-Message: TypeAlias = Add | Get | Crash | Return | Hang | Down
+Message: TypeAlias = Add | Get | Crash | Return | Hang
 
 
 @attrs.define(eq=False)
@@ -77,7 +77,6 @@ class Player(Actor[Message]):
     linger: float = 0.0
     """How long it takes to stop gracefully."""
     total: int = 0
-    downs: list[Down] = attrs.field(factory=list)
 
     async def start(self) -> None:
         if self.fail_start():
@@ -98,8 +97,6 @@ class Player(Actor[Message]):
                         return
                     case Hang():
                         await trio.sleep_forever()
-                    case Down():
-                        self.downs.append(message)
             if self.linger:
                 await trio.sleep(self.linger)
 

@@ -9,7 +9,6 @@ from trio.testing import MockClock
 from callboard.errors import ActorGone
 from callboard.supervisor import (
     Actor,
-    Down,
     Ended,
     How,
     Lost,
@@ -30,7 +29,7 @@ async def test_an_address_and_its_mailbox_outlive_a_crash(autojump_clock: MockCl
     async with open_tree(SupervisorSpec("top", children=(p,), backoff=STEADY)) as root:
         address = root.address_of(p)
         for message in (Add(1), Crash(), Add(10), Add(100)):
-            await address.tell(message)
+            await address.send(message)
         assert await address.ask(Get(), within=5) == 110  # the state is new, the rest of the mailbox is kept
         assert trio.current_time() == 0.1
         assert root.address_of(p) == address
@@ -46,7 +45,7 @@ async def test_the_mailbox_of_a_sibling_restarted_with_others_is_kept_too(autoju
     async with open_tree(spec) as root:
         root.address_of(a).kill()
         await trio.testing.wait_all_tasks_blocked(0)
-        await root.address_of(b).tell(Add(7))
+        await root.address_of(b).send(Add(7))
         assert await root.address_of(b).ask(Get(), within=9) == 7
         assert history.take() == ["a+ 0", "b+ 0", "a- 0", "b- 1", "a+ 1", "b+ 1"]
 
@@ -55,16 +54,16 @@ async def test_telling_the_ended_is_a_dead_letter_and_no_error() -> None:
     async with open_tree(TOP) as root:
         address = root.spawn(Player(), name="p")
         await address.stop()
-        await address.tell(Add(1))
-        address.tell_nowait(Add(2))
+        await address.send(Add(1))
+        address.send_nowait(Add(2))
         assert root.dead_letters.counts == {("Add", Lost.ENDED): 2}
         assert [letter.path for letter in root.dead_letters.recent] == ["top/p", "top/p"]
 
 
 async def test_telling_one_that_has_no_mailbox_is_a_dead_letter() -> None:
     async with open_tree(SupervisorSpec("top", children=(SupervisorSpec("inner"),))) as root:
-        await root.child("inner").tell(Add(1))
-        root.child("inner").tell_nowait(Add(1))
+        await root.child("inner").send(Add(1))
+        root.child("inner").send_nowait(Add(1))
         assert root.dead_letters.counts == {("Add", Lost.ENDED): 2}
 
 
@@ -86,10 +85,10 @@ async def test_a_slow_consumer_is_ended_and_said_so() -> None:
 
     async with open_tree(TOP) as root:
         address = root.spawn(Slow(), name="p")
-        await address.tell(Hang())
+        await address.send(Hang())
         await trio.testing.wait_all_tasks_blocked()
         for n in range(4):
-            address.tell_nowait(Add(n))
+            address.send_nowait(Add(n))
         assert await address.wait_ended() == Ended(How.CANCELLED, "mailbox overflowed")
         assert root.dead_letters.counts == {("Add", Lost.OVERFLOWED): 2, ("Add", Lost.ENDED): 2}
 
@@ -103,88 +102,20 @@ async def test_a_slow_consumer_is_ended_and_said_so() -> None:
         ("stop", Ended(How.RETURNED, "stopped")),
     ],
 )
-async def test_a_watcher_is_told_once_how_it_ended(way: str, ended: Ended) -> None:
+async def test_its_end_says_how_it_ended(way: str, ended: Ended) -> None:
     async with open_tree(TOP) as root:
-        watcher = Player()
-        watcher_address = root.spawn(watcher, name="w")
         address = root.spawn(Player(), name="p")
-        address.monitor(watcher_address)
         match way:
             case "return":
-                await address.tell(Return())
+                await address.send(Return())
             case "raise":
-                await address.tell(Crash())
+                await address.send(Crash())
             case "kill":
                 address.kill()
             case _:
                 address.begin_stop()
         assert await address.wait_ended() == ended
-        await trio.testing.wait_all_tasks_blocked()
-        assert watcher.downs == [Down("top/p", ended)]
-        address.monitor(watcher_address)
-        await trio.testing.wait_all_tasks_blocked()
-        assert watcher.downs == [Down("top/p", ended)] * 2
-
-
-async def test_a_restart_is_no_end(autojump_clock: MockClock) -> None:
-    p = player("p", History())
-    watcher = Player()
-    async with open_tree(SupervisorSpec("top", children=(p,), backoff=STEADY)) as root:
-        address = root.address_of(p)
-        watcher_address = root.spawn(watcher, name="w")
-        address.monitor(watcher_address)
-        address.kill()
-        await trio.sleep(1)
-        assert watcher.downs == []
-        await address.stop()
-        await trio.testing.wait_all_tasks_blocked()
-        assert [down.ended.why for down in watcher.downs] == ["stopped"]
-
-
-async def test_a_monitor_can_be_cancelled_and_neither_end_keeps_it() -> None:
-    async with open_tree(TOP) as root:
-        watcher = Player()
-        w, p = root.spawn(watcher, name="w"), root.spawn(Player(), name="p")
-        monitor = p.monitor(w)
-        monitor.cancel()
-        monitor.cancel()
-        p.monitor(w)
-        await w.stop()
-        assert not p.node.monitors  # a watcher that is gone watches no one
-        q = root.spawn(Player(), name="q")
-        again = root.spawn(watcher2 := Player(), name="w2")
-        q.monitor(again)
-        await q.stop()
-        assert not again.node.watching
-        await trio.testing.wait_all_tasks_blocked()
-        assert len(watcher2.downs) == 1
-        assert watcher.downs == []
-
-
-async def test_a_full_mailbox_still_hears_of_an_end_after_what_was_sent_before() -> None:
-    class Tiny(Player):
-        mailbox = MailboxSpec(size=1)
-
-    async with open_tree(TOP) as root:
-        watcher = Tiny()
-        w, p = root.spawn(watcher, name="w"), root.spawn(Player(), name="p")
-        p.monitor(w)
-        w.tell_nowait(Add(1))
-        with pytest.raises(trio.WouldBlock):
-            w.tell_nowait(Add(2))
-        p.kill()
-        await p.wait_ended()
-        assert await w.ask(Get(), within=5) == 1
-        assert len(watcher.downs) == 1
-
-
-async def test_news_for_a_watcher_that_has_ended_is_a_dead_letter() -> None:
-    async with open_tree(TOP) as root:
-        w, p = root.spawn(Player(), name="w"), root.spawn(Player(), name="p")
-        await w.stop()
-        await p.stop()
-        p.monitor(w)
-        assert root.dead_letters.counts == {("Down", Lost.ENDED): 1}
+        assert address.ended == ended
 
 
 async def test_killing_the_ended_does_nothing() -> None:
@@ -201,7 +132,7 @@ async def test_stopping_is_graceful_what_is_queued_is_handled_first() -> None:
         actor = Player()
         p = root.spawn(actor, name="p")
         for _ in range(3):
-            await p.tell(Add(1))
+            await p.send(Add(1))
         assert await p.stop() == Ended(How.RETURNED, "stopped")
         assert actor.total == 3
     assert root.dead_letters.total == 0
@@ -212,8 +143,8 @@ async def test_one_that_does_not_stop_is_cancelled_when_its_drain_time_has_passe
 ) -> None:
     async with open_tree(TOP) as root:
         p = root.spawn(Player(), name="p", shutdown=3)
-        await p.tell(Hang())
-        await p.tell(Add(1))
+        await p.send(Hang())
+        await p.send(Add(1))
         assert await p.stop() == Ended(How.CANCELLED, "drain time passed")
         assert trio.current_time() == 3
         assert root.dead_letters.counts == {("Add", Lost.ENDED): 1}
@@ -239,7 +170,7 @@ async def test_one_that_waits_to_return_can_be_stopped(autojump_clock: MockClock
         address.kill()
         await trio.sleep(0.05)
         assert root.tree().children[0].state == "backing_off"
-        await address.tell(Add(1))
+        await address.send(Add(1))
         assert (await address.stop()).why == "killed"
         assert root.dead_letters.counts == {("Add", Lost.ENDED): 1}
         await trio.sleep(60)
@@ -261,7 +192,7 @@ async def test_a_crash_is_logged_once_without_values() -> None:
     async with open_tree(TOP) as root:
         with capture_logs() as logs:
             address = root.spawn(Player(), name="p")
-            await address.tell(Crash())
+            await address.send(Crash())
             await address.wait_ended()
     [entry] = logs
     assert entry["where"].startswith("players.py:")
@@ -305,56 +236,10 @@ async def test_telling_one_that_is_stopping_is_a_dead_letter(autojump_clock: Moc
         address = root.spawn(Player(linger=1), name="p")
         await trio.testing.wait_all_tasks_blocked()
         address.begin_stop()
-        await address.tell(Add(1))
-        address.tell_nowait(Add(2))
+        await address.send(Add(1))
+        address.send_nowait(Add(2))
         assert address.ended is None
         assert root.dead_letters.counts == {("Add", Lost.ENDED): 2}
-
-
-async def test_a_monitor_may_be_cancelled_after_its_down_and_twice() -> None:
-    async with open_tree(TOP) as root:
-        watcher = Player()
-        watching, watched = root.spawn(watcher, name="w"), root.spawn(Player(), name="p")
-        monitor = watched.monitor(watching)
-        await watched.stop()
-        late = watched.monitor(watching)
-        for done in (monitor, late, monitor, late):
-            done.cancel()
-        assert await watching.ask(Get(), within=1) == 0
-        assert [down.path for down in watcher.downs] == ["top/p", "top/p"]
-
-
-async def test_a_down_reaches_a_watcher_that_is_stopping(autojump_clock: MockClock) -> None:
-    class Patient(Player):
-        async def run(self) -> None:
-            await self.wait_stopping()
-            await trio.sleep(1)
-            await super().run()
-
-    async with open_tree(TOP) as root:
-        watcher = Patient()
-        watching, watched = root.spawn(watcher, name="w"), root.spawn(Player(), name="p")
-        watched.monitor(watching)
-        await trio.testing.wait_all_tasks_blocked(0)
-        watching.begin_stop()
-        await watched.stop()
-        await watching.wait_ended()
-        assert [down.path for down in watcher.downs] == ["top/p"]
-        assert root.dead_letters.total == 0
-
-
-async def test_a_down_that_comes_after_a_stopping_watchers_last_look_is_a_dead_letter(
-    autojump_clock: MockClock,
-) -> None:
-    async with open_tree(TOP) as root:
-        watching, watched = root.spawn(Player(linger=1), name="w"), root.spawn(Player(), name="p")
-        watched.monitor(watching)
-        await trio.testing.wait_all_tasks_blocked(0)
-        watching.begin_stop()
-        await trio.testing.wait_all_tasks_blocked(0)
-        await watched.stop()
-        await watching.wait_ended()
-        assert root.dead_letters.counts == {("Down", Lost.ENDED): 1}
 
 
 async def test_nobody_has_an_address_before_it_has_a_mailbox() -> None:
@@ -369,13 +254,13 @@ async def test_nobody_has_an_address_before_it_has_a_mailbox() -> None:
                     break
                 except LookupError:
                     await trio.lowlevel.checkpoint()
-            address.tell_nowait(Add(1))
+            address.send_nowait(Add(1))
             assert await address.ask(Get(), within=1) == 1
 
 
 async def test_a_queued_question_hears_why_its_actor_ended() -> None:
     async with open_tree(TOP) as root:
         address = root.spawn(Player("p"), name="p")
-        await address.tell(Crash())
+        await address.send(Crash())
         with pytest.raises(ActorGone, match="top/p is gone: Boom: p"):
             await address.ask(Get(), within=1)

@@ -97,7 +97,7 @@ async def ask_all(address: Address[Slow], *questions: Slow) -> list[tuple[str, f
 async def test_an_answer_comes_back() -> None:
     async with open_tree(TOP) as root:
         address = root.spawn(Player(), name="p")
-        await address.tell(Add(3))
+        await address.send(Add(3))
         assert await address.ask(Get(), within=1) == 3
 
 
@@ -155,7 +155,7 @@ async def test_waiting_for_room_counts_towards_the_deadline(autojump_clock: Mock
     async with open_tree(TOP) as root:
         address = root.spawn(Clerk(), name="c")
         for _ in range(3):
-            await address.tell(Slow(100))
+            await address.send(Slow(100))
         got = await outcome(address, Slow(0), within=7)
         assert got == ("AskTimedOut", 7.0)
         assert root.tree().children[0].mailbox_depth == 2
@@ -226,7 +226,7 @@ async def test_asking_the_gone_is_answered_at_once(autojump_clock: MockClock) ->
 async def test_asking_one_that_is_stopping_is_answered_at_once(autojump_clock: MockClock) -> None:
     async with open_tree(TOP) as root:
         address = root.spawn(Clerk(), name="c")
-        await address.tell(Slow(2))
+        await address.send(Slow(2))
         await trio.testing.wait_all_tasks_blocked()
         address.begin_stop()
         assert await outcome(address, Slow(0)) == ("ActorGone", 0)
@@ -289,7 +289,7 @@ async def test_a_question_is_asked_by_one_at_a_time(autojump_clock: MockClock) -
 async def test_a_question_that_was_only_told_may_be_answered_into_the_void() -> None:
     async with open_tree(TOP) as root:
         address = root.spawn(Player(), name="p")
-        await address.tell(Get())
+        await address.send(Get())
         assert await address.ask(Get(), within=1) == 0
     assert root.dead_letters.total == 0
 

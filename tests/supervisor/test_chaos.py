@@ -42,9 +42,7 @@ EXAMPLES = int(os.environ.get("CALLBOARD_CHAOS", "400"))
 CHILD = st.tuples(st.sampled_from(Restart), st.sampled_from([0.0, 0.3, 9.0]), st.booleans())
 TREE = st.tuples(st.sampled_from(Strategy), st.lists(CHILD, max_size=4), st.integers(0, 9), st.sampled_from(Strategy))
 STEP = st.tuples(
-    st.sampled_from(
-        ["ask", "crash", "hang", "return", "kill", "stop", "spawn", "watch", "fell", "pass", "adopt", "add"]
-    ),
+    st.sampled_from(["ask", "crash", "hang", "return", "kill", "stop", "spawn", "fell", "pass", "adopt", "add"]),
     st.integers(0, 7),
     st.sampled_from([0.0, 0.05, 0.1, 0.3, 1.0]),
 )
@@ -138,14 +136,12 @@ async def act(
         case "hang":
             nursery.start_soon(ask, ledger, address, Hang())
         case "return":
-            await address.tell(Return())
-            await address.tell(Add(1))
+            await address.send(Return())
+            await address.send(Add(1))
         case "kill":
             address.kill()
         case "stop":
             address.begin_stop()
-        case "watch":
-            address.monitor(living[(who + 1) % len(living)])
 
 
 async def play(shape: Any, steps: list[tuple[str, int, float]]) -> None:
@@ -164,8 +160,6 @@ async def play(shape: Any, steps: list[tuple[str, int, float]]) -> None:
     for address in ledger.addresses:
         assert address.ended is not None
         assert not address.node.asks
-        assert not address.node.monitors
-        assert not address.node.watching
         assert address.node.actor is None
         assert address.node.mailbox is None
     starts = sum(event.split()[0].endswith("+") for event in history.events)

@@ -59,7 +59,7 @@ def test_every_message_is_read_or_a_dead_letter(desk: type[Desk], steps: list[st
                 match step:
                     case "note" | "memo":
                         sent.append(Note(n) if step == "note" else Memo(n))
-                        address.tell_nowait(sent[-1])
+                        address.send_nowait(sent[-1])
                     case "rest":
                         await wait_all_tasks_blocked()
                     case _:

@@ -56,7 +56,7 @@ async def test_a_deadline_moves_with_progress(autojump_clock: MockClock) -> None
         address = root.spawn(request, name="r")
         for _ in range(3):
             await trio.sleep(8)
-            await address.tell(Progress())
+            await address.send(Progress())
         assert await address.wait_ended() == Ended(How.CANCELLED, WHY_DEADLINE)
         assert (request.outcome, trio.current_time()) == (WHY_DEADLINE, 34)
 
@@ -100,7 +100,7 @@ async def test_a_slow_consumer_knows_that_it_was_one() -> None:
         request = Request()
         address = root.spawn(request, name="r")
         for _ in range(2):
-            address.tell_nowait(Progress())
+            address.send_nowait(Progress())
         assert (await address.wait_ended()).why == request.outcome == WHY_OVERFLOW
 
 

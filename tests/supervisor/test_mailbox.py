@@ -267,28 +267,6 @@ async def test_a_light_message_does_not_overtake_a_heavy_one_in_line() -> None:
     assert taken(mailbox) == ["bbbbbbbb"]
 
 
-def test_news_stands_beside_the_bound_and_in_the_order_it_came() -> None:
-    mailbox = box(size=1)
-    mailbox.put_nowait(1)
-    mailbox.deliver("news")
-    with pytest.raises(trio.WouldBlock):
-        mailbox.put_nowait(2)
-    assert mailbox.receive_nowait() == 1
-    mailbox.put_nowait(2)
-    assert taken(mailbox) == ["news", 2]
-    mailbox.put_nowait(3)
-    with pytest.raises(trio.WouldBlock):
-        mailbox.put_nowait(4)
-
-
-def test_news_is_never_dropped() -> None:
-    mailbox = box(size=1, overflow=Overflow.DROP_OLDEST)
-    mailbox.deliver("news")
-    mailbox.put_nowait(1)
-    mailbox.put_nowait(2)
-    assert taken(mailbox) == ["news", 2]
-
-
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("put"), st.tuples(st.sampled_from("abc"), st.integers(0, 9))),

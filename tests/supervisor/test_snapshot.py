@@ -19,11 +19,11 @@ class Parked(Player):
 async def test_a_tree_says_everything_about_everybody(autojump_clock: MockClock) -> None:
     spec = SupervisorSpec("broker", children=(player("p", History()), SupervisorSpec("requests")), backoff=STEADY)
     async with open_tree(spec) as root:
-        await root.child("p").tell(Crash())
+        await root.child("p").send(Crash())
         await trio.sleep(2)
         request = root.supervisor_of("requests").spawn(Parked(), name="r-1")
         for message in (Hang(), Add(1), Add(2)):
-            await request.tell(message)
+            await request.send(message)
         await trio.sleep(3)
         assert root.tree() == Snapshot(
             name="broker",

@@ -6,7 +6,7 @@ from callboard.supervisor import How, Restart, Strategy, SupervisorSpec
 from callboard.supervisor.spec import ChildPlan, needs_restart, plan
 from tests.supervisor.players import History, player
 
-ONE, ALL, REST = Strategy.ONE_FOR_ONE, Strategy.ONE_FOR_ALL, Strategy.REST_FOR_ONE
+ONE, ALL = Strategy.ONE_FOR_ONE, Strategy.ONE_FOR_ALL
 P, T, X = Restart.PERMANENT, Restart.TRANSIENT, Restart.TEMPORARY
 
 
@@ -33,10 +33,6 @@ CHILDREN = [("a", P), ("b", T), ("x", X), ("c", P)]
         (ALL, "b", How.RAISED, ChildPlan(stop=("c", "x", "a"), start=("a", "b", "c"))),
         (ALL, "a", How.RETURNED, ChildPlan(stop=("c", "x", "b"), start=("a", "b", "c"))),
         (ALL, "x", How.RAISED, ChildPlan()),
-        (REST, "b", How.CANCELLED, ChildPlan(stop=("c", "x"), start=("b", "c"))),
-        (REST, "a", How.START_FAILED, ChildPlan(stop=("c", "x", "b"), start=("a", "b", "c"))),
-        (REST, "c", How.RAISED, ChildPlan(stop=(), start=("c",))),
-        (REST, "b", How.RETURNED, ChildPlan()),
     ],
 )
 def test_who_is_stopped_and_started_in_which_order(

@@ -88,7 +88,7 @@ async def test_a_supervisor_outlasts_the_cleaning_up_of_its_children(autojump_cl
 async def test_a_crash_keeps_no_frames_alive() -> None:
     async with open_tree(TOP) as root:
         address = root.spawn(Player(), name="p")
-        await address.tell(Crash())
+        await address.send(Crash())
         error = (await address.wait_ended()).error
         assert isinstance(error, Boom)
         assert error.__traceback__ is None

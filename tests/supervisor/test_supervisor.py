@@ -41,7 +41,7 @@ async def test_the_crash_of_a_spawned_child_is_nobody_elses_affair(autojump_cloc
     async with open_tree(spec) as root:
         for n in range(20):
             address = root.spawn(Player(), name=f"p{n}")
-            await address.tell(Crash())
+            await address.send(Crash())
             assert (await address.wait_ended()).how is How.RAISED
         assert history.take() == ["a+ 0"]
         assert names(root.tree()) == ["a"]
@@ -287,7 +287,7 @@ async def test_a_cancel_storm_ends_all_and_nobody_else() -> None:
         neighbour = root.spawn(Player(), name="neighbour")
         addresses = [root.spawn(Player(), name=f"p{n}") for n in range(1000)]
         for address in addresses:
-            address.tell_nowait(Hang())
+            address.send_nowait(Hang())
         await trio.testing.wait_all_tasks_blocked()
         for address in addresses:
             address.kill()
@@ -358,7 +358,7 @@ async def test_one_declared_anew_while_its_group_halts_is_not_started_twice(auto
     a, b = player("a", history), player("b", history, linger=2)
     spec = SupervisorSpec("top", children=(a, b), strategy=Strategy.ONE_FOR_ALL, backoff=STEADY)
     async with open_tree(spec) as root:
-        await root.address_of(a).tell(Crash())
+        await root.address_of(a).send(Crash())
         await trio.sleep(1)
         await root.address_of(a).stop()
         await root.add(a)

@@ -33,7 +33,7 @@ async def test_the_block_and_the_tree_may_both_fail() -> None:
     p = player("p", History())
     with pytest.raises(BaseExceptionGroup) as caught:  # noqa: PT012
         async with open_tree(SupervisorSpec("top", children=(p,), intensity=Intensity(0, per=1))) as root:
-            await root.address_of(p).tell(Crash())
+            await root.address_of(p).send(Crash())
             try:
                 await trio.sleep_forever()
             finally:

@@ -3,14 +3,13 @@
 from typing import assert_type
 
 import attrs
+import trio
 
 from callboard.supervisor import (
     Actor,
     Address,
     Ask,
     ChildSpec,
-    Down,
-    Monitor,
     Supervisor,
     SupervisorSpec,
     open_tree,
@@ -48,22 +47,16 @@ class Counter(Actor[Add | Get]):
                     message.refuse(ValueError())
 
 
-class Watcher(Actor[Down]):
-    async def run(self) -> None:
-        async for down in self.inbox:
-            assert_type(down, Down)
-
-
 COUNTER = ChildSpec("counter", Counter)
 
 
 async def speak(address: Address[Add | Get]) -> None:
-    await address.tell(Add(1))
-    await address.tell(Get())
-    address.tell_nowait(Add(1))
+    await address.send(Add(1))
+    await address.send(Get())
+    address.send_nowait(Add(1))
     assert_type(await address.ask(Get(), within=1.0), int)
-    await address.tell(Name())  # type: ignore[arg-type]
-    await address.tell("hello")  # type: ignore[arg-type]
+    await address.send(Name())  # type: ignore[arg-type]
+    await address.send("hello")  # type: ignore[arg-type]
     await address.ask(Name(), within=1.0)  # type: ignore[arg-type]
     await address.ask(Add(1), within=1.0)  # type: ignore[arg-type]
     await address.ask(Get())  # type: ignore[call-arg]
@@ -77,9 +70,13 @@ async def hold(root: Supervisor) -> None:
     assert_type(await root.add(SupervisorSpec("s")), Supervisor)
     only_adds: Address[Add] = counter  # whoever takes more may stand in for one that takes less
     more: Address[Add | Get | Name] = counter  # type: ignore[assignment]
-    watcher = root.spawn(Watcher(), name="w")
-    assert_type(only_adds.monitor(watcher), Monitor)
-    more.monitor(counter)  # type: ignore[arg-type]
+    channel: trio.abc.SendChannel[Add] = only_adds
+    await more.send(Name())
+    await channel.send(Add(1))
+
+
+def read(counter: Counter) -> trio.abc.ReceiveChannel[Add | Get]:
+    return counter.inbox
 
 
 async def open_one() -> None:

@@ -1,7 +1,7 @@
 """A configured server that the broker stands in front of: kept alive, listened to, and left alone when it is down."""
 
 import math
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, Never, TypeAlias
 
@@ -14,15 +14,15 @@ from callboard.actors.broker.circuit import Circuit, CircuitState
 from callboard.actors.broker.connection import BackendConnection, Reach, leaf_of
 from callboard.actors.broker.health import HEALTH, SILENT, BackendHealth, Check
 from callboard.actors.broker.leases import EVERYBODY, SHARED, ConnectionKey, Lease
-from callboard.actors.broker.listing import BackendLists, Listing, OnListing
+from callboard.actors.broker.listing import BackendLists
 from callboard.actors.broker.policy import BackendSettings
 from callboard.actors.broker.pool import BackendPool
-from callboard.actors.broker.upstream import OnUpdated
 from callboard.actors.broker.upstream_subscriptions import UpstreamSubscriptions
 from callboard.actors.broker.views import ListViews, OnView
 from callboard.actors.client.answerer import question_bytes
-from callboard.actors.client.caller import Patience, WaitChange
+from callboard.actors.client.caller import Patience
 from callboard.actors.client.negotiate import Agreed
+from callboard.actors.fan_out import FanOut
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.shares import Shares
 from callboard.actors.terms import ANYBODY, Terms
@@ -30,7 +30,7 @@ from callboard.codecs.bridge.askable import NOTHING, signature_of
 from callboard.codecs.bridge.definitions import TOOLS
 from callboard.codecs.revisions import LATEST, METHODS, Implementation
 from callboard.errors import BackendGone, CallboardError, Overloaded, SessionGone, SupervisorClosed
-from callboard.supervisor import Actor, Fact, Supervisor, get_logger
+from callboard.supervisor import Actor, Address, Fact, Supervisor, get_logger
 
 log = get_logger("callboard.broker")
 
@@ -40,8 +40,22 @@ START_WAIT: Final = 5.0
 EARS: Final = 1.0
 """Seconds that a backend has to say that its changes are heard, before its lists are read."""
 
-OnState: TypeAlias = Callable[[str], None]
-"""Told that a backend is up, or is not any more."""
+Serves: TypeAlias = Callable[[str], bool]
+"""Whether clients find a resource at a backend."""
+
+
+@attrs.frozen
+class Listed:
+    """A backend has read its lists, and some are others than before. The lists are the backend's; this is a mark."""
+
+    backend: str
+
+
+@attrs.frozen
+class StateChanged:
+    """A backend is up, or is not any more."""
+
+    backend: str
 
 
 @attrs.define(eq=False)
@@ -56,14 +70,13 @@ class Backend(Actor[Never]):
     info: Implementation
     group: Supervisor
     """Where its connections live, and the actors that ask its questions."""
-    on_listing: OnListing
+    broker: Address[Listed | StateChanged]
     on_view: OnView
-    on_state: OnState
-    on_updated: OnUpdated
-    wait_change: WaitChange | None = None
+    serves: Serves
+    fan_out: FanOut
     circuit: Circuit = attrs.field(init=False)
-    legs: BackendPool = attrs.field(init=False)
-    interests: UpstreamSubscriptions = attrs.field(init=False)
+    pool: BackendPool = attrs.field(init=False)
+    subscriptions: UpstreamSubscriptions = attrs.field(init=False)
     listings: BackendLists = attrs.field(init=False)
     views: ListViews = attrs.field(init=False)
     health: BackendHealth = attrs.field(factory=BackendHealth, init=False)
@@ -77,7 +90,7 @@ class Backend(Actor[Never]):
     _brief: str = attrs.field(default="", init=False)  # the same for clients, without paths
     _checks: int = attrs.field(default=0, init=False)
     _exit_code: int | None = attrs.field(default=None, init=False)
-    _scout: BackendConnection | None = attrs.field(default=None, init=False)
+    _primary: BackendConnection | None = attrs.field(default=None, init=False)
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -85,34 +98,34 @@ class Backend(Actor[Never]):
         self.circuit = Circuit(settings.restarts)
         most = settings.max_in_flight
         self.in_flight = Shares(f"requests are in flight to {self.name}", most, most - most // 4)
-        self.legs = BackendPool(
-            self.group.supervisor_of(tree.LEGS),
-            self._leg,
-            lambda leg: leg is self._scout or self.interests.needs(leg),
+        self.pool = BackendPool(
+            self.group.supervisor_of(tree.CONNECTIONS),
+            self._connect,
+            lambda connection: connection is self._primary or self.subscriptions.needs(connection),
             max(settings.max_connections, 1),
             settings.idle_time,
         )
-        self.interests = UpstreamSubscriptions(self, self.group.supervisor_of(tree.INTERESTS))
+        self.subscriptions = UpstreamSubscriptions(self, self.group.supervisor_of(tree.SUBSCRIPTIONS), self.fan_out)
         self.listings = BackendLists(self.name, settings.timeout, self._listed)
         self.views = ListViews(self, self.group.supervisor_of(tree.ANSWERS), self.on_view)
 
     async def run(self) -> None:
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.legs.sweep)
+                nursery.start_soon(self.pool.sweep)
                 nursery.start_soon(self._wait_stop, nursery.cancel_scope)
                 while True:
                     await self._live()
                     await self._rest()
         finally:
             self._enter(CircuitState.ENDED)
-            for leg in self.legs:
-                leg.retire()
+            for connection in self.pool:
+                connection.retire()
 
     def facts(self) -> Mapping[str, Fact]:
         shown: dict[str, Fact] = {
             "state": self.circuit.state.value,
-            "connections": len(self.legs),
+            "connections": len(self.pool),
             "in_flight": self.in_flight.total,
             "restarted": self.circuit.restarted,
         }
@@ -126,7 +139,7 @@ class Backend(Actor[Never]):
 
     @property
     def is_up(self) -> bool:
-        return self._scout_that_is_up() is not None
+        return self._open_primary() is not None
 
     @property
     def patience(self) -> Patience:
@@ -134,19 +147,19 @@ class Backend(Actor[Never]):
 
     async def wait_up(self) -> BackendConnection:
         """The shared connection. Raises `BackendGone` if there is none, and none is to be expected soon."""
-        if (scout := self._scout_that_is_up()) is not None:
-            return scout
+        if (primary := self._open_primary()) is not None:
+            return primary
         with trio.move_on_after(START_WAIT):
             while self.circuit.may_wait or (self.circuit.state is CircuitState.UP and not self.is_up):
                 await self._changed.wait()
-        if (scout := self._scout_that_is_up()) is None:
+        if (primary := self._open_primary()) is None:
             raise self.gone()
-        return scout
+        return primary
 
-    def _scout_that_is_up(self) -> BackendConnection | None:
-        scout = self._scout
-        is_open = self.circuit.state is CircuitState.UP and scout is not None and not scout.is_lost
-        return scout if is_open else None
+    def _open_primary(self) -> BackendConnection | None:
+        primary = self._primary
+        is_open = self.circuit.state is CircuitState.UP and primary is not None and not primary.is_lost
+        return primary if is_open else None
 
     async def wait_settled(self) -> None:
         """Wait until it is up, or has failed once."""
@@ -155,32 +168,32 @@ class Backend(Actor[Never]):
 
     async def take(self, terms: Terms, exchange: Exchange | None, method: str, use: Lease) -> BackendConnection:
         """A connection for a request, begun on it. Raises `BackendGone`, `Overloaded`."""
-        scout = await self.wait_up()
+        primary = await self.wait_up()
         key = self.key_for(terms, exchange)
-        if key == SHARED or scout.revision.dialect.terms_per_request:
-            scout.begin(use)
-            return scout
+        if key == SHARED or primary.revision.dialect.terms_per_request:
+            primary.begin(use)
+            return primary
         use.may_ask = bool(key.signature) and LATEST in METHODS[method].may_ask
-        alone = use.may_ask and not scout.is_http and key.who is not _session(exchange)
+        alone = use.may_ask and not primary.is_http and key.who is not _session(exchange)
         try:
             account = terms.principal if exchange is None else exchange.slot.account
-            leg = await self.legs.take(key, use, account, alone=alone)
+            connection = await self.pool.take(key, use, account, alone=alone)
         except Overloaded:
             raise
         except CallboardError as error:
             raise self.gone(error.brief or str(error)) from None
-        if self.interests.misses(leg):
-            await self._have_it_tell(leg, use)
-        return leg
+        if self.subscriptions.misses(connection):
+            await self._have_it_tell(connection, use)
+        return connection
 
-    async def _have_it_tell(self, leg: BackendConnection, use: Lease) -> None:
+    async def _have_it_tell(self, connection: BackendConnection, use: Lease) -> None:
         is_told = False
         try:
-            await self.interests.join(leg)
+            await self.subscriptions.join(connection)
             is_told = True
         finally:
             if not is_told:
-                self.give_back(leg, use)
+                self.give_back(connection, use)
 
     def key_for(self, terms: Terms, exchange: Exchange | None) -> ConnectionKey:
         """Which connections a request may use."""
@@ -191,31 +204,36 @@ class Backend(Actor[Never]):
             return ConnectionKey(session, signature, who)  # what it is asked, only this session can answer
         return ConnectionKey(who, signature)
 
-    def give_back(self, leg: BackendConnection, use: Lease) -> None:
-        self.legs.give_back(leg, use)
+    def give_back(self, connection: BackendConnection, use: Lease) -> None:
+        self.pool.give_back(connection, use)
 
     def gone(self, why: str = "") -> BackendGone:
         """The error for a request. The server's own words stay in the log."""
         text = f"{self.name} is {self.circuit.state.value}: {why or self._brief or self.why or 'not there'}"
         return BackendGone(text[:500], backend=self.name, exit_code=self._exit_code)
 
-    def doubt(self, leg: BackendConnection, error: Exception) -> None:
+    def doubt(self, connection: BackendConnection, error: Exception) -> None:
         """A connection broke. A session that was ended is over; else the server is asked if it is there."""
         if isinstance(error, SessionGone):
-            leg.retire()
-        elif leg.is_http:
+            connection.retire()
+        elif connection.is_http:
             self.health.doubt()
 
-    def late(self, leg: BackendConnection) -> None:
+    def late(self, connection: BackendConnection) -> None:
         """A request was not answered in time. After some in a row the server is asked whether it is there; one on HTTP
         is watched in any case."""
-        leg.timeouts += 1
-        if leg.timeouts >= SILENT and not leg.is_http and not leg.is_checked and not leg.is_over:
-            leg.is_checked = True
+        connection.timeouts += 1
+        if (
+            connection.timeouts >= SILENT
+            and not connection.is_http
+            and not connection.is_checked
+            and not connection.is_over
+        ):
+            connection.is_checked = True
             self._checks += 1
             with suppress(SupervisorClosed):  # it ends in any case
                 self.group.supervisor_of(tree.ANSWERS).spawn(
-                    Check(leg, min(HEALTH, self.settings.timeout)), name=f"check-{self._checks}"
+                    Check(connection, min(HEALTH, self.settings.timeout)), name=f"check-{self._checks}"
                 )
 
     def refresh(self) -> None:
@@ -231,24 +249,24 @@ class Backend(Actor[Never]):
 
     async def _live(self) -> None:
         """Open the shared connection, and stay as long as it lasts."""
-        leg = self._scout = self.legs.open(SHARED)
+        connection = self._primary = self.pool.open(SHARED)
         try:
-            await leg.wait_open()
-            self.agreed = leg.agreed
+            await connection.wait_open()
+            self.agreed = connection.agreed
             async with trio.open_nursery() as nursery:
                 is_heard = trio.Event()
-                nursery.start_soon(self.interests.hear_lists, leg, is_heard)
+                nursery.start_soon(self.subscriptions.hear_lists, connection, is_heard)
                 with trio.move_on_after(EARS):  # first listen, then read: what changes in between is not overlooked
                     await is_heard.wait()
-                await nursery.start(self.listings.watch, leg)
+                await nursery.start(self.listings.watch, connection)
                 self.circuit.opened(trio.current_time())
                 self.views.begin_anew()
                 self._enter(CircuitState.UP)
                 again = {"restarts": self.circuit.restarted} if self.circuit.restarted else {}
-                log.info("backend_up", backend=self.name, revision=leg.revision.value, **again)
-                nursery.start_soon(self.interests.keep_following)
-                nursery.start_soon(self._check_health, leg)
-                await leg.address.wait_ended()
+                log.info("backend_up", backend=self.name, revision=connection.revision.value, **again)
+                nursery.start_soon(self.subscriptions.keep_following)
+                nursery.start_soon(self._check_health, connection)
+                await connection.address.wait_ended()
                 nursery.cancel_scope.cancel()
         except CallboardError as error:
             self._lose(error)
@@ -259,11 +277,11 @@ class Backend(Actor[Never]):
             if failures is not None:
                 self._lose(leaf_of(failures))
         else:
-            self.why = self._brief = leg.lost
+            self.why = self._brief = connection.lost
         finally:
-            leg.retire()
-            self._scout = None
-        self._exit_code, self.said = leg.exit_code, tuple(leg.last_words())
+            connection.retire()
+            self._primary = None
+        self._exit_code, self.said = connection.exit_code, tuple(connection.last_words())
         if self.circuit.is_news:
             attempt = self.circuit.attempts + 1
             said = {"said": list(self.said)} if self.said else {}
@@ -278,9 +296,9 @@ class Backend(Actor[Never]):
         is_news = self.circuit.is_news or self.circuit.state is not CircuitState.TRIED
         delay = self.circuit.lost(trio.current_time())
         self._enter(self.circuit.state)
-        for leg in self.legs:
-            if not leg.uses:  # another process of it may live, and serve a request
-                leg.retire()
+        for connection in self.pool:
+            if not connection.uses:  # another process of it may live, and serve a request
+                connection.retire()
         if self.circuit.state is CircuitState.DOWN and is_news:
             log.warning("backend_down", backend=self.name, again_in=round(delay, 1))
         await trio.sleep(delay)
@@ -291,33 +309,34 @@ class Backend(Actor[Never]):
         self.circuit.state = state
         self._changed.set()
         self._changed = trio.Event()
-        self.on_state(self.name)
+        self.broker.send_nowait(StateChanged(self.name))
 
     async def _wait_stop(self, whole: trio.CancelScope) -> None:
         await self.wait_stopping()
         whole.cancel()
 
-    async def _check_health(self, leg: BackendConnection) -> None:
-        if leg.is_http:
-            leg.fail(await self.health.watch(leg, self.settings.timeout, lambda: self.in_flight.total > 0))
+    async def _check_health(self, connection: BackendConnection) -> None:
+        if connection.is_http:
+            connection.fail(
+                await self.health.watch(connection, self.settings.timeout, lambda: self.in_flight.total > 0)
+            )
 
     # What it hears.
 
-    def changed(self, leg: BackendConnection, method: str, params: Mapping[str, Raw]) -> None:
+    def changed(self, connection: BackendConnection, method: str, params: Mapping[str, Raw]) -> None:
         """A notification that came on no request's way."""
-        if leg.key.signature and self.views.changed(leg, method):
+        if connection.key.signature and self.views.changed(connection, method):
             return
-        if self.listings.changed(leg, method):
-            self.views.base_changed(leg, method)
+        if self.listings.changed(connection, method):
+            self.views.base_changed(connection, method)
         else:
-            self.interests.heard(leg, method, params)
+            self.subscriptions.heard(connection, method, params)
 
-    def _listed(self, name: str, listing: Listing, said: Set[str]) -> None:
-        self.on_listing(name, listing, said)
-        self.views.base_read()
+    def _listed(self) -> None:
+        self.broker.send_nowait(Listed(self.name))
 
-    def _leg(self, key: ConnectionKey) -> BackendConnection:
-        leg = BackendConnection(
+    def _connect(self, key: ConnectionKey) -> BackendConnection:
+        connection = BackendConnection(
             self.name,
             key,
             self.reach,
@@ -326,17 +345,17 @@ class Backend(Actor[Never]):
             on_change=self.changed,
             on_end=self._ended,
             roots=self.settings.roots,
-            wait_change=self.wait_change,
+            wait_change=self.fan_out.wait_source,
             asked=self._asked,
         )
-        leg.used = trio.current_time() if trio.lowlevel.in_trio_run() else -math.inf
-        return leg
+        connection.used = trio.current_time() if trio.lowlevel.in_trio_run() else -math.inf
+        return connection
 
-    def _ended(self, leg: BackendConnection) -> None:
-        self.legs.forget(leg)
-        self.interests.lost(leg)
-        self.listings.lost(leg)
-        self.views.lost(leg)
+    def _ended(self, connection: BackendConnection) -> None:
+        self.pool.forget(connection)
+        self.subscriptions.lost(connection)
+        self.listings.lost(connection)
+        self.views.lost(connection)
 
 
 def _session(exchange: Exchange | None) -> object | None:

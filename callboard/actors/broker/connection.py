@@ -461,15 +461,15 @@ class RootsNotice(Actor[Never]):
 
     mailbox = None
 
-    leg: BackendConnection
+    connection: BackendConnection
 
     async def run(self) -> None:
         try:
-            await self.leg.caller.notify("notifications/roots/list_changed")
+            await self.connection.caller.notify("notifications/roots/list_changed")
         except CallboardError:
             return  # the connection is lost, and with it what the backend knew of roots
         finally:
-            self.leg.told_roots()
+            self.connection.told_roots()
 
 
 def _lost(error: CallboardError) -> ConnectionLost:

@@ -88,46 +88,46 @@ class Forward:
 
     async def _once(self, *, may_repeat: bool) -> Model | Forwarded:
         backend, use = self.to.backend, Lease(self.exchange, self.terms.principal)
-        leg = await self.take(use)
+        connection = await self.take(use)
         try:
-            return await self.visit(leg, use).run()
+            return await self.visit(connection, use).run()
         except RequestTimedOut as error:
-            backend.late(leg)
+            backend.late(connection)
             raise BackendTimedOut(after=error.after, backend=backend.name) from None
         except (ConnectionLost, CannotConnect) as error:
-            if leg.is_taken_away:
+            if connection.is_taken_away:
                 raise Overloaded("the client did not answer, and others needed the connection") from None
-            backend.doubt(leg, error)
+            backend.doubt(connection, error)
             if may_repeat:
                 raise _Again from None
-            raise self._lost(leg, error) from None
+            raise self._lost(connection, error) from None
         except NotAuthorized as error:
             raise _ours(INTERNAL_ERROR, str(error), "upstream auth", backend) from None
         except HttpRefused as error:
-            raise self._refused(leg, error) from None
+            raise self._refused(connection, error) from None
         except (BadAnswer, UnfitResult) as error:
             raise _ours(INTERNAL_ERROR, f"{backend.name}: {error}", "invalid_backend_result", backend) from None
         finally:
-            backend.give_back(leg, use)
+            backend.give_back(connection, use)
 
     async def take(self, use: Lease) -> BackendConnection:
         """The connection to ask on. Raises as `Backend.take` does."""
         return await self.to.backend.take(self.terms, self.exchange, self.request.method, use)
 
-    def visit(self, leg: BackendConnection, use: Lease) -> "Attempt":
+    def visit(self, connection: BackendConnection, use: Lease) -> "Attempt":
         """What is done on it."""
-        return Attempt(self, leg, use)
+        return Attempt(self, connection, use)
 
-    def _lost(self, leg: BackendConnection, error: ConnectionLost | CannotConnect) -> BackendGone:
+    def _lost(self, connection: BackendConnection, error: ConnectionLost | CannotConnect) -> BackendGone:
         name = self.to.backend.name
         reason = "session lost" if isinstance(error, SessionGone) else "server lost"
-        why = leg.lost if leg.failure is not None else error.brief or str(error)
-        return BackendGone(f"{name}: {why}"[:500], backend=name, reason=reason, exit_code=leg.exit_code)
+        why = connection.lost if connection.failure is not None else error.brief or str(error)
+        return BackendGone(f"{name}: {why}"[:500], backend=name, reason=reason, exit_code=connection.exit_code)
 
-    def _refused(self, leg: BackendConnection, error: HttpRefused) -> Exception:
+    def _refused(self, connection: BackendConnection, error: HttpRefused) -> Exception:
         backend = self.to.backend
         if isinstance(error.error, ErrorResponse):
-            return front_error(self.terms.revision, leg.revision, self.request.method, error.error, self.to.uri)
+            return front_error(self.terms.revision, connection.revision, self.request.method, error.error, self.to.uri)
         if error.status in (401, 403):
             return _ours(INTERNAL_ERROR, f"{backend.name}: HTTP {error.status}", "upstream auth", backend)
         return BackendGone(f"{backend.name}: HTTP {error.status}", backend=backend.name)
@@ -138,34 +138,36 @@ class Attempt:
     """The request on one connection, however many rounds it takes there."""
 
     forwarding: Forward
-    leg: BackendConnection
+    connection: BackendConnection
     use: Lease
     _is_retry: bool = attrs.field(default=False, init=False)
 
     async def run(self) -> Model | Forwarded:
-        forwarding, leg = self.forwarding, self.leg
+        forwarding, connection = self.forwarding, self.connection
         exchange, method = forwarding.exchange, forwarding.request.method
-        asking = InputBridge(forwarding.to.backend, leg, forwarding.terms, exchange, method)
+        asking = InputBridge(forwarding.to.backend, connection, forwarding.terms, exchange, method)
         body = self._body(asking)
         if exchange is not None:
-            await leg.want_level(exchange)
+            await connection.want_level(exchange)
         is_refreshed = False
         for _ in range(MAX_ROUNDS):
             answer = await self.ask(body)
             try:
                 if isinstance(answer, ResultResponse):
-                    if not leg.revision.dialect.asks_in_results or not asks(answer.result):
+                    if not connection.revision.dialect.asks_in_results or not asks(answer.result):
                         return await self.complete(answer.result, asking)
                     if not self._may_ask:
                         raise UnfitResult(f"a question in answer to {method}")
                     if forwarding.terms.revision.dialect.asks_in_results:
                         return await asking.hand_over(answer.result)
                     await asking.answer(body, answer.result)
-                elif answer.code == HEADER_MISMATCH and leg.is_http and not is_refreshed:
+                elif answer.code == HEADER_MISMATCH and connection.is_http and not is_refreshed:
                     is_refreshed = True
                     await forwarding.to.backend.refresh_now()  # what it wants repeated is another now
                 elif not await self._visits_first(answer, asking):
-                    refused = front_error(forwarding.terms.revision, leg.revision, method, answer, forwarding.to.uri)
+                    refused = front_error(
+                        forwarding.terms.revision, connection.revision, method, answer, forwarding.to.uri
+                    )
                     hint = self._hint(answer.message.encode())
                     raise BackendRefused(refused.error_code, f"{refused} ({hint})", refused.data) if hint else refused
                 self._is_retry = True
@@ -176,20 +178,20 @@ class Attempt:
     async def ask(self, body: dict[str, Any]) -> ResultResponse | ErrorResponse:
         """Ask once. Raises as `BackendConnection.send` does."""
         to = self.forwarding.to
-        return await self.leg.send(self.forwarding.request.method, body, self.use, self.patience(), to.headers())
+        return await self.connection.send(self.forwarding.request.method, body, self.use, self.patience(), to.headers())
 
     @property
     def _may_ask(self) -> bool:
         return LATEST in METHODS[self.forwarding.request.method].may_ask
 
     def _body(self, asking: InputBridge) -> dict[str, Any]:
-        forwarding, leg = self.forwarding, self.leg
+        forwarding, connection = self.forwarding, self.connection
         params = {} if forwarding.request.params is UNSET else forwarding.request.params
         body = back_params(params, forwarding.to.renamed)
-        meta = {**carried_meta(forwarding.said), **leg.said(forwarding.terms, forwarding.said)}
+        meta = {**carried_meta(forwarding.said), **connection.said(forwarding.terms, forwarding.said)}
         if meta:
             body["_meta"] = meta
-        if leg.revision.dialect.asks_in_results and "inputResponses" in params:
+        if connection.revision.dialect.asks_in_results and "inputResponses" in params:
             self._is_retry = True
             body["inputResponses"] = params["inputResponses"]
         asking.take_up(body)
@@ -199,7 +201,7 @@ class Attempt:
         """Whether the backend wants the user somewhere else before, and a modern client has been sent there."""
         forwarding = self.forwarding
         is_meant = answer.code == URL_ELICITATION_REQUIRED and self._may_ask
-        front, back = forwarding.terms.revision.dialect, self.leg.revision.dialect
+        front, back = forwarding.terms.revision.dialect, self.connection.revision.dialect
         if not is_meant or back.asks_in_results or not front.asks_in_results:
             return False
         await asking.send_to_urls(answer)
@@ -208,11 +210,11 @@ class Attempt:
     async def complete(self, result: Members, asking: InputBridge, method: str | None = None) -> Model | Forwarded:
         """The result as the client gets it. *method* is whose result it is, if it is not that of the request."""
         await asking.finish()
-        forwarding, leg = self.forwarding, self.leg
+        forwarding, connection = self.forwarding, self.connection
         method = method or forwarding.request.method
         backend = forwarding.to.backend
         front = forwarding.exchange.terms.revision if forwarding.exchange is not None else forwarding.terms.revision
-        crossing = Crossing(front, leg.revision, backend.name, backend.settings.trusted)
+        crossing = Crossing(front, connection.revision, backend.name, backend.settings.trusted)
         keeps = not (self._is_retry or asking.has_asked)
         answer = front_result(crossing, method, result, keeps=keeps)
         if "isError" in result and is_failed(result) and isinstance(answer, Forwarded):
@@ -222,9 +224,9 @@ class Attempt:
 
     def _hint(self, said: bytes) -> str:
         """What the operator could do about an error, if that can be told. It is in the log, too."""
-        hint = hint_for(self.forwarding.to.backend.name, self.leg.revision, said)
+        hint = hint_for(self.forwarding.to.backend.name, self.connection.revision, said)
         if hint:
-            self.leg.note("backend_cannot_ask", hint=hint)
+            self.connection.note("backend_cannot_ask", hint=hint)
         return hint
 
     def patience(self) -> Patience:

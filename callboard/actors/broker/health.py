@@ -48,24 +48,26 @@ class BackendHealth:
         """Check soon: there is a reason to think that the server is gone."""
         self._doubted.set()
 
-    async def watch(self, leg: BackendConnection, patience: float, is_busy: Callable[[], bool]) -> CallboardError:
+    async def watch(
+        self, connection: BackendConnection, patience: float, is_busy: Callable[[], bool]
+    ) -> CallboardError:
         """Wait until the server does not answer, and return what came instead. One that *is_busy* has *patience*
         seconds: many do one thing at a time."""
         heard = trio.current_time()
         while True:
             with trio.move_on_after(HEALTH):
-                await self._wait_doubt(leg)
+                await self._wait_doubt(connection)
             self._doubted = trio.Event()
             try:
-                await _ask(leg)
+                await _ask(connection)
                 heard = trio.current_time()
             except CallboardError as error:
                 if isinstance(error, RequestTimedOut) and is_busy() and trio.current_time() - heard < patience:
                     continue
                 return error
 
-    async def _wait_doubt(self, leg: BackendConnection) -> None:
-        link = leg.caller.link
+    async def _wait_doubt(self, connection: BackendConnection) -> None:
+        link = connection.caller.link
         async with trio.open_nursery() as nursery:
             if isinstance(link, Holdable):
                 nursery.start_soon(self._hold, link)
@@ -86,25 +88,27 @@ class Check(Actor[Never]):
 
     mailbox = None
 
-    leg: BackendConnection
+    connection: BackendConnection
     within: float
 
     async def run(self) -> None:
-        leg = self.leg
-        before, timeouts = leg.heard, leg.timeouts
+        connection = self.connection
+        before, timeouts = connection.heard, connection.timeouts
         try:
-            await _ask(leg, self.within)
-            leg.timeouts = 0
+            await _ask(connection, self.within)
+            connection.timeouts = 0
         except RequestTimedOut:
-            if leg.heard == before:
-                log.warning("backend_hung", backend=leg.backend, timeouts=timeouts)
-                leg.fail(ConnectionLost(f"the server is hung: {timeouts} requests and a ping were not answered"))
+            if connection.heard == before:
+                log.warning("backend_hung", backend=connection.backend, timeouts=timeouts)
+                connection.fail(ConnectionLost(f"the server is hung: {timeouts} requests and a ping were not answered"))
         except CallboardError:
             return  # the connection broke, which is noticed where it is read
         finally:
-            leg.is_checked = False
+            connection.is_checked = False
 
 
-async def _ask(leg: BackendConnection, within: float = HEALTH) -> None:
+async def _ask(connection: BackendConnection, within: float = HEALTH) -> None:
     patience = Patience(timeout=within, cap=within)
-    await leg.caller.send(leg.revision.dialect.probe_method, {"_meta": dict(leg.caller.said())}, patience=patience)
+    await connection.caller.send(
+        connection.revision.dialect.probe_method, {"_meta": dict(connection.caller.said())}, patience=patience
+    )

@@ -62,7 +62,7 @@ class InputBridge:
     """What one request was asked so far."""
 
     backend: Backend
-    leg: BackendConnection
+    connection: BackendConnection
     terms: Terms
     exchange: Exchange | None
     method: str
@@ -90,7 +90,7 @@ class InputBridge:
         `BackendRefused` for what is not written as questions are."""
         self._check_declared(self._read(result))
         members: dict[str, Any] = dict(result)
-        crossing = Crossing(self.terms.revision, self.leg.revision, self.backend.name)
+        crossing = Crossing(self.terms.revision, self.connection.revision, self.backend.name)
         members["_meta"] = front_meta(crossing, result.get("_meta"))
         if "requestState" in result and self.exchange is not None:
             payload = msgspec.json.encode((self.backend.name, self._state(result)))
@@ -117,7 +117,9 @@ class InputBridge:
         try:
             check_modelled({"inputRequests": result["inputRequests"]})
             found: Mapping[str, InputRequest]
-            found = read_form(self.leg.revision, InputRequests, result["inputRequests"], at="result.inputRequests")
+            found = read_form(
+                self.connection.revision, InputRequests, result["inputRequests"], at="result.inputRequests"
+            )
             if len(found) > MAX_QUESTIONS:
                 raise InvalidRequest(f"result.inputRequests: more than {MAX_QUESTIONS} questions at once")
         except PeerError as error:
@@ -135,7 +137,7 @@ class InputBridge:
         try:
             self._check_declared(wanted)
         except MissingCapability as error:
-            self.leg.note("question_undeclared", reason=str(error))
+            self.connection.note("question_undeclared", reason=str(error))
             raise BackendRefused(INTERNAL_ERROR, f"{self.backend.name}: {error}", {"origin": "broker"}) from None
         body.pop("inputResponses", None)
         body.pop("requestState", None)
@@ -151,7 +153,7 @@ class InputBridge:
         answers: dict[str, Any] = {}
 
         async def one(key: str, request: InputRequest) -> None:
-            answers[key] = write(self.leg.revision, await self._answer(key, request))
+            answers[key] = write(self.connection.revision, await self._answer(key, request))
 
         self.has_asked = True
         try:
@@ -170,7 +172,7 @@ class InputBridge:
             return ElicitResult(action="accept")
         ours = secrets.token_urlsafe(12)
         try:
-            answer = await ask_client(self.exchange, request.method, params, self.leg.note, elicitation_id=ours)
+            answer = await ask_client(self.exchange, request.method, params, self.connection.note, elicitation_id=ours)
         except BackendRefused as refused:
             if request.method == "elicitation/create":
                 return ElicitResult(action="cancel")
@@ -199,7 +201,7 @@ class InputBridge:
         Raises `MissingCapability` if the client cannot be asked, `InputRefused` if its user does not go.
         """
         try:
-            data = read(self.leg.revision, URLElicitationRequiredData, refusal.data, at="error.data")
+            data = read(self.connection.revision, URLElicitationRequiredData, refusal.data, at="error.data")
         except PeerError:
             raise BackendRefused(INTERNAL_ERROR, refusal.message, {"cause": {"code": refusal.code}}) from None
         if self.exchange is None or "elicitation.url" not in signature_of(self.terms.capabilities):
@@ -207,7 +209,7 @@ class InputBridge:
         new = [one for one in data.elicitations if one.url not in self._visited]
         if not new:
             ids = [one.elicitation_id for one in data.elicitations if isinstance(one.elicitation_id, str)]
-            await self.leg.visits.wait(ids, SHORT_WAIT)
+            await self.connection.visits.wait(ids, SHORT_WAIT)
             self._visited.clear()  # if that does not help, he is sent there again
             return
         self.has_asked = True

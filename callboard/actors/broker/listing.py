@@ -95,9 +95,6 @@ _ALL: Final = tuple(kind.member for kind in KINDS)
 Listing: TypeAlias = Mapping[str, Sequence[Definition]]
 """What one backend offers, by the members of its lists."""
 
-OnListing: TypeAlias = Callable[[str, Listing, Set[str]], None]
-"""Told of what a backend offers: its name, all its lists, and those of which clients are to be told in any case."""
-
 _read_text = msgspec.json.Decoder(str | None).decode
 
 
@@ -149,13 +146,15 @@ class BackendLists:
 
     backend: str
     timeout: float
-    on_listing: OnListing
+    on_change: Callable[[], None]
+    """Called when some lists are others than before: `take_news` has them."""
     lists: dict[str, BackendList] = attrs.field(
         factory=lambda: {kind.member: BackendList(kind) for kind in KINDS}, init=False
     )
     _is_first: bool = attrs.field(default=True, init=False)
     """Whether the lists of this connection are still waited for, so that they are told of together."""
     _may_defer: bool = attrs.field(default=False, init=False)
+    _said: Set[str] = attrs.field(default=frozenset(), init=False)
     _spoke: BackendConnection | None = attrs.field(default=None, init=False)
     """Which of several processes said last that its lists have changed: they may be others than its neighbour's."""
 
@@ -163,7 +162,7 @@ class BackendLists:
         return self.lists[kind.member].is_read
 
     async def watch(
-        self, leg: BackendConnection, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self, connection: BackendConnection, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Read all lists, and from then on what has changed, over and over. Started when all were read, or tried, or
         have had their time.
@@ -171,17 +170,17 @@ class BackendLists:
         Raises `ConnectionLost` if the connection ends before that.
         """
         self._is_first = True
-        self._expect(leg)
+        self._expect(connection)
         async with trio.open_nursery() as nursery:
             for one in self.lists.values():
                 one.dirty.set()
                 one.read_at, one.tried = -math.inf, trio.Event()
-                nursery.start_soon(self._keep, one, leg)
+                nursery.start_soon(self._keep, one, connection)
             with trio.move_on_after(FIRST_LISTS):
                 for one in list(self.lists.values()):
                     await one.tried.wait()
-            if leg.is_lost:
-                raise ConnectionLost(leg.lost)
+            if connection.is_lost:
+                raise ConnectionLost(connection.lost)
             self._is_first = False
             for one in self.lists.values():
                 one.tried = trio.Event() if one.tried.is_set() else one.tried
@@ -202,32 +201,38 @@ class BackendLists:
         for member in members:
             self.lists[member].dirty.set()
 
-    def changed(self, leg: BackendConnection, method: str) -> bool:
+    def changed(self, connection: BackendConnection, method: str) -> bool:
         """Whether it is about lists, what a backend says on no request's way."""
         if method not in CHANGES:
             return False
-        if leg.key.whose == EVERYBODY:
-            self._spoke = leg if leg.is_process else None
+        if connection.key.whose == EVERYBODY:
+            self._spoke = connection if connection.is_process else None
         for member in CHANGES[method]:
             self.lists[member].said = True
         self.refresh(CHANGES[method])
         return True
 
-    def lost(self, leg: BackendConnection) -> None:
+    def lost(self, connection: BackendConnection) -> None:
         """A connection has ended."""
-        if leg is self._spoke:
+        if connection is self._spoke:
             self._spoke = None
             self.refresh()
 
-    def _expect(self, leg: BackendConnection) -> None:
+    def _expect(self, connection: BackendConnection) -> None:
         """A tool that runs as a task is one only at a server that runs tasks: another one's is shown without that."""
-        may_defer = runs_tasks(leg.agreed.revision, leg.agreed.capabilities)
+        may_defer = runs_tasks(connection.agreed.revision, connection.agreed.capabilities)
         if may_defer is not self._may_defer:
             self._may_defer = may_defer
             self.lists[TOOLS.member].known.clear()
 
+    def take_news(self) -> tuple[Listing, Set[str]]:
+        """All lists, and those of which clients are to be told in any case, since this was called last."""
+        said, self._said = self._said, frozenset()
+        return {member: one.definitions for member, one in self.lists.items()}, said
+
     def _tell(self, said: Set[str] = frozenset()) -> None:
-        self.on_listing(self.backend, {member: one.definitions for member, one in self.lists.items()}, said)
+        self._said |= said
+        self.on_change()
 
     # One list.
 
@@ -276,17 +281,17 @@ class BackendLists:
         if not self._is_first:
             one.tried = trio.Event()
 
-    def _give_up(self, leg: BackendConnection) -> None:
+    def _give_up(self, connection: BackendConnection) -> None:
         """A backend that has answered none of its lists hangs: its connection ends, and it is tried anew."""
-        failed = [one.failure for one in self.lists.values() if _has(leg, one.kind)]
-        never = not any(one.is_read for one in self.lists.values() if _has(leg, one.kind))
+        failed = [one.failure for one in self.lists.values() if _has(connection, one.kind)]
+        never = not any(one.is_read for one in self.lists.values() if _has(connection, one.kind))
         if never and all(isinstance(failure, RequestTimedOut) for failure in failed):
-            leg.fail(next(failure for failure in failed if failure is not None))
+            connection.fail(next(failure for failure in failed if failure is not None))
 
-    async def _read(self, one: BackendList, leg: BackendConnection) -> None:
+    async def _read(self, one: BackendList, connection: BackendConnection) -> None:
         """Raises `ServerRefused`, `BadAnswer`, and what the connection raises."""
         others = [other for other in self.lists.values() if other is not one]
-        is_another = await self.read(ListReading(leg, one, self.patience, others))
+        is_another = await self.read(ListReading(connection, one, self.patience, others))
         said = frozenset({one.kind.member}) if one.said and one.is_prompt else frozenset[str]()
         one.said = False
         if not self._is_first and (said or is_another):
@@ -344,7 +349,7 @@ class BackendLists:
 class ListReading:
     """One reading of one list, page by page, until its end or one of the limits."""
 
-    leg: BackendConnection
+    connection: BackendConnection
     of: BackendList
     patience: Patience
     others: Sequence[BackendList]
@@ -368,7 +373,7 @@ class ListReading:
 
     async def run(self, without: Sequence[str] = ()) -> None:
         """Read all; nothing if the backend has no such list. Raises `ServerRefused`, `BadAnswer`, `ConnectionLost`."""
-        if not _has(self.leg, self.kind):
+        if not _has(self.connection, self.kind):
             return
         cursor: str | None = None
         seen: set[str] = set()
@@ -385,10 +390,10 @@ class ListReading:
 
     async def _page(self, cursor: str | None) -> tuple[list[Raw], str | None]:
         kind = self.kind
-        body: dict[str, Any] = {"_meta": self.leg.said_for(self.signature)}
+        body: dict[str, Any] = {"_meta": self.connection.said_for(self.signature)}
         if cursor is not None:
             body["cursor"] = cursor  # also an empty one: that is a cursor like any other
-        answer = await self.leg.caller.send(kind.method, body, patience=self.patience, wants_progress=False)
+        answer = await self.connection.caller.send(kind.method, body, patience=self.patience, wants_progress=False)
         if isinstance(answer, ErrorResponse):
             if answer.code == METHOD_NOT_FOUND:
                 return [], None  # some declare resources, and have no templates
@@ -445,7 +450,9 @@ class ListReading:
             if size <= INLINE:
                 examined = examine_all(kind, part, without)
             else:
-                examined = await trio.to_thread.run_sync(_examine_in_thread, self.leg.backend, kind, part, without)
+                examined = await trio.to_thread.run_sync(
+                    _examine_in_thread, self.connection.backend, kind, part, without
+                )
             self.fresh += examined
             self.known.update(zip(part, examined, strict=True))
 
@@ -457,5 +464,5 @@ def _examine_in_thread(backend: str, kind: Kind, part: list[bytes], without: Seq
     return examined
 
 
-def _has(leg: BackendConnection, kind: Kind) -> bool:
-    return declares(leg.agreed.capabilities, kind.capability)
+def _has(connection: BackendConnection, kind: Kind) -> bool:
+    return declares(connection.agreed.capabilities, kind.capability)

@@ -73,8 +73,8 @@ class BrokerOffer:
 
     info: Implementation
     catalogue: Catalogue
-    on_lists: OnLists
     revisions: frozenset[Revision] = ALL
+    on_lists: OnLists = attrs.field(default=lambda *_: None)
     backends: dict[str, Backend] = attrs.field(factory=dict, init=False)
     tasks: Tasks = attrs.field(factory=Tasks, init=False)
     instructions: str | None = attrs.field(default=None, init=False)
@@ -142,14 +142,14 @@ class BrokerOffer:
 
     def put(self, backend: str, listing: Listing, said: Set[str] = frozenset()) -> None:
         """A backend has said what it offers. Clients are told of the lists that are others now, and of those *said*."""
-        views = self.backends[backend].views if backend in self.backends else None
-        apart = {one: those for one, those in self.catalogue.apart(backend).items() if views and views.knows(one)}
+        views = self.backends[backend].views
+        apart = {one: those for one, those in self.catalogue.apart(backend).items() if views.knows(one)}
         changed = self.catalogue.put(backend, listing)
         self.look_around()
         self.tell_of([*changed, *said], apart=apart)
 
-    def put_for(self, signature: Signature, backend: str, listing: Listing, *, tells: bool) -> None:
-        """A backend has said what it offers to clients of *signature*."""
+    def put_for(self, backend: str, signature: Signature, listing: Listing, tells: bool) -> None:
+        """A backend has said what it offers to clients of *signature*. If it *tells*, they hear of what is new."""
         changed = self.catalogue.put_for(signature, backend, listing)
         self._tools.clear()
         if tells:

@@ -52,15 +52,15 @@ class BackendPool:
         return sum(map(len, self._legs.values()))
 
     def __iter__(self) -> Iterator[BackendConnection]:
-        return (leg for legs in list(self._legs.values()) for leg in list(legs))
+        return (connection for pool in list(self._legs.values()) for connection in list(pool))
 
     def open(self, key: ConnectionKey, account: str = "") -> BackendConnection:
         """Begin another connection, which *account* holds."""
-        leg = self.make(key)
-        leg.account = account
-        self._legs.setdefault(key, []).append(leg)
-        self.supervisor.spawn(leg, name=f"leg-{next(self._names)}")
-        return leg
+        connection = self.make(key)
+        connection.account = account
+        self._legs.setdefault(key, []).append(connection)
+        self.supervisor.spawn(connection, name=f"connection-{next(self._names)}")
+        return connection
 
     async def take(self, key: ConnectionKey, use: Lease, account: str, *, alone: bool) -> BackendConnection:
         """A connection for *use*, which has begun on it; if it is a new one, *account* holds it. *alone*: with no other
@@ -68,43 +68,43 @@ class BackendPool:
 
         Raises what keeps a connection from opening, and `Overloaded` if none becomes free.
         """
-        leg = self._free(key, alone=alone)
-        if leg is None:
-            leg = await self._another(key, account, alone=alone)
-        return await self._begin(leg, use)
+        connection = self._free(key, alone=alone)
+        if connection is None:
+            connection = await self._another(key, account, alone=alone)
+        return await self._begin(connection, use)
 
-    async def _begin(self, leg: BackendConnection, use: Lease) -> BackendConnection:
-        leg.begin(use)
-        if not leg.opened.is_set():
+    async def _begin(self, connection: BackendConnection, use: Lease) -> BackendConnection:
+        connection.begin(use)
+        if not connection.opened.is_set():
             is_open = False
             try:
-                await leg.wait_open()
+                await connection.wait_open()
                 is_open = True
             finally:
                 if not is_open:
-                    self.give_back(leg, use)
-        return leg
+                    self.give_back(connection, use)
+        return connection
 
     async def borrow(self, key: ConnectionKey, use: Lease, account: str) -> BackendConnection:
         """As `take`, for business of the broker's own: neither does a connection end for it, nor does it take the last
         place. Raises `Overloaded` at once if there is no room."""
-        leg = self._free(key, alone=False)
-        if leg is None and (len(self) + 1 >= self.most or self._held(account) >= self._each):
+        connection = self._free(key, alone=False)
+        if connection is None and (len(self) + 1 >= self.most or self._held(account) >= self._each):
             raise Overloaded("all connections to the server are in use")
-        return await self._begin(leg or self.open(key, account), use)
+        return await self._begin(connection or self.open(key, account), use)
 
-    def give_back(self, leg: BackendConnection, use: Lease) -> None:
-        leg.end(use)
+    def give_back(self, connection: BackendConnection, use: Lease) -> None:
+        connection.end(use)
         self._free_all()
 
-    def forget(self, leg: BackendConnection) -> None:
+    def forget(self, connection: BackendConnection) -> None:
         """A connection has ended."""
-        self._ending.discard(leg)
-        legs = self._legs.get(leg.key, [])
-        if leg in legs:
-            legs.remove(leg)
-            if not legs:
-                del self._legs[leg.key]
+        self._ending.discard(connection)
+        pool = self._legs.get(connection.key, [])
+        if connection in pool:
+            pool.remove(connection)
+            if not pool:
+                del self._legs[connection.key]
         self._free_all()
 
     async def sweep(self) -> None:
@@ -112,15 +112,19 @@ class BackendPool:
         while True:
             await trio.sleep(SWEEP)
             now = trio.current_time()
-            for leg in self:
-                is_orphan = isinstance(leg.key.who, ClientRequests) and leg.key.who.is_over
-                if not leg.uses and not self.keep(leg) and (is_orphan or now - leg.used >= self.idle_time):
-                    leg.retire()
+            for connection in self:
+                is_orphan = isinstance(connection.key.who, ClientRequests) and connection.key.who.is_over
+                if (
+                    not connection.uses
+                    and not self.keep(connection)
+                    and (is_orphan or now - connection.used >= self.idle_time)
+                ):
+                    connection.retire()
 
     def _free(self, key: ConnectionKey, *, alone: bool) -> BackendConnection | None:
-        for leg in self._legs.get(key, ()):
-            if not leg.is_lost and not (alone and any(use.may_ask for use in leg.uses)):
-                return leg
+        for connection in self._legs.get(key, ()):
+            if not connection.is_lost and not (alone and any(use.may_ask for use in connection.uses)):
+                return connection
         return None
 
     async def _another(self, key: ConnectionKey, account: str, *, alone: bool) -> BackendConnection:
@@ -131,8 +135,8 @@ class BackendPool:
                 if not self._may_become_free(account):
                     break
                 await self._freed.wait()
-                if (leg := self._free(key, alone=alone)) is not None:
-                    return leg
+                if (connection := self._free(key, alone=alone)) is not None:
+                    return connection
         is_own = self._held(account) >= self._each
         raise Overloaded("all connections to the server are in use", for_all=not is_own)
 
@@ -143,30 +147,42 @@ class BackendPool:
         return max(1, ours - max(1, ours // 4))
 
     def _held(self, account: str) -> int:
-        return sum(leg.account == account for leg in self)
+        return sum(connection.account == account for connection in self)
 
     def _has_room(self, key: ConnectionKey, account: str) -> bool:
         """Whether *account* may open another connection, if necessary in the place of an old one."""
         if self._held(account) >= self._each:
-            return self._make_room([leg for leg in self if leg.account == account])
+            return self._make_room([connection for connection in self if connection.account == account])
         spared = 1 if key.signature and self.most > FEW else 0
         return len(self) < self.most - spared or self._make_room(self._others(account))
 
     def _others(self, account: str) -> list[BackendConnection]:
         """The connections that may be ended for *account*: those of accounts that hold more than it does."""
-        held = Counter(leg.account for leg in self)
-        return [leg for leg in self if not leg.uses or held[leg.account] > held[account]]
+        held = Counter(connection.account for connection in self)
+        return [connection for connection in self if not connection.uses or held[connection.account] > held[account]]
 
-    def _make_room(self, legs: list[BackendConnection]) -> bool:
-        """End one of *legs*: the one that has been idle for longest, or whose requests have waited longest for their
+    def _make_room(self, pool: list[BackendConnection]) -> bool:
+        """End one of *pool*: the one that has been idle for longest, or whose requests have waited longest for their
         clients. False if there is none of either kind."""
         if len(self._ending) >= self.most:
             return False  # a process may take its time to end: there are never more than twice as many
-        legs = [leg for leg in legs if leg.key != SHARED and leg.opened.is_set() and not leg.is_over]
-        legs = [leg for leg in legs if not self.keep(leg)]
-        oldest = min((leg for leg in legs if not leg.uses), key=lambda leg: leg.used, default=None)
+        pool = [
+            connection
+            for connection in pool
+            if connection.key != SHARED and connection.opened.is_set() and not connection.is_over
+        ]
+        pool = [connection for connection in pool if not self.keep(connection)]
+        oldest = min(
+            (connection for connection in pool if not connection.uses),
+            key=lambda connection: connection.used,
+            default=None,
+        )
         if oldest is None:
-            oldest = min((leg for leg in legs if leg.waits_for_clients), key=lambda leg: leg.used, default=None)
+            oldest = min(
+                (connection for connection in pool if connection.waits_for_clients),
+                key=lambda connection: connection.used,
+                default=None,
+            )
         if oldest is None:
             return False
         if oldest.uses:
@@ -181,8 +197,11 @@ class BackendPool:
         if self._ending:
             return True
         is_own = self._held(account) >= self._each
-        legs = [leg for leg in self if leg.account == account or not is_own]
-        return any(leg.key != SHARED and not self.keep(leg) and not leg.waits_for_clients for leg in legs)
+        pool = [connection for connection in self if connection.account == account or not is_own]
+        return any(
+            connection.key != SHARED and not self.keep(connection) and not connection.waits_for_clients
+            for connection in pool
+        )
 
     def _free_all(self) -> None:
         self._freed.set()

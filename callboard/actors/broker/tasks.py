@@ -91,7 +91,7 @@ class BrokeredTask:
     whose: Hashable
     principal: str
     backend: Backend
-    leg: BackendConnection
+    connection: BackendConnection
     ttl: int  # milliseconds
     expires: float
     is_fetched: bool = attrs.field(default=False, init=False)
@@ -100,24 +100,24 @@ class BrokeredTask:
     _use: Lease = attrs.field(factory=Lease, init=False)
 
     def begin(self) -> None:
-        self.leg.tasks[self.there] = self
-        self.leg.begin(self._use)
+        self.connection.tasks[self.there] = self
+        self.connection.begin(self._use)
 
     def fetched(self) -> None:
         """There is nothing more to wait for. It stays known for a while, if the connection does."""
         if not self.is_fetched:
             self.is_fetched = True
-            self.backend.give_back(self.leg, self._use)
+            self.backend.give_back(self.connection, self._use)
 
     def end(self) -> None:
         self.fetched()
-        if self.leg.tasks.get(self.there) is self:
-            del self.leg.tasks[self.there]
+        if self.connection.tasks.get(self.there) is self:
+            del self.connection.tasks[self.there]
 
     @property
     def is_spent(self) -> bool:
         """Whether it may be forgotten before its time."""
-        return self.is_fetched or self.leg.is_over
+        return self.is_fetched or self.connection.is_over
 
     def hear(self, params: Members) -> None:
         """Tell the client where it stands: a courtesy, which it must not count on."""
@@ -174,7 +174,7 @@ class Tasks(Actor[Never]):
     def _find(self, task_id: str, principal: str) -> BrokeredTask:
         """Raises `InvalidParams` for one that this principal does not have."""
         held = self._held.get(task_id)
-        is_known = held is not None and not (held.is_fetched and held.leg.is_over)
+        is_known = held is not None and not (held.is_fetched and held.connection.is_over)
         if held is None or not is_known or held.principal != principal or held.expires <= trio.current_time():
             raise InvalidParams(_UNKNOWN)
         return held
@@ -216,7 +216,7 @@ class Tasks(Actor[Never]):
         for held in spent:
             self._forget(held)
 
-    def hold(self, forwarding: Forward, leg: BackendConnection, standing: TaskStanding) -> BrokeredTask:
+    def hold(self, forwarding: Forward, connection: BackendConnection, standing: TaskStanding) -> BrokeredTask:
         """Another task, from now on."""
         seconds = MAX_TTL if standing.ttl is None else min(max(standing.ttl / 1000, 0.0), MAX_TTL)
         held = BrokeredTask(
@@ -225,7 +225,7 @@ class Tasks(Actor[Never]):
             _whose(forwarding),
             forwarding.terms.principal,
             forwarding.to.backend,
-            leg,
+            connection,
             int(seconds * 1000),
             trio.current_time() + seconds,
         )
@@ -255,8 +255,10 @@ class _Deferral(Forward):
         with self.tasks.room(_whose(self)):
             return await super().run()
 
-    def visit(self, leg: BackendConnection, use: Lease) -> Attempt:
-        return _Beginning(self, leg, use, tasks=self.tasks) if _runs(leg) else Attempt(self, leg, use)
+    def visit(self, connection: BackendConnection, use: Lease) -> Attempt:
+        return (
+            _Beginning(self, connection, use, tasks=self.tasks) if _runs(connection) else Attempt(self, connection, use)
+        )
 
 
 @attrs.define(eq=False)
@@ -272,7 +274,7 @@ class _Beginning(Attempt):
         if "task" not in result:
             return await super().complete(result, asking, method)
         standing = standing_of(result["task"])
-        held = self.tasks.hold(self.forwarding, self.leg, standing)
+        held = self.tasks.hold(self.forwarding, self.connection, standing)
         return await super().complete(front_created(result, held.id, held.ttl), asking, "tasks/get")
 
 
@@ -283,14 +285,14 @@ class _Inquiry(Forward):
     held: BrokeredTask = attrs.field(kw_only=True)
 
     async def take(self, use: Lease) -> BackendConnection:
-        leg = self.held.leg
+        connection = self.held.connection
         if self.request.method == "tasks/result":
-            use.task, use.may_ask = self.held.there, bool(leg.key.signature)
-        leg.begin(use)
-        return leg
+            use.task, use.may_ask = self.held.there, bool(connection.key.signature)
+        connection.begin(use)
+        return connection
 
-    def visit(self, leg: BackendConnection, use: Lease) -> Attempt:
-        return _Inquiring(self, leg, use, held=self.held)
+    def visit(self, connection: BackendConnection, use: Lease) -> Attempt:
+        return _Inquiring(self, connection, use, held=self.held)
 
 
 @attrs.define(eq=False)
@@ -303,7 +305,7 @@ class _Inquiring(Attempt):
             return await self._ask_about(method)
         held.ways[exchange.slot] = None
         try:
-            await self.leg.want_level(exchange)
+            await self.connection.want_level(exchange)
             return await self._ask_about(method)
         finally:
             held.ways.pop(exchange.slot, None)
@@ -315,9 +317,9 @@ class _Inquiring(Attempt):
             held.fetched()
         if isinstance(answer, ErrorResponse):
             refusal = front_refusal(answer, held.there, held.id)
-            raise front_error(self.forwarding.terms.revision, self.leg.revision, method, refusal)
+            raise front_error(self.forwarding.terms.revision, self.connection.revision, method, refusal)
         if method == "tasks/result":
-            crossing = Crossing(R4, self.leg.revision, held.backend.name, held.backend.settings.trusted)
+            crossing = Crossing(R4, self.connection.revision, held.backend.name, held.backend.settings.trusted)
             return front_result(crossing, "tools/call", related(answer.result, held.id))
         if standing_of(answer.result).status == "cancelled":
             held.fetched()
@@ -336,8 +338,8 @@ class _Inquiring(Attempt):
 class _Drive(Forward):
     """A call that its backend takes only as a task, and its client only as a call."""
 
-    def visit(self, leg: BackendConnection, use: Lease) -> Attempt:
-        return _Driving(self, leg, use) if _runs(leg) else Attempt(self, leg, use)
+    def visit(self, connection: BackendConnection, use: Lease) -> Attempt:
+        return _Driving(self, connection, use) if _runs(connection) else Attempt(self, connection, use)
 
 
 @attrs.define(eq=False)
@@ -355,7 +357,7 @@ class _Driving(Attempt):
             is_over = True
         finally:
             if not is_over:
-                _withdraw(backend, self.leg, standing.task_id, may_ask=self.use.may_ask)
+                _withdraw(backend, self.connection, standing.task_id, may_ask=self.use.may_ask)
         return unrelated(answer)
 
     async def _see_through(self, standing: TaskStanding) -> ResultResponse | ErrorResponse:
@@ -365,11 +367,11 @@ class _Driving(Attempt):
             await trio.sleep(_pause(standing))
             if trio.current_time() >= late:
                 raise RequestTimedOut(after=cap)
-            answer = await self.leg.send("tasks/get", dict(about), Lease(), super().patience())
+            answer = await self.connection.send("tasks/get", dict(about), Lease(), super().patience())
             if isinstance(answer, ErrorResponse):
                 return answer
             standing = standing_of(answer.result)
-        return await self.leg.send("tasks/result", dict(about), self.use, _until_final(self))
+        return await self.connection.send("tasks/result", dict(about), self.use, _until_final(self))
 
 
 @attrs.define(eq=False)
@@ -379,30 +381,32 @@ class _Withdrawal(Actor[Never]):
     mailbox = None
 
     backend: Backend
-    leg: BackendConnection
+    connection: BackendConnection
     task: str
     use: Lease
 
     async def run(self) -> None:
         try:
             patience = Patience(timeout=FAREWELL, cap=FAREWELL)
-            await self.leg.send("tasks/cancel", {"taskId": self.task}, Lease(), patience)
+            await self.connection.send("tasks/cancel", {"taskId": self.task}, Lease(), patience)
         except (RequestFailed, CannotConnect):
             pass  # it will expire
         finally:
-            self.backend.give_back(self.leg, self.use)
+            self.backend.give_back(self.connection, self.use)
 
 
-def _withdraw(backend: Backend, leg: BackendConnection, task: str, *, may_ask: bool) -> None:
+def _withdraw(backend: Backend, connection: BackendConnection, task: str, *, may_ask: bool) -> None:
     """Never waits: its caller may be cancelled."""
-    if leg.is_lost or not declares(leg.agreed.capabilities, "tasks.cancel"):
+    if connection.is_lost or not declares(connection.agreed.capabilities, "tasks.cancel"):
         return
     use = Lease(may_ask=may_ask)
-    leg.begin(use)
+    connection.begin(use)
     try:
-        backend.group.supervisor_of(tree.ANSWERS).spawn(_Withdrawal(backend, leg, task, use), name=f"t-{next(_NAMES)}")
+        backend.group.supervisor_of(tree.ANSWERS).spawn(
+            _Withdrawal(backend, connection, task, use), name=f"t-{next(_NAMES)}"
+        )
     except SupervisorClosed:  # the backend ends, and its tasks with it
-        backend.give_back(leg, use)
+        backend.give_back(connection, use)
 
 
 def _until_final(visit: Attempt) -> Patience:
@@ -430,8 +434,8 @@ def _may_defer(backend: Backend) -> bool:
     return agreed is not None and runs_tasks(agreed.revision, agreed.capabilities)
 
 
-def _runs(leg: BackendConnection) -> bool:
-    return runs_tasks(leg.revision, leg.agreed.capabilities)
+def _runs(connection: BackendConnection) -> bool:
+    return runs_tasks(connection.revision, connection.agreed.capabilities)
 
 
 def _whose(forwarding: Forward) -> Hashable:

@@ -1,7 +1,12 @@
-"""What clients want to hear of one backend: however many ask for the same, the backend is asked once."""
+"""The resources that clients follow at one backend: the backend is asked once, however many clients follow the same.
+
+An `UpstreamSubscription` is the one record of it: how the backend tells, and which subscribers hear of it.
+"""
 
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Never
 
 import attrs
@@ -12,8 +17,9 @@ from msgspec import Raw
 from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.broker.leases import EVERYBODY, ConnectionKey, Lease
 from callboard.actors.broker.upstream import Upstream
-from callboard.actors.changes import folders
+from callboard.actors.changes import Hear, ResourceUpdated, folders
 from callboard.actors.client.caller import NotificationHandler, Patience
+from callboard.actors.fan_out import FanOut
 from callboard.codecs.envelope import ErrorResponse
 from callboard.codecs.revisions import declares
 from callboard.errors import CallboardError, SupervisorClosed
@@ -44,26 +50,48 @@ class UpstreamSubscription:
 
     uri: str
     who: Hashable
-    count: int = 0
+    source: "UpstreamSubscriptions"
+    """The backend's subscriptions, which may be handed over to a later incarnation of the backend."""
+    hearers: dict[str, Counter[Hear]] = attrs.field(factory=dict)
+    """The subscribers, by the URI that each knows the resource by."""
     is_granted: bool = False
     is_refused: bool = False
     """Whether it was asked for, in vain."""
-    leg: BackendConnection | None = None
+    connection: BackendConnection | None = None
     others: dict[BackendConnection, None] = attrs.field(factory=dict)
     """Processes of the same server that tell, too: each knows only what happens in itself."""
     use: Lease = attrs.field(factory=Lease)
     stream: Address[Never] | None = None
     settled: trio.Event = attrs.field(factory=trio.Event)
 
+    def add(self, known: str, hear: Hear) -> None:
+        """One more subscriber, which calls the resource *known*."""
+        self.hearers.setdefault(known, Counter())[hear] += 1
+
+    def remove(self, known: str, hear: Hear) -> None:
+        """That subscriber follows it no longer. After the last one, the backend is told so."""
+        hearers = self.hearers[known]
+        hearers[hear] -= 1
+        if not hearers[hear]:
+            del hearers[hear]
+        if not hearers:
+            del self.hearers[known]
+        if not self.hearers:
+            self.source.end(self)
+
+    def called(self, known: str) -> Sequence[Hear]:
+        """The subscribers that call it *known*."""
+        return tuple(self.hearers.get(known, ()))
+
     @property
     def is_unheard(self) -> bool:
         """Whether no connection reports its changes, although the backend had agreed to."""
-        return self.is_granted and self.leg is None and self.stream is None
+        return self.is_granted and self.connection is None and self.stream is None
 
     def heard_on(self) -> list[BackendConnection]:
         """The connections to a legacy backend on which it is told of."""
-        legs = self.others if self.leg is None else {self.leg: None, **self.others}
-        return [leg for leg in legs if not leg.is_over]
+        pool = self.others if self.connection is None else {self.connection: None, **self.others}
+        return [connection for connection in pool if not connection.is_over]
 
 
 @attrs.define(eq=False)
@@ -72,6 +100,7 @@ class UpstreamSubscriptions:
 
     backend: Upstream
     supervisor: Supervisor
+    fan_out: FanOut
     _followed: dict[tuple[Hashable, str], UpstreamSubscription] = attrs.field(factory=dict, init=False)
     _by_uri: dict[str, dict[UpstreamSubscription, None]] = attrs.field(
         factory=dict, init=False
@@ -83,19 +112,21 @@ class UpstreamSubscriptions:
     _lost: trio.Event = attrs.field(factory=trio.Event, init=False)
     _names: int = attrs.field(default=0, init=False)
 
-    async def follow(self, uri: str, who: Hashable = EVERYBODY) -> bool:
-        """Want to hear of *uri*. False if the backend does not want to tell; then nothing is to be taken back.
+    async def follow(self, uri: str, who: Hashable, known: str, hear: Hear) -> UpstreamSubscription | None:
+        """Have *hear* told of changes of *uri*, which the subscriber calls *known*. None if the backend refuses.
 
         Raises `BackendGone`.
         """
         while (mine := self._followed.get((who, uri))) is not None:
             await mine.settled.wait()
-            if self._is_followed(mine):
-                mine.count += mine.is_granted
-                return mine.is_granted
-            if mine.is_refused:
-                return False  # else the subscriber has left meanwhile, which is no failure
-        return await self._follow_first(UpstreamSubscription(uri, who, count=1))
+            if self._is_followed(mine) and mine.is_granted:
+                mine.add(known, hear)
+                return mine
+            if self._is_followed(mine) or mine.is_refused:
+                return None  # else its subscribers have left meanwhile, which is no refusal
+        mine = UpstreamSubscription(uri, who, self)
+        mine.add(known, hear)  # before the backend is asked: the first change may come with its answer
+        return mine if await self._follow_first(mine) else None
 
     async def _follow_first(self, mine: UpstreamSubscription) -> bool:
         self._keep(mine)
@@ -113,7 +144,7 @@ class UpstreamSubscriptions:
             del self._begun[mine]
             self._note(mine)
             if not is_over or mine.is_refused:
-                self._end(mine)
+                self.end(mine)
         return mine.is_granted
 
     def _keep(self, mine: UpstreamSubscription) -> None:
@@ -130,28 +161,31 @@ class UpstreamSubscriptions:
         if not granted:
             del self._granted[mine.who]
 
-    def _hear_on(self, mine: UpstreamSubscription, leg: BackendConnection | None) -> None:
-        """From now on *leg* tells of it first, or none does."""
-        if mine.leg is not None and mine.leg is not leg and mine.leg not in mine.others:
-            self._told_on.get(mine.leg, {}).pop(mine, None)
-        mine.leg = leg
-        if leg is not None:
-            self._told_on.setdefault(leg, {})[mine] = None
+    def _hear_on(self, mine: UpstreamSubscription, connection: BackendConnection | None) -> None:
+        """From now on *connection* tells of it first, or none does."""
+        if mine.connection is not None and mine.connection is not connection and mine.connection not in mine.others:
+            self._told_on.get(mine.connection, {}).pop(mine, None)
+        mine.connection = connection
+        if connection is not None:
+            self._told_on.setdefault(connection, {})[mine] = None
 
-    def unfollow(self, uri: str, who: Hashable = EVERYBODY) -> None:
-        """One less wants to hear of it. The last one has the backend told so."""
-        mine = self._followed.get((who, uri))
-        if mine is None:
-            return
-        mine.count -= 1
-        if mine.count <= 0:
-            self._end(mine)
+    def followers(self) -> dict[Hear, None]:
+        """All subscribers of any resource here."""
+        return {hear: None for one in self._followed.values() for hearers in one.hearers.values() for hear in hearers}
+
+    def publish(self, mine: UpstreamSubscription, uri: str) -> None:
+        """A resource has changed. Clients hear of it by the URI that they know it by; of a part of it by its own URI,
+        if that is the backend's to speak of."""
+        is_part = uri != mine.uri and self.backend.serves(uri)
+        for known in list(mine.hearers):
+            change = ResourceUpdated(uri if is_part else known)
+            self.fan_out.publish(change, partial(mine.called, known), self, (mine, known))
 
     def inherit(self, before: "UpstreamSubscriptions") -> None:
         """Go on with what was followed at the same server, as it was configured before."""
         for one in before.hand_over():
             if one.is_granted:
-                one.leg, one.stream = None, None
+                one.source, one.connection, one.stream = self, None, None
                 one.others.clear()
                 self._keep(one)
                 self._note(one)
@@ -163,57 +197,57 @@ class UpstreamSubscriptions:
             index.clear()
         return followed
 
-    def needs(self, leg: BackendConnection) -> bool:
+    def needs(self, connection: BackendConnection) -> bool:
         """Whether a connection must stay because of what is heard on it."""
-        return any(one.leg is leg for one in self._told_on.get(leg, ()))
+        return any(one.connection is connection for one in self._told_on.get(connection, ()))
 
-    def heard(self, leg: BackendConnection, method: str, params: Mapping[str, Raw]) -> None:
+    def heard(self, connection: BackendConnection, method: str, params: Mapping[str, Raw]) -> None:
         """A notification on a connection to a legacy backend."""
         if method != _UPDATED:
             return
         uri = _uri(params)
         if uri is None:
             return
-        told = self._told_on.get(leg, {})
+        told = self._told_on.get(connection, {})
         known = (uri.rstrip("/"), *(uri[:cut] for cut in folders(uri)), uri[: uri.find("://") + 1])
         exact = [one for name in dict.fromkeys(known) for one in self._by_uri.get(name, ()) if one in told]
         # A part of what was followed, under a name that was not, is not dropped; unless it may be a part of anything.
         for one in exact or (list(told) if len(told) <= MAX_GUESSED else ()):
-            self.backend.on_updated(uri, one.uri, one.who)
+            self.publish(one, uri)
 
-    def lost(self, leg: BackendConnection) -> None:
+    def lost(self, connection: BackendConnection) -> None:
         """A connection has ended, and what was heard on it is heard no more, until it is followed again."""
-        for one in self._told_on.pop(leg, {}):
-            one.others.pop(leg, None)
-            if one.leg is leg:
-                one.leg = None
+        for one in self._told_on.pop(connection, {}):
+            one.others.pop(connection, None)
+            if one.connection is connection:
+                one.connection = None
                 self._lost.set()
 
-    def misses(self, leg: BackendConnection) -> bool:
+    def misses(self, connection: BackendConnection) -> bool:
         """Whether something is followed by those whose connection it is, of which it does not tell."""
-        granted = self._granted.get(leg.key.whose) if self._granted else None
-        if not granted or not leg.is_process or leg.revision.dialect.has_listen:
+        granted = self._granted.get(connection.key.whose) if self._granted else None
+        if not granted or not connection.is_process or connection.revision.dialect.has_listen:
             return False
-        told = self._told_on.get(leg, {})
+        told = self._told_on.get(connection, {})
         return len(granted) > len(told) - sum(one in told for one in self._begun)
 
-    async def join(self, leg: BackendConnection) -> None:
+    async def join(self, connection: BackendConnection) -> None:
         """Have one more process tell of what is followed."""
-        for one in list(self._missed(leg)):
-            await self._wait_left(leg, one.uri)
+        for one in list(self._missed(connection)):
+            await self._wait_left(connection, one.uri)
             if not self._is_followed(one):
                 continue
-            one.others[leg] = None
-            self._told_on.setdefault(leg, {})[one] = None
+            one.others[connection] = None
+            self._told_on.setdefault(connection, {})[one] = None
             try:
-                await leg.caller.send("resources/subscribe", {"uri": one.uri}, wants_progress=False)
+                await connection.caller.send("resources/subscribe", {"uri": one.uri}, wants_progress=False)
             except CallboardError as error:
                 log.info("subscribe_failed", backend=self.backend.name, reason=str(error)[:200])
 
-    def _missed(self, leg: BackendConnection) -> Iterator[UpstreamSubscription]:
-        if leg.is_process and not leg.revision.dialect.has_listen:
-            for one in self._granted.get(leg.key.whose, ()):
-                if one.leg is not leg and leg not in one.others:
+    def _missed(self, connection: BackendConnection) -> Iterator[UpstreamSubscription]:
+        if connection.is_process and not connection.revision.dialect.has_listen:
+            for one in self._granted.get(connection.key.whose, ()):
+                if one.connection is not connection and connection not in one.others:
                     yield one
 
     async def keep_following(self) -> None:
@@ -239,28 +273,28 @@ class UpstreamSubscriptions:
             finally:
                 self._note(one)
             if not self._is_followed(one):
-                self._end(one)  # given up while the backend was asked
-            elif one.leg is not None:  # a stream tells of it as soon as it is acknowledged
-                self.backend.on_updated(one.uri, one.uri, one.who)
+                self.end(one)  # given up while the backend was asked
+            elif one.connection is not None:  # a stream tells of it as soon as it is acknowledged
+                self.publish(one, one.uri)
         return not any(one.is_unheard for one in self._followed.values())
 
-    async def hear_lists(self, leg: BackendConnection, is_heard: trio.Event) -> None:
+    async def hear_lists(self, connection: BackendConnection, is_heard: trio.Event) -> None:
         """Have a modern backend tell when its lists change, for as long as the connection lasts. *is_heard* is set when
         no change is missed any more, or nothing is to be heard."""
         try:
-            await self._hear_lists(leg, is_heard)
+            await self._hear_lists(connection, is_heard)
         finally:
             is_heard.set()
 
-    async def _hear_lists(self, leg: BackendConnection, is_heard: trio.Event) -> None:
-        if not leg.revision.dialect.has_listen:
+    async def _hear_lists(self, connection: BackendConnection, is_heard: trio.Event) -> None:
+        if not connection.revision.dialect.has_listen:
             return
-        flags = [name for name in _LISTS if declares(leg.agreed.capabilities, f"{name}.list_changed")]
+        flags = [name for name in _LISTS if declares(connection.agreed.capabilities, f"{name}.list_changed")]
         if not flags:
             return
         chosen: dict[str, Any] = {f"{name}ListChanged": True for name in flags}
         is_first, pause = True, AGAIN_FIRST
-        while not leg.is_over:
+        while not connection.is_over:
             acknowledged = trio.Event()
 
             def told(method: str, params: Mapping[str, Raw], acknowledged: trio.Event = acknowledged) -> None:
@@ -268,12 +302,12 @@ class UpstreamSubscriptions:
                     acknowledged.set()
                     is_heard.set()
                 else:
-                    self.backend.changed(leg, method, params)
+                    self.backend.changed(connection, method, params)
 
             if not is_first:
                 self.backend.refresh()  # what was missed is unknown
             try:
-                answer = await self.listen(leg, chosen, NotificationHandler(on_told=told))
+                answer = await self.listen(connection, chosen, NotificationHandler(on_told=told))
                 if isinstance(answer, ErrorResponse):
                     log.info("list_subscription_failed", backend=self.backend.name, code=answer.code)
                     return
@@ -283,48 +317,50 @@ class UpstreamSubscriptions:
             is_first = False
             await trio.sleep(pause)
 
-    async def listen(self, leg: BackendConnection, chosen: dict[str, Any], hearer: NotificationHandler) -> object:
+    async def listen(
+        self, connection: BackendConnection, chosen: dict[str, Any], hearer: NotificationHandler
+    ) -> object:
         """Hold one subscription of a modern backend open, to its end."""
-        body: dict[str, Any] = {"notifications": chosen, "_meta": dict(leg.caller.said())}
-        return await leg.caller.send(
+        body: dict[str, Any] = {"notifications": chosen, "_meta": dict(connection.caller.said())}
+        return await connection.caller.send(
             "subscriptions/listen", body, patience=ENDLESS, hearer=hearer, wants_progress=False
         )
 
     async def _begin(self, mine: UpstreamSubscription) -> None:
-        scout = await self.backend.wait_up()
-        if not declares(scout.agreed.capabilities, "resources.subscribe"):
+        primary = await self.backend.wait_up()
+        if not declares(primary.agreed.capabilities, "resources.subscribe"):
             return
-        if scout.revision.dialect.has_listen:
-            await self._stream(mine, scout)
+        if primary.revision.dialect.has_listen:
+            await self._stream(mine, primary)
         else:
             await self._subscribe(mine)
 
     async def _subscribe(self, mine: UpstreamSubscription) -> None:
         """Subscribe at a legacy backend, on the connection that the subscribers share."""
         if mine.who == EVERYBODY:
-            leg = await self.backend.wait_up()
-            leg.begin(mine.use)
+            connection = await self.backend.wait_up()
+            connection.begin(mine.use)
         else:
-            leg = await self.backend.legs.take(ConnectionKey(mine.who), mine.use, str(mine.who), alone=False)
+            connection = await self.backend.pool.take(ConnectionKey(mine.who), mine.use, str(mine.who), alone=False)
         try:
-            await self._wait_left(leg, mine.uri)
-            self._hear_on(mine, leg)  # also if this is given up: then the backend must be told
-            answer = await leg.caller.send("resources/subscribe", {"uri": mine.uri}, wants_progress=False)
+            await self._wait_left(connection, mine.uri)
+            self._hear_on(mine, connection)  # also if this is given up: then the backend must be told
+            answer = await connection.caller.send("resources/subscribe", {"uri": mine.uri}, wants_progress=False)
             mine.is_granted = not isinstance(answer, ErrorResponse)
-            if not mine.is_granted or leg.is_over:
+            if not mine.is_granted or connection.is_over:
                 self._hear_on(mine, None)
         except CallboardError:
             self._hear_on(mine, None)
             raise
         finally:
-            self.backend.legs.give_back(leg, mine.use)
-        for other in self.backend.legs:
+            self.backend.pool.give_back(connection, mine.use)
+        for other in self.backend.pool:
             if other.opened.is_set() and not other.is_over and self.misses(other):
                 await self.join(other)
 
-    async def _stream(self, mine: UpstreamSubscription, leg: BackendConnection) -> None:
+    async def _stream(self, mine: UpstreamSubscription, connection: BackendConnection) -> None:
         """One stream for each resource: an update may name a part of it, and the stream says whose it is."""
-        stream = UpstreamStream(self, mine, leg)
+        stream = UpstreamStream(self, mine, connection)
         self._names += 1
         address = mine.stream = self.supervisor.spawn(stream, name=f"stream-{self._names}")
         is_settled = False
@@ -339,7 +375,7 @@ class UpstreamSubscriptions:
     def _is_followed(self, mine: UpstreamSubscription) -> bool:
         return self._followed.get((mine.who, mine.uri)) is mine
 
-    def _end(self, mine: UpstreamSubscription) -> None:
+    def end(self, mine: UpstreamSubscription) -> None:
         """The last subscriber has left: have the backend told so."""
         if self._is_followed(mine):
             del self._followed[mine.who, mine.uri]
@@ -349,25 +385,25 @@ class UpstreamSubscriptions:
             del self._by_uri[mine.uri.rstrip("/")]
         if mine.stream is not None:
             mine.stream.kill("nobody listens")
-        for leg in mine.heard_on():
+        for connection in mine.heard_on():
             self._names += 1
-            self._leaving[leg, mine.uri] = trio.Event()
+            self._leaving[connection, mine.uri] = trio.Event()
             try:
-                self.supervisor.spawn(Unsubscribe(self, mine.uri, leg), name=f"farewell-{self._names}")
+                self.supervisor.spawn(Unsubscribe(self, mine.uri, connection), name=f"farewell-{self._names}")
             except SupervisorClosed:  # the backend ends, and its subscriptions with it
-                self._leaving.pop((leg, mine.uri)).set()
-        for leg in mine.others:
-            self._told_on.get(leg, {}).pop(mine, None)
+                self._leaving.pop((connection, mine.uri)).set()
+        for connection in mine.others:
+            self._told_on.get(connection, {}).pop(mine, None)
         self._hear_on(mine, None)
 
-    async def _wait_left(self, leg: BackendConnection, uri: str) -> None:
+    async def _wait_left(self, connection: BackendConnection, uri: str) -> None:
         """Let an unsubscribe of *uri* arrive first: in the other order, it would end the new subscription."""
-        while (leaving := self._leaving.get((leg, uri))) is not None:
+        while (leaving := self._leaving.get((connection, uri))) is not None:
             await leaving.wait()
 
-    def left(self, leg: BackendConnection, uri: str) -> None:
+    def left(self, connection: BackendConnection, uri: str) -> None:
         """The backend has acknowledged the unsubscribe of *uri* on this connection."""
-        self._leaving.pop((leg, uri)).set()
+        self._leaving.pop((connection, uri)).set()
 
 
 @attrs.define(eq=False)
@@ -376,35 +412,37 @@ class UpstreamStream(Actor[Never]):
 
     mailbox = None
 
-    interests: UpstreamSubscriptions
+    subscriptions: UpstreamSubscriptions
     following: UpstreamSubscription
-    leg: BackendConnection
+    connection: BackendConnection
     settled: trio.Event = attrs.field(factory=trio.Event, init=False)
     _is_acknowledged: bool = attrs.field(default=False, init=False)
 
     async def run(self) -> None:
-        leg, pause = self.leg, AGAIN_FIRST
+        connection, pause = self.connection, AGAIN_FIRST
         try:
-            while await self._listen(leg):
+            while await self._listen(connection):
                 pause = AGAIN_FIRST if self._is_acknowledged else min(2 * pause, AGAIN_MOST)
                 await trio.sleep(pause)
-                leg = await self.interests.backend.wait_up()
+                connection = await self.subscriptions.backend.wait_up()
         except CallboardError as error:
-            log.info("resource_subscription_failed", backend=self.interests.backend.name, reason=str(error)[:200])
+            log.info("resource_subscription_failed", backend=self.subscriptions.backend.name, reason=str(error)[:200])
         finally:
             if self.following.stream is self.address:
                 self.following.stream = None  # followed anew when the backend is back
             self.settled.set()
 
-    async def _listen(self, leg: BackendConnection) -> bool:
+    async def _listen(self, connection: BackendConnection) -> bool:
         """Hear until the stream ends. True if it is worth another try."""
         self._is_acknowledged, is_refused = False, False
         hearer = NotificationHandler(on_told=self._told)
         try:
-            answer = await self.interests.listen(leg, {"resourceSubscriptions": [self.following.uri]}, hearer)
+            answer = await self.subscriptions.listen(
+                connection, {"resourceSubscriptions": [self.following.uri]}, hearer
+            )
             is_refused = isinstance(answer, ErrorResponse)
         except CallboardError as error:  # it may be this stream alone that broke
-            log.info("resource_subscription_failed", backend=self.interests.backend.name, reason=str(error)[:200])
+            log.info("resource_subscription_failed", backend=self.subscriptions.backend.name, reason=str(error)[:200])
         return self._is_acknowledged or (self.settled.is_set() and not is_refused)
 
     def _told(self, method: str, params: Mapping[str, Raw]) -> None:
@@ -412,11 +450,11 @@ class UpstreamStream(Actor[Never]):
         if method == _ACKNOWLEDGED:
             was_granted, mine.is_granted = mine.is_granted, _grants(params, mine.uri)
             if was_granted and mine.is_granted:
-                self.interests.backend.on_updated(mine.uri, mine.uri, mine.who)
+                self.subscriptions.publish(mine, mine.uri)
             self._is_acknowledged = True
             self.settled.set()
         elif method == _UPDATED and (uri := _uri(params)) is not None:
-            self.interests.backend.on_updated(uri, mine.uri, mine.who)
+            self.subscriptions.publish(mine, uri)
 
 
 @attrs.define(eq=False)
@@ -425,17 +463,19 @@ class Unsubscribe(Actor[Never]):
 
     mailbox = None
 
-    interests: UpstreamSubscriptions
+    subscriptions: UpstreamSubscriptions
     uri: str
-    leg: BackendConnection
+    connection: BackendConnection
 
     async def run(self) -> None:
         try:
-            await self.leg.caller.send("resources/unsubscribe", {"uri": self.uri}, patience=BRIEF, wants_progress=False)
+            await self.connection.caller.send(
+                "resources/unsubscribe", {"uri": self.uri}, patience=BRIEF, wants_progress=False
+            )
         except CallboardError as error:
-            log.info("unsubscribe_failed", backend=self.interests.backend.name, reason=str(error)[:200])
+            log.info("unsubscribe_failed", backend=self.subscriptions.backend.name, reason=str(error)[:200])
         finally:
-            self.interests.left(self.leg, self.uri)
+            self.subscriptions.left(self.connection, self.uri)
 
 
 def _uri(params: Mapping[str, Raw]) -> str | None:

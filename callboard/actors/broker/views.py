@@ -42,8 +42,9 @@ VIEWS_AT_ONCE: Final = 2
 
 _ALL: Final = frozenset(kind.member for kind in KINDS)
 
-OnView: TypeAlias = Callable[[str, Signature, Listing, bool], None]
-"""Told of what a backend shows to clients of a signature, and whether these clients are to be told if it is new."""
+OnView: TypeAlias = Callable[[Signature, Listing, bool], None]
+"""Told of what a backend shows to clients of a signature, and whether these clients are to be told if it is new. A call
+and not a message: a request waits for the view, and must find it in the catalogue when it goes on."""
 
 
 @attrs.define(eq=False)
@@ -125,24 +126,24 @@ class ListViews:
 
     # What the backend says.
 
-    def changed(self, leg: BackendConnection, method: str) -> bool:
+    def changed(self, connection: BackendConnection, method: str) -> bool:
         """Whether it is about lists, what a connection for clients that can be asked says on no request's way."""
         if method not in CHANGES:
             return False
-        signature = leg.key.signature
+        signature = connection.key.signature
         view = self._views.get(signature)
-        if leg.key.whose == EVERYBODY:
+        if connection.key.whose == EVERYBODY:
             if view is None:
-                view = self._views[signature] = ListView(signature, leg.account)
+                view = self._views[signature] = ListView(signature, connection.account)
                 view.is_shown = True
-            view.spoke = leg
+            view.spoke = connection
         if view is not None:
             self._refresh(view, _ALL if not view.is_known else frozenset(CHANGES[method]))
         return True
 
-    def base_changed(self, leg: BackendConnection, method: str) -> None:
+    def base_changed(self, connection: BackendConnection, method: str) -> None:
         """The shared connection says that its lists have changed. A modern backend says so for all clients."""
-        if leg.speaks_for_all:
+        if connection.speaks_for_all:
             for view in self._views.values():
                 self._refresh(view, frozenset(CHANGES[method]))
 
@@ -156,9 +157,7 @@ class ListViews:
         if sum(one.size for one in base.values()) + sum(view.size for view in self._views.values()) > MAX_LISTS:
             for view in list(self._views.values()):
                 del self._views[view.signature]
-                self.on_view(
-                    self.backend.name, view.signature, {member: base[member].definitions for member in view.own}, True
-                )
+                self.on_view(view.signature, {member: base[member].definitions for member in view.own}, True)
 
     def _compare(self, view: ListView, mine: BackendList, base: BackendList, common: Set[int]) -> None:
         """A list that is the same as the base list is not kept, and follows the base list from then on."""
@@ -172,13 +171,13 @@ class ListViews:
             left = [one for one in mine.definitions if id(one) not in common and id(one) not in counted]
             mine.size = sum(map(len, mine.known)) + sum(len(one.data) for one in left)
 
-    def lost(self, leg: BackendConnection) -> None:
+    def lost(self, connection: BackendConnection) -> None:
         """A connection has ended: lists that only it could speak of are read anew for the next client. A list that is
         the base list needs no reading."""
         for view in self._views.values():
-            if view.spoke is leg:
+            if view.spoke is connection:
                 view.spoke, view.is_known = None, False
-            elif view.own and leg.key == _key(view):
+            elif view.own and connection.key == _key(view):
                 view.is_known = False
 
     def begin_anew(self) -> None:
@@ -226,9 +225,9 @@ class ListViews:
                 view.is_known, view.is_late, view.again = True, False, READ_AGAIN
 
     async def _read_dirty(self, view: ListView) -> None:
-        async with self._connection(view) as leg:
+        async with self._connection(view) as connection:
             members, view.dirty = view.dirty, set()
-            await self._read_all(view, members, leg)
+            await self._read_all(view, members, connection)
 
     @asynccontextmanager
     async def _connection(self, view: ListView) -> AsyncIterator[BackendConnection]:
@@ -236,21 +235,21 @@ class ListViews:
         lists have changed, if all may see them. A modern backend is told with each request what its client can be
         asked, and needs but the shared connection."""
         backend, use, spoke = self.backend, Lease(), view.spoke
-        scout = await backend.wait_up()
-        if scout.revision.dialect.terms_per_request:
-            yield scout
+        primary = await backend.wait_up()
+        if primary.revision.dialect.terms_per_request:
+            yield primary
             return
         if spoke is not None and not spoke.is_lost:
             spoke.begin(use)
-            leg = spoke
+            connection = spoke
         else:
-            leg = await backend.legs.borrow(_key(view), use, view.account)
+            connection = await backend.pool.borrow(_key(view), use, view.account)
         try:
-            yield leg
+            yield connection
         finally:
-            backend.give_back(leg, use)
+            backend.give_back(connection, use)
 
-    async def _read_all(self, view: ListView, members: set[str], leg: BackendConnection) -> None:
+    async def _read_all(self, view: ListView, members: set[str], connection: BackendConnection) -> None:
         """A list that is not shown is not tried. Raises why the first could not be read, if none could."""
         base = self.backend.listings.lists
         wanted = [member for member in sorted(members) if base[member].failure is None]
@@ -259,7 +258,7 @@ class ListViews:
 
         async def read(member: str) -> None:
             try:
-                if await self._read_one(view, view.lists[member], leg):
+                if await self._read_one(view, view.lists[member], connection):
                     changed.append(member)
             except CallboardError as error:
                 failures.append(error)
@@ -267,24 +266,24 @@ class ListViews:
         async with trio.open_nursery() as nursery:
             for member in wanted:
                 nursery.start_soon(read, member)
-        if view.spoke is leg and not changed:
+        if view.spoke is connection and not changed:
             view.spoke = None  # it shows what the others of this signature show
         if failures and len(failures) == len(wanted):
             raise failures[0]
 
-    async def _read_one(self, view: ListView, one: BackendList, leg: BackendConnection) -> bool:
+    async def _read_one(self, view: ListView, one: BackendList, connection: BackendConnection) -> bool:
         """Returns whether the list is another one now."""
         listings, member = self.backend.listings, one.kind.member
         base = listings.lists[member]
         others = [each for each in self._all_lists() if each is not one]
         one.told, one.cut = one.told | base.told, one.cut or base.cut  # what the log has said of the base list
-        reading = ListReading(leg, one, listings.patience, others, view.signature, base.known)
+        reading = ListReading(connection, one, listings.patience, others, view.signature, base.known)
         if not await listings.read(reading) or self._views.get(view.signature) is not view:
             return False
         view.own.add(member)
         listed = one.definitions
         self._compare(view, one, base, {id(each) for each in base.definitions})
-        self.on_view(self.backend.name, view.signature, {member: listed}, view.is_shown)
+        self.on_view(view.signature, {member: listed}, view.is_shown)
         return True
 
     def _all_lists(self) -> Iterator[BackendList]:

@@ -164,7 +164,7 @@ class Exchange:
                 self._relay = self.supervisor.spawn(
                     ProgressRelay(self.slot), name=f"{self.name}.log-{self.rounds.number}"
                 )
-            self._relay.tell_nowait(as_kept(params))
+            self._relay.send_nowait(as_kept(params))
 
     def _wants_log(self, level: LoggingLevel) -> bool:
         wanted = self.terms.log_level
@@ -190,7 +190,7 @@ class Exchange:
             name = f"{self.name}.progress-{self.rounds.number}"
             self._progress = self.supervisor.spawn(Progress(self.slot, token, report), name=name)
         else:
-            self._progress.tell_nowait(report)
+            self._progress.send_nowait(report)
 
     # What a handler asks.
 

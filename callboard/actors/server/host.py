@@ -9,7 +9,7 @@ import trio
 from msgspec import Raw
 
 from callboard import tree
-from callboard.actors.changes import MAX_FOLLOWED_BYTES, wanted
+from callboard.actors.changes import MAX_FOLLOWED_BYTES, count_of
 from callboard.actors.rate import RateLimit
 from callboard.actors.server.client_requests import ClientRequests
 from callboard.actors.server.exchange import Exchange
@@ -18,7 +18,7 @@ from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.server.request import HARD_CAP, Handler, RequestActor
 from callboard.actors.server.subscription import Subscription, granted
 from callboard.actors.shares import LOCAL, Shares
-from callboard.actors.subscribers import Audience, Everybody, Subscribers
+from callboard.actors.subscribers import Audience, HostedAudience, Subscribers
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.envelope import Request
@@ -128,7 +128,7 @@ class Host:
     root: Supervisor
     parking: Parking
     topics: Subscribers = attrs.field(factory=Subscribers)
-    audience: Audience = attrs.field(default=attrs.Factory(lambda self: Everybody(self.topics), takes_self=True))
+    audience: Audience = attrs.field(default=attrs.Factory(lambda self: HostedAudience(self.topics), takes_self=True))
     cap: float = HARD_CAP
     most_in_flight: int = MAX_IN_FLIGHT
     most_followed: int = MAX_FOLLOWED
@@ -266,7 +266,7 @@ class Host:
     def _subscription(self, exchange: Exchange) -> Subscription:
         revision = exchange.terms.revision
         params = exchange.params(SubscriptionsListenRequestParams)
-        self.check_followed(len(wanted(params.notifications)))
+        self.check_followed(count_of(params.notifications))
         declared = self.offer.capabilities(revision)
         lists = {name: declares(declared, f"{name}.list_changed") for name in ("tools", "prompts", "resources")}
         allowed = granted(params.notifications, lists=lists, resources=declares(declared, "resources.subscribe"))

@@ -180,13 +180,13 @@ class Session(Actor[Outbound]):
 
     async def send(self, message: Outbound) -> None:
         try:
-            self.address.tell_nowait(message)
+            self.address.send_nowait(message)
         except trio.WouldBlock:
-            await self.address.tell(message)
+            await self.address.send(message)
 
     def send_nowait(self, message: Outbound) -> None:
         try:
-            self.address.tell_nowait(message)
+            self.address.send_nowait(message)
         except trio.WouldBlock:
             self.lose(message)
 
@@ -445,7 +445,7 @@ class Session(Actor[Outbound]):
         self._questions.ready.set()
         self._hearing = self._hearing or SessionChanges(self)
         lists = [ListChanged(name) for name in LISTS if declares(self._declared, f"{name}.list_changed")]
-        self._hearing.join(self.host.audience.heard_by(lists, self.principal, self.terms.capabilities))
+        self._hearing.join(self.host.audience.lists_for(lists, self.terms.capabilities))
 
     def set_level(self, exchange: Exchange) -> Model:
         """`logging/setLevel`: for the whole session."""

@@ -12,7 +12,7 @@ from callboard.actors.frames import notification_frame
 from callboard.actors.outlet import FrameKind, Outbound
 from callboard.actors.server.host import Host
 from callboard.actors.server.subscription import change_notification
-from callboard.actors.subscribers import Subscribers
+from callboard.actors.subscribers import Audience, Following
 from callboard.actors.terms import Terms
 from callboard.errors import ResourceNotFound
 from callboard.supervisor import Address, Mailbox, get_logger
@@ -57,35 +57,38 @@ class SessionChanges:
     """The changes that one session wants to hear of, and the lists that it must be told have changed."""
 
     session: ChangeListener
-    changes: set[Change] = attrs.field(factory=set, init=False)
+    lists: set[ListChanged] = attrs.field(factory=set, init=False)
+    followed: dict[str, Any] = attrs.field(factory=dict, init=False)
+    """The resources, by their URIs: what the audience gave for each."""
     _missed: frozenset[ListName] = attrs.field(default=frozenset(), init=False)
     _pace: SubscriberPace | None = attrs.field(default=None, init=False)
 
     @property
-    def topics(self) -> Subscribers:
-        return self.session.host.audience.topics(self.session.principal)
+    def audience(self) -> Audience:
+        return self.session.host.audience
 
-    def join(self, changes: Iterable[Change]) -> None:
-        added = set(changes)
-        self.changes |= added
-        self.topics.join(self.hear, added)
+    def join(self, lists: Iterable[ListChanged]) -> None:
+        """Hear of these lists."""
+        added = set(lists)
+        self.lists |= added
+        self.audience.lists.join(self.hear, added)
 
     async def follow(self, uri: str) -> None:
         """Hear of one resource. Raises `Overloaded` for one too many, `ResourceNotFound` if it cannot be followed."""
-        session, change = self.session, ResourceUpdated(uri)
-        audience = session.host.audience
-        if change in self.changes:
+        session = self.session
+        if uri in self.followed:
             return
-        session.host.check_followed(len(self.changes) + 1)
+        session.host.check_followed(len(self.lists) + len(self.followed) + 1)
         weight, is_kept = weight_of([uri]), False
         session.host.followed.take(session.account, weight)
         try:
-            if not await audience.follow([uri], session.principal):
+            following = await self.audience.follow([uri], session.principal, self.hear)
+            if not following:
                 raise ResourceNotFound(uri)
-            if change in self.changes or session.is_over:
-                audience.unfollow([uri], session.principal)  # asked for twice at once, or by a client that has left
+            if uri in self.followed or session.is_over:  # asked for twice at once, or by a client that has left
+                self.audience.unfollow(following, self.hear)
             else:
-                self.join([change])
+                self.followed.update(following)
                 is_kept = True
         finally:
             if not is_kept:
@@ -93,26 +96,22 @@ class SessionChanges:
 
     def unfollow(self, uri: str) -> None:
         """Hear of it no more. Harmless if it was never followed."""
-        change = ResourceUpdated(uri)
-        if change in self.changes:
-            self.changes.discard(change)
-            self.topics.leave(self.hear, [change])
-            self._unfollow([uri])
+        if uri in self.followed:
+            self._unfollow({uri: self.followed.pop(uri)})
 
-    def _unfollow(self, uris: list[str]) -> None:
-        host = self.session.host
-        host.audience.unfollow(uris, self.session.principal)
-        if uris:
-            host.followed.give_back(self.session.account, weight_of(uris))
+    def _unfollow(self, following: Following) -> None:
+        self.audience.unfollow(following, self.hear)
+        self.session.host.followed.give_back(self.session.account, weight_of(following))
 
     def end(self) -> None:
         """Hear of nothing any more."""
         if self._pace is not None:
             self._pace.catch_up()
-        if self.changes:
-            self.topics.leave(self.hear, self.changes)
-            followed = [one.uri for one in self.changes if isinstance(one, ResourceUpdated)]
-            self.changes.clear()
+        if self.lists:
+            self.audience.lists.leave(self.hear, self.lists)
+            self.lists.clear()
+        if self.followed:
+            followed, self.followed = self.followed, {}
             self._unfollow(followed)
 
     # What is heard.
@@ -132,7 +131,7 @@ class SessionChanges:
             self._miss(news, "resources")
         elif waiting >= BEHIND and session.is_attached:
             if self._pace is None:
-                self._pace = SubscriberPace(self.topics.fan_out)
+                self._pace = SubscriberPace(self.audience.fan_out)
             self._pace.fall_behind()
 
     @property
@@ -145,7 +144,7 @@ class SessionChanges:
             return False
         frame = notification_frame(session.terms.revision, *change_notification(change))
         try:
-            session.address.tell_nowait(Outbound(frame, FrameKind.CHANGE, change))
+            session.address.send_nowait(Outbound(frame, FrameKind.CHANGE, change))
         except trio.WouldBlock:
             return False
         return True

@@ -1,20 +1,19 @@
 """One `subscriptions/listen`: acknowledged first, then every change once, closed by a result."""
 
-from collections.abc import Sequence
 from typing import Never
 
 import attrs
 import trio
 from msgspec import UNSET
 
-from callboard.actors.changes import Change, ListChanged, News, ResourceUpdated, wanted, weight_of
+from callboard.actors.changes import Change, ListChanged, News, ResourceUpdated, count_of, wanted_lists, weight_of
 from callboard.actors.fan_out import BEHIND, SubscriberPace
 from callboard.actors.frames import error_frame, notification_frame
 from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.outlet import FrameKind, Outbound, Outlet
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.shares import Shares
-from callboard.actors.subscribers import Audience
+from callboard.actors.subscribers import Audience, Following
 from callboard.codecs.revisions import (
     CancelledNotificationParams,
     Model,
@@ -77,10 +76,10 @@ class Subscription(Actor[Change]):
     async def _listen(self) -> None:
         slot, principal, hear = self.exchange.slot, self.exchange.terms.principal, self.hear
         meta = NotificationMetaObject(subscription_id=slot.request_id)
-        uris = await self._follow(principal)
-        topics = self.audience.topics(principal)  # not before: topics without subscribers are given up
-        changes = self.audience.heard_by(wanted(self.granted), principal, self.exchange.terms.capabilities)
-        topics.join(hear, changes)
+        audience = self.audience
+        following = await self._follow(principal)
+        lists = audience.lists_for(wanted_lists(self.granted), self.exchange.terms.capabilities)
+        audience.lists.join(hear, lists)
         try:
             acknowledged = SubscriptionsAcknowledgedNotificationParams(notifications=self.granted, meta=meta)
             await slot.notify("notifications/subscriptions/acknowledged", acknowledged, FrameKind.ANSWER)
@@ -90,21 +89,21 @@ class Subscription(Actor[Change]):
         finally:
             if self._pace is not None:
                 self._pace.catch_up()
-            topics.leave(hear, changes)
-            self.audience.unfollow(uris, principal)
+            audience.lists.leave(hear, lists)
+            audience.unfollow(following, hear)
         closing = SubscriptionsListenResultMetaObject(subscription_id=slot.request_id)
         await self.exchange.settle(SubscriptionsListenResult(meta=closing), RequestEvent.RESULT)
         if slot.is_shared:
             await slot.outlet.send(self._that_it_ended())
 
-    async def _follow(self, principal: str) -> Sequence[str]:
+    async def _follow(self, principal: str) -> Following:
         """Follow the resources that can be; what is acknowledged names only those."""
         asked = self.granted.resource_subscriptions
         if asked is UNSET:
-            return ()
-        uris = await self.audience.follow(asked, principal)
-        self.granted = attrs.evolve(self.granted, resource_subscriptions=tuple(uris) or UNSET)
-        return uris
+            return {}
+        following = await self.audience.follow(asked, principal, self.hear)
+        self.granted = attrs.evolve(self.granted, resource_subscriptions=tuple(following) or UNSET)
+        return following
 
     async def _tell_rest(self, meta: NotificationMetaObject) -> None:
         """Tell of all that waits before others get a turn: a source may bring as many as there is room for in one."""
@@ -122,7 +121,7 @@ class Subscription(Actor[Change]):
         """Take a change in. A client that lets a thousand different ones pile up is cut off: it must read anew."""
         if isinstance(news, ListChanged | ResourceUpdated):
             try:
-                self.address.tell_nowait(news)
+                self.address.send_nowait(news)
             except trio.WouldBlock:
                 self._overflow(news)
             else:
@@ -160,7 +159,7 @@ class Subscription(Actor[Change]):
         return Outbound(notification_frame(slot.terms.revision, "notifications/cancelled", params))
 
     def facts(self) -> dict[str, str | int]:
-        return {"hears": len(wanted(self.granted))}
+        return {"hears": count_of(self.granted)}
 
 
 @attrs.define(eq=False)

@@ -2,17 +2,17 @@
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Never
 
 import attrs
 import trio
 
-from callboard.actors.changes import ResourceUpdated
+from callboard.actors.changes import Hear, ResourceUpdated
 from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
-from callboard.actors.subscribers import Everybody
+from callboard.actors.subscribers import Following, HostedAudience
 from callboard.codecs.revisions import ToolAnnotations
 from callboard.server import Server
 from callboard.supervisor import Actor, Fact
@@ -23,20 +23,21 @@ CURTAIN: Final = 15 * 60
 
 
 @attrs.frozen(eq=False)
-class Watchers(Everybody):
-    """Which client follows which resource. All hear the same, and may follow any URI."""
+class Watchers(HostedAudience):
+    """An audience that counts its followers."""
 
     _followed: Counter[str] = attrs.field(factory=Counter, init=False)
     _come: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
 
-    async def follow(self, uris: Sequence[str], _: str) -> Sequence[str]:
-        await trio.lowlevel.checkpoint()
-        self._followed.update(uris)
+    async def follow(self, uris: Sequence[str], principal: str, hear: Hear) -> Following:
+        following = await super().follow(uris, principal, hear)
+        self._followed.update(following.keys())
         self._come.unpark_all()
-        return uris
+        return following
 
-    def unfollow(self, uris: Iterable[str], _: str) -> None:
-        self._followed.subtract(uris)
+    def unfollow(self, following: Following, hear: Hear) -> None:
+        super().unfollow(following, hear)
+        self._followed.subtract(following.keys())
 
     def count(self, uri: str) -> int:
         return self._followed[uri]
@@ -61,7 +62,7 @@ class Ticker(Actor[Never]):
             await self.watchers.wait_any(CLOCK)
             await trio.sleep(1 - time.time() % 1)
             self.ticks += 1
-            self.watchers.all.publish(ResourceUpdated(CLOCK))
+            self.watchers.lists.publish(ResourceUpdated(CLOCK))
 
     def facts(self) -> dict[str, Fact]:
         return {"watched_by": self.watchers.count(CLOCK), "ticks": self.ticks}

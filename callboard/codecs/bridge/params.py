@@ -1,4 +1,4 @@
-"""Params on their way to a backend: what belongs to the front leg stays there."""
+"""Params on their way to a backend: what belongs to the front connection stays there."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -31,7 +31,7 @@ def back_params(params: Members, renamed: Mapping[str, Raw]) -> dict[str, Any]:
 
 
 def carried_meta(said: Members) -> dict[str, Raw]:
-    """What of a request's `_meta` goes along to the other leg."""
+    """What of a request's `_meta` goes along to the other connection."""
     if said.keys() <= _OF_THE_LEG:
         return {}
     return {key: value for key, value in said.items() if key not in _OF_THE_LEG}

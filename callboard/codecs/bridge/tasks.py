@@ -1,4 +1,4 @@
-"""Tasks of 2025-11-25 between two legs, each of which knows a task by an id of its own (BRIDGING.md, section 14)."""
+"""Tasks of 2025-11-25 between two connections, each with ids of its own for them (BRIDGING.md, section 14)."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, cast

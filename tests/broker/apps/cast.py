@@ -3,7 +3,7 @@
 Whoever wants to know whether something has happened asks, and is answered when it has: nobody need look twice.
 """
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated
 
@@ -11,9 +11,10 @@ import attrs
 import trio
 
 from callboard import Context, Header, Server, ToolError
+from callboard.actors.changes import Hear
 from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
-from callboard.actors.subscribers import Everybody
+from callboard.actors.subscribers import Following, HostedAudience
 
 
 @attrs.define(eq=False)
@@ -39,16 +40,18 @@ diary = Diary()
 
 
 @attrs.frozen(eq=False)
-class Watched(Everybody):
+class Watched(HostedAudience):
     """An audience that may follow whatever it names, and is counted."""
 
-    async def follow(self, uris: Sequence[str], _: str) -> Sequence[str]:
-        for uri in uris:
+    async def follow(self, uris: Sequence[str], principal: str, hear: Hear) -> Following:
+        following = await super().follow(uris, principal, hear)
+        for uri in following:
             diary.note(uri, "+")
-        return uris
+        return following
 
-    def unfollow(self, uris: Iterable[str], _: str) -> None:
-        for uri in uris:
+    def unfollow(self, following: Following, hear: Hear) -> None:
+        super().unfollow(following, hear)
+        for uri in following:
             diary.note(uri, "-")
 
 
