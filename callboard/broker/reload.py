@@ -10,7 +10,7 @@ import trio
 
 from callboard.config import BackendSpec, BadConfiguration, Configuration, difference, read_configuration
 from callboard.config.watch import Watcher, Why, watching
-from callboard.errors import CannotConnect, CannotRead, CannotServe
+from callboard.errors import AskFailed, CannotConnect, CannotRead, CannotServe
 from callboard.supervisor import Actor, Fact, get_logger
 
 log = get_logger("callboard.broker")
@@ -73,6 +73,10 @@ class Reloader(Actor[Never]):
             await self.broker.reload(found.backends)
         except (CannotServe, CannotConnect) as error:
             self._refuse([str(error)])
+            return
+        except AskFailed as error:  # the broker's own actor crashed over it, or is slow: some may be started, some not
+            self._refuse([str(error)])
+            watcher.try_again()
             return
         self.current = found
         self.reloaded += 1

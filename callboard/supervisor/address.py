@@ -30,6 +30,10 @@ class Address(trio.abc.SendChannel[M_contra]):
         self.node = node
 
     @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
     def path(self) -> str:
         return self.node.path
 

@@ -109,14 +109,15 @@ class BrokerActor(Actor[News]):
 
     async def _reload(self, message: Reload) -> None:
         async with self._reloading:
-            gone = [name for name in self.plans if name not in message.order or name in message.plans]
             known = {**self.plans, **message.plans}
             self.plans.clear()
             self.plans.update({name: known[name] for name in message.order})
+            staying = {_path(name) for name in message.order if name not in message.plans}
             self._order()  # what is gone is in no list from here on: it is not looked up while it ends
             async with trio.open_nursery() as nursery:
-                for name in gone:
-                    nursery.start_soon(self._stop, name)
+                for address, _ in self._backends.actors():
+                    if address.name not in staying:
+                        nursery.start_soon(address.stop)
             await self._start(message.plans)
         message.reply(None)
 
@@ -134,13 +135,6 @@ class BrokerActor(Actor[News]):
             group = await self._backends.add(tree.backend(_path(plan.name)))
             await group.add(tree.backend_actor(partial(self._backend, plan, group)))
         self._order()
-
-    async def _stop(self, name: str) -> None:
-        try:
-            address = self._backends.child(_path(name))
-        except LookupError:
-            return  # it has ended by itself
-        await address.stop()
 
     def _order(self) -> None:
         """Have those that are there in the order of the configuration."""
