@@ -84,7 +84,13 @@ class Actor(Generic[M]):
         return parent
 
     @property
+    def name(self) -> str:
+        """Its name among its siblings."""
+        return self._bound().name
+
+    @property
     def path(self) -> str:
+        """Its name, after those of all supervisors above it."""
         return self._bound().path
 
     async def wait_stopping(self) -> None:

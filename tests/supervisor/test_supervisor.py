@@ -86,6 +86,7 @@ async def test_an_actor_knows_where_it_is() -> None:
         actor = Player()
         address = root.spawn(actor, name="p")
         assert (actor.path, actor.address, actor.supervisor) == ("top/p", address, root)
+        assert root.name == "top"
         with pytest.raises(LookupError, match="is the root"):
             _ = root.supervisor
         with pytest.raises(LookupError, match="no mailbox"):

@@ -46,7 +46,7 @@ class RequestActor(Actor[Never]):
                 raise
         finally:
             exchange.forget_time()
-            if self._node.why_cut == WHY_DEADLINE and exchange.life.state is RequestState.WAITING:
+            if exchange.life.state is RequestState.WAITING and self.why_cut == WHY_DEADLINE:
                 # This task can say nothing more: its own scope is what the deadline cancelled.
                 exchange.supervisor.spawn(RequestEnd(exchange, self.cap), name=f"{exchange.name}.late")
             else:

@@ -79,10 +79,10 @@ class Opening(Actor[Never]):
                 is_http2 = may_be_http2(data) if piece else False
             if is_http2:
                 http2 = Http2Connection(self.shared, wire, settings, data, self.http1.peer, self.http1.on_end)
-                self.supervisor.spawn(http2, name=f"{self._node.name}-h2")
+                self.supervisor.spawn(http2, name=f"{self.name}-h2")
             elif data:
                 self.http1.begin_with(data)
-                self.supervisor.spawn(self.http1, name=f"{self._node.name}-h1")
+                self.supervisor.spawn(self.http1, name=f"{self.name}-h1")
             is_taken_over = bool(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError, SupervisorClosed):
             pass  # the client has left before it said anything, or the door closes

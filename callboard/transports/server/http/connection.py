@@ -219,7 +219,7 @@ class HttpConnection(Actor[Never]):
         if self._watch is None:
             watches = self.supervisor.supervisor.supervisor_of(tree.WATCHES)
             with suppress(SupervisorClosed):  # the end has begun, and is heard of anyway
-                self._watch = watches.spawn(PeerWatch(self), name=self._node.name)
+                self._watch = watches.spawn(PeerWatch(self), name=self.name)
 
     async def _stop_watching(self) -> None:
         if self._watch is not None:
