@@ -140,6 +140,8 @@ class RequestFailed(CallboardError):
     """A request ended without a result. Its sender gets an error response."""
 
     code: ClassVar[int] = INTERNAL_ERROR
+    data: object = None
+    """As that of a `PeerError`."""
 
 
 class HandlerFailed(RequestFailed):
@@ -238,7 +240,7 @@ class DefinitionChanged(RequestFailed):
 
     def __init__(self, name: str, *, pinned: str, found: str) -> None:
         super().__init__(f"the definition of {name[:128]} has changed, and nobody has approved of it yet")
-        self.data = {"origin": "broker", "pinned": pinned, "found": found}
+        self.data: dict[str, str] = {"origin": "broker", "pinned": pinned, "found": found}
 
 
 class ConnectionLost(RequestFailed):

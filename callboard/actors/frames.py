@@ -124,8 +124,7 @@ def error_frame(request_id: RequestId | None, revision: Revision, error: Excepti
     """
     code, message, data = INTERNAL_ERROR, "Internal error", None
     if isinstance(error, PeerError | RequestFailed):
-        code, message = error.code, str(error)[:MAX_MESSAGE]
-        data = getattr(error, "data", None)
+        code, message, data = error.code, str(error)[:MAX_MESSAGE], error.data
     else:
         log.error("request_failed", request=_short(request_id), failure=failure_text(error), where=where(error))
     drop_frames(error)

@@ -142,7 +142,7 @@ class Connector:
             try:
                 agreed = await agree(caller, max(LEGACY) if is_legacy else wanted)
             except ConnectionLost as lost:
-                lost.is_unread = getattr(caller.link, "is_unread", False)
+                lost.is_unread = caller.link.is_unread
                 raise
             self.stack.push_async_exit(mine.pop_all())
         self.memory.keep(self.ways.key, ServerFound(way.name, agreed.revision.dialect.has_sessions))

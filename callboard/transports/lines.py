@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol, Self
 import attrs
 import trio
 
+from callboard.actors.outlet import Begin, ImmediateSink
 from callboard.codecs.lines import MAX_FRAME, Line, LineDecoder, as_line
 
 READ_SIZE: Final = 65_536
@@ -42,12 +43,14 @@ class LineConnection:
     incoming: Incoming
     outgoing: Outgoing
     limit: int = MAX_FRAME
+    _begin: Begin | None = attrs.field(init=False)
     _decoder: LineDecoder = attrs.field(init=False)
     _lines: deque[Line] = attrs.field(factory=deque, init=False)  # at most those of one read
     _in_a_row: int = attrs.field(default=0, init=False)
     _ended: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._begin = self.outgoing.begin if isinstance(self.outgoing, ImmediateSink) else None
         self._decoder = LineDecoder(self.limit)
 
     async def send(self, frame: bytes) -> None:
@@ -56,11 +59,10 @@ class LineConnection:
 
     def begin(self, frame: bytes) -> Coroutine[Any, Any, None] | None:
         """As `send`; what is left to be done must be awaited, if anything is."""
-        begin = getattr(self.outgoing, "begin", None)
-        if begin is None:
+        if self._begin is None:
             return self.send(frame)
         try:
-            rest = begin(as_line(frame))
+            rest = self._begin(as_line(frame))
         except trio.ClosedResourceError:
             raise trio.BrokenResourceError("closed here") from None
         return None if rest is None else self._finish(rest)

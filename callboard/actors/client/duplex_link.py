@@ -1,7 +1,7 @@
 """A link over one connection that carries everything in both directions: pipes, sockets, memory."""
 
 import re
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 import attrs
@@ -102,6 +102,9 @@ class DuplexLink:
     """Frames that have come: a server that sends any is not hung."""
     lost: str = attrs.field(default="", init=False)
     """Why nothing can be asked any more, once that is so."""
+    process: trio.Process | None = attrs.field(default=None, init=False)
+    tail: Sequence[str] = attrs.field(default=(), init=False)
+    is_unread: bool = attrs.field(default=False, init=False)
     _farewells: int = attrs.field(default=0, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     _waiting: dict[RequestId, _Waiting] = attrs.field(factory=dict, init=False)

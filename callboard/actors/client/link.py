@@ -71,6 +71,22 @@ class Link(Protocol):
     lost: str
     """Why nothing can be asked any more, once that is so."""
 
+    @property
+    def heard(self) -> int:
+        """Messages of any kind that have come from the server; 0 where they are not counted."""
+
+    @property
+    def process(self) -> trio.Process | None:
+        """The server's process, if the link started one."""
+
+    @property
+    def tail(self) -> Sequence[str]:
+        """What that process said last on standard error. For logs and operators, never for a peer."""
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether that process has ended, and had not read all that was sent to it."""
+
     async def ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse | None:
         """Send a request and wait for its answer; what else comes on its way is given to *hear*. None if its time has
         passed, where the link keeps that.

@@ -4,7 +4,7 @@ No task stands between a call and its socket. Leaving the scope of a call closes
 is the cancellation, a legacy one is told in so many words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Final
@@ -88,6 +88,10 @@ class HttpLink:
     revision: Revision | None = attrs.field(default=None, init=False)
     is_stale: bool = attrs.field(default=False, init=False)
     """Whether the server has ended the session. A new handshake opens another."""
+    heard: int = attrs.field(default=0, init=False)  # not counted: each answer has a stream of its own
+    process: trio.Process | None = attrs.field(default=None, init=False)
+    tail: Sequence[str] = attrs.field(default=(), init=False)
+    is_unread: bool = attrs.field(default=False, init=False)
     lost: str = attrs.field(default="", init=False)  # only if closed: the next request may find the server again
     _is_listening: trio.Event = attrs.field(factory=trio.Event, init=False)
 

@@ -94,9 +94,6 @@ class ProcessLink(DuplexLink):
 
     process: trio.Process = attrs.field(kw_only=True)
     tail: deque[str] = attrs.field(factory=lambda: deque(maxlen=TAIL), init=False)
-    """What it said last on stderr. For logs and people, never for a peer."""
-    is_unread: bool = attrs.field(default=False, init=False)
-    """Whether it has ended, and has not read all that was said to it."""
 
     async def listen(self, hear: Hear) -> None:
         try:
