@@ -39,7 +39,7 @@ from callboard.codecs.revisions import (
     Revision,
     ServerCapabilities,
 )
-from callboard.codecs.routing import Route, read_route
+from callboard.codecs.routing import Route
 from callboard.errors import HandlerFailed, InvalidParams, MissingCapability, Overloaded, ResourceNotFound
 from callboard.server.content.content import to_contents, to_messages, to_result
 from callboard.server.content.errors import BadArguments, Unfit
@@ -62,7 +62,6 @@ Middleware: TypeAlias = Callable[[Context, GoOn], Awaitable[Model]]
 
 _Handler: TypeAlias = Callable[[Exchange], Awaitable[Model]]
 _CALL: Final = frozenset(("name", "arguments", "_meta"))
-_STRING: Final = msgspec.json.Decoder(str)
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -188,9 +187,9 @@ class ServerOffer:
 
     def _called(self, exchange: Exchange) -> tuple[str, Mapping[str, Any] | None]:
         """Which tool, and with what. A call that says nothing else needs no model of its params to be read."""
-        members = exchange.request.params
-        if members is not UNSET and "name" in members and members.keys() <= _CALL:
-            return _name(members["name"]), _arguments(members.get("arguments"))
+        members, name = exchange.request.params, exchange.route.name
+        if members is not UNSET and name is not None and members.keys() <= _CALL:
+            return name, _arguments(members.get("arguments"))
         params = exchange.params(CallToolRequestParams)
         return params.name, None if params.arguments is UNSET else params.arguments
 
@@ -213,14 +212,14 @@ class ServerOffer:
             except Exception as error:
                 if not is_unexpected(error):
                     raise
-                log_failure(sole(error), exchange.request, *self._asked_for(exchange.request))
+                log_failure(sole(error), exchange.request, *self._asked_for(exchange))
                 raise HandlerFailed(failure_text(error, show_errors=self._server.show_errors)) from None
 
         return guarded
 
-    def _asked_for(self, request: Request) -> tuple[str, Function | None]:
+    def _asked_for(self, exchange: Exchange) -> tuple[str, Function | None]:
         """What a request names, and the function behind it, as far as they can be told."""
-        route, shelves = read_route(request), self._repertoire
+        request, route, shelves = exchange.request, exchange.route, self._repertoire
         if request.method == "resources/read":
             found = shelves.find_resource(route.uri or "")
             return route.uri or "", None if found is None else found[0].function
@@ -310,14 +309,6 @@ def _is_for_client(revision: Revision, error: Exception) -> bool:
         return True
     is_clients = isinstance(error, MissingCapability | InvalidParams) and not isinstance(error, Unfit)
     return is_clients and revision.dialect.asks_in_results
-
-
-def _name(given: Raw) -> str:
-    """Raises `InvalidParams` for a name that is no text."""
-    try:
-        return _STRING.decode(given)
-    except msgspec.ValidationError as error:
-        raise InvalidParams(f"params.name: {error}") from None
 
 
 def _arguments(given: Raw | None) -> dict[str, Any]:

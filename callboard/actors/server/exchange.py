@@ -32,6 +32,7 @@ from callboard.codecs.revisions import (
     read,
     read_result,
 )
+from callboard.codecs.routing import Route
 from callboard.errors import InvalidParams, InvalidRequest, RequestFailed
 from callboard.supervisor import Address, Supervisor
 from callboard.supervisor.ended import drop_frames
@@ -79,6 +80,7 @@ class Exchange:
     """What a handler sees of the request that it serves, and what the request's actor keeps of it."""
 
     request: Request
+    route: Route  # what was read of the request to find its handler
     slot: ReplySlot
     supervisor: Supervisor  # under which its progress is reported
     parking: Parks
@@ -286,9 +288,9 @@ class Exchange:
             self._left = self._until - trio.current_time()
             self._expire(math.inf)
 
-    def attach(self, slot: ReplySlot, request: Request) -> None:
+    def attach(self, slot: ReplySlot, request: Request, route: Route) -> None:
         """Go on with the next front request: its id, its token, its terms."""
-        self.slot, self.request = slot, request
+        self.slot, self.request, self.route = slot, request, route
         self._reported = -math.inf
         if self._expire is not None:
             self._until = trio.current_time() + self._left

@@ -211,14 +211,19 @@ class Host:
             raise Overloaded(f"{method}: more than {meters.rate.count} in {meters.rate.per:g} s")
 
     def exchange(
-        self, request: Request, slot: ReplySlot, session: Supervisor | None, questions: ClientRequests | None
+        self,
+        request: Request,
+        route: Route,
+        slot: ReplySlot,
+        session: Supervisor | None = None,
+        questions: ClientRequests | None = None,
     ) -> Exchange:
         """Admit a request. A modern one lives under the root, so that it may outlive its connection; a legacy one under
         its session."""
         name = f"r-{next(self._names)}"
         if session is None or not slot.terms.revision.dialect.has_sessions:
-            return Exchange(request, slot, self.root.supervisor_of(tree.REQUESTS), self.parking, None, name)
-        return Exchange(request, slot, session, self.parking, questions, name)
+            return Exchange(request, route, slot, self.root.supervisor_of(tree.REQUESTS), self.parking, None, name)
+        return Exchange(request, route, slot, session, self.parking, questions, name)
 
     def check_in_flight(self, count: int) -> None:
         """Raises `Overloaded` if one peer may not have another request beside these."""
@@ -233,19 +238,26 @@ class Host:
             await exchange.slot.answer(result)
         return result is not None
 
-    async def begin(self, exchange: Exchange, method: Method, route: Route, handler: Handler | None = None) -> Exchange:
-        """Start a request, or go on with the one that its state leads to: that is returned.
+    async def resume(
+        self,
+        request: Request,
+        route: Route,
+        slot: ReplySlot,
+        session: Supervisor | None = None,
+        questions: ClientRequests | None = None,
+    ) -> Exchange:
+        """Go on with what the state of a retry leads to: the exchange that is parked, or a new one that gets back what
+        an earlier run gave the client to keep.
 
         Raises as `Parking.open` and `Parking.retry` do.
         """
-        slot, state = exchange.slot, route.request_state
-        if state is not None and slot.terms.revision in method.may_ask:
-            opened = await self.parking.open(exchange.request, state, slot)
-            if opened.payload.startswith(PARKED):
-                return await self.parking.retry(exchange.request, opened, slot)
-            exchange.carried = opened.payload.removeprefix(HANDED_OVER)
-            exchange.rounds.number = opened.round
-        self.start(exchange, handler)
+        state = await self.parking.open(request, route.request_state or "", slot)
+        if state.payload.startswith(PARKED):
+            return await self.parking.retry(request, route, state, slot)
+        exchange = self.exchange(request, route, slot, session, questions)
+        exchange.carried = state.payload.removeprefix(HANDED_OVER)
+        exchange.rounds.number = state.round
+        self.start(exchange)
         return exchange
 
     def start(self, exchange: Exchange, handler: Handler | None = None) -> None:
@@ -271,3 +283,8 @@ class Host:
         lists = {name: declares(declared, f"{name}.list_changed") for name in ("tools", "prompts", "resources")}
         allowed = granted(params.notifications, lists=lists, resources=declares(declared, "resources.subscribe"))
         return Subscription(exchange, self.audience, allowed, self.followed)
+
+
+def is_retry(method: Method, route: Route, terms: Terms) -> bool:
+    """Whether a request brings back the state of an earlier one, for `Host.resume`."""
+    return route.request_state is not None and terms.revision in method.may_ask

@@ -18,6 +18,7 @@ from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.shares import Shares
 from callboard.codecs.envelope import Request
 from callboard.codecs.revisions import InputRequiredResult
+from callboard.codecs.routing import Route
 from callboard.codecs.seal import KeyRing
 from callboard.codecs.state import (
     STATE_TTL,
@@ -169,7 +170,7 @@ class Parking(Actor[None]):
         if state.serial in self._spent:
             raise InvalidState
 
-    async def retry(self, request: Request, state: SealedState, slot: ReplySlot) -> Exchange:
+    async def retry(self, request: Request, route: Route, state: SealedState, slot: ReplySlot) -> Exchange:
         """Go on where *state* leads, and return what goes on.
 
         Raises `InvalidState`; `InvalidParams` for answers of the wrong shape and `MissingCapability` for questions that
@@ -190,7 +191,7 @@ class Parking(Actor[None]):
             check_declared(question, slot.terms)
         del self._due[state.payload.removeprefix(PARKED).decode()]
         exchange.life.meet(RequestEvent.RETRIED)
-        exchange.attach(slot, request)
+        exchange.attach(slot, request, route)
         if not exchange.rounds.take(answers):
             await self.park(exchange)
         return exchange

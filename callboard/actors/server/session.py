@@ -15,7 +15,7 @@ from callboard.actors.server.batch import Batch
 from callboard.actors.server.client_requests import ClientRequests
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.handshake import agree, welcome
-from callboard.actors.server.host import Errand, Host
+from callboard.actors.server.host import Errand, Host, is_retry
 from callboard.actors.server.inline import InFlight, run_adopted
 from callboard.actors.server.reader import Reader
 from callboard.actors.server.reply_slot import ReplySlot
@@ -318,17 +318,20 @@ class Session(Actor[Outbound]):
         if (errand := self._errand(request, route, slot)) is not None:
             await self._run_errand(errand, route, slot)
             return
-        exchange = self.host.exchange(request, slot, self.supervisor, self._questions)
-        if request.method in SESSION_METHODS:
-            await slot.answer(SESSION_METHODS[request.method](self, exchange))
-        elif not await self.host.answers_at_once(exchange):
-            self._admit(request.method, slot)
-            if route.progress_token is not None:
-                self._tokens[route.progress_token] = request.id
-            handler = self._subscribe if request.method == _SUBSCRIBE else None
-            going_on = await self.host.begin(exchange, method, route, handler)
-            if slot.is_open:
-                self._in_flight[request.id] = going_on
+        if is_retry(method, route, slot.terms):
+            self._admit(slot)
+            going_on = await self.host.resume(request, route, slot, self.supervisor, self._questions)
+        else:
+            going_on = self.host.exchange(request, route, slot, self.supervisor, self._questions)
+            if request.method in SESSION_METHODS:
+                await slot.answer(SESSION_METHODS[request.method](self, going_on))
+                return
+            if await self.host.answers_at_once(going_on):
+                return
+            self._admit(slot)
+            self.host.start(going_on, self._subscribe if request.method == _SUBSCRIBE else None)
+        if slot.is_open:
+            self._in_flight[request.id] = going_on
 
     def _errand(self, request: Request, route: Route, slot: ReplySlot) -> Errand | None:
         """What the task that brought a request can run itself, if it is one of that kind. Raises `Overloaded`."""
@@ -336,22 +339,24 @@ class Session(Actor[Outbound]):
             can_run = self.carrier is not None and self.carrier.carries(route.name or "")
         else:
             can_run = slot.outlet.adopt is not None
-        exchange = partial(self.host.exchange, request, slot, self.supervisor, self._questions)
+        exchange = partial(self.host.exchange, request, route, slot, self.supervisor, self._questions)
         errand = self.host.offer.errand(request, route, slot.terms, exchange, slot.account) if can_run else None
         if errand is not None:
             try:
-                self._admit(request.method, slot)
+                self._admit(slot)
             except RequestFailed:
                 errand.close()
                 raise
         return errand
 
-    def _admit(self, method: str, slot: ReplySlot) -> None:
+    def _admit(self, slot: ReplySlot) -> None:
         """Count a request that may take a while, until its slot closes. Raises `Overloaded`."""
         host, account, closed = self.host, self.account, slot.on_close
         host.check_in_flight(len(self._in_flight))
-        host.check_rate(method, self.principal)
+        host.check_rate(slot.method, self.principal)
         host.in_flight.take(account)
+        if slot.terms.progress_token is not None:
+            self._tokens[slot.terms.progress_token] = slot.request_id
 
         def over() -> None:
             host.in_flight.give_back(account)
@@ -369,8 +374,6 @@ class Session(Actor[Outbound]):
     def note(self, slot: ReplySlot, going_on: InFlight) -> None:
         """An errand waits: until then it could not be cancelled."""
         self._in_flight[slot.request_id] = going_on
-        if slot.terms.progress_token is not None:
-            self._tokens[slot.terms.progress_token] = slot.request_id
 
     def _closed(self, request_id: RequestId, route: Route) -> None:
         self._in_flight.pop(request_id, None)

@@ -306,3 +306,11 @@ async def test_an_unfit_answer_to_a_first_request_leaves_no_question_behind(auto
         assert [one["method"] for one in asked["inputRequests"].values()] == ["roots/list"]
         responses = peer.answered(asked)
         assert said(await peer.request("tools/call", name="stubborn", **responses)) == "ListRootsResult"
+
+
+async def test_a_retry_goes_on_with_the_exchange_that_is_parked_and_makes_no_other(autojump_clock: MockClock) -> None:
+    async with stage(TOOLS) as here:
+        client = await here.peer(R5)
+        await client.call("steps")  # three questions one after the other: four requests
+        made = next(here.host._names)
+        assert made == 2

@@ -9,7 +9,7 @@ from callboard.actors.frames import answer_frame, error_frame, text_frame
 from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.outlet import Adopt, InlinePolicy, Outbound
 from callboard.actors.server.exchange import Exchange
-from callboard.actors.server.host import Errand, Host
+from callboard.actors.server.host import Errand, Host, is_retry
 from callboard.actors.server.reply_slot import ReplySlot, hold_unread
 from callboard.actors.shares import account_of
 from callboard.actors.terms import Terms, is_modern, modern_terms
@@ -166,10 +166,14 @@ class Modern:
         return terms, method
 
     async def _begin(self, request: Request, route: Route, slot: ReplySlot, method: Method, response: Response) -> None:
-        exchange = self.host.exchange(request, slot, None, None)
-        if await self.host.answers_at_once(exchange):
-            return
-        going_on = await self.host.begin(exchange, method, route)
+        host = self.host
+        if is_retry(method, route, slot.terms):
+            going_on = await host.resume(request, route, slot)
+        else:
+            going_on = host.exchange(request, route, slot)
+            if await host.answers_at_once(going_on):
+                return
+            host.start(going_on)
 
         def lost() -> None:
             self.pulse.discard(response)
