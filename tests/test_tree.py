@@ -80,8 +80,8 @@ async def test_after_a_crash_of_parking_what_was_parked_goes_on_and_falls_due(
         parking, actor = child(here.root, "parking"), here.host.parking
         if is_poisoned:
             poison: Any = Poison()
-            actor._parked["poison"], actor._due["poison"] = poison, trio.current_time() + 1
-            actor._woken.set()
+            actor._parked["poison"] = poison
+            actor._due.put("poison", trio.current_time() + 1)
         peer = await here.peer(LATEST)
         call: dict[str, Any] = {"name": "who", "arguments": {}}
         before = await peer.request("tools/call", **call)

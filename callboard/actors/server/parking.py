@@ -9,6 +9,7 @@ import attrs
 import trio
 from msgspec import UNSET
 
+from callboard.actors.due_queue import DueQueue
 from callboard.actors.lifecycle import Consequence, RequestEvent
 from callboard.actors.lifecycle import RequestState as Stage
 from callboard.actors.server.client_requests import ClientRequest, check_declared, check_may_ask
@@ -67,8 +68,7 @@ HANDED_OVER: Final = b"h"
 class Parking(Actor[None]):
     """Finds the exchange that a retry belongs to, and ends those that are not retried in time.
 
-    All wait equally long, so they fall due in the order in which they were parked: one queue, one task. The clock is
-    Trio's, which never goes back: the keys live no longer than the process.
+    All wait equally long. The clock is Trio's, which never goes back: the keys live no longer than the process.
     """
 
     audience: str
@@ -81,11 +81,10 @@ class Parking(Actor[None]):
     _shares: Shares = attrs.field(init=False)
     _bytes: Shares = attrs.field(init=False)
     _accounts: dict[Exchange, tuple[str, int]] = attrs.field(factory=dict, init=False)
-    _due: OrderedDict[str, float] = attrs.field(factory=OrderedDict, init=False)
+    _due: DueQueue[str] = attrs.field(factory=DueQueue, init=False)
     _names: dict[Exchange, str] = attrs.field(factory=dict, init=False)
     _spent: OrderedDict[bytes, tuple[float, str]] = attrs.field(factory=OrderedDict, init=False)
     _spenders: Shares = attrs.field(init=False)
-    _woken: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     mailbox = None
 
@@ -101,13 +100,9 @@ class Parking(Actor[None]):
 
     async def run(self) -> None:
         while True:
-            if not self._due:
-                self._woken = trio.Event()
-                await self._woken.wait()
-            name, deadline = next(iter(self._due.items()))
-            await trio.sleep_until(deadline)
-            if self._due.get(name) == deadline:  # no retry has come for it meanwhile
-                del self._due[name]
+            await self._due.wait_filled()
+            await trio.sleep_until(self._due.first)
+            for name, _ in self._due.pop_due(trio.current_time()):
                 self._expire(self._parked[name])
 
     async def park(self, exchange: Exchange) -> None:
@@ -124,8 +119,8 @@ class Parking(Actor[None]):
         state = await self._seal(exchange, PARKED + name.encode())
         if exchange.life.meet(RequestEvent.ASKED) is Consequence.ANSWER_INPUT_REQUIRED:
             exchange.pause()
-            deadline = self._due[name] = trio.current_time() + self.ttl
-            self._woken.set()
+            deadline = trio.current_time() + self.ttl
+            self._due.put(name, deadline)
             # The asking task may give up now, but the client waits: it is told, as long as it could still answer.
             with trio.CancelScope(shield=True, deadline=deadline):
                 await exchange.answer(InputRequiredResult(input_requests=rounds.requests(), request_state=state))
@@ -189,7 +184,7 @@ class Parking(Actor[None]):
         answers = exchange.rounds.read(slot.terms.revision, given_in(request))
         for question in exchange.rounds.missing(answers):
             check_declared(question, slot.terms)
-        del self._due[state.payload.removeprefix(PARKED).decode()]
+        self._due.discard(state.payload.removeprefix(PARKED).decode())
         exchange.life.meet(RequestEvent.RETRIED)
         exchange.attach(slot, request, route)
         if not exchange.rounds.take(answers):
@@ -201,7 +196,7 @@ class Parking(Actor[None]):
         name = self._names.pop(exchange, None)
         if name is not None:
             del self._parked[name]
-            self._due.pop(name, None)
+            self._due.discard(name)
             account, size = self._accounts.pop(exchange)
             self._shares.give_back(account)
             self._bytes.give_back(account, size)

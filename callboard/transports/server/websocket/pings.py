@@ -1,11 +1,11 @@
 """Finds sockets whose peer has vanished: a ping for each, now and then."""
 
-from collections import OrderedDict
 from typing import Final, Never
 
 import attrs
 import trio
 
+from callboard.actors.due_queue import DueQueue
 from callboard.supervisor import Actor, Fact, get_logger
 from callboard.transports.server.websocket.socket import WebSocketConnection
 
@@ -23,27 +23,23 @@ ANSWER: Final = 1 / 6
 
 @attrs.define(eq=False, repr=False)
 class Pings(Actor[Never]):
-    """Pings all sockets of a door, each in its own time: two queues, in each of which all wait equally long."""
+    """Pings all sockets of a listener, each in its own time."""
 
     mailbox = None
 
     every: float
     silent: int = attrs.field(default=0, init=False)
-    _asked: OrderedDict[WebSocketConnection, float] = attrs.field(
-        factory=OrderedDict, init=False
-    )  # by when it has answered
-    _quiet: OrderedDict[WebSocketConnection, float] = attrs.field(factory=OrderedDict, init=False)  # when it is pinged
-    _woken: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _asked: DueQueue[WebSocketConnection] = attrs.field(factory=DueQueue, init=False)  # due: by when it has answered
+    _quiet: DueQueue[WebSocketConnection] = attrs.field(factory=DueQueue, init=False)  # due: when it is pinged
 
     def add(self, link: WebSocketConnection) -> None:
         """A socket has opened, which is as good as an answer."""
-        self._asked[link] = trio.current_time() + self._answer_time
-        self._woken.set()
+        self._asked.put(link, trio.current_time() + self._answer_time)
 
     def discard(self, link: WebSocketConnection) -> None:
         """A socket has closed. Harmless for one that is not here."""
-        self._asked.pop(link, None)
-        self._quiet.pop(link, None)
+        self._asked.discard(link)
+        self._quiet.discard(link)
 
     @property
     def _answer_time(self) -> float:
@@ -52,19 +48,16 @@ class Pings(Actor[Never]):
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             while True:
-                if not self._asked and not self._quiet:
-                    self._woken = trio.Event()
-                    await self._woken.wait()
-                queues = self._asked, self._quiet
-                await trio.sleep_until(min((next(iter(queue.values())) for queue in queues if queue), default=0))
+                if not self._quiet:
+                    await self._asked.wait_filled()
+                await trio.sleep_until(min(self._asked.first, self._quiet.first))
                 await self._beat(nursery)
 
     async def _beat(self, nursery: trio.Nursery) -> None:
         until = trio.current_time() + min(BREATH, self._answer_time / 2)
         seen = silent = 0
         for queue in (self._asked, self._quiet):
-            while queue and (due := next(iter(queue.values()))) <= until:
-                link, _ = queue.popitem(last=False)
+            for link, due in queue.pop_due(until):
                 self._look(link, due, until, nursery, is_asked=queue is self._asked)
                 silent += link.is_silent
                 seen += 1
@@ -80,9 +73,9 @@ class Pings(Actor[Never]):
         if not link.beat(now, is_asked=is_asked):
             return
         if is_asked and link.is_heard:
-            self._quiet[link] = due + self.every - self._answer_time
+            self._quiet.put(link, due + self.every - self._answer_time)
             return
-        self._asked[link] = due + self._answer_time
+        self._asked.put(link, due + self._answer_time)
         if not link.ping_nowait():  # TLS, or another task is writing
             nursery.start_soon(link.ping)
 
