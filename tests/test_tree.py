@@ -17,10 +17,11 @@ from callboard.codecs.revisions import CallToolResult
 from callboard.codecs.revisions.revision import LATEST, R4
 from callboard.serve import Ready, serve
 from callboard.serve.mount import Mounted
-from callboard.supervisor import Address, ChildSpec, Restart, Supervisor, live_trees
+from callboard.supervisor import Address, ChildSpec, Restart, Supervisor, SupervisorSpec, live_trees, open_tree
 from callboard.testing.peer import Refusal
 from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.server.http.keepalive import KeepAlive
+from callboard.transports.server.http.slow_requests import SOON, SlowRequests
 from callboard.transports.server.websocket.pings import Pings
 from tests.actors.server.stage import said, stage, text
 from tests.actors.server.test_parking import ONE_TEXT, form
@@ -224,6 +225,32 @@ async def test_after_a_crash_of_the_keep_alive_a_mounted_stream_gets_comments(
         await trio.sleep(30)
         assert front.comments == before + 3
         nursery.cancel_scope.cancel()
+
+
+# Requests that take long.
+
+
+@attrs.define(eq=False)
+class Slow:
+    """A connection that is reminded of the request which waits there."""
+
+    reminded: list[int] = attrs.field(factory=list, init=False)
+
+    def mind(self, number: int) -> None:
+        self.reminded.append(number)
+
+
+async def test_after_a_crash_slow_requests_are_minded_that_waited_before(autojump_clock: MockClock) -> None:
+    lookout, connection = SlowRequests(), Slow()
+    spec = SupervisorSpec("top", children=(ChildSpec("lookout", lambda: lookout, shutdown=0, kept="connections"),))
+    async with open_tree(spec) as root:
+        lookout.expect(connection, 1)
+        await trio.sleep(SOON / 2)  # the first is being waited for, the second is not yet
+        lookout.expect(connection, 2)
+        await crash(child(root, "lookout"))
+        lookout.expect(connection, 3)
+        await trio.sleep(1)
+    assert connection.reminded == [1, 2, 3]
 
 
 # All of them.

@@ -5,6 +5,7 @@ must be bounded. Most are answered within a few milliseconds, and a client that 
 two deadlines for each. So connections say here that a request waits, and are reminded of it a little later.
 """
 
+from collections import deque
 from typing import Final, Never, Protocol
 
 import attrs
@@ -30,7 +31,8 @@ class SlowRequests(Actor[Never]):
     mailbox = None
 
     reminders: int = attrs.field(default=0, init=False)
-    _latest: list[tuple[Minding, int]] = attrs.field(factory=list, init=False)
+    _latest: deque[tuple[Minding, int]] = attrs.field(factory=deque, init=False)
+    _before: deque[tuple[Minding, int]] = attrs.field(factory=deque, init=False)
     _wanted: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def expect(self, connection: Minding, number: int) -> None:
@@ -41,19 +43,19 @@ class SlowRequests(Actor[Never]):
 
     async def run(self) -> None:
         while True:
-            if not self._latest:  # else an earlier incarnation has left some
+            if not self._before and not self._latest:  # else an earlier incarnation has left some
                 await self._wanted.wait()
             self._wanted = trio.Event()
-            before: list[tuple[Minding, int]] = []
-            while before or self._latest:
-                before, self._latest = self._latest, before
+            while self._before or self._latest:
+                self._before += self._latest
+                self._latest.clear()
                 await trio.sleep(SOON)
-                self._remind(before)
-                before.clear()
+                self._remind()
 
-    def _remind(self, waiting: list[tuple[Minding, int]]) -> None:
+    def _remind(self) -> None:
         self.reminders += 1
-        for connection, number in waiting:
+        while self._before:  # taken out before it is reminded: one that fails does so once
+            connection, number = self._before.popleft()
             connection.mind(number)
 
     def facts(self) -> dict[str, Fact]:
