@@ -1,23 +1,20 @@
 """The suite's other side: it plays servers, and looks at what our client does with them.
 
-Each scenario is a process of the suite's and one of ours. Two run at a time, and those that measure time alone.
+All scenarios of a revision are one process of the suite's, which plays all servers at once, and one of ours, which
+forks for each of them. Those that measure time are tried again alone.
 """
 
 import json
 import re
-import sys
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from tests.conformance import suite
-from tests.conformance.suite import Check, Report, Scenario
-
-COMMAND: Final = f"{sys.executable} -m tests.conformance.client"
-"""Split at blanks by the suite, which adds the address of its server."""
+from tests.conformance.forking import Clients, forking
+from tests.conformance.suite import Check, Report, Scenario, SuiteBroke
 
 REVISIONS: Final = ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 """Only the last two have a requirement set; of the others, what the suite says belongs to them."""
@@ -25,7 +22,6 @@ REVISIONS: Final = ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 EXTENSIONS: Final = "extensions"
 """A selection of its own: everything that is no part of any revision, on the newest wire."""
 
-AT_A_TIME: Final = 2
 TIMEOUT: Final = 60_000
 """Milliseconds for one scenario: a machine that is busy starts interpreters slowly."""
 
@@ -34,40 +30,69 @@ ALONE: Final = frozenset({"sse-retry"})
 TRIES: Final = 3
 """How often these are tried on a machine that is busy with other things. Too early is never the machine's fault."""
 
+REFUSING: Final = frozenset(
+    {
+        "auth/iss-normalized",
+        "auth/iss-supported-missing",
+        "auth/iss-unexpected",
+        "auth/iss-wrong-issuer",
+        "auth/metadata-issuer-mismatch",
+        "auth/resource-mismatch",
+        "auth/scope-retry-limit",
+    }
+)
+"""Scenarios of servers that no client should go on with: ours ends with an error, and says which."""
+
 CLIENT: Final = re.compile(r"^    - (\S+) \[client\]$", re.MULTILINE)
 STAMP: Final = re.compile(r"-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{3}Z$")
 
 
 def run(revision: str) -> Report:
     """Run everything that the suite has for clients of *revision*. Raises SuiteBroke."""
-    names = sorted(scenarios(revision))
-    together = [name for name in names if name not in ALONE]
-    with ThreadPoolExecutor(AT_A_TIME) as pool:
-        found = list(pool.map(lambda name: examine(name, revision), together))
-    found += [_examine_alone(name, revision) for name in names if name in ALONE]
-    return Report(tuple(found))
+    with forking() as clients:
+        if revision == EXTENSIONS:
+            return Report(tuple(examine(name, revision, clients.command) for name in sorted(scenarios(revision))))
+        return Report(tuple(_tried_alone(found, revision, clients) for found in _examined_at_once(revision, clients)))
 
 
-def examine(name: str, revision: str, command: str = COMMAND) -> Scenario:
+def _examined_at_once(revision: str, clients: Clients) -> Iterator[Scenario]:
+    with tempfile.TemporaryDirectory() as folder:
+        given = ("--command", clients.command, "--timeout", str(TIMEOUT), "--output-dir", folder)
+        printed = suite.call("client", *suite.SELECTIONS[revision], *given)
+        checks = dict(_written(Path(folder)))
+    ended = clients.ended()
+    for name in sorted(scenarios(revision)):
+        if name not in ended:
+            raise SuiteBroke(f"no client was started for {name}:\n{printed[-2000:]}")
+        # The suite does not look at the status of a client when it runs many.
+        is_well = ended[name] == 0 or name in REFUSING
+        yield _judged(name, checks.get(name, ()), is_well, f"it ended with {ended[name]}")
+
+
+def examine(name: str, revision: str, command: str) -> Scenario:
     """Run one scenario. A client that did not end well has failed, whatever else was found."""
     wire = REVISIONS[-1] if revision == EXTENSIONS else revision
     options = ("--spec-version", wire, "--force", "--timeout", str(TIMEOUT))
     with tempfile.TemporaryDirectory() as folder:
         done = suite.started("client", "--command", command, "--scenario", name, *options, "--output-dir", folder)
         checks = dict(_written(Path(folder))).get(name, ())
+    return _judged(name, checks, done.returncode == 0, done.stdout[-1000:])
+
+
+def _judged(name: str, checks: tuple[Check, ...], is_well: bool, words: str) -> Scenario:
     is_bad = any(check.status in ("FAILURE", "WARNING") for check in checks)
-    if done.returncode and not is_bad:
-        checks = (*checks, Check("client-ended-well", "FAILURE", done.stdout[-1000:]))
+    if not is_well and not is_bad:
+        checks = (*checks, Check("client-ended-well", "FAILURE", words))
     is_extension = suite.listed(leg="client").get(name) == "extension"
     return Scenario(name, checks, is_extension, is_strict=True)
 
 
-def _examine_alone(name: str, revision: str) -> Scenario:
-    for _ in range(TRIES):
-        scenario = examine(name, revision)
-        if scenario.verdict == "passed":
+def _tried_alone(found: Scenario, revision: str, clients: Clients) -> Scenario:
+    for _ in range(TRIES if found.name in ALONE else 0):
+        if found.verdict == "passed":
             break
-    return scenario
+        found = examine(found.name, revision, clients.command)
+    return found
 
 
 @cache
