@@ -1,10 +1,10 @@
-"""Every exception, named for whose fault it is.
+"""Every exception that callboard raises.
 
-Three questions decide the class. Did the peer break the protocol? Answer it (`PeerError`). Did a request end
-without a result? Tell its sender (`RequestFailed`). Did something here break? Let it crash: the supervisor
-decides (`ActorError` says what it decided).
+The class names the fault. `PeerError`: the peer broke the protocol, and gets an error response. `RequestFailed`: a
+request ended without a result, and its sender gets an error response. `ActorError`: an actor failed, and its supervisor
+restarts it or gives up.
 
-Facts are keyword attributes; the message is built from them once. `code` is what stands on the wire.
+Facts are keyword attributes; the message is built from them once. `code` is the JSON-RPC error code.
 """
 
 from typing import ClassVar, Final
@@ -29,48 +29,48 @@ DEFINITION_CHANGED: Final = -31005
 
 
 class CallboardError(Exception):
-    """Root of everything callboard raises on purpose."""
+    """Base class of all exceptions of callboard."""
 
     brief: str | None = None
-    """What strangers may be told, where the message has words of others or paths of ours in it."""
+    """Text for peers, if the message contains text of third parties or local paths."""
     for_operator: str | None = None
-    """What the operator is told instead, in the log and in what is printed."""
+    """Text for the log and the terminal instead of the message."""
 
 
 class CannotServe(CallboardError):
-    """What was asked for cannot be served: a wrong or taken address, a bad certificate. One line says which and why."""
+    """The server cannot start: invalid address, address in use, invalid certificate. The message is one line."""
 
 
 class CannotRead(CannotServe):
-    """A file could not be read. That says nothing about its contents: it may be readable a moment later."""
+    """A file could not be read. Its contents may be valid, and a later attempt may succeed."""
 
 
 class PeerError(CallboardError):
-    """The peer broke the protocol. It is answered; nothing here restarts."""
+    """The peer broke the protocol. It gets an error response; no actor restarts."""
 
     code: ClassVar[int] = INVALID_REQUEST
     request_id: int | str | None = None
-    """Whose answer this is, where the message was whole enough to tell."""
+    """Id of the request that the error answers, if the message could be read so far."""
     is_answer: bool = False
-    """Whether the message was meant to answer: an error with its id would end a request of the peer's with the same."""
+    """Whether the message was a response. An error with its id would end a request of the peer with the same id."""
     data: object = None
-    """What goes into `error.data`: a JSON value or a model of the revision's."""
+    """Contents of `error.data`: a JSON value, or a model of the revision."""
 
 
 class ParseError(PeerError):
-    """The bytes are not the JSON that the protocol allows."""
+    """The message is not valid JSON, or not JSON that the protocol allows."""
 
     code = PARSE_ERROR
 
 
 class InvalidRequest(PeerError):
-    """JSON, but not a JSON-RPC message that may stand here."""
+    """The message is JSON, but not a valid JSON-RPC message in this place."""
 
     code = INVALID_REQUEST
 
 
 class FrameTooLarge(InvalidRequest):
-    """A frame passed one of the limits on its size. HTTP says 413, WebSocket 1009."""
+    """A message exceeds a size limit: HTTP status 413, WebSocket close code 1009."""
 
     def __init__(self, what: str, *, limit: int) -> None:
         super().__init__(f"{what} exceeds {limit}")
@@ -78,19 +78,22 @@ class FrameTooLarge(InvalidRequest):
 
 
 class MethodNotFound(PeerError):
-    """No such method in this revision, or its capability is off."""
+    """The method does not exist in this revision, or its capability was not declared."""
 
     code = METHOD_NOT_FOUND
 
 
 class InvalidParams(PeerError):
-    """The method is known, its params are wrong."""
+    """The params of a known method are invalid."""
 
     code = INVALID_PARAMS
 
 
 class InvalidState(InvalidParams):
-    """A `requestState` that we did not seal for this request. One text for every cause: no oracle."""
+    """The `requestState` was not sealed for this request, or has expired.
+
+    All causes have the same message, so that a client cannot use it as an oracle.
+    """
 
     def __init__(self) -> None:
         super().__init__("Invalid or expired requestState")
@@ -103,7 +106,7 @@ class HeaderMismatch(PeerError):
 
 
 class ResourceNotFound(PeerError):
-    """No resource has this URI. Legacy revisions have a code for it, the modern one calls it invalid params."""
+    """No resource has this URI. Legacy revisions have a code for it; the modern one uses invalid params."""
 
     code = RESOURCE_NOT_FOUND
 
@@ -113,17 +116,17 @@ class ResourceNotFound(PeerError):
 
 
 class MissingCapability(PeerError):
-    """The request needs something that the client did not declare. *required* are the capabilities that would do."""
+    """The request needs a capability that the client did not declare: *required*."""
 
     code = MISSING_CLIENT_CAPABILITY
 
     def __init__(self, what: str, required: object) -> None:
-        super().__init__(f"the client does not declare {what}")
+        super().__init__(f"the client did not declare {what}")
         self.data = {"requiredCapabilities": required}
 
 
 class UnsupportedVersion(PeerError):
-    """The peer wants a revision that is not spoken here."""
+    """The peer requests a protocol revision that is not supported."""
 
     code = UNSUPPORTED_PROTOCOL_VERSION
 
@@ -133,7 +136,7 @@ class UnsupportedVersion(PeerError):
 
 
 class InvalidDefinition(PeerError):
-    """A tool or template is defined in a way the specification forbids. It is left out, and the reason logged."""
+    """The definition of a tool or template violates the specification. It is omitted, and the reason is logged."""
 
 
 class RequestFailed(CallboardError):
@@ -145,21 +148,21 @@ class RequestFailed(CallboardError):
 
 
 class HandlerFailed(RequestFailed):
-    """A handler of the server's raised an exception that was not meant for the client. The log has its text."""
+    """A handler raised an exception that is not for the client. The log has its text."""
 
 
 class RequestTimedOut(RequestFailed):
-    """There was no answer in time."""
+    """No response arrived in time."""
 
     code = TIMED_OUT
 
     def __init__(self, *, after: float) -> None:
-        super().__init__(f"no answer within {after:g} s")
+        super().__init__(f"timed out: no response within {after:g} s")
         self.after = after
 
 
 class BackendTimedOut(RequestTimedOut):
-    """A backend did not answer in time."""
+    """A backend did not respond in time."""
 
     def __init__(self, *, after: float, backend: str) -> None:
         super().__init__(after=after)
@@ -167,7 +170,7 @@ class BackendTimedOut(RequestTimedOut):
 
 
 class Overloaded(RequestFailed):
-    """One more would be too many: of this peer's, or *for_all* of all clients' together."""
+    """A limit is reached: one of this peer, or, with *for_all*, one that all clients share."""
 
     code = OVERLOADED
 
@@ -177,7 +180,7 @@ class Overloaded(RequestFailed):
 
 
 class Draining(RequestFailed):
-    """This server is about to end, and takes no new work."""
+    """The server is shutting down and accepts no new requests."""
 
     code = DRAINING
 
@@ -186,22 +189,22 @@ class Draining(RequestFailed):
 
 
 class PeerRefused(RequestFailed):
-    """A peer that was asked something answered with an error."""
+    """The client answered a request of the server with an error."""
 
     def __init__(self, code: int, message: str) -> None:
-        super().__init__(f"the client refused: {message} ({code})")
+        super().__init__(f"the client returned an error: {message} ({code})")
         self.peer_code = code
 
 
 class CannotConnect(CallboardError):
-    """There is no server that can be spoken to at the other end. One line says which and why."""
+    """No connection to the server: unreachable, refused, no MCP server, or no revision in common."""
 
     is_refused: bool = False
-    """Whether the connection was refused. Unlike a network that is down, that seldom mends itself."""
+    """Whether the connection was refused. Unlike a network outage, that seldom ends by itself."""
 
 
 class ServerRefused(RequestFailed):
-    """The server answered a request with an error: its code, its message, and what it said about it."""
+    """The server answered a request with a JSON-RPC error: its code, message and data."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(f"{message} ({code})")
@@ -211,7 +214,7 @@ class ServerRefused(RequestFailed):
 
 
 class BackendRefused(RequestFailed):
-    """A backend answered with an error, which goes on to the client: as it is, or as the client's revision has it."""
+    """A backend answered with an error, forwarded to the client, translated to its revision if that differs."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(message)
@@ -220,7 +223,7 @@ class BackendRefused(RequestFailed):
 
 
 class BackendGone(RequestFailed):
-    """A backend cannot answer any more, or cannot be reached at all. Other backends are not affected."""
+    """A backend is unreachable, or was lost before it answered. Other backends are not affected."""
 
     code = BACKEND_GONE
 
@@ -234,32 +237,32 @@ class BackendGone(RequestFailed):
 
 
 class DefinitionChanged(RequestFailed):
-    """A tool is not what it was when the operator approved of it."""
+    """The definition of a pinned tool has changed since the operator approved it."""
 
     code = DEFINITION_CHANGED
 
     def __init__(self, name: str, *, pinned: str, found: str) -> None:
-        super().__init__(f"the definition of {name[:128]} has changed, and nobody has approved of it yet")
+        super().__init__(f"the definition of {name[:128]} has changed and is not approved")
         self.data: dict[str, str] = {"origin": "broker", "pinned": pinned, "found": found}
 
 
 class ConnectionLost(RequestFailed):
-    """The way to the server broke before it answered. Whether it did what it was asked to do is not known."""
+    """The connection was lost before the server answered. The request may or may not have been executed."""
 
     code = BACKEND_GONE
     is_unread: bool = False
-    """Whether the server ended without having read what was said to it."""
+    """Whether the server ended without having read the request."""
 
 
 class SessionGone(ConnectionLost):
-    """The server has ended the session. A new one can be opened; what was in flight is not asked again."""
+    """The server has ended the session. A new one can be opened; requests in flight are not repeated."""
 
 
 class HttpRefused(RequestFailed):
-    """The server refused a request by HTTP: its status, and what the body says. *error* is the JSON-RPC error in it."""
+    """The server answered with an HTTP error status. *text* is from the body, *error* the JSON-RPC error in it."""
 
     def __init__(self, status: int, text: str, *, error: object = None) -> None:
-        text = " ".join(text.split())  # it may be a whole page of the web
+        text = " ".join(text.split())  # the body may be an HTML page
         super().__init__(f"HTTP {status}: {text}" if text else f"HTTP {status}")
         self.brief = f"HTTP {status}"
         self.status = status
@@ -267,35 +270,35 @@ class HttpRefused(RequestFailed):
 
 
 class BadAnswer(RequestFailed):
-    """The server answered with what is no answer to that request."""
+    """The response is invalid, or not for this request."""
 
 
 class TooManyRounds(RequestFailed):
-    """The server asks again and again, and never answers."""
+    """The server asked for input more often than allowed, without a result."""
 
     def __init__(self, *, rounds: int) -> None:
-        super().__init__(f"no answer after {rounds} rounds of questions")
+        super().__init__(f"no result after {rounds} rounds of input")
         self.rounds = rounds
 
 
 class NotAuthorized(RequestFailed):
-    """Leave to use the server could not be had. One line says why, and never with a secret in it."""
+    """Authorization failed. The message is one line, and never contains a secret."""
 
 
 class UnsafeUrl(NotAuthorized):
-    """A server names an address where strangers must not send us. Nothing was asked of it."""
+    """A server named a URL that is not fetched: not https, or in a private network. No request was sent."""
 
 
 class FetchFailed(NotAuthorized):
-    """What was needed for authorization could not be fetched, or is not what it should be."""
+    """A document needed for authorization could not be fetched, or is invalid."""
 
 
 class ActorError(CallboardError):
-    """What the supervision tree has to say about one of its actors."""
+    """An error of an actor or supervisor."""
 
 
 class AskFailed(ActorError):
-    """A question to an actor ended without an answer."""
+    """An ask ended without an answer."""
 
 
 class AskTimedOut(AskFailed):
@@ -308,48 +311,48 @@ class AskTimedOut(AskFailed):
 
 
 class ActorGone(AskFailed):
-    """The actor cannot answer any more: it ended, or crashed over the question."""
+    """The actor ended before it answered, or crashed while it handled the question."""
 
     def __init__(self, path: str, *, why: str) -> None:
-        super().__init__(f"{path} is gone: {why}")
+        super().__init__(f"{path} has ended: {why}")
         self.path = path
         self.why = why
 
 
 class AskDropped(ActorGone):
-    """A full mailbox gave the question up."""
+    """The question was dropped from a full mailbox."""
 
 
 class NameTaken(ActorError):
-    """A living sibling has this name."""
+    """A running sibling has the same name."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"there is already a {path}")
+        super().__init__(f"{path} already exists")
         self.path = path
 
 
 class SupervisorClosed(ActorError):
-    """The supervisor takes no children: it has not started, is stopping, or has ended."""
+    """The supervisor accepts no children: it has not started, is stopping, or has ended."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path} takes no children now")
+        super().__init__(f"{path} accepts no children: not running")
         self.path = path
 
 
 class StartFailed(ActorError):
-    """A child could not be started, so its supervisor could not start either. The cause is chained."""
+    """A child failed to start, and so did its supervisor. The cause is chained."""
 
     def __init__(self, path: str, *, why: str) -> None:
-        super().__init__(f"{path} did not start: {why}")
+        super().__init__(f"{path} failed to start: {why}")
         self.path = path
         self.why = why
 
 
 class TooManyRestarts(ActorError):
-    """A supervisor passed its intensity and gave up. Its own supervisor decides what that means."""
+    """A supervisor exceeded its restart intensity and ended. Its own supervisor handles that."""
 
     def __init__(self, path: str, *, restarts: int, per: float, child: str, why: str) -> None:
-        super().__init__(f"{path} passed {restarts} restarts in {per:g} s; last was {child}: {why}")
+        super().__init__(f"{path}: more than {restarts} restarts in {per:g} s; last {child}: {why}")
         self.path = path
         self.restarts = restarts
         self.per = per
@@ -358,9 +361,9 @@ class TooManyRestarts(ActorError):
 
 
 class MessageTooHeavy(ActorError):
-    """A message that would not fit into an empty mailbox."""
+    """A message is heavier than an empty mailbox allows."""
 
     def __init__(self, *, weight: int, limit: int) -> None:
-        super().__init__(f"a message of {weight} exceeds the mailbox's {limit}")
+        super().__init__(f"message of weight {weight} exceeds the mailbox limit of {limit}")
         self.weight = weight
         self.limit = limit

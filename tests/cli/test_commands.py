@@ -275,7 +275,7 @@ def test_whoever_has_seen_enough_may_stop_reading() -> None:
         (["call", APP, "ecco", "text=hi"], 4, "Unknown tool: ecco (-32602); did you mean 'echo'?"),
         (["read", APP, "curious://nothing/at/all"], 4, "Resource not found"),
         (["prompt", APP, "nothing"], 4, "nothing"),
-        (["call", APP, "hang", "--timeout", "0.3"], 5, "no answer within 0.3"),
+        (["call", APP, "hang", "--timeout", "0.3"], 5, "timed out: no response within 0.3"),
     ],
 )
 def test_what_goes_wrong_is_one_line_on_standard_error_and_a_code(arguments: list[str], code: int, words: str) -> None:

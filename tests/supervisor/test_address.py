@@ -262,5 +262,5 @@ async def test_a_queued_question_hears_why_its_actor_ended() -> None:
     async with open_tree(TOP) as root:
         address = root.spawn(Player("p"), name="p")
         await address.send(Crash())
-        with pytest.raises(ActorGone, match="top/p is gone: Boom: p"):
+        with pytest.raises(ActorGone, match="top/p has ended: Boom: p"):
             await address.ask(Get(), within=1)

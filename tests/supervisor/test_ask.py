@@ -178,7 +178,7 @@ async def test_a_crash_over_the_question_is_heard_at_once_and_the_next_question_
         got: list[object] = []
 
         async def doomed() -> None:
-            with pytest.raises(ActorGone, match="top/p is gone: Boom: p"):
+            with pytest.raises(ActorGone, match="top/p has ended: Boom: p"):
                 await address.ask(Crash(), within=60)
             got.append(trio.current_time())
 
@@ -215,7 +215,7 @@ async def test_asking_the_gone_is_answered_at_once(autojump_clock: MockClock) ->
     async with open_tree(TOP) as root:
         address = root.spawn(Clerk(), name="c")
         await address.stop()
-        with pytest.raises(ActorGone, match="top/c is gone: stopped"):
+        with pytest.raises(ActorGone, match="top/c has ended: stopped"):
             await address.ask(Slow(0), within=9)
     with pytest.raises(ActorGone):
         await address.ask(Slow(0), within=9)

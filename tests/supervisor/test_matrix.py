@@ -93,7 +93,7 @@ async def test_a_failed_first_start_stops_those_before_and_fails_the_supervisor(
         player("b", history, restart=restart, fail_start=fails_on(1)),
         player("c", history),
     )
-    with pytest.raises(StartFailed, match="top/b did not start: Boom: start"):
+    with pytest.raises(StartFailed, match="top/b failed to start: Boom: start"):
         async with open_tree(SupervisorSpec("top", children=children, strategy=strategy)):
             pytest.fail("never opened")  # pragma: no cover
     assert history.take() == ["a1+ 0", "a2+ 0", "b! 0", "a2- 0", "a1- 0"]
@@ -149,7 +149,7 @@ async def test_passing_the_intensity_stops_all_in_reverse_and_comes_out_at_the_r
         intensity=Intensity(2, per=10),
         backoff=STEADY,
     )
-    with pytest.raises(TooManyRestarts, match=r"top passed 2 restarts in 10 s; last was b") as caught:
+    with pytest.raises(TooManyRestarts, match=r"top: more than 2 restarts in 10 s; last b") as caught:
         async with open_tree(spec) as root:
             address = root.address_of(b)
             die(address, way)
@@ -218,7 +218,7 @@ async def test_an_escalation_is_one_death_for_the_supervisor_above(autojump_cloc
             inner_now = root.tree().find("outer/inner")
             assert inner_now is not None
             assert inner_now.last_failure is not None
-            assert "outer/inner passed 1 restarts in 60 s" in inner_now.last_failure
+            assert "outer/inner: more than 1 restarts in 60 s" in inner_now.last_failure
             for _ in range(2):
                 root.address_of(leaf).kill()
                 await trio.sleep(1)

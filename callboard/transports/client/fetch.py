@@ -96,7 +96,7 @@ class Fetcher:
                 raise FetchFailed(f"{there.host}: {error}") from None
             finally:
                 wire.close()
-        raise FetchFailed(f"{there.host}: no answer within {FETCH_TIME:g} s")
+        raise FetchFailed(f"{there.host}: timed out after {FETCH_TIME:g} s")
 
     async def _reach(self, there: Location) -> Wire:
         try:

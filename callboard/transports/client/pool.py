@@ -113,7 +113,7 @@ async def reach(origin: Origin, tls: ssl.SSLContext | None = None) -> SocketWire
             failure = CannotConnect(f"{origin}: {_why(root)}")
             failure.is_refused = isinstance(root, OSError) and root.errno in _NOBODY
             raise failure from None
-    raise CannotConnect(f"{origin}: no answer within {CONNECT_TIME:g} s")
+    raise CannotConnect(f"{origin}: timed out after {CONNECT_TIME:g} s")
 
 
 async def _connected(origin: Origin) -> socket.socket:

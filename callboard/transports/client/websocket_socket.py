@@ -66,7 +66,7 @@ class Door:
         finally:
             if not is_open:
                 wire.close()
-        raise CannotConnect(f"{self.origin}: no answer within {CONNECT_TIME:g} s")
+        raise CannotConnect(f"{self.origin}: timed out after {CONNECT_TIME:g} s")
 
     async def _shake_hands(self, wire: Wire, more: Sequence[tuple[bytes, bytes]]) -> "ClientWebSocket":
         key = os.urandom(16)
