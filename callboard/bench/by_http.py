@@ -70,7 +70,7 @@ class Line:
             if data is None:
                 return
             if not data:
-                self._lose("the server closed the connection")
+                self._lose("connection closed by the server")
                 return
             self._parser.feed_data(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:

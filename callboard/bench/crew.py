@@ -148,7 +148,7 @@ class Crew:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._instruct, process, order)
                 if not await self._listen(number, process):
-                    raise WorkerLost(f"a process that made load ended too early ({await _how(process)})")
+                    raise WorkerLost(f"a load generator process ended too early ({await _how(process)})")
                 nursery.cancel_scope.cancel()
         finally:
             self._in_flight.pop(number, None)
@@ -168,7 +168,7 @@ class Crew:
     async def _instruct(self, process: trio.Process, order: bytes) -> None:
         """Say what to do, when to begin, and when it is enough."""
         if process.stdin is None:
-            raise WorkerLost("a process that makes load has no pipes")
+            raise WorkerLost("a load generator process has no pipes")
         try:
             await process.stdin.send_all(order + b"\n")
             await self.begun.wait()
@@ -215,7 +215,7 @@ def _report(line: bytes | PeerError) -> Report:
             return read_report(line)
     except msgspec.MsgspecError:
         pass
-    raise WorkerLost("a process that made load says what nobody understands")
+    raise WorkerLost("a load generator process sent an invalid message")
 
 
 async def _how(process: trio.Process) -> str:

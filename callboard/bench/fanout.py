@@ -87,7 +87,7 @@ class Fanout(Drive[Publication, ClientLane]):
             with trio.move_on_after(LISTEN_WITHIN) as scope:
                 await self._all_listen.wait()
             if scope.cancelled_caught:
-                raise NothingHeard(f"not all sessions could listen within {LISTEN_WITHIN:g} s")
+                raise NothingHeard(f"not all sessions could subscribe within {LISTEN_WITHIN:g} s")
             await (await seats[-1].lane()).do(self.work.act)  # raises what makes it fail
             unheard = await self._publish(seats[-1], trio.current_time())
             nursery.cancel_scope.cancel()
@@ -95,8 +95,8 @@ class Fanout(Drive[Publication, ClientLane]):
         if len(unheard) == self.plan.sessions:
             what = f"an update of {self.work.uri}" if self.work.uri else "a changed list"
             raise NothingHeard(
-                f"{self.work.act} works, but nobody heard of {what} within {HEARD_WITHIN:g} s: "
-                "--tool names what changes something, --read URI the resource that it changes"
+                f"{self.work.act} succeeded, but no subscriber was notified of {what} within {HEARD_WITHIN:g} s: "
+                "--tool must change something, and --read URI must be the resource that it changes"
             )
 
     async def load(self, seats: Sequence[Seat[ClientLane]], begun: float) -> None:

@@ -24,25 +24,25 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "sessions_reopened": Figure("sessions reopened"),
     "sessions_renewed": Figure("sessions renewed"),
     # Scripts.
-    "scripts": Figure("scripts played"),
+    "scripts": Figure("scripts completed"),
     "cancelled": Figure("cancelled"),
     # Storms.
     "storms": Figure("storms", profile="storm"),
     "cancelled_per_second": Figure("cancelled/s", "/s", profile="storm"),
     "answered_before": Figure("answered before the cancel", profile="storm"),
     "late_answers": Figure("answers after the cancel", profile="storm"),
-    "calm_p50": Figure("calm again, p50", "s", profile="storm"),
-    "calm_max": Figure("calm again, max", "s", profile="storm"),
+    "calm_p50": Figure("time to settle, p50", "s", profile="storm"),
+    "calm_max": Figure("time to settle, max", "s", profile="storm"),
     # One publisher, and many subscribers.
     "published": Figure("published", profile="fanout"),
     "listeners": Figure("listeners", profile="fanout"),
     "lost_deliveries": Figure("deliveries lost", profile="fanout"),
-    "extra_updates": Figure("updates that nobody waited for", profile="fanout"),
+    "extra_updates": Figure("unexpected updates", profile="fanout"),
     # Sessions that are left alone.
     "memory_before": Figure("server memory before", "bytes", profile="idle"),
     "memory_after": Figure("server memory with all sessions", "bytes", profile="idle"),
-    "memory_each": Figure("server memory for each session", "bytes", profile="idle"),
-    "cpu_at_rest": Figure("server CPU at rest", "cores", profile="idle"),
+    "memory_each": Figure("server memory per session", "bytes", profile="idle"),
+    "cpu_at_rest": Figure("server CPU when idle", "cores", profile="idle"),
     "opened_in": Figure("all sessions opened in", "s", profile="idle"),
     # Processes that are killed.
     "kills": Figure("kills", profile="chaos"),

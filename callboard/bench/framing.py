@@ -37,7 +37,7 @@ class Cutter(Protocol):
 def check_length(size: int) -> None:
     """Raises `BadAnswer`."""
     if size > MAX_CUT:
-        raise BadAnswer(f"an answer of more than {MAX_CUT} bytes")
+        raise BadAnswer(f"response larger than {MAX_CUT} bytes")
 
 
 @attrs.define(eq=False)

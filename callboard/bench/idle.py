@@ -27,7 +27,7 @@ class Rest:
     """Nothing to do."""
 
     def __str__(self) -> str:
-        return "nothing: sessions are opened, and left alone"
+        return "nothing: sessions are opened and left idle"
 
 
 @attrs.define(eq=False)

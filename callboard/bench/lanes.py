@@ -126,7 +126,9 @@ def resolved(target: Target) -> Command | Remote | Server:
             return read_entry(target)
         if ".py" in target:
             return Command.of([sys.executable, "-m", "callboard", "run", target])
-        raise CannotConnect(f"{target[:200]!r} is no target: write a URL, FILE.py:NAME, FILE.json#NAME, or a command")
+        raise CannotConnect(
+            f"{target[:200]!r} is not a valid target: expected a URL, FILE.py:NAME, FILE.json#NAME, or a command"
+        )
     if isinstance(target, TransportRoutes):
         raise TypeError("ways are what comes of this")
     return target if isinstance(target, Command | Remote | Server) else Command.of(target)

@@ -69,11 +69,13 @@ class Limit:
         """Raises `BadLimit`, also for a figure that a run of this *profile* does not have."""
         found = _FORM.fullmatch(text)
         if found is None:
-            raise BadLimit(f"{text[:100]!r} is no limit: write p99>20ms, max>1s, errors>0, errors>1% or rate<1000")
+            raise BadLimit(
+                f"{text[:100]!r} is not a limit: expected p99>20ms, max>1s, errors>0, errors>1% or rate<1000"
+            )
         what, unit, value = found["what"], found["unit"], float(found["value"])
         if what == "max" or re.fullmatch(r"p\d{1,2}(\.\d+)?", what):
             if unit not in _UNITS:
-                raise BadLimit(f"{text[:100]!r}: a time needs us, ms or s")
+                raise BadLimit(f"{text[:100]!r}: time without a unit: expected us, ms or s")
             return cls(text, what, found["sign"], value * _UNITS[unit])
         if what == "errors" and unit in (None, "%"):
             return cls(text, "errors%" if unit else "errors", found["sign"], value)
@@ -81,7 +83,9 @@ class Limit:
             return cls(text, what, found["sign"], value)
         if what in FIGURES:
             return cls(text, what, found["sign"], value * _scale(text, FIGURES[what], unit, profile))
-        raise BadLimit(f"{text[:100]!r}: a limit is on p50, p99.9 and their like, on max, errors, rate or a figure")
+        raise BadLimit(
+            f"{text[:100]!r}: unknown figure: expected p50, p99.9, max, errors, rate, or a figure of a profile"
+        )
 
     def broken_by(self, shown: ShownLimit) -> bool:
         """What is not known is not within its limit."""
@@ -112,21 +116,21 @@ class Limit:
             return written(found, FIGURES[self.what].unit)
         if self.what in ("errors", "errors%", "rate"):
             return f"{found:.4g}{'%' if self.what == 'errors%' else '/s' if self.what == 'rate' else ''}"
-        return "for ever: too many were not answered" if found == math.inf else f"{found * 1e3:.4g}ms"
+        return "infinite: too many requests were not answered" if found == math.inf else f"{found * 1e3:.4g}ms"
 
 
 def _scale(text: str, figure: Figure, unit: str | None, profile: str) -> float:
     """What the value of a limit is counted in."""
     if figure.profile not in ("", profile):
-        raise BadLimit(f"{text[:100]!r}: that is a figure of --profile {figure.profile}")
+        raise BadLimit(f"{text[:100]!r}: only measured by --profile {figure.profile}")
     if figure.unit == "s":
         if unit is None or unit not in _UNITS:
-            raise BadLimit(f"{text[:100]!r}: a time needs us, ms or s")
+            raise BadLimit(f"{text[:100]!r}: time without a unit: expected us, ms or s")
         return _UNITS[unit]
     if figure.unit == "bytes":
         if unit is None or unit not in _SIZES:
-            raise BadLimit(f"{text[:100]!r}: memory needs kB, MB, KiB or MiB")
+            raise BadLimit(f"{text[:100]!r}: memory without a unit: expected kB, MB, KiB or MiB")
         return _SIZES[unit]
     if unit not in (None, "/s" if figure.unit == "/s" else None):
-        raise BadLimit(f"{text[:100]!r}: this is a plain number")
+        raise BadLimit(f"{text[:100]!r}: expected a number without a unit")
     return 1.0

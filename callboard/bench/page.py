@@ -74,7 +74,7 @@ def page(title: str, runs: Mapping[str, BenchResult], table: Sequence[Sequence[s
 
 def _plots(runs: Mapping[str, BenchResult]) -> Sequence[str]:
     if not any(run.count for run in runs.values()):
-        return ["<p>Nothing was answered, so there is nothing to draw.</p>"]
+        return ["<p>No request was answered: there is nothing to plot.</p>"]
     return [_over_time(runs), _histogram(runs), _percentiles(runs)]
 
 

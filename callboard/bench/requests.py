@@ -80,7 +80,7 @@ def fault_of(answer: Answer, act: Act) -> CallboardError | None:
     if answer.error is not None:
         return ServerRefused(answer.error.code, answer.error.message)
     if answer.result is None or answer.result.result_type != "complete":
-        return BadAnswer("no result of this request")
+        return BadAnswer("not a valid result of this request")
     if answer.result.is_error:
         return ToolFailed(f"the tool {act.name} failed")
     return None
@@ -94,10 +94,10 @@ def http_fault_of(status: int, body: bytes, number: int, act: Act) -> CallboardE
     try:
         answer = decode(body)
     except UNREADABLE:
-        return HttpRefused(status, "") if status != 200 else BadAnswer("no JSON-RPC")
+        return HttpRefused(status, "") if status != 200 else BadAnswer("not JSON-RPC")
     fault = fault_of(answer, act)
     if isinstance(fault, ServerRefused):
         return fault
     if status != 200:
         return HttpRefused(status, "")
-    return BadAnswer("the answer to another request") if fault is None and answer.id != number else fault
+    return BadAnswer("a response to another request") if fault is None and answer.id != number else fault

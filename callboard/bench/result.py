@@ -183,12 +183,12 @@ class BenchResult:
         except NotAResult:
             raise
         except Exception:  # any exception of json, zlib or the histograms for a damaged file
-            raise NotAResult(f"{file} is no result of `callboard bench --json`") from None
+            raise NotAResult(f"{file} is not a result of `callboard bench --json`") from None
 
 
 def _check_format(file: Path, found: object) -> None:
     if found != FORMAT:
-        raise NotAResult(f"{file} was written by another version: {str(found)[:100]}")
+        raise NotAResult(f"{file} was written by another version of callboard: {str(found)[:100]}")
 
 
 def _step(counted: Tally) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def parse_scenario(text: str, file: Path) -> Scenario:
     try:
         root = Place(read_toml(text), "", report)
     except NotWritten as error:
-        told = Mistake(file=file, line=error.line, message=f"is no TOML: {error}")
+        told = Mistake(file=file, line=error.line, message=f"is not valid TOML: {error}")
         raise BadScenario(str(told)) from None
     found = _Reading(file.stem).scenario(Table.of(root))
     mistakes = report.mistakes
@@ -81,7 +81,7 @@ class _Reading:
         _only(table, _FILE_KEYS)
         answers = _answers(table)
         if "script" in table.members and "steps" in table.members:
-            table.members["steps"].wrong("stands beside `[[script]]`; put it into one of them")
+            table.members["steps"].wrong("is outside of `[[script]]`; move it into one")
         place = table.members.get("script")
         if place is None:
             script = self._script(table, 0, answers, of_file=True)
@@ -89,7 +89,7 @@ class _Reading:
         entries = _entries(place, "`[[script]]`, once or several times")
         scripts = tuple(self._script(one.table(), at, answers) for at, one in enumerate(entries))
         if not scripts:
-            place.wrong("has no script in it")
+            place.wrong("has no script")
         return Scenario(name=_text(table, "name", self.name), scripts=scripts)
 
     def _script(self, table: Table, number: int, answers: Answers, *, of_file: bool = False) -> Script:
@@ -100,9 +100,9 @@ class _Reading:
             table.place.wrong('has no `steps`: write steps = [{ call = "NAME" }]')
         steps = () if place is None else _steps(place)
         if place is not None and not any(isinstance(step, StepRequest | Await) for step in walk(steps)):
-            place.wrong("asks nothing of the server: write a `call`, `read`, `list` or `prompt`")
+            place.wrong("sends no request: add a `call`, `read`, `list` or `prompt`")
         if place is not None and _length(steps) > MAX_STEPS:
-            place.wrong(f"are more than {MAX_STEPS:,}, with all that is repeated")
+            place.wrong(f"are more than {MAX_STEPS:,}, counting repetitions")
         if place is not None:
             _check_heard(place, steps)
         default = self.name if of_file else f"script {number + 1}"
@@ -120,7 +120,8 @@ def _check_heard(place: Place, steps: Sequence[Step]) -> None:
     for step in walk(steps):
         if isinstance(step, Await) and step.topic and step.topic not in heard:
             first = "listen" if step.topic in LISTS else "subscribe"
-            place.wrong(f"wait for {quoted(step.topic)}, and nobody listens: add {{ {first} = {quoted(step.topic)} }}")
+            topic = quoted(step.topic)
+            place.wrong(f"wait for {topic}, but nothing subscribes to it: add {{ {first} = {topic} }}")
 
 
 def _length(steps: Sequence[Step]) -> int:
@@ -141,7 +142,7 @@ def _step(place: Place) -> Step | None:
     if len(kinds) != 1:
         known = ", ".join(_STEPS)
         hint = "" if kinds else "".join(nearest(key, _STEPS) for key in table.members)[:100]
-        place.wrong(f"must have one of {known}{hint}" if not kinds else f"is two things at once: {' and '.join(kinds)}")
+        place.wrong(f"must have one of {known}{hint}" if not kinds else f"has several kinds: {' and '.join(kinds)}")
         return None
     kind = kinds[0]
     _only(table, (kind, *_STEPS[kind]))
@@ -167,7 +168,7 @@ def _step(place: Place) -> Step | None:
 def _request(kind: Literal["call", "read", "list", "prompt"], table: Table) -> StepRequest:
     name: str = _named(table.members[kind])
     if kind == "list" and name and name not in LISTED:
-        table.members[kind].wrong(f"{quoted(name)} is none of {', '.join(LISTED)}{nearest(name, LISTED)}")
+        table.members[kind].wrong(f"{quoted(name)} is not one of {', '.join(LISTED)}{nearest(name, LISTED)}")
     args = _args(table, of_strings=kind == "prompt")
     after = table.members.get("cancel_after")
     return StepRequest(
@@ -189,7 +190,7 @@ def _args(table: Table, *, of_strings: bool) -> dict[str, Any]:
         return {}
     for name, node in place.node.members.items():
         if of_strings and not isinstance(node.value, str):
-            place.member(name, node).wrong("must be a string: a prompt takes no others")
+            place.member(name, node).wrong("must be a string: arguments of prompts are strings")
         _plain(node, place.member(name, node))
     return {name: _plain(node) for name, node in place.node.members.items()}
 
@@ -203,7 +204,7 @@ def _plain(node: SourceNode, place: Place | None = None) -> Any:
     if node.items is not None:
         return [_plain(one, place and Place(one, place.where, place.report)) for one in node.items]
     if place is not None and not isinstance(node.value, str | int | float | bool):
-        place.wrong("is a date or a time, which JSON has not: write it as a string")
+        place.wrong("is a date or time, which JSON does not have: write it as a string")
     return node.value
 
 
@@ -213,7 +214,7 @@ def _think(place: Place) -> Think:
         return Think(seconds, seconds)
     ends = [_seconds(Place(node, place.where, place.report)) for node in place.node.items]
     if len(ends) != 2 or ends[0] > ends[1]:
-        place.wrong('must be a time, or two of them from the shorter to the longer, as ["1s", "3s"]')
+        place.wrong('must be a time, or a range from a shorter to a longer one, as ["1s", "3s"]')
         return Think(0, 0)
     return Think(ends[0], ends[1])
 
@@ -222,11 +223,11 @@ def _topics(place: Place, *, are_lists: bool) -> tuple[str, ...]:
     nodes = [place.node] if place.node.items is None else place.node.items
     found = tuple(_named(Place(node, place.where, place.report)) for node in nodes)
     if not found:
-        place.wrong("names nothing to listen to")
+        place.wrong("must not be empty")
     for topic in found if are_lists else ():
         if topic and topic not in LISTS:
             hint = "; for a resource write `subscribe`" if ":" in topic else nearest(topic, LISTS)
-            place.wrong(f"{quoted(topic)} is none of {', '.join(LISTS)}{hint}")
+            place.wrong(f"{quoted(topic)} is not one of {', '.join(LISTS)}{hint}")
     return found
 
 
@@ -276,7 +277,7 @@ def _one_elicited(place: Place) -> Elicited:
             place.wrong(f"has no `action`: one of {', '.join(ACTIONS)}")
         action = "decline"
     if content is not None and action != "accept":
-        content.wrong("is only for what is accepted")
+        content.wrong('is only allowed with action "accept"')
     if content is not None and content.node.members is None:
         content.wrong("must be a table, as { agreed = true }")
     given = {} if content is None or content.node.members is None else _plain(content.node)
@@ -295,7 +296,7 @@ def _one_elicited(place: Place) -> Elicited:
 def _only(table: Table, known: Sequence[str]) -> None:
     for key, place in table.members.items():
         if key not in known:
-            place.wrong(f"is not known here{nearest(key, known) or '; there are ' + ', '.join(known)}")
+            place.wrong(f"is unknown{nearest(key, known) or '; known: ' + ', '.join(known)}")
 
 
 def _entries(place: Place, what: str) -> Sequence[Place]:
@@ -328,7 +329,7 @@ def _per_session(table: Table) -> int:
     if place.node.value == "each":
         return 1
     if isinstance(place.node.value, bool) or not isinstance(place.node.value, int) or place.node.value < 1:
-        place.wrong('must be "lasts", "each" (a session for each time), or how many times one is used')
+        place.wrong('must be "lasts", "each" (a new session for each run), or the number of runs per session')
         return 0
     return place.node.value
 
@@ -344,6 +345,6 @@ def _seconds(place: Place) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
         found = float(value)
     if found is None:
-        place.wrong(f"is no time: {HOW}")
+        place.wrong(f"is not a time: {HOW}")
         return 0.0
     return found

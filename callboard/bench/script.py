@@ -16,8 +16,8 @@ from callboard.bench.tally import UNANSWERED
 from callboard.errors import CallboardError, CannotConnect, ConnectionLost, RequestTimedOut
 
 OPENING: Final = "open session"
-NOT_HEARD: Final = "not heard in time"
-NOT_BEGUN: Final = "not begun by the end: no session was free"
+NOT_HEARD: Final = "notification not received in time"
+NOT_BEGUN: Final = "not started: no session was free"
 
 
 class StepFailed(CallboardError):
@@ -195,7 +195,7 @@ async def _rehearse(player: Player, script: Script, step: Step) -> None:
     elif isinstance(step, Listen):
         await player.listen(step)
     elif isinstance(step, Await) and not await _hears(player, step):
-        raise StepFailed(f"nothing was heard within {step.within:g} s")
+        raise StepFailed(f"no notification within {step.within:g} s")
 
 
 async def _hears(player: Player, step: Await) -> bool:

@@ -129,7 +129,7 @@ class SharedLane(QuickLane):
                 self._is_finishing = True
                 self.hub.start(self._finish)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            self.close(str(error) or "the connection is broken")
+            self.close(str(error) or "connection lost")
 
     async def _finish(self) -> None:
         try:
@@ -146,12 +146,12 @@ class SharedLane(QuickLane):
         try:
             data = self.incoming.receive_nowait()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            self.close(str(error) or "the connection is broken")
+            self.close(str(error) or "connection lost")
             return
         if data is None:
             return
         if not data:
-            self.close("the server closed the connection")
+            self.close("connection closed by the server")
             return
         self.take(data)
 
@@ -171,7 +171,7 @@ class SharedLane(QuickLane):
                     settled(fault_of(answer, act))
                     continue
             if not self.inlet.put(raw):
-                self.close("the server says more than can be taken in")
+                self.close("too much unread data from the server")
                 return
 
 

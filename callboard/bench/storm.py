@@ -22,7 +22,7 @@ IN_FLIGHT: Final = 0.1
 BYSTANDER: Final = 0.01
 """Seconds between two questions of the bystander's."""
 
-CALM: Final = "calm again"
+CALM: Final = "settled"
 
 
 @attrs.define(eq=False)

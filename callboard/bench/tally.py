@@ -26,8 +26,8 @@ MAX_KIND: Final = 100
 """Characters of one."""
 
 OTHERS: Final = "others"
-UNANSWERED: Final = "not answered by the end"
-OVERDUE: Final = "not sent: too many wait for an answer"
+UNANSWERED: Final = "no response before the end"
+OVERDUE: Final = "not sent: too many requests in flight"
 
 PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
 

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-HOW: Final = "write 500ms, 10s, 2m, or a number of seconds"
+HOW: Final = "expected 500ms, 10s, 2m, or a number of seconds"
 
 _TIME: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)?")
 _UNITS: Final = {"ms": 1e-3, "s": 1.0, "m": 60.0}

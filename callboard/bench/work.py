@@ -54,7 +54,7 @@ class Act:
 
 
 def _said(result: CallToolResult) -> str:
-    said = next((block.text for block in result.content if isinstance(block, TextContent)), "it does not say why")
+    said = next((block.text for block in result.content if isinstance(block, TextContent)), "no reason given")
     return " ".join(said[:MAX_SAID].split())
 
 
@@ -82,8 +82,8 @@ def harmless(tools: Sequence[Tool]) -> Act:
         if only_reads and not tool.input_schema.get("required"):
             return Act(kind="call", name=tool.name)
     if not tools:
-        raise NothingToDo("the server has no tools: say what to do, with --read URI or --list")
+        raise NothingToDo("the server has no tools: choose a request with --read URI or --list")
     named = ", ".join(tool.name for tool in tools[:MAX_NAMED]) + (", ..." if len(tools) > MAX_NAMED else "")
     raise NothingToDo(
-        f"no tool says that it only reads and needs no arguments; name one with --tool, or use --list: {named}"
+        f"no tool is marked read-only and needs no arguments; choose one with --tool, or use --list: {named}"
     )

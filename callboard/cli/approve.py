@@ -21,12 +21,12 @@ Examples:
   callboard approve servers.toml --list              approve nothing
   callboard approve servers.toml weather forecast    one tool of one server
   callboard approve servers.toml weather             all tools of one server
-  callboard approve servers.toml                     all of all servers
+  callboard approve servers.toml                     all tools of all servers
 
 A server with `pin = true` in the configuration is pinned: its new and changed
 tools are withheld until approved. A running broker notices within seconds.
 
-Exit codes: 0 approved, or nothing waits; 2 there is no such file, server or
+Exit codes: 0 approved, or nothing to approve; 2 no such file, server or
 tool.
 """
 
@@ -42,14 +42,14 @@ def approve(
     /,
     *,
     list_: Annotated[
-        bool, FLAG, Parameter(name="--list", help="List what waits for approval, and approve nothing.")
+        bool, FLAG, Parameter(name="--list", help="List tools that wait for approval; approve nothing.")
     ] = False,
     json: Json = False,
 ) -> int:
     """Approve new or changed tool definitions of pinned servers."""
     config = config.expanduser()
     if not config.is_file():
-        raise CannotServe(f"{config}: there is no such file")
+        raise CannotServe(f"{config}: no such file")
     pins = Pins.beside(config)
     waiting = pins.waiting(server, tool)
     if server is not None and not waiting:
@@ -66,10 +66,10 @@ def approve(
 
 
 def _check_known(pins: Pins, server: str, tool: str | None) -> None:
-    """Raises `CannotServe` for what was never seen: it is a slip of the finger."""
+    """Raises `CannotServe` for an unknown server or tool: probably a typo."""
     known = pins.known()
     if server not in known:
-        raise CannotServe(f"{pins.file}: no server {server[:64]!r} is pinned; {', '.join(known) or 'none'} is")
+        raise CannotServe(f"{pins.file}: no pinned server {server[:64]!r}; pinned: {', '.join(known) or 'none'}")
     if tool is not None and tool not in known[server]:
         raise CannotServe(f"{pins.file}: {server} has no tool {tool[:128]!r}")
 
@@ -83,7 +83,7 @@ def _tell(waiting: Sequence[Waiting], *, is_approved: bool, is_json: bool) -> No
         words = (one.server, one.tool, one.pinned[:_SHOWN], one.found[:_SHOWN])
         sys.stdout.write("\t".join(clean(word) for word in words) + "\n")
     if not waiting:
-        sys.stdout.write("nothing waits for approval\n")
+        sys.stdout.write("nothing to approve\n")
 
 
 APP: Final = App(name="approve", help_epilogue=APPROVE_EXAMPLES)

@@ -34,7 +34,7 @@ def read_arguments(typed: Sequence[str], tool: Tool | None = None) -> dict[str, 
     for one in typed:
         key, is_json, value = _split(one)
         if key in found:
-            raise BadArgument(f"{key!r} is given twice")
+            raise BadArgument(f"duplicate argument {key!r}")
         found[key] = _decoded(one, value) if is_json else _fitting(value, wanted.get(key, frozenset()))
     return found
 
@@ -45,9 +45,9 @@ def read_texts(typed: Sequence[str]) -> dict[str, str]:
     for one in typed:
         key, is_json, value = _split(one)
         if is_json:
-            raise BadArgument(f"{one[:100]!r}: the arguments of a prompt are text; write {key}=value")
+            raise BadArgument(f"{one[:100]!r}: arguments of prompts are strings: write {key}=value")
         if key in found:
-            raise BadArgument(f"{key!r} is given twice")
+            raise BadArgument(f"duplicate argument {key!r}")
         found[key] = value
     return found
 
@@ -58,7 +58,7 @@ def read_headers(typed: Sequence[str]) -> dict[str, str]:
     for one in typed:
         name, colon, value = one.partition(":")
         if not colon or not name.strip():
-            raise BadArgument("a header is written as 'Name: value'")
+            raise BadArgument("invalid header: expected 'Name: value'")
         found[name.strip()] = value.strip()
     return found
 
@@ -68,7 +68,7 @@ def _split(one: str) -> tuple[str, bool, str]:
     is_json = key.endswith(":")
     key = key.removesuffix(":") if is_json else key
     if not equals or not key:
-        raise BadArgument(f"{one[:100]!r} is no argument: write key=value, or key:=json")
+        raise BadArgument(f"invalid argument {one[:100]!r}: expected key=value or key:=json")
     return key, is_json, value
 
 
@@ -76,7 +76,7 @@ def _decoded(one: str, value: str) -> Any:
     try:
         return msgspec.json.decode(value)
     except msgspec.MsgspecError as error:
-        raise BadArgument(f"{one[:100]!r} is no JSON: {error}") from None
+        raise BadArgument(f"invalid JSON in {one[:100]!r}: {error}") from None
 
 
 def _wanted(tool: Tool | None) -> Mapping[str, frozenset[str]]:

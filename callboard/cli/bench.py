@@ -49,29 +49,29 @@ _LIGHT: Final = Load()
 BENCH_EXAMPLES: Final = """\
 Examples:
 
-  callboard bench http://127.0.0.1:8000/mcp               a tool that only reads
+  callboard bench http://127.0.0.1:8000/mcp               calls a read-only tool
   callboard bench URL --tool echo --args '{"text": "hi"}' --sessions 32
   callboard bench ws://127.0.0.1:8000/mcp --list --concurrency 64
-  callboard bench URL --tool echo --rate 2000             a stall cannot hide
+  callboard bench URL --tool echo --rate 2000             open loop: stalls show
   callboard bench URL --concurrency 64 --processes 4      on several cores
   callboard bench weather.py:server --read weather://oslo/now
   callboard bench --tool get-env -- \\
     npx -y @modelcontextprotocol/server-everything
   callboard bench URL --rate 500 --fail-if 'p99>20ms' --fail-if 'errors>0'
   callboard bench URL --scenario play.toml --sessions 8   see below
-  callboard bench URL --profile churn --concurrency 16    connect, ask, leave
-  callboard bench URL --profile storm --tool slow         call, cancel, again
+  callboard bench URL --profile churn --concurrency 16    a session per request
+  callboard bench URL --profile storm --tool slow         cancelled calls
   callboard bench URL --profile fanout --tool save --read notes://today
   callboard bench URL --profile idle --sessions 1000 --pid PID
   callboard bench app.py:server --profile chaos --every 2s --list
   callboard bench URL --html report.html                  a page with plots
-  callboard bench URL --json > before.json                and later on:
+  callboard bench URL --json > before.json                and later:
   callboard bench compare before.json after.json
 
 A scenario has steps, or several [[script]] with steps and a weight each:
 
   answer.elicitation = { action = "accept", content = { agreed = true } }
-  session = "each"                                      or it lasts
+  session = "each"                                      default: "lasts"
   steps = [
     { list = "tools" },
     { subscribe = "notes://today" },
@@ -82,10 +82,10 @@ A scenario has steps, or several [[script]] with steps and a weight each:
     { repeat = 3, steps = [{ read = "notes://today" }] },
   ]
 
-Exit codes: 0 fine; 1 what --fail-if names has happened; 2 wrong arguments; 3 no
-server to speak to; 4 the server refused, or wants a login; 5 no answer in time,
-the connection was lost, or nothing was answered for 2 seconds, or the server
-died before the end; 130 Ctrl-C, and what was measured is shown.
+Exit codes: 0 success; 1 a --fail-if limit was exceeded; 2 wrong arguments;
+3 cannot connect; 4 the server returned an error, or requires a login; 5 timed
+out, connection lost, no response for 2 seconds, or the server died; 130 Ctrl-C
+(the results so far are shown).
 """
 
 
@@ -98,7 +98,7 @@ def bench(target: Target, /, *, load: Load = _LIGHT, options: ClientOptions = _P
         run = read_run(target, load, options, screen, said.append, Run)
         result = trio.run(run.go)
         if result is None:
-            screen.say("callboard: nothing was measured")
+            screen.say("callboard: no measurements")
             return Exit.INTERRUPTED
         code = _tell(result, load, screen, is_json=options.json)
     except (CallboardError, BadArgument) as error:
@@ -119,12 +119,12 @@ def read_run(
     load.limits()
     for file in load.files:
         if not file.absolute().parent.is_dir():
-            raise BadArgument(f"{file}: there is no such folder")
+            raise BadArgument(f"{file}: no such directory")
     scenario, every = load.script(), load.pause()
     there = resolved(target_of(target))
     check_profile(load.profile, there, work)
     if not load.yes_remote and not is_here(there):
-        raise BadArgument("that is another machine: whoever may put load on it says so with --yes-remote")
+        raise BadArgument("the target is on another machine: confirm with --yes-remote that you may load-test it")
     has_header = has_authorization(headers) or (isinstance(there, Remote) and has_authorization(there.headers))
     common = Common(
         revision=revision_of(options.revision),
@@ -185,9 +185,9 @@ def _tell(result: BenchResult, load: Load, screen: Screen, *, is_json: bool) -> 
         write(load.html, page(f"callboard bench {result.target}", {"": result}, as_text(result), list(notes(result))))
     broken = [limit for limit in load.limits() if limit.broken_by(result)]
     for limit in broken:
-        screen.say(f"callboard: {limit.text} holds: it is {limit.told(result)}")
+        screen.say(f"callboard: limit exceeded: {limit.text} (measured: {limit.told(result)})")
     if not result.count:
-        screen.say("callboard: not one request was answered")
+        screen.say("callboard: no request was answered")
     if broken:
         return Exit.LIMIT_BROKEN
     return Exit.REFUSED if not result.count else Exit.LOST if result.has_stalled else Exit.FINE

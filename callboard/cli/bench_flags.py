@@ -37,102 +37,99 @@ class Load:
         _MANY,
         Parameter(
             group=_WHAT,
-            help="Call this tool. May be repeated. If nothing is named, a tool is called that says that it only reads "
-            "and needs no arguments.",
+            help="Tool to call. May be repeated. Default: a tool that is marked read-only and needs no arguments.",
         ),
     ] = None
     args: Annotated[
         list[str] | None,
         _MANY,
-        Parameter(group=_WHAT, help="Its arguments, a JSON object. May be repeated: the nth is for the nth --tool."),
+        Parameter(group=_WHAT, help="Arguments as a JSON object. May be repeated: the nth is for the nth --tool."),
     ] = None
-    read: Annotated[list[str] | None, _MANY, Parameter(group=_WHAT, help="Read this resource. May be repeated.")] = None
+    read: Annotated[list[str] | None, _MANY, Parameter(group=_WHAT, help="Resource to read. May be repeated.")] = None
     lists: Annotated[bool, _FLAG, Parameter(name="--list", group=_WHAT, help="List the tools.")] = False
     weight: Annotated[
         list[float] | None,
         _MANY,
         Parameter(
             group=_WHAT,
-            help="Relative frequency. May be repeated: in the order tools, resources, --list. Default: 1.",
+            help="Relative frequency of a request. May be repeated, in the order tools, resources, --list. Default: 1.",
         ),
     ] = None
     scenario: Annotated[
         Path | None,
         Parameter(
             group=_WHAT,
-            help="Play the scripts of this TOML file, over and over in each session: calls, pauses, subscriptions, "
-            "cancellations, answers to questions.",
+            help="TOML file with scripts that each session repeats: calls, pauses, subscriptions, cancellations, "
+            "answers to elicitation.",
         ),
     ] = None
     sessions: Annotated[
         int | None,
         Parameter(
             group=_HOW,
-            help="Sessions, or connections: for a command, processes. Listeners for fanout. 1 if not given; for fanout "
-            "and idle, 10.",
+            help="Number of sessions (of processes, if the target is a command); fanout: of subscribers. Default: 1; "
+            "fanout and idle: 10.",
         ),
     ] = None
     concurrency: Annotated[
         int | None,
         Parameter(
             group=_HOW,
-            help="Requests at once: each follows on an answer. As many as sessions if not given; for storm, 50.",
+            help="Requests in flight (closed loop). Default: the number of sessions; storm: 50.",
         ),
     ] = None
     rate: Annotated[
         float | None,
         Parameter(
             group=_HOW,
-            help="Requests a second, whether or not they are answered: latency counts from when a request should have "
-            "gone, so that a server which stalls cannot hide it.",
+            help="Requests per second (open loop). Latency is measured from the time at which a request was due, so "
+            "that stalls of the server are included.",
         ),
     ] = None
-    duration: Annotated[str, Parameter(group=_HOW, help="Time of the measurement.")] = "10s"
-    warmup: Annotated[str, Parameter(group=_HOW, help="Time of load before the measurement.")] = "1s"
-    ramp: Annotated[str, Parameter(group=_HOW, help="Time from the start until the full load is reached.")] = "0s"
+    duration: Annotated[str, Parameter(group=_HOW, help="Duration of the measurement.")] = "10s"
+    warmup: Annotated[str, Parameter(group=_HOW, help="Duration of load before the measurement.")] = "1s"
+    ramp: Annotated[str, Parameter(group=_HOW, help="Time in which the load rises to the full rate.")] = "0s"
     profile: Annotated[
         Profile,
         Parameter(
             group=_HOW,
-            help="steady: sessions last. churn: each request opens a session (for a command, a process), and ends it. "
-            "storm: --concurrency calls are cancelled at once, again and again, and a bystander waits. fanout: one "
-            "session calls --tool, all others hear of it. idle: --sessions are opened and left alone. chaos: the "
-            "command's process is killed now and then.",
+            help="steady: requests in long-lived sessions. churn: a new session, or process, for each request. "
+            "storm: --concurrency calls are cancelled at once, repeatedly, while another session sends requests. "
+            "fanout: one session calls --tool, the others receive the notification. idle: --sessions are opened "
+            "and left idle. chaos: the server process is killed at random.",
         ),
     ] = "steady"
     processes: Annotated[
         int,
         Parameter(
             group=_HOW,
-            help="Processes that make the load together, for steady and churn: where one core makes too little. Each "
-            "has sessions of its own.",
+            help="Number of load generator processes, for steady and churn, if one core is not enough. Each has "
+            "its own sessions.",
         ),
     ] = 1
     every: Annotated[
         str | None,
         Parameter(
             group=_HOW,
-            help="storm: how long calls are in flight (100ms); fanout: time between two changes (50ms); chaos: time "
-            "between two kills, about (2s).",
+            help="storm: time until calls are cancelled (100ms); fanout: interval of changes (50ms); chaos: average "
+            "interval of kills (2s).",
         ),
     ] = None
     pid: Annotated[
         int | None,
-        Parameter(group=_HOW, help="The server's process, if bench did not start it: its memory and CPU are shown."),
+        Parameter(group=_HOW, help="Process id of a server that bench did not start, to measure memory and CPU."),
     ] = None
     yes_remote: Annotated[
-        bool, _FLAG, Parameter(group=_HOW, help="Allow a target on another machine. Make sure that you may load it.")
+        bool, _FLAG, Parameter(group=_HOW, help="Allow a target on another machine. Make sure that you may test it.")
     ] = False
-    csv: Annotated[Path | None, Parameter(group=_OUT, help="Write the figures of each second to this file.")] = None
-    html: Annotated[
-        Path | None, Parameter(group=_OUT, help="Write an HTML report with plots to this file. It needs no network.")
-    ] = None
+    csv: Annotated[Path | None, Parameter(group=_OUT, help="Write per-second figures to this CSV file.")] = None
+    html: Annotated[Path | None, Parameter(group=_OUT, help="Write an HTML report with plots to this file.")] = None
     fail_if: Annotated[
         list[str] | None,
         _MANY,
         Parameter(
             group=_OUT,
-            help="Exit with 1 if this holds: p99>20ms, max>1s, errors>0, errors>1%, rate<1000, or a figure of a "
+            help="Exit with code 1 if this is true: p99>20ms, max>1s, errors>0, errors>1%, rate<1000, or a figure of a "
             "profile: late_answers>0, recovery_max>3s, memory_each>1MiB. May be repeated.",
         ),
     ] = None
@@ -150,13 +147,13 @@ class Load:
         sessions = SESSIONS_OF.get(self.profile, self.processes) if self.sessions is None else self.sessions
         concurrency = CONCURRENCY_OF.get(self.profile, sessions) if self.concurrency is None else self.concurrency
         if sessions < 1 or concurrency < 1:
-            raise BadArgument("--sessions and --concurrency are 1 at least")
+            raise BadArgument("--sessions and --concurrency must be at least 1")
         if self.processes > min(sessions, concurrency if self.rate is None else sessions):
-            raise BadArgument("each of --processes has a session, and a request at once, of its own: give as many")
+            raise BadArgument("--sessions and --concurrency must be at least --processes")
         if self.rate is not None and not 0 < self.rate < float("inf"):
-            raise BadArgument("--rate is more than 0")
+            raise BadArgument("--rate must be greater than 0")
         if not duration:
-            raise BadArgument("--duration is more than 0")
+            raise BadArgument("--duration must be greater than 0")
         pace = None if self.rate is None else Pace(rate=self.rate, ramp=ramp)
         return LoadPlan(
             sessions=sessions,
@@ -171,23 +168,25 @@ class Load:
         """What cannot stand together."""
         names_work = bool(self.tool or self.args or self.read or self.lists or self.weight)
         if self.rate is not None and self.concurrency is not None:
-            raise BadArgument("either --rate or --concurrency: with a rate, as many are in flight as it takes")
+            raise BadArgument("--rate and --concurrency exclude each other: use one of them")
         if self.scenario is not None and names_work:
-            raise BadArgument("either --scenario, or --tool, --read and --list: the file says what to do")
+            raise BadArgument("--scenario excludes --tool, --read and --list")
         if self.scenario is not None and self.profile != "steady":
-            raise BadArgument(f'--scenario has no --profile {self.profile}; session = "each" in the file is churn')
+            raise BadArgument(
+                f'--scenario excludes --profile {self.profile}; for churn, set session = "each" in the file'
+            )
         if self.scenario is not None and self.concurrency is not None:
-            raise BadArgument("--scenario takes --sessions: each plays one script at a time")
+            raise BadArgument("--scenario takes --sessions, not --concurrency: each session runs one script at a time")
         if self.profile == "idle" and (names_work or self.rate is not None or self.concurrency is not None):
-            raise BadArgument("idle takes --sessions, and asks nothing of them")
+            raise BadArgument("--profile idle takes --sessions only: it sends no requests")
         if self.profile == "storm" and self.rate is not None:
-            raise BadArgument("storm takes --concurrency and --every, and no --rate")
+            raise BadArgument("--profile storm takes --concurrency and --every, not --rate")
         if self.profile == "fanout" and self.concurrency is not None:
-            raise BadArgument("fanout takes --sessions, which is how many listen")
+            raise BadArgument("--profile fanout takes --sessions, the number of subscribers")
         if not 1 <= self.processes <= MAX_PROCESSES:
-            raise BadArgument(f"--processes is 1 at least, and {MAX_PROCESSES} at most")
+            raise BadArgument(f"--processes must be from 1 to {MAX_PROCESSES}")
         if self.processes > 1 and (self.scenario is not None or self.profile not in ("steady", "churn")):
-            raise BadArgument("--processes is for steady load and for churn: a scenario or profile is one process's")
+            raise BadArgument("--processes is only for the profiles steady and churn, without --scenario")
         if self.every is not None and self.profile not in EVERY_OF:
             raise BadArgument(f"--every is for --profile {', '.join(EVERY_OF)}")
 
@@ -195,7 +194,7 @@ class Load:
         """What `--every` says. Raises `BadArgument`."""
         found = None if self.every is None else seconds_in("--every", self.every)
         if found == 0:
-            raise BadArgument("--every is more than 0")
+            raise BadArgument("--every must be greater than 0")
         return found
 
     def script(self) -> Scenario | None:
@@ -206,7 +205,7 @@ class Load:
         """None if nothing was named. Raises `BadArgument`."""
         tools, arguments, reads = self.tool or (), self.args or (), self.read or ()
         if len(arguments) > len(tools):
-            raise BadArgument("each --args is for a --tool, in the same order")
+            raise BadArgument("more --args than --tool: each --args belongs to a --tool, in the same order")
         given = [*map(_object, arguments), *([{}] * (len(tools) - len(arguments)))]
         acts = [
             *(Act(kind="call", name=name, arguments=one) for name, one in zip(tools, given, strict=True)),
@@ -240,14 +239,14 @@ class Load:
     def _told(self, plan: LoadPlan) -> str:
         """How much, in words."""
         sessions = f"{plan.sessions} session{'s' if plan.sessions > 1 else ''}"
-        pace = "" if plan.pace is None else f"{plan.pace.rate:g} a second (open loop)"
+        pace = "" if plan.pace is None else f"{plan.pace.rate:g} per second (open loop)"
         if self.scenario is not None:
-            return f"{sessions}, each plays one script after the other" if not pace else f"{sessions}, scripts: {pace}"
+            return f"{sessions}, each runs one script after another" if not pace else f"{sessions}, scripts: {pace}"
         match self.profile:
             case "idle":
-                return f"{sessions} at rest"
+                return f"{sessions} idle"
             case "fanout":
-                return f"1 who publishes, {plan.sessions} who listen" + (f", {pace}" if pace else "")
+                return f"1 publisher, {plan.sessions} subscribers" + (f", {pace}" if pace else "")
             case "storm":
                 return f"{sessions}, {plan.concurrency} calls cancelled at once"
             case "churn":
@@ -261,7 +260,7 @@ def seconds_in(flag: str, text: str) -> float:
     """Raises `BadArgument`."""
     found = read_time(text)
     if found is None:
-        raise BadArgument(f"{flag} {text[:50]!r} is no time: {HOW}")
+        raise BadArgument(f"{flag} {text[:50]!r} is not a time: {HOW}")
     return found
 
 
@@ -269,14 +268,14 @@ def _object(text: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.MsgspecError as error:
-        raise BadArgument(f"--args {text[:100]!r} is no JSON object: {error}") from None
+        raise BadArgument(f"--args {text[:100]!r} is not a JSON object: {error}") from None
 
 
 def _weighed(acts: Sequence[Act], weights: Sequence[float]) -> Sequence[Act]:
     if not weights:
         return acts
     if len(weights) != len(acts):
-        raise BadArgument(f"there are {len(acts)} things to do, and {len(weights)} --weight")
+        raise BadArgument(f"{len(weights)} --weight for {len(acts)} requests: expected one for each")
     if any(not 0 < weight < float("inf") for weight in weights):
-        raise BadArgument("a --weight is more than 0")
+        raise BadArgument("--weight must be greater than 0")
     return [attrs.evolve(act, weight=weight) for act, weight in zip(acts, weights, strict=True)]

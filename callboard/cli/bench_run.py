@@ -80,7 +80,7 @@ class Run:
     watch: Watch = attrs.field(init=False)
     engine: Driven | None = attrs.field(default=None, init=False)
     revision: str = attrs.field(default="", init=False)
-    server: str = attrs.field(default="a server without a name", init=False)
+    server: str = attrs.field(default="unnamed server", init=False)
     is_fast: bool = attrs.field(default=False, init=False)
     _whole: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _result: BenchResult | None = attrs.field(default=None, init=False)
@@ -160,7 +160,7 @@ class Run:
     def _opened(self, client: Client, is_fast: bool = False) -> None:
         info = client.server_info
         self.revision, self.is_fast = client.revision.value, is_fast
-        self.server = "a server without a name" if info is None else f"{info.name} {info.version}".strip()
+        self.server = "unnamed server" if info is None else f"{info.name} {info.version}".strip()
 
     def _crew(self, work: Work) -> Crew:
         acts = [attrs.asdict(act) for act in work.acts]

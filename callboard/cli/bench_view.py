@@ -94,7 +94,7 @@ def rows(result: BenchResult) -> Rows:
         ("server", f"{result.server} ({result.revision})"),
         ("work", result.work),
         ("load", str(result.settings.get("load", ""))),
-        ("made by", {"client": "callboard's client"}.get(made_by, made_by)),
+        ("load generator", {"client": "callboard's client"}.get(made_by, made_by)),
         ("measured", f"{result.seconds:.1f} s"),
         *_counted(result),
         *_latencies(result),
@@ -162,37 +162,35 @@ def _machine(result: BenchResult) -> Rows:
 def notes(result: BenchResult) -> Iterator[str]:
     """What must be known to believe the figures."""
     if result.is_bound_by_generator:
-        yield (
-            f"the generator used {result.generator_cpu:.0%} of its core: it may have been the limit, and not the server"
-        )
+        yield (f"the generator used {result.generator_cpu:.0%} of its core: it may have been the bottleneck")
     wanted = result.settings.get("rate")
     # A script, or what is published, is many requests, or many deliveries.
     unit = {"fanout": "published"}.get(str(result.settings.get("profile")), "scripts")
     done = result.figures[unit] / result.seconds if unit in result.figures and result.seconds else result.rate
     tried = done + (result.error_count / result.seconds if unit not in result.figures and result.seconds else 0.0)
     if wanted and not result.settings.get("ramp") and tried < 0.95 * wanted:
-        yield f"{wanted:g} a second were due, and {tried:,.1f} were done"
+        yield f"{wanted:g} per second were due, {tried:,.1f} were sent"
     for start, end in result.silences:
         yield f"no answer from second {start} to {end}"
     if result.unanswered:
-        yield f"{result.unanswered:,} requests still waited when it was over: no percentile knows of them"
+        yield f"{result.unanswered:,} requests had no response at the end: they are not part of the percentiles"
     if result.settings.get("is_in_process"):
-        yield "the server ran in this very process, and took from the load what it used"
+        yield "the server ran in the same process as the load generator: both share one core"
     yield from _profile_notes(result)
 
 
 def _profile_notes(result: BenchResult) -> Iterator[str]:
     found = result.figures
     if found.get("answered_before", 0) > found.get("cancelled", 0):
-        yield "most calls were answered before they were cancelled: name a --tool that takes longer than --every"
+        yield "most calls were answered before they were cancelled: use a --tool that takes longer than --every"
     if found.get("late_answers"):
-        yield "cancelled calls were answered all the same: a few may have crossed the cancellation, more are a fault"
+        yield "cancelled calls were answered: a few can race with the cancellation, more are a bug of the server"
     if result.settings.get("profile") == "idle" and "memory_each" not in found:
-        yield "what memory the server takes cannot be known: it is no process of ours; --pid PID names it"
+        yield "the memory of the server is unknown: give its process id with --pid"
     if found.get("kills", 0) > found.get("recovered", 0):
-        yield f"{found['kills'] - found['recovered']:.0f} of the kills were not recovered from before the end"
+        yield f"{found['kills'] - found['recovered']:.0f} kills were not recovered from before the end"
     if found.get("extra_updates"):
-        yield "more updates came than were waited for: each change may be told several times, or others change it, too"
+        yield "more updates arrived than expected: several per change, or changes by other clients"
 
 
 def print_rows(console: Console, found: Rows) -> None:

@@ -18,7 +18,7 @@ Target = Annotated[
     str,
     Parameter(
         name="TARGET",
-        help="URL, FILE.py:NAME or FILE.json#NAME. For a stdio server omit it, and end with `-- COMMAND`.",
+        help="URL, FILE.py:NAME or FILE.json#NAME. For a stdio server, omit it and end with `-- COMMAND`.",
     ),
 ]
 _PLAIN: Final = ClientOptions()
@@ -46,7 +46,7 @@ def list_(target: Target, /, *, options: ClientOptions = _PLAIN) -> int:
             except RequestFailed as error:  # it costs this list alone
                 failures.append(error)
                 if not isinstance(error, ServerRefused) or error.error_code != METHOD_NOT_FOUND:
-                    talk.screen.say(f"callboard: the {name} could not be listed: {error}")
+                    talk.screen.say(f"callboard: cannot list {name}: {error}")
         if failures and not found:
             raise failures[0]
         talk.output.listing(client, Listing(**found))
@@ -138,13 +138,11 @@ def listen(
     target: Target,
     /,
     *uris: Annotated[str, Parameter(name="URIS", help="Resources to subscribe to.")],
-    tools: Annotated[bool, _FLAG, Parameter(help="Print changes of the list of tools.")] = False,
-    prompts: Annotated[bool, _FLAG, Parameter(help="Print changes of the list of prompts.")] = False,
+    tools: Annotated[bool, _FLAG, Parameter(help="Print changes to the list of tools.")] = False,
+    prompts: Annotated[bool, _FLAG, Parameter(help="Print changes to the list of prompts.")] = False,
     resources: Annotated[
         list[str] | None,
-        Parameter(
-            negative="", consume_multiple=True, help="The list of resources; with URIs behind it, their contents."
-        ),
+        Parameter(negative="", consume_multiple=True, help="Print changes to the list of resources."),
     ] = None,
     options: ClientOptions = _PLAIN,
 ) -> int:
@@ -157,7 +155,7 @@ def listen(
         async with talk.client.listen(
             tools=tools or everything, prompts=prompts or everything, lists=lists or everything, resources=watched
         ) as changes:
-            talk.screen.ready("listening; Ctrl-C ends it")
+            talk.screen.ready("listening; press Ctrl-C to stop")
             async for change in changes:
                 talk.output.changed(change)
         return Exit.FINE
@@ -166,9 +164,9 @@ def listen(
 
 
 _CODES: Final = """
-Exit codes: 0 fine; 1 the tool says that it failed; 2 wrong arguments; 3 no
-server to speak to; 4 the server refused, or wants a login; 5 no answer in
-time, or the connection was lost; 6 the output cannot be written; 130 Ctrl-C.
+Exit codes: 0 success; 1 the tool returned an error; 2 wrong arguments; 3 cannot
+connect; 4 the server returned an error, or requires a login; 5 timed out, or
+connection lost; 6 the output cannot be written; 130 Ctrl-C.
 """
 
 COMMANDS: Final[Mapping[Callable[..., Any], str]] = {
@@ -177,10 +175,10 @@ Examples:
 
   callboard list http://127.0.0.1:8000/mcp
   callboard list ws://127.0.0.1:8000/mcp --json
-  callboard list examples/weather.py:server   a server in a file of yours
-  callboard list ~/.config/mcp.json#weather   an entry of an MCP host's file
+  callboard list examples/weather.py:server   a server in a Python file
+  callboard list ~/.config/mcp.json#weather   an entry of a configuration file
   callboard list -- npx -y @modelcontextprotocol/server-everything
-  callboard list https://mcp.example.com/mcp --auth browser    log in, once
+  callboard list https://mcp.example.com/mcp --auth browser    log in first
 """
     + _CODES,
     call: """\

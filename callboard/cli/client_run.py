@@ -62,17 +62,17 @@ class ClientOptions(Login):
     revision: Annotated[
         str | None,
         Parameter(
-            help=f"Insist on this revision of the protocol: {', '.join(sorted(Revision))}. The newest that both speak "
-            "if not given."
+            help=f"Require this protocol revision: {', '.join(sorted(Revision))}. Default: the newest "
+            "that both sides support."
         ),
     ] = None
     header: Annotated[
         list[str] | None,
-        Parameter(negative="", help="A header for every HTTP request: 'Name: value'. May be repeated."),
+        Parameter(negative="", help="HTTP header to send with every request: 'Name: value'. May be repeated."),
     ] = None
     timeout: Annotated[
         float | None,
-        Parameter(help="Seconds that the server may say nothing; progress begins them anew. 60 if not given."),
+        Parameter(help="Timeout in seconds, restarted by progress notifications. Default: 60."),
     ] = None
 
 
@@ -187,7 +187,7 @@ async def _run(
             connecting.deadline = math.inf
             met.append(client)
             return await _written(errand(Talk(client, ResultPrinter(client.revision, options.json), screen)))
-    raise CannotConnect(f"the server did not answer within {within:g} s")
+    raise CannotConnect(f"timed out: no response within {within:g} s")
 
 
 def has_authorization(headers: Mapping[str, str]) -> bool:
@@ -219,7 +219,7 @@ class _Elicitation:
     async def __call__(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:
         if not Terminal.is_there():
             await trio.lowlevel.checkpoint()
-            self.screen.say(f"callboard: declined, for nobody is here to ask: {params.message[:200]!r}")
+            self.screen.say(f"callboard: declined, since there is no terminal to ask at: {params.message[:200]!r}")
             return ElicitResult(action="decline")
         async with self.turn:
             with self.screen.person() as person:
@@ -237,9 +237,9 @@ def target_of(text: str) -> Target:
     try:
         command = json.loads(text)
     except ValueError as error:
-        raise BadArgument(f"a command as a list is JSON: {error}") from None
+        raise BadArgument(f"invalid JSON for a command: {error}") from None
     if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
-        raise BadArgument("a command is a list of strings")
+        raise BadArgument("invalid command: expected a list of strings")
     return command
 
 
@@ -247,12 +247,12 @@ def revision_of(named: str | None) -> Revision | None:
     try:
         return None if named is None else Revision(named)
     except ValueError:
-        raise BadArgument(f"--revision {named}: choose among {', '.join(sorted(Revision))}") from None
+        raise BadArgument(f"--revision {named}: unknown revision; supported: {', '.join(sorted(Revision))}") from None
 
 
 def patience_of(timeout: float | None) -> Patience:
     if timeout is not None and not 0 < timeout < math.inf:
-        raise BadArgument("--timeout must be more than 0 seconds")
+        raise BadArgument("--timeout must be greater than 0")
     return PATIENT if timeout is None else Patience(timeout=timeout, cap=max(timeout, CAP))
 
 
@@ -260,7 +260,7 @@ def told(error: Exception) -> str:
     """One line. Where the server wants a page to be visited first, which."""
     text = str(error) or type(error).__name__
     if isinstance(error, ServerRefused) and error.error_code == URL_ELICITATION_REQUIRED:
-        text += "; visit: " + ", ".join(_pages(error.data))
+        text += "; open: " + ", ".join(_pages(error.data))
     text = "; ".join([text, *getattr(error, "__notes__", ())])
     return " ".join(text.split()) if isinstance(error, ServerRefused) else text.rstrip()
 
@@ -270,4 +270,4 @@ def _pages(data: object) -> list[str]:
         told = json.loads(bytes(data)) if isinstance(data, Raw) else {}
         return [str(one["url"]) for one in told["elicitations"]]
     except (ValueError, TypeError, LookupError):
-        return ["what it does not name"]
+        return ["(no URL given)"]

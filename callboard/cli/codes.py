@@ -1,25 +1,25 @@
-"""What the exit code of a command says."""
+"""Exit codes of the commands."""
 
 from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """These are a contract: scripts depend on them."""
+    """Exit codes are a stable interface: scripts depend on them."""
 
     FINE = 0
     TOOL_FAILED = 1
-    """The tool itself says that it failed: its words are the output."""
+    """The tool returned a result with `isError`; its text is the output."""
     LIMIT_BROKEN = 1
-    """`bench`: what `--fail-if` names has happened."""
+    """`bench`: a limit of `--fail-if` was exceeded."""
     USAGE = 2
-    """What was typed makes no sense, or cannot be."""
+    """Invalid arguments."""
     CANNOT_CONNECT = 3
-    """There is no server that can be spoken to."""
+    """No connection to the server."""
     REFUSED = 4
-    """The server refused, or gave an answer that is none."""
+    """The server returned an error or an invalid response, or requires a login."""
     LOST = 5
-    """No answer in time, or the connection was lost: whether anything was done is not known."""
+    """Timed out, or connection lost. The request may or may not have been executed."""
     CANNOT_WRITE = 6
-    """It was done, and the output could not be written."""
+    """The request succeeded, but the output could not be written."""
     INTERRUPTED = 130
     """Ctrl-C."""

@@ -32,16 +32,16 @@ Examples:
   callboard bench URL --json > after.json
   callboard bench compare before.json after.json --html compared.html
 
-Exit codes: 0 fine; 2 a file that no run has written.
+Exit codes: 0 success; 2 not a file written by `callboard bench --json`.
 """
 
 
 def compare(
-    before: Annotated[Path, Parameter(name="A", help="Result of the first run, as `callboard bench --json` wrote it.")],
+    before: Annotated[Path, Parameter(name="A", help="Result of the first run, written by `callboard bench --json`.")],
     after: Annotated[Path, Parameter(name="B", help="Result of the second run.")],
     /,
     *,
-    html: Annotated[Path | None, Parameter(help="Write a page with the plots of both to this file.")] = None,
+    html: Annotated[Path | None, Parameter(help="Write an HTML report with plots of both runs to this file.")] = None,
     json: Json = False,
 ) -> int:
     """Compare two results of `callboard bench --json`."""

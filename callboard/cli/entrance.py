@@ -25,7 +25,7 @@ Examples:
   callboard logout https://mcp.example.com/mcp
 
 Exit codes: 0 logged in; 2 wrong arguments; 3 cannot connect; 4 not
-authorized; 5 no answer in time; 130 Ctrl-C.
+authorized; 5 timed out; 130 Ctrl-C.
 """
 
 LOGOUT_EXAMPLES: Final = """\
@@ -35,7 +35,7 @@ Examples:
   callboard logout ~/.config/mcp.json#weather
   callboard logout https://mcp.example.com/mcp --client-id me    for a machine
 
-Exit codes: 0 no tokens are stored any more; 2 wrong arguments; 3 no such
+Exit codes: 0 the tokens are deleted; 2 wrong arguments; 3 no such
 entry; 4 the tokens cannot be deleted.
 """
 
@@ -55,7 +55,7 @@ def login(target: Place, /, *, options: ClientOptions = _PLAIN) -> int:
     async def errand(talk: Talk) -> Exit:
         await talk.client.ping()  # some accept any connection, and want a token at the first request
         is_kept = await _is_kept(url, way.client_id if way.auth == "machine" else None)
-        said = f"logged in at {url}" if is_kept else f"{url} lets us in without a login"
+        said = f"logged in at {url}" if is_kept else f"{url} requires no login"
         print(json_.dumps({"url": url, "is_kept": is_kept}) if options.json else said)  # noqa: T201  # the output
         return Exit.FINE
 
@@ -84,7 +84,7 @@ def logout(
         trio.run(_forget, url, client_id)
     except (CallboardError, BadArgument) as error:
         return complain(screen, error)
-    forgotten = json_.dumps({"forgotten": url}) if json else f"nothing is kept any more of a login at {url}"
+    forgotten = json_.dumps({"forgotten": url}) if json else f"logged out: no tokens are stored for {url}"
     print(forgotten)  # noqa: T201  # the output
     return Exit.FINE
 
@@ -99,7 +99,7 @@ def _url(target: str) -> str:
     named = read_entry(target) if is_entry(target) else None
     url = named.url if isinstance(named, Remote) else target
     if "://" not in url:
-        raise BadArgument(f"{target[:200]!r} is no URL: nobody logs in elsewhere")
+        raise BadArgument(f"{target[:200]!r} is not a URL: only HTTP servers have a login")
     return url
 
 

@@ -71,7 +71,7 @@ class FormPrompt:
         form = params.requested_schema
         required = frozenset(() if form.required is UNSET else form.required)
         self.person.say(f"{self.server()} asks: {params.message}", style="bold")
-        self.person.say(f"  Enter takes what is in [brackets]; {DECLINE} says no, {CANCEL} leaves it open.")
+        self.person.say(f"  Enter accepts the default in [brackets]; {DECLINE} declines, {CANCEL} cancels.")
         given: dict[str, Any] = {}
         while True:
             for name, field in form.properties.items():
@@ -127,7 +127,7 @@ class FormPrompt:
             page = locate_page(params.url)
         except UnsafeUrl as error:
             self.person.say(f"  {params.url}")
-            self.person.say(f"  That is no page to be opened: {error}. It is declined.", style="yellow")
+            self.person.say(f"  Declined, since the URL cannot be opened: {error}.", style="yellow")
             return ElicitResult(action="decline")
         self.person.say(f"  {page.url}")
         for warning in _warnings(page):
@@ -141,16 +141,16 @@ class FormPrompt:
                 case "c" | "cancel":
                     return ElicitResult(action="cancel")
         if not await trio.to_thread.run_sync(self.open_page, page.url):
-            self.person.say("  There is no browser here: open it yourself.", style="yellow")
+            self.person.say("  No browser found: open the URL yourself.", style="yellow")
         return ElicitResult(action="accept")
 
 
 def _warnings(page: Page) -> list[str]:
     found = []
     if page.scheme == "http" and not is_here(page.host):
-        found.append("It is not encrypted: others on the way can read along.")
+        found.append("Warning: the connection is not encrypted.")
     if page.host.startswith("xn--") or ".xn--" in page.host:
-        found.append("Its name has letters that may look like others.")
+        found.append("Warning: the host name has letters that look like others.")
     return found
 
 
@@ -167,7 +167,7 @@ class _Field:
         title = self.name if self.schema.title is UNSET else self.schema.title
         about = "" if self.schema.description is UNSET else f" ({self.schema.description})"
         brackets = "" if self.default is UNSET else f" [{_shown(self._titled(self.default))}]"
-        optional = "" if self.is_required or brackets else " (may be left out)"
+        optional = "" if self.is_required or brackets else " (optional)"
         return f"  {title}{about}{optional}{brackets}:"
 
     def choices_shown(self) -> list[str]:
@@ -176,7 +176,7 @@ class _Field:
     def read(self, typed: str) -> Any:
         """What was typed, as the form wants it. Raises ValueError that says what is wrong."""
         if not typed:
-            raise ValueError("must be filled in")
+            raise ValueError("is required")
         value = self._value(typed)
         schema = write(LATEST, self.schema)
         try:
@@ -246,7 +246,7 @@ def _chosen(typed: str, choices: list[tuple[str, str]]) -> str:
             return value
     if typed.isdigit() and 1 <= int(typed) <= len(choices):
         return choices[int(typed) - 1][0]
-    raise ValueError(f"must be one of these, or its number: 1 to {len(choices)}")
+    raise ValueError(f"must be one of the choices, or its number: 1 to {len(choices)}")
 
 
 def _shown(value: Any) -> str:

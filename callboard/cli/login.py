@@ -21,9 +21,9 @@ if TYPE_CHECKING:  # it takes time to load, and most servers want to know nothin
     from callboard.oauth import Consent, FileStore, Grant, OAuth
     from callboard.oauth.consent import Prepare
 
-WHO: Final = "the server wants to know who is there: log in with --auth browser, or see --help for headless and machine"
-AGAIN: Final = "what is kept of the last login is not enough any more: log in again with --auth browser"
-NOT_TAKEN: Final = "the server does not take the Authorization header that it was shown"
+WHO: Final = "the server requires authorization: log in with --auth browser, or see --help for headless and machine"
+AGAIN: Final = "the stored tokens are expired or lack a scope: log in again with --auth browser"
+NOT_TAKEN: Final = "the server rejected the Authorization header"
 
 Way = Literal["kept", "browser", "headless", "machine", "none"]
 
@@ -43,7 +43,7 @@ class Login:
         ),
     ] = "kept"
     client_id: Annotated[
-        str | None, _LOGIN, Parameter(help="OAuth client id, if the client was registered by hand.", show_default=False)
+        str | None, _LOGIN, Parameter(help="OAuth client id, if the client is already registered.", show_default=False)
     ] = None
     client_secret_env: Annotated[str | None, _LOGIN, Parameter(help="Environment variable with the client secret.")] = (
         None
@@ -51,7 +51,9 @@ class Login:
     issuer: Annotated[
         str | None,
         _LOGIN,
-        Parameter(help="Authorization server that --client-id is registered at. The secret is sent to no other."),
+        Parameter(
+            help="Authorization server at which --client-id is registered. The secret is sent to no other server."
+        ),
     ] = None
     scope: Annotated[
         list[str] | None, _LOGIN, Parameter(negative="", help="OAuth scope to request. May be repeated.")
@@ -65,7 +67,7 @@ class Login:
     def check(self, *, has_header: bool) -> None:
         """Raises `BadArgument` for what does not go together."""
         if has_header and self.auth not in ("kept", "none"):
-            raise BadArgument(f"either --auth {self.auth} or a header Authorization, and not both")
+            raise BadArgument(f"--auth {self.auth} and an Authorization header exclude each other")
         if self.auth == "machine" and (self.client_id is None or self.client_secret_env is None):
             raise BadArgument("--auth machine needs --client-id and --client-secret-env")
         for flag, value in (("--client-secret-env", self.client_secret_env), ("--issuer", self.issuer)):
@@ -79,7 +81,7 @@ class Login:
             return None
         secret = os.environ.get(self.client_secret_env)
         if not secret:
-            raise BadArgument(f"--client-secret-env: the environment has no {self.client_secret_env[:100]}")
+            raise BadArgument(f"--client-secret-env: environment variable not set: {self.client_secret_env[:100]}")
         return secret
 
 
@@ -127,7 +129,7 @@ def _person(login: Login, screen: Screen, connecting: trio.CancelScope) -> "Gran
         return await _pasted(screen, url)
 
     def tell(url: str) -> None:
-        screen.say(f"callboard: log in with the browser that opens; if none does, open {url}")
+        screen.say(f"callboard: opening a browser to log in; if it does not open, visit {url}")
 
     consents: dict[str, Consent] = {"browser": Browser(tell=tell), "headless": Headless(visit)}
     consent = Unhurried(consents[login.auth], connecting) if login.auth in consents else _Nobody()
@@ -139,12 +141,12 @@ def _person(login: Login, screen: Screen, connecting: trio.CancelScope) -> "Gran
 
 async def _pasted(screen: Screen, url: str) -> str:
     if not Terminal.is_there():
-        raise NotAuthorized("--auth headless asks at a terminal, and there is none")
+        raise NotAuthorized("--auth headless needs a terminal")
     with screen.person() as person:
-        screen.say(f"To log in, open this in a browser, on whatever machine:\n\n{url}\n")
-        said = await person.ask("Paste the address that it ends at, even if the page cannot be shown:")
+        screen.say(f"To log in, open this URL in a browser on any machine:\n\n{url}\n")
+        said = await person.ask("Then paste the URL of the last page here, even if the browser cannot show that page:")
     if not said:
-        raise NotAuthorized("nobody has logged in")
+        raise NotAuthorized("login cancelled: no URL was pasted")
     return said.strip()
 
 

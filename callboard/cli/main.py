@@ -22,7 +22,7 @@ app = App(
 )
 
 _SERVERS = Group("Run servers", sort_key=0)
-_CLIENTS = Group("Use any server", sort_key=1)
+_CLIENTS = Group("Use a server", sort_key=1)
 
 # By name, so that a command loads its own modules only: all of them together take half as long again to import.
 for _place, _name in enumerate(("run", "serve", "check", "approve")):

@@ -91,7 +91,7 @@ class ResultPrinter:
 
     def _listing_tables(self, client: Client, listing: Listing) -> None:
         info = client.server_info
-        who = "a server without a name" if info is None else f"{info.name} {info.version}"
+        who = "unnamed server" if info is None else f"{info.name} {info.version}"
         self.console.print(Text(clean(who)), style="bold", end=" ")
         self.console.print(f"({self.revision.value})", highlight=False)
         if client.instructions:
@@ -99,14 +99,14 @@ class ResultPrinter:
         rows = list(_rows(listing))
         for kind in dict.fromkeys(row[0] for row in rows):
             table = Table(title=f"{kind}s", title_justify="left", title_style="bold", expand=False)
-            headings = ("name", "what it takes") if kind in ("tool", "prompt") else ("uri", "type")
-            for heading in (*headings, "what it is"):
+            headings = ("name", "arguments") if kind in ("tool", "prompt") else ("uri", "type")
+            for heading in (*headings, "description"):
                 table.add_column(heading, overflow="fold")
             for _, *cells in (row for row in rows if row[0] == kind):
                 table.add_row(*(Text(clean(_cell(cell))) for cell in cells))
             self.console.print(table)
         if not rows:
-            self.console.print("It offers nothing.")
+            self.console.print("No tools, resources or prompts.")
 
     # What was asked for.
 

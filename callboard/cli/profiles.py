@@ -39,7 +39,7 @@ CONCURRENCY_OF: Final[dict[str, int]] = {"storm": 50}
 COUNTED: Final[dict[str, str]] = {"storm": "bystander's requests", "fanout": "deliveries", "idle": "sessions opened"}
 """What the latencies are of, if not of requests."""
 
-_SERVE: Final = "serve it (callboard run FILE.py:NAME --http 127.0.0.1:8000), and name its URL"
+_SERVE: Final = "serve it (callboard run FILE.py:NAME --http 127.0.0.1:8000) and use its URL"
 
 
 def read_scenario(file: Path) -> Scenario:
@@ -60,8 +60,8 @@ def publication(work: Work | None) -> Publication:
     calls, reads = ([act for act in acts if act.kind == kind] for kind in ("call", "read"))
     if len(calls) != 1 or len(reads) > 1 or len(acts) > 2:
         raise BadArgument(
-            "fanout needs one --tool, which its publisher calls and which changes something, and one --read URI, the "
-            "resource that it changes; without --read, that any list has changed is listened for"
+            "--profile fanout needs one --tool that changes something, and at most one --read URI, the resource "
+            "that it changes; without --read, changes of any list are counted"
         )
     return Publication(calls[0], reads[0].name if reads else None)
 
@@ -69,18 +69,15 @@ def publication(work: Work | None) -> Publication:
 def check_profile(profile: Profile, there: Command | Remote | Server, work: Work | None) -> None:
     """Whether the target is one for this profile, and enough was named. Raises `BadArgument`."""
     if profile == "chaos" and not isinstance(there, Command):
-        raise BadArgument("chaos kills its own child: name a command after --, or FILE.py:NAME")
+        raise BadArgument("--profile chaos kills the server: the target must be a command after --, or FILE.py:NAME")
     if profile == "fanout":
         if isinstance(there, Command):
             raise BadArgument(
-                f"fanout needs a server that many sessions share, and a command is a process each: {_SERVE}"
+                f"--profile fanout needs one server for all sessions, and a command starts one each: {_SERVE}"
             )
         publication(work)
     if profile == "storm" and work is None:
-        raise BadArgument(
-            "storm needs a --tool that takes its time, longer than --every (100ms): what is answered at once cannot be "
-            "cancelled"
-        )
+        raise BadArgument("--profile storm needs a --tool that takes longer than --every (100ms)")
 
 
 @attrs.frozen(kw_only=True)
@@ -116,7 +113,7 @@ class ProfileStage:
         if self.profile == "fanout":
             return Fanout(self.plan, publication(work), self._clients(), every=self._every)
         if work is None:
-            raise BadArgument("nothing was named to do")
+            raise BadArgument("no --tool, --read or --list given")
         if self.profile == "storm":
             is_shared = not isinstance(self.there, Command)
             return Storm(self.plan, work, self._clients(), every=self._every, has_bystander=is_shared)

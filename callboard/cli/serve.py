@@ -22,10 +22,10 @@ Examples:
 
   callboard serve                             a demo
   callboard serve mcp.json                    the `mcpServers` of your MCP host
-  callboard serve servers.toml --http 9000    a file of its own, in TOML
+  callboard serve servers.toml --http 9000    a configuration in TOML
   callboard serve mcp.json --stdio            as one server of an MCP host
   callboard serve mcp.json --admin 8001       with /livez and /readyz
-  callboard check mcp.json                    what is wrong with a file
+  callboard check mcp.json                    validate a file
 
 The configuration is reloaded when the file changes, and on SIGHUP; servers
 that did not change keep their connections. So are token file and certificate.
@@ -53,7 +53,7 @@ def serve(
             run_server(broker, **options)
         except CannotServe as error:
             if is_usual and str(error).startswith(f"{BindAddress.parse(DEFAULT_PORT)}: "):
-                raise CannotServe(f"{error}; name another place with --http PORT") from None
+                raise CannotServe(f"{error}; choose another address with --http PORT") from None
             raise
 
 

@@ -109,7 +109,9 @@ class Where:
         named = [name.strip() for name in self.revisions.split(",") if name.strip()]
         known = {revision.value: revision for revision in spoken}
         if not named or any(name not in known for name in named):
-            raise CannotServe(f"--revisions {self.revisions[:200]}: choose among {', '.join(sorted(known))}")
+            raise CannotServe(
+                f"--revisions {self.revisions[:200]}: unknown revision; supported: {', '.join(sorted(known))}"
+            )
         return frozenset(known[name] for name in named)
 
 

@@ -50,7 +50,7 @@ def test_a_server_at_a_url_is_put_under_load(house: Addresses, way: str, revisio
     assert told["seconds"] == 1
     assert told["settings"]["generator"] == "prepared requests"
     assert 0 < told["generator_cpu"] < 1.5
-    assert told["server_rss"] is None, "it is no process of ours"
+    assert told["server_rss"] is None, "the memory of the server is unknown"
 
 
 def test_a_command_is_and_what_it_takes_of_the_machine_is_told() -> None:
@@ -103,7 +103,7 @@ def test_in_a_pipe_there_are_lines_and_files_with_every_second_and_with_plots(ho
 def test_a_limit_that_is_broken_fails_a_pipeline(house: Addresses) -> None:
     done = piped("bench", house.http, *ECHO, *SHORT, "--fail-if", "max>1us", "--fail-if", "errors>0")
     assert done.returncode == 1
-    assert "callboard: max>1us holds: it is " in done.stderr
+    assert "callboard: limit exceeded: max>1us (measured: " in done.stderr
     assert "errors>0" not in done.stderr
 
 
@@ -112,13 +112,13 @@ def test_a_limit_that_is_broken_fails_a_pipeline(house: Addresses) -> None:
     [
         (["http://mcp.example.com/mcp", "--list"], 2, "--yes-remote"),
         (["ws://192.0.2.1/mcp", "--list"], 2, "--yes-remote"),
-        ([APP, "--duration", "soon"], 2, "is no time"),
-        ([APP, "--fail-if", "p99"], 2, "is no limit"),
+        ([APP, "--duration", "soon"], 2, "is not a time"),
+        ([APP, "--fail-if", "p99"], 2, "is not a limit"),
         ([APP, "--csv", "/there/is/no/such.csv"], 2, "no such folder"),
         ([APP, "--revision", "1999-01-01"], 2, "--revision"),
         (["nothing"], 3, "is no target"),
         (["http://127.0.0.1:9/mcp", "--list"], 3, ""),
-        ([CURIOUS], 2, "name one with --tool, or use --list: "),
+        ([CURIOUS], 2, "choose one with --tool, or use --list: "),
         ([APP, "--tool", "fail"], 4, "the tool fail failed: it did not work"),
         ([APP, "--tool", "none"], 4, "none"),
     ],

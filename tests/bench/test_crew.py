@@ -111,7 +111,7 @@ say(type="done")
     [
         ("met(); sys.stdin.readline(); os.kill(os.getpid(), 9)", WorkerLost, "killed by signal 9"),
         ("sys.exit(3)", WorkerLost, "exit code 3"),
-        ("print('what?', flush=True); sys.stdin.read()", WorkerLost, "nobody understands"),
+        ("print('what?', flush=True); sys.stdin.read()", WorkerLost, "sent an invalid message"),
         ('say(type="failed", code=3, text="nobody is there", said=[]); sys.exit(1)', CannotConnect, "nobody is there"),
     ],
 )
@@ -143,7 +143,7 @@ def test_two_do_what_was_asked_of_one() -> None:
     assert told["requests"] == pytest.approx(400, abs=8)
     assert (told["errors"], told["server"], told["work"]) == ({}, "steady 1.0.0", "call echo")
     assert told["settings"]["processes"] == 2
-    assert told["settings"]["load"] == "2 sessions in 2 processes, 200 a second (open loop)"
+    assert told["settings"]["load"] == "2 sessions in 2 processes, 200 per second (open loop)"
     assert told["settings"]["generator"] == "prepared requests"
     assert 0 < told["generator_cpu"] < 1.5
 
@@ -228,5 +228,5 @@ async def test_one_that_is_killed_is_told() -> None:
             assert await process.wait() == 5
             await wait_gone(found.workers)
     assert process.words.splitlines()[-1] == (
-        "callboard: a process that made load ended too early (killed by signal 9)"
+        "callboard: a load generator process ended too early (killed by signal 9)"
     )

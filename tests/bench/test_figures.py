@@ -82,7 +82,7 @@ def test_those_who_still_wait_at_the_end_have_waited_longer_than_any() -> None:
     assert not Limit.parse("p96>20ms").broken_by(shown)
     assert Limit.parse("p99>20ms").broken_by(shown)
     assert Limit.parse("max>1s").broken_by(shown)
-    assert Limit.parse("p99>20ms").told(shown) == "for ever: too many were not answered"
+    assert Limit.parse("p99>20ms").told(shown) == "infinite: too many requests were not answered"
 
 
 def test_errors_of_which_each_is_another_are_told_together() -> None:

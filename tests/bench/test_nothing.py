@@ -59,7 +59,7 @@ def test_there_are_no_percentiles_of_nothing() -> None:
     assert DEAD.as_csv().splitlines()[1] == "1,0,,,,6000"
     drawn = page("t", {"": DEAD}, as_text(DEAD))
     assert "<svg" not in drawn
-    assert "Nothing was answered" in drawn
+    assert "No request was answered" in drawn
     now = Moment(elapsed=1.0, duration=10.0, rate=0.0, in_flight=1, result=DEAD)
     assert "p50 -, p99 -, max -" in line(now)
     assert dict(live_rows(now))["p50"] == "-"

@@ -94,8 +94,8 @@ def test_what_a_server_calls_itself_is_text() -> None:
 
 
 def test_what_must_be_known_to_believe_it_stands_on_it() -> None:
-    assert "it may have been the limit" in of(attrs.evolve(result(0.1), generator_cpu=0.99)).text
-    assert "it may have been the limit" not in of(result(0.1)).text
+    assert "it may have been the bottleneck" in of(attrs.evolve(result(0.1), generator_cpu=0.99)).text
+    assert "it may have been the bottleneck" not in of(result(0.1)).text
 
 
 def across(found: Seen) -> list[float]:

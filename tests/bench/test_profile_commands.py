@@ -55,7 +55,7 @@ def test_a_scenario_is_shown_by_step_in_a_pipe_and_on_a_page(tmp_path: Path) -> 
     done = piped("bench", WEATHER, "--scenario", str(file), "--rate", "20", "--html", str(page), *SHORT)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert "load\t1 session, scripts: 20 a second (open loop)" in lines
+    assert "load\t1 session, scripts: 20 per second (open loop)" in lines
     assert lines[-2] == "step\tcount\tp50\tp99\tmax\terrors"
     assert lines[-1].startswith("look\t")
     assert "step: look" in page.read_text()
@@ -65,7 +65,7 @@ def test_a_scenario_is_shown_by_step_in_a_pipe_and_on_a_page(tmp_path: Path) -> 
     ("text", "said"),
     [
         ('steps = [\n  { call = "forecast" },\n  { thing = 1 },\n]', "play.toml:3: steps[1]: must have one of call, "),
-        ("steps = [{ call = ", "play.toml:1: is no TOML: "),
+        ("steps = [{ call = ", "play.toml:1: is not valid TOML: "),
     ],
 )
 def test_a_scenario_that_is_wrong_is_told_in_one_line(tmp_path: Path, text: str, said: str) -> None:
@@ -124,4 +124,4 @@ def test_what_is_killed_comes_back() -> None:
     assert told["figures"]["kills"] >= told["figures"]["recovered"] >= 1
     assert told["figures"]["sessions_lost"] == told["figures"]["kills"]
     assert told["figures"]["recovery_max"] > 0
-    assert set(told["errors"]) <= {"ConnectionLost", "CannotConnect", "not answered by the end"}
+    assert set(told["errors"]) <= {"ConnectionLost", "CannotConnect", "no response before the end"}

@@ -194,7 +194,7 @@ async def test_news_that_do_not_come_are_an_error_after_a_time(autojump_clock: M
         { call = "work" },
         { await = "company://note", within = "900ms" },
     ]"""
-    with pytest.raises(StepFailed, match=r"await company://note: nothing was heard within 0.9 s"):
+    with pytest.raises(StepFailed, match=r"await company://note: no notification within 0.9 s"):
         await play(text, LoadPlan(duration=10, warmup=0))
 
 

@@ -122,7 +122,9 @@ def test_a_taken_port_is_one_line_that_says_what_to_do() -> None:
             pass  # by somebody else: so much the better
         done = callboard("serve")
     assert done.returncode == 2
-    assert done.stderr == f"callboard: 127.0.0.1:{port}: address already in use; name another place with --http PORT\n"
+    assert (
+        done.stderr == f"callboard: 127.0.0.1:{port}: address already in use; choose another address with --http PORT\n"
+    )
 
 
 async def test_it_ends_with_all_of_its_processes_and_leaves_no_file(tmp_path: Path) -> None:

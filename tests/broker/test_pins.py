@@ -392,10 +392,10 @@ def _mode(file: Path) -> int:
 
 def test_approving_what_nobody_knows_is_one_clear_line(tmp_path: Path) -> None:
     config = configured(tmp_path)
-    assert callboard("approve", str(config)).stdout == "nothing waits for approval\n"
+    assert callboard("approve", str(config)).stdout == "nothing to approve\n"
     for arguments, words in (
         ([str(tmp_path / "no.json")], "no.json: there is no such file"),
-        ([str(config), "nobody"], "no server 'nobody' is pinned; none is"),
+        ([str(config), "nobody"], "no pinned server 'nobody'; pinned: none"),
     ):
         done = callboard("approve", *arguments)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)

@@ -11,7 +11,7 @@ async def test_a_person_sees_tables() -> None:
     async with at_terminal("list", APP) as terminal:
         assert await terminal.wait_ended() == 0
         assert "curious 1.2.3 (2026-07-28)" in terminal.screen
-        assert "what it takes" in terminal.screen
+        assert "arguments" in terminal.screen
         assert "text [times]" in terminal.screen
         assert "│" in terminal.screen
 
@@ -80,7 +80,7 @@ async def test_a_page_is_shown_in_full_and_not_opened_without_a_yes() -> None:
     async with at_terminal("call", APP, "sign_in", f"url={url}") as terminal:
         await terminal.wait_shown("curious asks you to visit a page: Sign in to go on")
         await terminal.wait_shown(url)
-        await terminal.wait_shown("It is not encrypted")
+        await terminal.wait_shown("the connection is not encrypted")
         await terminal.wait_shown("Open example.org in your browser?")
         await terminal.type("")
         await terminal.wait_shown("Open example.org in your browser?")

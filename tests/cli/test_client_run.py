@@ -15,14 +15,14 @@ from callboard.errors import URL_ELICITATION_REQUIRED, HttpRefused, ServerRefuse
             b'{"elicitations": [{"url": "https://a.example"}, {"url": "https://b.example"}]}',
             "https://a.example, https://b.example",
         ),
-        (b'{"elicitations": [{}]}', "what it does not name"),
-        (b"[]", "what it does not name"),
-        (None, "what it does not name"),
+        (b'{"elicitations": [{}]}', "(no URL given)"),
+        (b"[]", "(no URL given)"),
+        (None, "(no URL given)"),
     ],
 )
 def test_a_page_that_must_be_visited_first_is_named(data: bytes | None, pages: str) -> None:
     refused = ServerRefused(URL_ELICITATION_REQUIRED, "Log in\nfirst", None if data is None else Raw(data))
-    assert told(refused) == f"Log in first (-32042); visit: {pages}"
+    assert told(refused) == f"Log in first (-32042); open: {pages}"
 
 
 def test_a_refusal_that_is_a_whole_page_is_one_line() -> None:

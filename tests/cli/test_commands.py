@@ -140,7 +140,7 @@ def test_a_tool_that_fails_says_so_in_the_exit_code() -> None:
 def test_what_a_tool_asks_is_declined_where_nobody_can_be_asked() -> None:
     done = piped("call", APP, "greet")
     assert done.returncode == 1
-    assert done.stderr == "callboard: declined, for nobody is here to ask: 'Who are you?'\n"
+    assert done.stderr == "callboard: declined, since there is no terminal to ask at: 'Who are you?'\n"
     assert "declined" in done.stdout
 
 
@@ -253,14 +253,14 @@ def test_whoever_has_seen_enough_may_stop_reading() -> None:
     [
         (["list"], 2, "TARGET"),
         (["call", APP], 2, "TOOL"),
-        (["call", APP, "echo", "text"], 2, "'text' is no argument: write key=value, or key:=json"),
-        (["call", APP, "echo", "text:={"], 2, "is no JSON"),
-        (["call", APP, "echo", "text=a", "text=b"], 2, "'text' is given twice"),
-        (["prompt", APP, "brief", "topic:=1"], 2, "the arguments of a prompt are text"),
-        (["list", APP, "--revision", "1999-01-01"], 2, "choose among 2024-11-05"),
-        (["list", APP, "--timeout", "0"], 2, "--timeout must be more than 0"),
+        (["call", APP, "echo", "text"], 2, "invalid argument 'text': expected key=value or key:=json"),
+        (["call", APP, "echo", "text:={"], 2, "invalid JSON"),
+        (["call", APP, "echo", "text=a", "text=b"], 2, "duplicate argument 'text'"),
+        (["prompt", APP, "brief", "topic:=1"], 2, "arguments of prompts are strings"),
+        (["list", APP, "--revision", "1999-01-01"], 2, "unknown revision; supported: 2024-11-05"),
+        (["list", APP, "--timeout", "0"], 2, "--timeout must be greater than 0"),
         (["list", APP, "--timeout", "soon"], 2, "soon"),
-        (["list", APP, "--header", "secret"], 2, "a header is written as 'Name: value'"),
+        (["list", APP, "--header", "secret"], 2, "invalid header: expected 'Name: value'"),
         (["list", "weather"], 3, "'weather' is no target"),
         (["list", "nowhere.py"], 3, "nowhere.py: there is no such file"),
         (["list", "nowhere.json#x"], 3, "nowhere.json: No such file or directory"),
@@ -306,7 +306,7 @@ def test_a_warning_is_a_plain_line_and_a_servers_words_in_it_command_nothing() -
 def test_a_server_that_does_not_answer_is_given_up_and_its_last_words_are_shown() -> None:
     done = piped("list", "--timeout", "1", "--", sys.executable, "-c", DEAF)
     assert done.returncode == 3
-    assert done.stderr.splitlines() == ["  server: I am deaf", "callboard: the server did not answer within 1 s"]
+    assert done.stderr.splitlines() == ["  server: I am deaf", "callboard: timed out: no response within 1 s"]
 
 
 @pytest.mark.parametrize(

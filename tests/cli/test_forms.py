@@ -82,7 +82,7 @@ async def test_defaults_are_offered_and_what_is_optional_may_be_left_out() -> No
     result, shown = await fill_in(asked, "", "", "", "")
     assert result == ElicitResult(action="accept", content={"name": "Ada", "colours": ["g"]})
     assert "  Your name (as in your passport) [Ada]:" in shown
-    assert "  age (may be left out):" in shown
+    assert "  age (optional):" in shown
     assert "  colours [g]:" in shown
     assert "  name: Ada; colours: g" in shown
 
@@ -92,7 +92,7 @@ async def test_what_is_required_must_be_said() -> None:
     assert result.content == {"n": 7}
     result, shown = await fill_in(form(["s"], s={"type": "string"}), "", "x", "yes")
     assert result.content == {"s": "x"}
-    assert "  must be filled in" in shown
+    assert "  is required" in shown
 
 
 async def test_what_is_offered_of_a_choice_is_called_as_it_stands_there() -> None:
@@ -183,7 +183,7 @@ async def test_a_yes_opens_the_page_in_the_browser_of_the_system_and_is_consent_
 async def test_where_there_is_no_browser_the_person_is_told() -> None:
     result, shown, _ = await visit("https://example.org/unopened", "y")
     assert result.action == "accept"
-    assert "open it yourself" in shown[-1]
+    assert "open the URL yourself" in shown[-1]
 
 
 @pytest.mark.requirement("M303")
@@ -191,7 +191,7 @@ async def test_where_there_is_no_browser_the_person_is_told() -> None:
     ("url", "warning"),
     [
         ("http://example.org/", "not encrypted"),
-        ("https://xn--pple-43d.com/", "may look like others"),
+        ("https://xn--pple-43d.com/", "look like others"),
     ],
 )
 async def test_a_suspicious_page_is_warned_about_and_its_host_stands_out(url: str, warning: str) -> None:
@@ -254,7 +254,7 @@ async def test_an_address_that_a_browser_may_read_otherwise_is_declined_without_
     result, shown, opened = await visit(url, "y")
     assert (result.action, opened) == ("decline", [])
     assert not any(line.startswith("Open ") for line in shown)
-    assert shown[-1].endswith("It is declined.")
+    assert shown[-1].startswith("  Declined, since the URL cannot be opened: ")
 
 
 @pytest.mark.finding("security-13")

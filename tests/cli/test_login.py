@@ -25,7 +25,7 @@ BROWSER: Final = """\
 import sys, urllib.request
 urllib.request.urlopen(sys.argv[1]).read()
 """
-SENT: Final = r"callboard: log in with the browser that opens; if none does, open (\S+)\n"
+SENT: Final = r"callboard: opening a browser to log in; if it does not open, visit (\S+)\n"
 MACHINE: Final = ("--auth", "machine", "--client-id", "me", "--client-secret-env", "SECRET")
 
 
@@ -75,7 +75,7 @@ async def test_a_server_that_wants_to_know_who_is_there_is_one_line_that_names_t
 
 async def test_a_header_of_ones_own_that_is_not_taken_is_said_so_and_not_repeated(town: Town) -> None:
     done = await run("list", town.url, "--header", "authorization: Bearer s3cret")
-    check_one_line(done, 4, "does not take the Authorization header")
+    check_one_line(done, 4, "rejected the Authorization header")
     assert "s3cret" not in done.words
     assert town.shown == ["Bearer s3cret"]
 
@@ -86,7 +86,7 @@ async def test_an_entry_of_a_file_with_a_header_of_its_own_shows_that_alone(town
     file.write_text(
         f'{{"mcpServers": {{"x": {{"url": "{town.url}", "headers": {{"Authorization": "Bearer mine"}}}}}}}}'
     )
-    check_one_line(await run("list", f"{file}#x"), 4, "does not take the Authorization header")
+    check_one_line(await run("list", f"{file}#x"), 4, "rejected the Authorization header")
     assert town.shown[-1] == "Bearer mine"
 
 
@@ -123,14 +123,14 @@ async def test_logging_in_is_a_command_of_its_own(town: Town) -> None:
 async def test_where_nobody_need_log_in_it_is_said_so(town: Town) -> None:
     with served(APP) as there:
         done = await run("login", there.http)
-    assert (done.code, done.out, done.words) == (0, f"{there.http} lets us in without a login", "")
+    assert (done.code, done.out, done.words) == (0, f"{there.http} requires no login", "")
 
 
 async def test_logging_out_forgets_the_token(town: Town) -> None:
     await run("list", town.url, "--auth", "browser")
     done = await run("logout", town.url)
     assert (done.code, done.words) == (0, "")
-    assert done.out == f"nothing is kept any more of a login at {town.url}"
+    assert done.out == f"logged out: no tokens are stored for {town.url}"
     check_one_line(await run("list", town.url), 4, "--auth browser")
     assert (await run("logout", town.url, "--json")).out == f'{{"forgotten": "{town.url}"}}'  # there is nothing: fine
 
@@ -176,7 +176,7 @@ async def test_where_no_browser_opens_the_address_is_shown(town: Town, monkeypat
 @needs_terminal
 async def test_a_person_without_a_browser_pastes_the_address_that_it_ends_at(town: Town) -> None:
     async with at_terminal("call", town.url, "look", "--auth", "headless", "--timeout", "20") as terminal:
-        await terminal.wait_shown("Paste the address")
+        await terminal.wait_shown("paste the URL")
         [url] = re.findall(r"http://\S+/authorize\S+", terminal.screen)
         await terminal.type(await visit(url))
         assert await terminal.wait_ended() == 0
@@ -185,7 +185,7 @@ async def test_a_person_without_a_browser_pastes_the_address_that_it_ends_at(tow
 
 async def test_without_a_terminal_there_is_nowhere_to_paste(town: Town) -> None:
     done = await run("list", town.url, "--auth", "headless")
-    check_one_line(done, 4, "--auth headless asks at a terminal")
+    check_one_line(done, 4, "--auth headless needs a terminal")
 
 
 @attrs.frozen
@@ -258,7 +258,10 @@ async def test_a_secret_is_shown_to_the_authorization_server_alone_that_it_was_f
         (["--client-secret-env", "HOME"], "--client-secret-env needs --client-id"),
         (["--issuer", "https://x.example"], "--issuer needs --client-id"),
         (["--client-id", "me", "--client-secret-env", "NO_SUCH"], "the environment has no NO_SUCH"),
-        (["--auth", "browser", "--header", "Authorization: Bearer x"], "either --auth browser or a header"),
+        (
+            ["--auth", "browser", "--header", "Authorization: Bearer x"],
+            "--auth browser and an Authorization header exclude each other",
+        ),
     ],
 )
 def test_flags_that_make_no_sense_are_one_line(flags: list[str], words: str) -> None:

@@ -67,7 +67,7 @@ async def test_a_table_says_what_its_columns_are() -> None:
     async with connect(Server("x", version="1")) as client:
         ResultPrinter(LATEST, console=console).listing(client, listing)
     headings = [re.split(r" +┃ +", line.strip("┃ ")) for line in on(console).splitlines() if line.startswith("┃")]
-    assert headings == [["name", "what it takes", "what it is"], ["uri", "type", "what it is"]]
+    assert headings == [["name", "arguments", "description"], ["uri", "type", "description"]]
 
 
 @words

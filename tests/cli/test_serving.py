@@ -113,7 +113,7 @@ def test_a_wrong_command_is_one_clear_error() -> None:
         ([APP, "--http", "here"], "'here' is no address"),
         ([APP, "--http", "localhost:99999"], "'localhost:99999' is no address"),
         ([APP, "--http", "no-such-host.invalid:80"], "no-such-host.invalid:80: "),
-        ([APP, "--revisions", "2025-11-25,1999-01-01"], "choose among 2024-11-05, 2025-03-26"),
+        ([APP, "--revisions", "2025-11-25,1999-01-01"], "unknown revision; supported: 2024-11-05, 2025-03-26"),
         ([APP, "--http", "0", "--tls-key", "key.pem"], "TLS needs both"),
         (
             [APP, "--http", "0", "--tls-key", "key.pem", "--tls-cert", "cert.pem"],

@@ -116,5 +116,5 @@ def test_the_command_shows_the_lists_that_there_are(tmp_path: Path) -> None:
     done = callboard("list", "--", sys.executable, str(server))
     assert done.returncode == 0
     assert done.stdout.split()[:2] == ["tool", "fine"]
-    assert "resources could not be listed: boom" in done.stderr
+    assert "cannot list resources: boom" in done.stderr
     assert "templates" not in done.stderr
