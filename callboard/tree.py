@@ -12,8 +12,8 @@
       sessions
         NAME                                  one for each session: it ends when either of the two does
           session, reader                     writes to the client; reads what it says
-      http-N, admin, asgi, heart-N            listeners, added while they listen
-        keep-alive, outbox, lookout           one timer or queue for all connections of a listener
+      http-N, admin, asgi, pings-N            listeners, added while they listen
+        keep-alive, write-batch, slow-requests  one timer or queue for all connections of a listener
         watches, connections                  one for each connection; a watch while its request waits
         listener-N                            accepts
     client                                    open_tree(client())
@@ -116,11 +116,11 @@ def keep_alive(make: Make, name: str = "keep-alive") -> ChildSpec[Any]:
     return ChildSpec(name, make, shutdown=0, kept="streams and sockets are in it")
 
 
-def listeners(outbox: Make, lookout: Make, accepting: Sequence[Make], write_time: float) -> Children:
+def listeners(write_batch: Make, slow_requests: Make, accepting: Sequence[Make], write_time: float) -> Children:
     """The children of a listener that take connections in, and the connections."""
     return (
-        ChildSpec("outbox", outbox, shutdown=0, kept="wires write by way of it"),
-        ChildSpec("lookout", lookout, shutdown=0, kept="connections are reminded by it"),
+        ChildSpec("write-batch", write_batch, shutdown=0, kept="wires write by way of it"),
+        ChildSpec("slow-requests", slow_requests, shutdown=0, kept="connections are reminded by it"),
         SupervisorSpec(WATCHES, drain=0),
         SupervisorSpec(CONNECTIONS, drain=write_time),
         *(ChildSpec(f"listener-{number}", make, shutdown=0) for number, make in enumerate(accepting, 1)),

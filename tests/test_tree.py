@@ -121,16 +121,16 @@ async def test_after_a_crash_of_the_pings_old_and_new_sockets_are_pinged(
     async with house(quiet) as here, trio.open_nursery() as nursery:
         old, _vanished = await here.dial(), await here.dial()
         nursery.start_soon(old.wait_gone)
-        heart = child(here.host.root, "heart-1")
-        pings = heart.node.actor
+        pings_actor = child(here.host.root, "pings-1")
+        pings = pings_actor.node.actor
         assert isinstance(pings, Pings)
         if is_poisoned:
             poison: Any = Poison()
             pings.add(poison)
             await trio.sleep(EVERY / 2)
-            await restarted(heart)
+            await restarted(pings_actor)
         else:
-            await crash(heart)
+            await crash(pings_actor)
         new = await here.dial()
         nursery.start_soon(new.wait_gone)
         await trio.sleep(EVERY * 3 + 1)
@@ -241,14 +241,16 @@ class Slow:
 
 
 async def test_after_a_crash_slow_requests_are_minded_that_waited_before(autojump_clock: MockClock) -> None:
-    lookout, connection = SlowRequests(), Slow()
-    spec = SupervisorSpec("top", children=(ChildSpec("lookout", lambda: lookout, shutdown=0, kept="connections"),))
+    slow_requests, connection = SlowRequests(), Slow()
+    spec = SupervisorSpec(
+        "top", children=(ChildSpec("slow-requests", lambda: slow_requests, shutdown=0, kept="connections"),)
+    )
     async with open_tree(spec) as root:
-        lookout.expect(connection, 1)
+        slow_requests.expect(connection, 1)
         await trio.sleep(SOON / 2)  # the first is being waited for, the second is not yet
-        lookout.expect(connection, 2)
-        await crash(child(root, "lookout"))
-        lookout.expect(connection, 3)
+        slow_requests.expect(connection, 2)
+        await crash(child(root, "slow-requests"))
+        slow_requests.expect(connection, 3)
         await trio.sleep(1)
     assert connection.reminded == [1, 2, 3]
 
@@ -268,7 +270,7 @@ async def test_a_permanent_child_is_a_fresh_object_or_says_what_it_keeps() -> No
         await nursery.start(run)
         (root,) = live_trees()
         specs = list(declared(root))
-        assert {"parking", "keep-alive", "outbox", "lookout", "listener-1"} <= {spec.name for spec in specs}
+        assert {"parking", "keep-alive", "write-batch", "slow-requests", "listener-1"} <= {spec.name for spec in specs}
         for spec in specs:
             if spec.restart is Restart.PERMANENT:
                 assert (spec.actor() is spec.actor()) == bool(spec.kept), spec.name

@@ -70,7 +70,7 @@ class BatchWriter(Protocol):
 class SocketWire:
     """A non-blocking socket: the system calls without a layer in between."""
 
-    __slots__ = ("_is_broken", "_lock", "_rest", "_socket", "_write_time", "outbox")
+    __slots__ = ("_is_broken", "_lock", "_rest", "_socket", "_write_time", "write_batch")
 
     def __init__(self, connected: socket.socket, write_time: float) -> None:
         self._socket = connected
@@ -78,7 +78,7 @@ class SocketWire:
         self._lock: trio.Lock | None = None  # made when a writer has to wait, for the first time
         self._rest = b""  # what is held, or what a courtesy left over
         self._is_broken = False
-        self.outbox: BatchWriter | None = None
+        self.write_batch: BatchWriter | None = None
 
     async def receive(self) -> bytes:
         while True:
@@ -137,7 +137,7 @@ class SocketWire:
         return False
 
     def send_soon(self, data: bytes) -> bool:
-        return self.outbox is not None and self.outbox.put(self, data)
+        return self.write_batch is not None and self.write_batch.put(self, data)
 
     @property
     def is_free(self) -> bool:

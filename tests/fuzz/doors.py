@@ -71,7 +71,7 @@ class Doors:
     host: Host
     endpoint: Endpoint
     edge: Supervisor
-    lookout: SlowRequests
+    slow_requests: SlowRequests
     http2: Http2
     health: HealthHandler
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
@@ -82,7 +82,7 @@ class Doors:
         ours.write_time = self.endpoint.settings.write_time
         handler = self.health if door == "admin" else self.endpoint
         settings = LIMITS if door == "admin" else self.endpoint.settings
-        connection = HttpConnection(handler, ours, settings, self.lookout)
+        connection = HttpConnection(handler, ours, settings, self.slow_requests)
         actor = Opening(connection, self.http2) if door == "asgi" else connection
         self.edge.supervisor_of("connections").spawn(actor, name=f"c-{next(self._names)}")
         return theirs
@@ -120,9 +120,9 @@ async def opened(server: Hosted, settings: Settings) -> AsyncIterator[Doors]:
         access = Access.of("127.0.0.1", 8000)
         endpoint = Endpoint(host, access, settings, legacy_sse=True, on_upgrade=upgrade)
         edge = await host.root.add(http_edge("http", endpoint, [], with_http2=True))
-        lookout = next(actor for _, actor in edge.actors() if isinstance(actor, SlowRequests))
+        slow_requests = next(actor for _, actor in edge.actors() if isinstance(actor, SlowRequests))
         health = HealthHandler(Health(server, host), access)
-        yield Doors(host, endpoint, edge, lookout, Http2(endpoint), health)
+        yield Doors(host, endpoint, edge, slow_requests, Http2(endpoint), health)
 
 
 @attrs.define(eq=False)

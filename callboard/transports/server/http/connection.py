@@ -58,7 +58,7 @@ class HttpConnection(Actor[Never]):
     endpoint: RequestHandler
     wire: Wire
     settings: Settings
-    lookout: SlowRequests
+    slow_requests: SlowRequests
     peer: str = LOCAL
     on_end: Callable[[], None] = attrs.field(default=lambda: None, kw_only=True)
     served: int = attrs.field(default=0, init=False)
@@ -195,7 +195,7 @@ class HttpConnection(Actor[Never]):
         def on_wait() -> None:
             self._custody, self._since = custody, trio.current_time()
             if self._watch is None and custody.cap > 2 * SOON:
-                self.lookout.expect(self, self.served)
+                self.slow_requests.expect(self, self.served)
             else:
                 self.mind(self.served)
             custody.on_wait(self._cancel_errand)

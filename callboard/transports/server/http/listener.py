@@ -49,8 +49,8 @@ class Edge:
     settings: Settings
     tls: ssl.SSLContext | Certificate | None = None
     http2: Http2 | None = None
-    outbox: WriteBatch = attrs.field(factory=WriteBatch)
-    lookout: SlowRequests = attrs.field(factory=SlowRequests)
+    write_batch: WriteBatch = attrs.field(factory=WriteBatch)
+    slow_requests: SlowRequests = attrs.field(factory=SlowRequests)
     crowd: ConnectionLimit = attrs.field()
     names: "count[int]" = attrs.field(factory=lambda: count(1))
     said: RateLimit = attrs.field(factory=lambda: RateLimit(SAID))
@@ -64,7 +64,7 @@ class Edge:
         if tls is not None:
             return SslWire(connected, tls, self.settings.write_time)
         wire = SocketWire(connected, self.settings.write_time)
-        wire.outbox = self.outbox
+        wire.write_batch = self.write_batch
         return wire
 
 
@@ -118,7 +118,7 @@ class HttpListener(Actor[Never]):
             with suppress(OSError):  # some systems say so if the peer is gone already
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = HttpConnection(
-            *(edge.handler, edge.wire(connected), edge.settings, edge.lookout, peer_of(connected)), on_end=leave
+            *(edge.handler, edge.wire(connected), edge.settings, edge.slow_requests, peer_of(connected)), on_end=leave
         )
         name = f"c-{self.listening.fileno()}-{next(edge.names)}"
         connections.spawn(connection if edge.http2 is None else Opening(connection, edge.http2), name=name)
@@ -134,7 +134,7 @@ class HttpListener(Actor[Never]):
 def listeners(edge: Edge, sockets: Sequence[socket.socket]) -> tree.Children:
     """The children that take connections in, and the connections."""
     accepting = [partial(HttpListener, edge, listening) for listening in sockets]
-    return tree.listeners(lambda: edge.outbox, lambda: edge.lookout, accepting, edge.settings.write_time)
+    return tree.listeners(lambda: edge.write_batch, lambda: edge.slow_requests, accepting, edge.settings.write_time)
 
 
 def http_edge(

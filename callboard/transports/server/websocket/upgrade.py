@@ -115,7 +115,7 @@ class WebSocketUpgrade:
         if not self._beats:
             self._beats = True
             root = self.host.root
-            name = next(name for number in count(1) if root.node(name := f"heart-{number}") is None)
+            name = next(name for number in count(1) if root.node(name := f"pings-{number}") is None)
             await root.add(tree.keep_alive(lambda: self._heart, name))
 
     async def _turn_away(self, handshake: Handshake, wire: Wire) -> None:
