@@ -15,11 +15,12 @@ import attrs
 import msgspec
 import trio
 
-from callboard.bench.engine import LoadPlan, first_of
+from callboard.bench.engine import LoadPlan
 from callboard.bench.tally import Tally
 from callboard.bench.work import Work
 from callboard.codecs.lines import LineDecoder
 from callboard.errors import ConnectionLost, PeerError
+from callboard.supervisor.groups import first_leaf
 
 HEAD_START: Final = 0.2
 """Seconds from the moment at which all are ready to the one at which all begin: each has heard of it by then."""
@@ -108,7 +109,7 @@ class Crew:
                     for number, order in enumerate(self.orders):
                         nursery.start_soon(self._employ, number, order)
             except* Exception as group:  # as `failure_of` has it
-                failure = first_of(group)
+                failure = first_leaf(group)
         if failure is not None and not self._stopped.is_set():
             raise failure
         return self.elapsed

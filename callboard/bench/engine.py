@@ -16,6 +16,7 @@ from callboard.bench.seats import PAUSE, Open, Seat, seated
 from callboard.bench.tally import OVERDUE, UNANSWERED, Tally
 from callboard.bench.work import Act, Work
 from callboard.errors import CallboardError, CannotConnect, ConnectionLost
+from callboard.supervisor.groups import first_leaf
 
 MAX_WAITING: Final = 10_000
 """Most requests that wait for an answer in an open loop. Beyond that none are sent, and each is counted as an error:
@@ -116,7 +117,7 @@ class Drive(ABC, Generic[W, L]):
                     await self.rehearse(seats)
                     await self._load(seats)
             except* CallboardError as group:
-                failure = first_of(group)
+                failure = first_leaf(group)
         if failure is not None and not self.is_stopped:
             raise failure
         return self.elapsed
@@ -320,9 +321,3 @@ def kind_of(error: CallboardError) -> str:
     """What an error is counted as: its name, and the code that a server gave it."""
     code = getattr(error, "error_code", None) or getattr(error, "status", None)
     return type(error).__name__ if code is None else f"{type(error).__name__} {code}"
-
-
-def first_of(group: BaseExceptionGroup[E]) -> E:
-    """Several sessions may fail at once, mostly for the same reason."""
-    error = group.exceptions[0]
-    return first_of(error) if isinstance(error, BaseExceptionGroup) else error

@@ -17,6 +17,7 @@ import trio
 
 from callboard.bench.work import Act
 from callboard.errors import CallboardError
+from callboard.supervisor.groups import own_nursery
 
 IN_A_TURN: Final = 64
 """Connections that are heard before other tasks, such as the one that sends at a rate, get their turn."""
@@ -97,14 +98,10 @@ class Hub:
     async def running(self) -> AsyncIterator[None]:
         """Hear, for as long as the block lasts. What was begun in the background ends with it."""
         try:
-            async with trio.open_nursery() as self._nursery:
+            async with own_nursery() as self._nursery:
                 self._nursery.start_soon(self._run)
                 yield
                 self._nursery.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            if len(group.exceptions) > 1:
-                raise
-            raise group.exceptions[0] from group.exceptions[0].__cause__  # the nursery is ours, and not the caller's
         finally:
             self._nursery = None
             self._selector.close()

@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 import trio
 
 from callboard.codecs.revisions import ProgressNotificationParams
+from callboard.supervisor.groups import own_nursery
 
 REPORTS: Final = 64
 """Progress reports that wait to be looked at; older ones make room for newer."""
@@ -57,7 +58,7 @@ class Calling(Generic[R_co]):
 
     async def __aenter__(self) -> Self:
         self._send, self._receive = trio.open_memory_channel[ProgressNotificationParams](REPORTS)
-        self._nursery_block = trio.open_nursery()
+        self._nursery_block = own_nursery()
         self._nursery = await self._nursery_block.__aenter__()
         self._nursery.start_soon(self._go, self._send)
         return self
@@ -66,12 +67,7 @@ class Calling(Generic[R_co]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         """Wait for the result; left by an exception, or with `cancel`, the call is cancelled at the server."""
-        try:
-            return bool(await self._nursery_block.__aexit__(kind, error, traceback))
-        except BaseExceptionGroup as group:
-            if len(group.exceptions) > 1:
-                raise
-            raise group.exceptions[0] from None  # the nursery is ours: what went wrong comes out by its own name
+        return bool(await self._nursery_block.__aexit__(kind, error, traceback))
 
     def cancel(self) -> None:
         """No longer wanted: the server is told."""

@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw
 
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.host import Errand, Instant
-from callboard.actors.server.request import Handler, sole
+from callboard.actors.server.request import Handler
 from callboard.codecs.envelope import Request
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
@@ -48,6 +48,7 @@ from callboard.server.context import Context, InputRequired, News
 from callboard.server.faults import exited, log_failure
 from callboard.server.registry import CacheHint, Function, HandlerEntry, Registry, Section, ToolEntry
 from callboard.supervisor.ended import drop_frames
+from callboard.supervisor.groups import sole
 
 THREADS: Final = 40
 """Most plain functions that run in threads at once."""

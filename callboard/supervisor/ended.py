@@ -8,6 +8,7 @@ from typing import Final
 
 import attrs
 
+from callboard.supervisor.groups import leaves
 from callboard.supervisor.lifetime import WHY_SUPERVISOR
 
 FAILURE_TEXT: Final = 200
@@ -46,9 +47,9 @@ CUT_OFF: Final = Ended(How.CANCELLED, WHY_SUPERVISOR)
 
 def failure_text(error: BaseException) -> str:
     """One short line for *error*; of a group, its first leaf and how many there are. Never a traceback."""
-    leaves = _leaves(error)
-    line = " ".join(f"{type(leaves[0]).__name__}: {_text(leaves[0])}".split()).rstrip(":")
-    text = f"{line} (and {len(leaves) - 1} more)" if len(leaves) > 1 else line
+    found = leaves(error)
+    line = " ".join(f"{type(found[0]).__name__}: {_text(found[0])}".split()).rstrip(":")
+    text = f"{line} (and {len(found) - 1} more)" if len(found) > 1 else line
     return text if len(text) <= FAILURE_TEXT else text[: FAILURE_TEXT - 1] + "…"
 
 
@@ -56,7 +57,7 @@ def where(error: BaseException | None) -> str:
     """The innermost frames in which *error* arose, for the log: places, and no values."""
     if error is None:
         return ""
-    frames = deque(traceback.walk_tb(_leaves(error)[0].__traceback__), maxlen=FRAMES)
+    frames = deque(traceback.walk_tb(leaves(error)[0].__traceback__), maxlen=FRAMES)
     return " < ".join(f"{Path(f.f_code.co_filename).name}:{line} {f.f_code.co_name}" for f, line in reversed(frames))
 
 
@@ -78,9 +79,3 @@ def _text(error: BaseException) -> str:
         return str(error)
     except Exception:  # its author's mistake: the type alone has to do
         return ""
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    if not isinstance(error, BaseExceptionGroup):
-        return [error]
-    return [leaf for part in error.exceptions for leaf in _leaves(part)]

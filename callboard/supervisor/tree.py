@@ -9,6 +9,7 @@ import trio
 from callboard.supervisor._node import Node
 from callboard.supervisor.dead_letters import DeadLetters
 from callboard.supervisor.ended import CUT_OFF, Ended, How, failure_text
+from callboard.supervisor.groups import own_nursery
 from callboard.supervisor.spec import Restart, SupervisorSpec
 from callboard.supervisor.supervisor import Supervisor
 
@@ -33,17 +34,12 @@ async def open_tree(spec: SupervisorSpec) -> AsyncIterator[Supervisor]:
     node.embody(root)
     _LIVE.add(root)
     try:
-        async with trio.open_nursery() as nursery:
+        async with own_nursery() as nursery:
             nursery.start_soon(_live, root, node, name=spec.name)
             await root.address.wait_started()
             await trio.lowlevel.checkpoint()  # if it has failed, the nursery cancels us here
             yield root
             await root.address.stop()
-    except BaseExceptionGroup as group:
-        if len(group.exceptions) > 1:
-            raise
-        # The nursery is ours and not the caller's: one exception comes out as it is.
-        raise group.exceptions[0] from group.exceptions[0].__cause__
     finally:
         _LIVE.discard(root)
 

@@ -20,6 +20,7 @@ from callboard.codecs.revisions import Direction, Model, Revision, method_of, re
 from callboard.codecs.revisions import Result as Empty
 from callboard.errors import BadAnswer, CannotConnect, MethodNotFound, Overloaded, RequestFailed
 from callboard.supervisor import Actor, Address, Supervisor, get_logger
+from callboard.supervisor.groups import own_nursery
 
 log = get_logger("callboard.actors")
 
@@ -126,12 +127,9 @@ class Answering:
         async def answer(key: str, asked: Any) -> None:
             given[key] = await self.find(asked.method)(asked.params)
 
-        try:
-            async with trio.open_nursery() as nursery:
-                for key, asked in wanted.items():
-                    nursery.start_soon(answer, key, asked)
-        except ExceptionGroup as group:  # the nursery is ours: the caller gets the failure by its own name
-            raise group.exceptions[0] from None
+        async with own_nursery(takes_first=True) as nursery:
+            for key, asked in wanted.items():
+                nursery.start_soon(answer, key, asked)
         return {key: given[key] for key in wanted}
 
     def find(self, method: str) -> Answer:

@@ -19,6 +19,7 @@ from callboard.codecs.envelope import ErrorResponse, RequestId, ResultResponse, 
 from callboard.codecs.revisions import CancelledNotificationParams, Revision
 from callboard.errors import BadAnswer, CallboardError, ConnectionLost, FrameTooLarge, PeerError
 from callboard.supervisor import get_logger
+from callboard.supervisor.groups import own_nursery
 
 log = get_logger("callboard.actors")
 
@@ -194,19 +195,14 @@ class DuplexLink:
 
     async def read(self, hear: Hear) -> None:
         """Read to the end of what the server has to say."""
-        try:
-            async with trio.open_nursery() as nursery:
-                self._nursery = nursery
-                nursery.start_soon(self._times.run)
-                try:
-                    await self._read(hear)
-                finally:
-                    self._nursery = None
-                nursery.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            if len(group.exceptions) > 1:
-                raise
-            raise group.exceptions[0] from group.exceptions[0].__cause__  # the nursery is ours, and not the caller's
+        async with own_nursery() as nursery:
+            self._nursery = nursery
+            nursery.start_soon(self._times.run)
+            try:
+                await self._read(hear)
+            finally:
+                self._nursery = None
+            nursery.cancel_scope.cancel()
 
     async def _read(self, hear: Hear) -> None:
         try:

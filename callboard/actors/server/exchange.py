@@ -36,6 +36,7 @@ from callboard.codecs.routing import Route
 from callboard.errors import InvalidParams, InvalidRequest, RequestFailed
 from callboard.supervisor import Address, Supervisor
 from callboard.supervisor.ended import drop_frames
+from callboard.supervisor.groups import own_nursery
 
 P = TypeVar("P", bound=Model)
 
@@ -227,12 +228,9 @@ class Exchange:
         async def ask(index: int, question: ClientRequest) -> None:
             answers[index] = await way.ask(question, self.slot)
 
-        try:
-            async with trio.open_nursery() as nursery:
-                for index, question in enumerate(questions):
-                    nursery.start_soon(ask, index, question)
-        except ExceptionGroup as group:  # the nursery is ours: a handler catches what went wrong by its own name
-            raise group.exceptions[0] from None
+        async with own_nursery(takes_first=True) as nursery:
+            for index, question in enumerate(questions):
+                nursery.start_soon(ask, index, question)
         return [answers[index] for index in range(len(questions))]
 
     async def _ask_in_rounds(self, questions: Sequence[ClientRequest], *, at_once: bool) -> list[Model]:

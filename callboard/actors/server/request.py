@@ -12,6 +12,7 @@ from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.revisions import Model
 from callboard.errors import RequestTimedOut
 from callboard.supervisor import WHY_DEADLINE, Actor
+from callboard.supervisor.groups import sole
 
 HARD_CAP: Final = 600.0
 """Seconds a hosted request may take in all, the time that it is parked not counted."""
@@ -74,10 +75,3 @@ class RequestEnd(Actor[Never]):
             await self.exchange.settle(RequestTimedOut(after=self.cap), RequestEvent.DEADLINE)
         finally:
             self.exchange.leave()
-
-
-def sole(error: Exception) -> Exception:
-    """The one exception in a group of one: a handler with a nursery raises groups, and means what is inside."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

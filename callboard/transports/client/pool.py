@@ -15,6 +15,7 @@ import trio
 
 from callboard.codecs.http.response_parser import END, AnswerHead, AnswerParser, End, Event
 from callboard.errors import BadAnswer, CannotConnect, ConnectionLost
+from callboard.supervisor.groups import first_leaf
 from callboard.transports.client.tls import secured, why_untrusted
 from callboard.transports.wire import SocketWire, SslWire, Wire
 
@@ -142,7 +143,7 @@ def _root(error: BaseException) -> BaseException:
     """What is behind *error*: of several addresses that were tried, what the first one said."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return _root(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+    return _root(first_leaf(error)) if isinstance(error, BaseExceptionGroup) else error
 
 
 Dial: TypeAlias = Callable[[Origin, ssl.SSLContext | None], Awaitable[Wire]]

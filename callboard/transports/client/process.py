@@ -22,6 +22,7 @@ from callboard.actors.rate import Rate, RateLimit
 from callboard.codecs.lines import without_blank
 from callboard.errors import CannotConnect
 from callboard.supervisor import get_logger
+from callboard.supervisor.groups import own_nursery
 from callboard.transports.client.orphans import GUARD, MARK, end_marked, new_mark
 from callboard.transports.lines import LineConnection
 from callboard.transports.pipe import line_end, line_start
@@ -170,22 +171,17 @@ async def running(command: Command, on_stderr: OnStderr | None = None) -> AsyncI
         finally:
             heard.set()
 
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(hear, process.stderr)
-            try:
-                if _HAS_GROUPS:
-                    await _in_thread(GUARD.watch, process.pid)
-                yield link
-            finally:
-                await _stop(process, mark)  # heard meanwhile: it may say why, and blocks for ever if it is not read
-                with trio.move_on_after(LAST_WORDS):  # a child that left its group may hold the pipe open
-                    await heard.wait()
-            nursery.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        if len(group.exceptions) > 1:
-            raise
-        raise group.exceptions[0] from group.exceptions[0].__cause__  # the nursery is ours, and not the caller's
+    async with own_nursery() as nursery:
+        nursery.start_soon(hear, process.stderr)
+        try:
+            if _HAS_GROUPS:
+                await _in_thread(GUARD.watch, process.pid)
+            yield link
+        finally:
+            await _stop(process, mark)  # heard meanwhile: it may say why, and blocks for ever if it is not read
+            with trio.move_on_after(LAST_WORDS):  # a child that left its group may hold the pipe open
+                await heard.wait()
+        nursery.cancel_scope.cancel()
 
 
 def _holds_bytes(stdin: trio.abc.SendStream | None) -> bool:

@@ -18,6 +18,7 @@ from callboard.actors.rate import Rate, RateLimit
 from callboard.codecs.http.frames import FrameMeter, may_be_http2
 from callboard.errors import SupervisorClosed
 from callboard.supervisor import WHY_DEADLINE, Actor, Fact, get_logger
+from callboard.supervisor.groups import first_leaf
 from callboard.transports.limits import Settings
 from callboard.transports.server.asgi import AsgiApp
 from callboard.transports.server.http.connection import HttpConnection
@@ -120,9 +121,7 @@ class Http2Connection(Actor[Never]):
             await self._converse()
         except Exception as error:  # a trust boundary: hypercorn and h2 may raise anything for odd bytes
             if self.shared.failures.allow(None, trio.current_time()):
-                cause: BaseException = error
-                while isinstance(cause, BaseExceptionGroup):  # of hypercorn's nursery
-                    cause = cause.exceptions[0]
+                cause = first_leaf(error)  # a group is of hypercorn's nursery
                 log.warning("http2_connection_failed", connection=self.path, failure=type(cause).__name__)
         finally:
             self._say_goodbye()
