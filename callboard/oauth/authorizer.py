@@ -22,7 +22,8 @@ from callboard.errors import NotAuthorized
 from callboard.oauth.discovery import DiscoveredServer, find
 from callboard.oauth.grants import Grant
 from callboard.oauth.identity import UNKNOWN, forget_client
-from callboard.oauth.store import Store, keep, recall
+from callboard.oauth.shield import shielded
+from callboard.oauth.store import KEEP_TIME, Store, keep, recall
 from callboard.oauth.token_endpoint import Clock, TokenEndpoint
 from callboard.supervisor import get_logger
 from callboard.transports.client.credentials import Proof
@@ -246,7 +247,7 @@ class Authorizer:
     async def _adopt(self, tokens: Tokens) -> None:
         self._tokens = tokens
         self._generation += 1
-        with trio.CancelScope(shield=True):  # what was given once is not given again
+        async with shielded(KEEP_TIME):  # what was given once is not given again
             await keep(self.store, self._name, tokens)
 
     @property

@@ -3,7 +3,6 @@
 from typing import Final
 
 import attrs
-import trio
 
 from callboard.codecs.oauth.client import (
     BASIC,
@@ -16,7 +15,8 @@ from callboard.codecs.oauth.client import (
 )
 from callboard.codecs.oauth.metadata import ServerMetadata, read_refusal
 from callboard.errors import NotAuthorized
-from callboard.oauth.store import Store, keep, recall
+from callboard.oauth.shield import shielded
+from callboard.oauth.store import KEEP_TIME, Store, keep, recall
 from callboard.oauth.token_endpoint import TokenEndpoint
 
 _JSON: Final = {"content-type": "application/json"}
@@ -109,7 +109,7 @@ class Identity:
 
 async def forget_client(server: ServerMetadata, store: Store) -> None:
     """It does not know us any more: next time we are registered anew."""
-    with trio.CancelScope(shield=True):
+    async with shielded(KEEP_TIME):
         await store.drop(_kept(server))
 
 

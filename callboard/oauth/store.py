@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Final, Protocol, TypeVar, cast
+from typing import Final, Protocol, TypeVar, TypeVarTuple, Unpack, cast
 
 import attrs
 import msgspec
@@ -18,7 +18,11 @@ from callboard.errors import NotAuthorized
 MAX_KEPT: Final = 256 * 1024
 """Largest thing that is read back, in bytes."""
 
+KEEP_TIME: Final = 5.0
+"""Seconds that a store gets to keep or forget something although the task that wants it is cancelled."""
+
 T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 
 class Store(Protocol):
@@ -69,13 +73,13 @@ class FileStore:
         return cls(Path(base).expanduser() / "callboard" / "credentials")
 
     async def load(self, name: str) -> bytes | None:
-        return await trio.to_thread.run_sync(_read_file, self._path(name))
+        return await _in_thread(_read_file, self._path(name))
 
     async def save(self, name: str, value: bytes) -> None:
-        await trio.to_thread.run_sync(_write_file, self._path(name), value)
+        await _in_thread(_write_file, self._path(name), value)
 
     async def drop(self, name: str) -> None:
-        await trio.to_thread.run_sync(_remove_file, self._path(name))
+        await _in_thread(_remove_file, self._path(name))
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{hashlib.sha256(name.encode()).hexdigest()}.json"
@@ -104,15 +108,15 @@ class KeyringStore:
     keyring: Keyring = attrs.field(factory=_system_keyring, repr=False)
 
     async def load(self, name: str) -> bytes | None:
-        kept = await trio.to_thread.run_sync(self._do, self.keyring.get_password, self.service, name)
+        kept = await _in_thread(self._do, self.keyring.get_password, self.service, name)
         return None if kept is None else str(kept).encode()
 
     async def save(self, name: str, value: bytes) -> None:
-        await trio.to_thread.run_sync(self._do, self.keyring.set_password, self.service, name, value.decode())
+        await _in_thread(self._do, self.keyring.set_password, self.service, name, value.decode())
 
     async def drop(self, name: str) -> None:
         if await self.load(name) is not None:
-            await trio.to_thread.run_sync(self._do, self.keyring.delete_password, self.service, name)
+            await _in_thread(self._do, self.keyring.delete_password, self.service, name)
 
     def _do(self, action: Callable[..., object], *arguments: str) -> object:
         try:
@@ -140,6 +144,11 @@ async def recall(store: Store, name: str, kind: type[T]) -> T | None:
 
 async def keep(store: Store, name: str, value: object) -> None:
     await store.save(name, msgspec.json.encode(value))
+
+
+async def _in_thread(act: Callable[[Unpack[Args]], T], *args: *Args) -> T:
+    """Run *act* in a thread, which a caller that is cancelled leaves behind: a disk or a keyring may hang."""
+    return await trio.to_thread.run_sync(act, *args, abandon_on_cancel=True)
 
 
 def _read_file(path: Path) -> bytes | None:

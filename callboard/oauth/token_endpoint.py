@@ -6,17 +6,20 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 import attrs
-import trio
 
 from callboard.codecs.oauth.client import OAuthClient, identify
 from callboard.codecs.oauth.jwt import ProofKey
 from callboard.codecs.oauth.tokens import SECRETS, TokenAnswer, TokenRefused, read_answer, write_form
 from callboard.errors import NotAuthorized
 from callboard.oauth.discovery import DiscoveredServer
-from callboard.transports.client.fetch import Fetcher
+from callboard.oauth.shield import shielded
+from callboard.transports.client.fetch import FETCH_TIME, Fetcher
 
 NONCES: Final = 2
 """How often a token endpoint may want its proof with another nonce."""
+
+ANSWER_TIME: Final = FETCH_TIME * (1 + NONCES)
+"""Seconds after which a cancelled caller no longer waits for the answer: each question has its own bound as well."""
 
 Clock: TypeAlias = Callable[[], float]
 """Seconds since 1970."""
@@ -49,13 +52,13 @@ class TokenEndpoint:
     ) -> TokenAnswer:
         """Ask at any *endpoint*. *secret* stands in the headers, in any form. Raises as `exchange` does.
 
-        A caller that is cancelled waits for the answer all the same, which is a matter of seconds: a code or a
-        refresh token is taken once, and if the answer is not heard, there is nothing left.
+        A caller that is cancelled waits for the answer all the same, for `ANSWER_TIME` at most: a code or a refresh
+        token is taken once, and if the answer is not heard, there is nothing left.
         """
         body = write_form(parameters)
         sent = [value for name, value in parameters.items() if name in SECRETS]
         sent += [*(headers or {}).values(), *([secret] if secret else [])]
-        with trio.CancelScope(shield=True):
+        async with shielded(ANSWER_TIME):
             for _ in range(1 + NONCES):
                 fetched = await self.fetcher.post(endpoint, body, {**_FORM, **(headers or {}), **self._proof(endpoint)})
                 nonce = fetched.head.get(b"dpop-nonce")
