@@ -29,7 +29,8 @@ import trio
 from benchmarks import memory_broker, memory_clients
 from benchmarks.memory_clients import Act, Aim, Did
 from benchmarks.memory_table import BACKEND_MIB, FOUND, MIB, STRANGER_MIB, read
-from tests.served import RUN, SERVE, free_port, is_accepting
+from tests.process import CALLBOARD
+from tests.served import free_port, is_accepting
 
 HERE: Final = Path(__file__).resolve().parent
 START_TIME: Final = 60.0
@@ -116,14 +117,14 @@ async def weigh(command: Sequence[str], acts: Sequence[Act], few: int, many: int
 
 
 def hosted() -> list[str]:
-    return [*RUN, str(HERE / "memory_app.py")]
+    return [*CALLBOARD, "run", str(HERE / "memory_app.py")]
 
 
 def brokered(folder: Path, how: str = "") -> list[str]:
     config = folder / "servers.json"
     entry = {"command": sys.executable, "args": ["-I", "-S", str(HERE / "memory_backend.py"), how]}
     config.write_text(json.dumps({"mcpServers": {"b0": entry}}))
-    return [*SERVE, str(config)]
+    return [*CALLBOARD, "serve", str(config)]
 
 
 def keep(key: str, weight: Weight) -> None:

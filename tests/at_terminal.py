@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 import trio
 
+from tests.forks import forked
 from tests.process import CALLBOARD, PATIENCE
 
 CTRL_C: Final = "\x03"
@@ -125,7 +126,7 @@ async def terminal(
 def piped(*arguments: str, **more: str) -> "subprocess.CompletedProcess[str]":
     """The same in a pipe, from beginning to end."""
     return subprocess.run(
-        [*CALLBOARD, *arguments],
+        [*forked(), *arguments],
         capture_output=True,
         text=True,
         timeout=60,

@@ -13,6 +13,7 @@ import msgspec
 import trio
 
 from callboard.codecs.lines import LineDecoder
+from tests.forks import forked
 
 CALLBOARD: Final = (sys.executable, "-m", "callboard")
 
@@ -114,5 +115,5 @@ async def started(*command: str, **more: Any) -> AsyncIterator[Process]:
 def callboard(*arguments: str) -> subprocess.CompletedProcess[str]:
     """A command that ends by itself."""
     return subprocess.run(
-        [*CALLBOARD, *arguments], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+        [*forked(), *arguments], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
     )

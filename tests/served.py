@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,10 +14,8 @@ from typing import IO, Final
 
 import attrs
 
+from tests.forks import forked
 from tests.shared import ROOT
-
-RUN: Final = (sys.executable, "-m", "callboard", "run")
-SERVE: Final = (sys.executable, "-m", "callboard", "serve")
 
 START_TIME: Final = 30.0
 """Seconds until the ports accept. A start takes less than one, on a machine that does nothing else."""
@@ -47,14 +44,14 @@ def free_port() -> int:
 
 
 @contextmanager
-def served(target: str, *flags: str, ws: bool = False, command: tuple[str, ...] = RUN) -> Iterator[Addresses]:
+def served(target: str, *flags: str, ws: bool = False, command: str = "run") -> Iterator[Addresses]:
     """*target* (FILE.py:NAME) over HTTP, and over WebSocket if asked, until the block ends. Raises NotServed."""
     ports = {"--http": free_port()} | ({"--ws": free_port()} if ws else {})
     places = [word for flag, port in ports.items() for word in (flag, f"127.0.0.1:{port}")]
     with tempfile.TemporaryFile() as said:
         # A group of its own: whatever it starts ends with it.
         process = subprocess.Popen(
-            [*command, target, *places, *flags],
+            [*forked(), command, target, *places, *flags],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=said,
@@ -83,14 +80,15 @@ def brokered(target: str, transport: str = "stdio", *flags: str, front: tuple[st
     with ExitStack() as stack:
         entry: dict[str, object]
         if transport == "stdio":
-            entry = {"command": RUN[0], "args": [*RUN[1:], str(ROOT / target), *flags]}
+            program, *arguments = forked()
+            entry = {"command": program, "args": [*arguments, "run", str(ROOT / target), *flags]}
         else:
             at = stack.enter_context(served(target, *flags, ws=True))
             entry = {"url": at.http if transport == "http" else at.ws}
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         config = folder / "servers.json"
         config.write_text(json.dumps({"mcpServers": {"only": {**entry, "callboard": {"prefix": ""}}}}))
-        yield stack.enter_context(served(str(config), *front, ws=True, command=SERVE))
+        yield stack.enter_context(served(str(config), *front, ws=True, command="serve"))
 
 
 def is_accepting(port: int) -> bool:

@@ -9,9 +9,10 @@ from typing import Any, Final
 import pytest
 import trio
 
+from tests.forks import forked
 from tests.node import needs_npm, node
 from tests.process import callboard
-from tests.served import RUN, served
+from tests.served import served
 from tests.servers.running import EVERYTHING, LIBRARIES, listening, packages
 from tests.shared import ROOT
 
@@ -72,7 +73,7 @@ async def test_the_reference_server_is(way: str) -> None:
 async def test_ours_is(way: str) -> None:
     async with AsyncExitStack() as stack:
         stack.enter_context(trio.fail_after(PATIENCE))
-        target = [*RUN, str(ROOT / APP)]
+        target = [*forked(), "run", str(ROOT / APP)]
         if way != "stdio":
             target = [getattr(stack.enter_context(served(f"{APP}:server", ws=True)), way)]
         await put_under_load(target, {"text": "hi"}, "steady")

@@ -23,8 +23,9 @@ from callboard.config.entry import Remote
 from callboard.errors import CallboardError, ConnectionLost, ServerRefused
 from callboard.transports.client.process import Command
 from callboard.transports.wire import SocketWire
+from tests.forks import forked
 from tests.process import PATIENCE
-from tests.served import RUN, served
+from tests.served import served
 from tests.shared import APPS
 
 APP: Final = str(APPS / "steady.py")
@@ -230,4 +231,4 @@ async def test_the_client_goes_on_beside_it_over_websocket(revision: str) -> Non
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_the_client_goes_on_beside_it_over_pipes(revision: str) -> None:
-    await use(Command.of([*RUN, APP]), revision, call_too)
+    await use(Command.of([*forked(), "run", APP]), revision, call_too)

@@ -18,7 +18,8 @@ from callboard.transports.client.process import Command
 from tests.broker.cells import FEATURES, Cell, client_of, is_there
 from tests.broker.conftest import CAST
 from tests.broker.front import backend, brokered, ways_in
-from tests.served import RUN, Addresses
+from tests.forks import forked
+from tests.served import Addresses
 
 CELL_TIME = 20.0
 """Seconds for one feature. Most take a few milliseconds; where a process is started for it, up to two seconds."""
@@ -82,7 +83,7 @@ async def test_each_feature_crosses_the_network(
 @CLIENTS
 @pytest.mark.parametrize("backend_revision", REVISIONS)
 async def test_each_feature_crosses_to_a_process(client_revision: Revision, backend_revision: Revision) -> None:
-    command = Command(args=(*RUN, CAST, "--revisions", backend_revision.value))
+    command = Command(args=(*forked(), "run", CAST, "--revisions", backend_revision.value))
     with trio.fail_after(PATIENCE):
         await go_through(backend(command), client_revision, backend_revision, "stdio")
 

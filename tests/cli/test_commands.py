@@ -111,28 +111,28 @@ def test_an_entry_of_a_file_is_called(house: Addresses, tmp_path: Path) -> None:
         (["paint"], "[image: image/png, 8 bytes]\n"),
     ],
 )
-def test_arguments_are_text_or_json_or_what_the_schema_wants(arguments: list[str], said: str) -> None:
-    done = piped("call", APP, *arguments)
+def test_arguments_are_text_or_json_or_what_the_schema_wants(house: Addresses, arguments: list[str], said: str) -> None:
+    done = piped("call", house.http, *arguments)
     assert (done.returncode, done.stdout) == (0, said), done.stderr
 
 
-def test_call_prints_the_whole_result_as_json() -> None:
-    told = json.loads(piped("call", APP, "add", "numbers=[1]", "--json").stdout)
+def test_call_prints_the_whole_result_as_json(house: Addresses) -> None:
+    told = json.loads(piped("call", house.http, "add", "numbers=[1]", "--json").stdout)
     assert told["structuredContent"] == {"result": 1.0}
     assert told["content"] == [{"type": "text", "text": "1.0"}]
 
 
-def test_progress_is_lines_on_standard_error_and_none_for_scripts() -> None:
-    done = piped("call", APP, "count", "to=1")
+def test_progress_is_lines_on_standard_error_and_none_for_scripts(house: Addresses) -> None:
+    done = piped("call", house.http, "count", "to=1")
     assert done.stdout == "counted to 1\n"
     assert done.stderr == "count: 1/1 step 1\n"
-    assert piped("call", APP, "count", "to=1", "--json").stderr == ""
+    assert piped("call", house.http, "count", "to=1", "--json").stderr == ""
 
 
-def test_a_tool_that_fails_says_so_in_the_exit_code() -> None:
-    done = piped("call", APP, "fail")
+def test_a_tool_that_fails_says_so_in_the_exit_code(house: Addresses) -> None:
+    done = piped("call", house.http, "fail")
     assert (done.returncode, done.stdout, done.stderr) == (1, "it did not work\n", "")
-    done = piped("call", APP, "fail", "--json")
+    done = piped("call", house.http, "fail", "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout)["isError"] is True
 
@@ -144,19 +144,20 @@ def test_what_a_tool_asks_is_declined_where_nobody_can_be_asked() -> None:
     assert "declined" in done.stdout
 
 
-def test_read_prints_text_and_pipes_bytes_as_they_are(tmp_path: Path) -> None:
-    assert piped("read", APP, "curious://note").stdout == "remember the milk\n"
-    told = json.loads(piped("read", APP, "curious://bytes", "--json").stdout)
+def test_read_prints_text_and_pipes_bytes_as_they_are(house: Addresses, tmp_path: Path) -> None:
+    assert piped("read", house.http, "curious://note").stdout == "remember the milk\n"
+    told = json.loads(piped("read", house.http, "curious://bytes", "--json").stdout)
     assert told["contents"][0]["blob"] == "AAEC/w=="
     file = tmp_path / "bytes"
     with file.open("wb") as out:
-        subprocess.run([*CALLBOARD, "read", APP, "curious://bytes"], stdout=out, check=True, timeout=60)
+        subprocess.run([*CALLBOARD, "read", house.http, "curious://bytes"], stdout=out, check=True, timeout=60)
     assert file.read_bytes() == b"\x00\x01\x02\xff"
 
 
-def test_prompt_prints_who_says_what() -> None:
-    assert piped("prompt", APP, "brief", "topic=Oslo", "style=long").stdout == "user:\nTell me about Oslo, long.\n"
-    told = json.loads(piped("prompt", APP, "brief", "topic=Oslo", "--json").stdout)
+def test_prompt_prints_who_says_what(house: Addresses) -> None:
+    brief = piped("prompt", house.http, "brief", "topic=Oslo", "style=long")
+    assert brief.stdout == "user:\nTell me about Oslo, long.\n"
+    told = json.loads(piped("prompt", house.http, "brief", "topic=Oslo", "--json").stdout)
     assert told["messages"][0]["content"]["text"] == "Tell me about Oslo, short."
 
 
@@ -204,24 +205,28 @@ def test_a_stream_that_is_closed_is_one_that_leads_nowhere(streams: str, argumen
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no place that is always full")
 @pytest.mark.parametrize(
-    "arguments", [["call", APP, "echo", "text=hi"], ["list", APP], ["read", APP, "curious://bytes"]]
+    ("command", "arguments"), [("call", ["echo", "text=hi"]), ("list", []), ("read", ["curious://bytes"])]
 )
-def test_what_cannot_be_written_is_one_line_and_a_code_of_its_own(arguments: list[str]) -> None:
-    done = _in_shell(">/dev/full", *arguments)
+def test_what_cannot_be_written_is_one_line_and_a_code_of_its_own(
+    house: Addresses, command: str, arguments: list[str]
+) -> None:
+    done = _in_shell(">/dev/full", command, house.http, *arguments)
     assert (done.returncode, done.stderr) == (6, b"callboard: standard output: No space left on device\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no place that is always full")
-def test_what_cannot_be_said_beside_a_result_does_not_cost_the_result() -> None:
-    done = _in_shell("2>/dev/full", "call", APP, "count", "to=2")
+def test_what_cannot_be_said_beside_a_result_does_not_cost_the_result(house: Addresses) -> None:
+    done = _in_shell("2>/dev/full", "call", house.http, "count", "to=2")
     assert done.returncode == 0
     assert done.stdout
 
 
 @pytest.mark.parametrize("more", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}])
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_a_pipe_gets_utf_8_whatever_a_terminal_here_would(more: dict[str, str], flags: list[str]) -> None:
-    done = _in_shell("", "call", APP, "echo", "text=Malmö 日本 🎭", *flags, **more)
+def test_a_pipe_gets_utf_8_whatever_a_terminal_here_would(
+    house: Addresses, more: dict[str, str], flags: list[str]
+) -> None:
+    done = _in_shell("", "call", house.http, "echo", "text=Malmö 日本 🎭", *flags, **more)
     assert done.returncode == 0, done.stderr
     assert "Malmö 日本 🎭" in done.stdout.decode()
 

@@ -17,6 +17,7 @@ from callboard.cli.login import Unhurried
 from callboard.oauth.consent import Prepare
 from tests.at_terminal import at_terminal, piped
 from tests.cli.test_commands import APP, needs_terminal
+from tests.forks import forked
 from tests.oauth.town import Town, basic, open_town, visit
 from tests.process import CALLBOARD, PATIENCE, started
 from tests.served import served
@@ -49,7 +50,7 @@ async def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 
 async def run(*arguments: str) -> Done:
-    async with started(*CALLBOARD, *arguments) as process:
+    async with started(*forked(), *arguments) as process:
         lines = []
         while (line := await process.line()) is not None:
             lines.append(line.decode())

@@ -17,6 +17,7 @@ import trio
 from callboard import __version__
 from callboard.codecs.revisions import LEGACY, MODERN, Revision, meta
 from callboard.errors import DRAINING
+from tests.forks import forked
 from tests.process import CALLBOARD, Process, callboard, started
 from tests.shared import APPS
 
@@ -170,7 +171,7 @@ def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("revision", sorted(LEGACY), ids=str)
 async def test_a_legacy_session_over_stdio(revision: Revision) -> None:
-    async with started(*RUN) as process:
+    async with started(*forked(), "run", APP) as process:
         who = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "by hand", "version": "1"}}
         await process.say({"id": 0, "method": "initialize", "params": who})
         agreed = (await process.hear())["result"]
@@ -197,7 +198,7 @@ async def test_a_modern_conversation_over_stdio(revision: Revision) -> None:
 
 
 async def test_only_the_revisions_that_were_asked_for_are_spoken() -> None:
-    async with started(*RUN, "--revisions", "2025-11-25, 2025-06-18") as process:
+    async with started(*forked(), "run", APP, "--revisions", "2025-11-25, 2025-06-18") as process:
         await process.say(call(1, "echo", text="hello"))
         refused = (await process.hear())["error"]
         assert refused["data"]["supported"] == ["2025-06-18", "2025-11-25"]
@@ -235,7 +236,7 @@ async def test_nothing_but_messages_is_written_to_standard_output() -> None:
 
 
 async def test_what_a_handler_reads_is_empty_and_what_it_raises_stays_here() -> None:
-    async with started(*RUN) as process:
+    async with started(*forked(), "run", APP) as process:
         await process.say(call(1, "read_input"), call(2, "crash"))
         answers = {answer["id"]: answer for answer in [await process.hear(), await process.hear()]}
         assert "EOFError" in said(answers[1])
@@ -258,7 +259,7 @@ async def test_a_reader_that_has_gone_ends_the_process() -> None:
 
 async def test_an_answer_that_fills_the_pipe_waits_for_its_reader() -> None:
     size = 3_000_000
-    async with started(*RUN) as process:
+    async with started(*forked(), "run", APP) as process:
         for number in range(3):
             await process.say(call(number, "echo", text="x" * size))
         answers = [await process.hear() for _ in range(3)]
@@ -267,7 +268,7 @@ async def test_an_answer_that_fills_the_pipe_waits_for_its_reader() -> None:
 
 
 async def test_what_does_not_fit_is_refused_and_the_limit_is_a_flag() -> None:
-    async with started(*RUN, "--max-frame", "2000") as process:
+    async with started(*forked(), "run", APP, "--max-frame", "2000") as process:
         await process.say(call(1, "echo", text="x" * 3000), call(2, "echo", text="short"))
         refused = await process.hear()
         assert refused["error"]["code"] == -32600

@@ -12,8 +12,8 @@ import attrs
 
 from benchmarks.peers import environment
 from tests.everything.stage import TOOLS
+from tests.forks import forked
 from tests.node import installed, node
-from tests.served import RUN
 from tests.shared import ROOT
 
 HERE: Final = Path(__file__).resolve().parent
@@ -111,7 +111,7 @@ class Visit:
 
 def visit(library: Library, urls: Mapping[str, str], *, seconds: float = VISIT_TIME) -> Visit:
     """Send *library* to the stage. One that does not come back is killed with all that it started."""
-    stdio = [*RUN, str(ROOT / STAGE), "--stdio"]
+    stdio = [*forked(), "run", str(ROOT / STAGE), "--stdio"]
     targets = {
         wire: {"command": stdio} if wire.startswith("stdio") else {"url": urls[wire.split("-")[0]]}
         for wire in library.wires

@@ -1,7 +1,7 @@
 """The suite's other side: it plays servers, and looks at what our client does with them.
 
-All scenarios of a revision are one process of the suite's, which plays all servers at once, and one of ours, which
-forks for each of them. Those that measure time are tried again alone.
+All scenarios of a revision are one process of the suite's, which plays all servers at once, and a fork of ours for
+each. Those that measure time are tried again alone, if they failed in company.
 """
 
 import json
@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from tests.conformance import suite
-from tests.conformance.forking import Clients, forking
+from tests.conformance import noted, suite
 from tests.conformance.suite import Check, Report, Scenario, SuiteBroke
+from tests.forks import forked
 
 REVISIONS: Final = ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 """Only the last two have a requirement set; of the others, what the suite says belongs to them."""
@@ -47,24 +47,28 @@ CLIENT: Final = re.compile(r"^    - (\S+) \[client\]$", re.MULTILINE)
 STAMP: Final = re.compile(r"-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{3}Z$")
 
 
+def command(module: str = "tests.conformance.client", *arguments: str) -> str:
+    """Split at blanks by the suite, which adds the address of its server."""
+    return " ".join((*forked(module), *arguments))
+
+
 def run(revision: str) -> Report:
     """Run everything that the suite has for clients of *revision*. Raises SuiteBroke."""
-    with forking() as clients:
-        if revision == EXTENSIONS:
-            return Report(tuple(examine(name, revision, clients.command) for name in sorted(scenarios(revision))))
-        return Report(tuple(_tried_alone(found, revision, clients) for found in _examined_at_once(revision, clients)))
+    if revision == EXTENSIONS:
+        return Report(tuple(examine(name, revision, command()) for name in sorted(scenarios(revision))))
+    return Report(tuple(_tried_alone(found, revision) for found in _examined_at_once(revision)))
 
 
-def _examined_at_once(revision: str, clients: Clients) -> Iterator[Scenario]:
+def _examined_at_once(revision: str) -> Iterator[Scenario]:
     with tempfile.TemporaryDirectory() as folder:
-        given = ("--command", clients.command, "--timeout", str(TIMEOUT), "--output-dir", folder)
+        file = Path(folder) / "ended"
+        client = command("tests.conformance.noted", str(file))
+        given = ("--command", client, "--timeout", str(TIMEOUT), "--output-dir", folder)
         printed = suite.call("client", *suite.SELECTIONS[revision], *given)
-        checks = dict(_written(Path(folder)))
-    ended = clients.ended()
+        checks, ended = dict(_written(Path(folder))), noted.read(file)
     for name in sorted(scenarios(revision)):
         if name not in ended:
-            raise SuiteBroke(f"no client was started for {name}:\n{printed[-2000:]}")
-        # The suite does not look at the status of a client when it runs many.
+            raise SuiteBroke(f"no client of {name} came to an end:\n{printed[-2000:]}")
         is_well = ended[name] == 0 or name in REFUSING
         yield _judged(name, checks.get(name, ()), is_well, f"it ended with {ended[name]}")
 
@@ -87,11 +91,11 @@ def _judged(name: str, checks: tuple[Check, ...], is_well: bool, words: str) -> 
     return Scenario(name, checks, is_extension, is_strict=True)
 
 
-def _tried_alone(found: Scenario, revision: str, clients: Clients) -> Scenario:
+def _tried_alone(found: Scenario, revision: str) -> Scenario:
     for _ in range(TRIES if found.name in ALONE else 0):
         if found.verdict == "passed":
             break
-        found = examine(found.name, revision, clients.command)
+        found = examine(found.name, revision, command())
     return found
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from tests.conformance import client_suite, suite
-from tests.conformance.client_suite import EXTENSIONS, REVISIONS, examine, scenarios
-from tests.conformance.forking import forking
+from tests.conformance.client_suite import EXTENSIONS, REVISIONS, command, examine, scenarios
 from tests.node import needs_npm
 
 
@@ -34,7 +33,6 @@ def test_a_client_that_does_nothing_passes_nothing() -> None:
 def test_the_authorization_extensions_pass_too() -> None:
     """Nothing demands it. What passes now shall not stop passing unnoticed."""
     names = {name for name in scenarios(EXTENSIONS) if name.startswith("auth/")}
-    with forking() as clients:
-        found = [examine(name, EXTENSIONS, clients.command) for name in sorted(names)]
+    found = [examine(name, EXTENSIONS, command()) for name in sorted(names)]
     assert len(found) == 6
     assert [scenario.name for scenario in found if scenario.count("FAILURE") or scenario.count("WARNING")] == []
