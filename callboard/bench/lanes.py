@@ -127,7 +127,7 @@ def resolved(target: Target) -> Command | Remote | Server:
         if ".py" in target:
             return Command.of([sys.executable, "-m", "callboard", "run", target])
         raise CannotConnect(
-            f"{target[:200]!r} is not a valid target: expected a URL, FILE.py:NAME, FILE.json#NAME, or a command"
+            f"{target[:200]!r} is not a target: expected a URL, FILE.py:NAME, FILE.json#NAME, or a command"
         )
     if isinstance(target, TransportRoutes):
         raise TypeError("ways are what comes of this")

@@ -264,7 +264,7 @@ class ListCache:
             items += getattr(page, member)
             size += more
             if size > MAX_LIST:
-                raise BadAnswer(f"{method}: more than {MAX_LIST} bytes")
+                raise BadAnswer(f"{method}: list larger than {MAX_LIST} bytes")
             if len(items) > MAX_ENTRIES:
                 raise BadAnswer(f"{method}: more than {MAX_ENTRIES} entries")
             until = min(until, _until(page))

@@ -46,14 +46,14 @@ class Calling(Generic[R_co]):
     def progress(self) -> AsyncIterator[ProgressNotificationParams]:
         """What the server reports, until the result is there. Raises LookupError outside of the block."""
         if self._receive is None:
-            raise LookupError("enter the call to hear of its progress: async with client.call(...) as call")
+            raise LookupError("progress needs an entered call: async with client.call(...) as call")
         return self._receive
 
     @property
     def result(self) -> R_co:
         """The result, once the call is over. Raises LookupError before."""
         if self._result is None:
-            raise LookupError("the call is not over yet")
+            raise LookupError("the call has not finished yet")
         return self._result
 
     async def __aenter__(self) -> Self:

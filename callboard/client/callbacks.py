@@ -97,7 +97,7 @@ def _checked(roots: Sequence[Root | str]) -> list[Root]:
     named = [Root(uri=root) if isinstance(root, str) else root for root in roots]
     for root in named:
         if not root.uri.startswith("file://"):
-            raise ValueError(f"a root is a file:// URI, and not {root.uri[:200]!r}")
+            raise ValueError(f"invalid root {root.uri[:200]!r}: expected a file:// URI")
     return named
 
 

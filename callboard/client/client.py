@@ -145,9 +145,9 @@ def connect(
     Raises `CannotConnect` or `NotAuthorized` with the reason, in one line.
     """
     if input not in ("answer", "manual"):
-        raise ValueError(f"input is 'answer' or 'manual', and not {input!r}")
+        raise ValueError(f"invalid input={input!r}: expected 'answer' or 'manual'")
     if capabilities is not None and input == "answer":
-        raise ValueError("capabilities are declared by hand with input='manual'; else by the functions that answer")
+        raise ValueError("capabilities= is only for input='manual'; otherwise the callbacks declare them")
     said = _Said(
         answers=answers_of(sampling, elicitation, roots),
         capabilities=capabilities or capabilities_of(sampling, elicitation, roots),

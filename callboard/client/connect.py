@@ -96,8 +96,8 @@ class Connector:
         except NotAuthorized:
             raise  # there is one, and it does not want us
         except RequestFailed as error:
-            failure = CannotConnect(f"no server to speak to: {error}")
-            failure.brief = f"no server to speak to: {error.brief or error}"
+            failure = CannotConnect(f"cannot connect: {error}")
+            failure.brief = f"cannot connect: {error.brief or error}"
             raise failure from None
 
     async def _try_all(self, wanted: Revision | None) -> tuple[Caller, Agreed]:

@@ -49,7 +49,7 @@ class Asked(Generic[R_co]):
         for key in responses:
             if key not in self.questions:
                 known = ", ".join(map(repr, self.questions)) or "nothing"
-                raise ValueError(f"nobody asked {key!r}; asked was {known}")
+                raise ValueError(f"no question has the key {key!r}; keys: {known}")
         given = dict(responses) if responses else UNSET
         return attrs.evolve(self.params, input_responses=given, request_state=self.result.request_state)
 

@@ -84,7 +84,9 @@ def _named(text: str) -> Remote | Command | Server:
     if is_entry(text):
         return read_entry(text)
     if ".py" not in text:
-        raise CannotConnect(f"{text[:200]!r} is no target: write a URL, FILE.py:NAME, FILE.json#NAME, or a command")
+        raise CannotConnect(
+            f"{text[:200]!r} is not a target: expected a URL, FILE.py:NAME, FILE.json#NAME, or a command"
+        )
     try:
         return load_server(text)
     except CannotServe as error:
@@ -106,7 +108,7 @@ def _by_url(remote: Remote, access: ClientAccess) -> TransportRoutes:
     try:
         parts = urlsplit(remote.url)
     except ValueError as error:
-        raise CannotConnect(f"{shown(remote.url)} is no address of a server: {error}") from None
+        raise CannotConnect(f"invalid server URL {shown(remote.url)}: {error}") from None
     origin = Origin.of(parts)
     target = _asked_for(parts)
     headers = _encoded({**remote.headers, **access.headers})
@@ -140,7 +142,9 @@ def _is_pair(parts: SplitResult) -> bool:
 def _asked_for(parts: SplitResult) -> bytes:
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if not target.isascii() or not target.isprintable() or " " in target:
-        raise CannotConnect(f"{shown(parts.geturl())} is no address of a server: what is not ASCII must be encoded")
+        raise CannotConnect(
+            f"invalid server URL {shown(parts.geturl())}: characters other than ASCII must be percent-encoded"
+        )
     return target.encode()
 
 
@@ -148,7 +152,7 @@ def _encoded(headers: Mapping[str, str]) -> Sequence[tuple[bytes, bytes]]:
     """Raises `CannotConnect` for what could not stand in a header."""
     for name, value in headers.items():
         if not name.isascii() or not name.replace("-", "").replace("_", "").isalnum():
-            raise CannotConnect(f"{name[:100]!r} is no name of a header")
+            raise CannotConnect(f"invalid header name {name[:100]!r}")
         if not value.isascii() or not value.isprintable():
-            raise CannotConnect(f"the header {name} has a value that cannot be sent")  # which may be a secret
+            raise CannotConnect(f"invalid value of header {name}")  # which may be a secret
     return list({name.lower().encode(): value.strip().encode() for name, value in headers.items()}.items())

@@ -148,7 +148,7 @@ class ClientSubscriptions:
             is_begun = True
         finally:
             if not is_begun:
-                address.kill("not listening")
+                address.kill("the subscription is not open")
 
     async def _subscribe(self, listening: ChangeStream) -> None:
         for index, uri in enumerate(listening.uris):
@@ -179,7 +179,7 @@ class ClientSubscriptions:
         is_alive = not listening._is_over  # noqa: SLF001
         listening.finish(None)
         if listening._address is not None:  # noqa: SLF001
-            listening._address.kill("no longer listening")  # noqa: SLF001
+            listening._address.kill("the subscription was closed")  # noqa: SLF001
             return
         free = self._let_go(listening.uris)
         if is_alive:

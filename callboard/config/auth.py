@@ -91,7 +91,7 @@ def read_auth(place: Place, url: str) -> UpstreamAuth | None:
     try:
         check_private(url)
     except NotAuthorized:
-        place.wrong("the server is not reached by https, so a token could be overheard on the way there")
+        place.wrong("the server URL is not https: a token would be sent in clear text")
     auth = UpstreamAuth(
         grant=table.choice("grant", GRANTS, GRANTS[0]),
         client_id=table.text("client_id", None),
@@ -114,30 +114,30 @@ def _check(place: Place, table: Table, auth: UpstreamAuth) -> None:
     if auth.grant != "authorization_code" and "client_id" not in table.members:
         place.wrong(f"{auth.grant} needs a `client_id`")
     if auth.grant == "client_credentials" and not has_secret:
-        place.wrong("client_credentials needs a secret: `client_secret_env`, or `private_key_file`")
+        place.wrong("client_credentials needs `client_secret_env` or `private_key_file`")
     if auth.grant == "workload_identity" and "assertion_file" not in table.members:
         place.wrong("workload_identity needs an `assertion_file`")
     if auth.client_secret is not None and auth.private_key is not None:
-        place.wrong("has a secret and a private key: choose one")
+        place.wrong("has both a secret and a private key: use one")
 
 
 def _secret(table: Table, key: str) -> str | None:
     """By the name of a variable, or with one in it: in the file itself it would be none for long."""
     named, written = table.members.get(f"{key}_env"), table.members.get(key)
     if named is not None and written is not None:
-        written.wrong(f"stands beside `{key}_env`: choose one")
+        written.wrong(f"excludes `{key}_env`: use one")
     if named is not None:
         name = named.node.value
         if not isinstance(name, str) or _NAME.fullmatch(name) is None:
-            named.wrong("must be the name of a variable")
+            named.wrong("must be the name of an environment variable")
             return None
         if not os.environ.get(name):
-            named.wrong(f"the environment has no {name}")
+            named.wrong(f"environment variable not set: {name}")
         return os.environ.get(name)
     if written is None:
         return None
     if isinstance(written.node.value, str) and not has_variable(written.node.value):
-        written.wrong(f"a secret does not belong into a file: write `{key}_env`, or ${{VAR}}")
+        written.wrong(f"must not be a secret in plain text: use `{key}_env` or ${{VAR}}")
         return None
     return written.text()
 
@@ -148,7 +148,7 @@ def _private_key(table: Table) -> str | None:
     from_file = table.members.get("private_key_file")
     if from_file is not None:
         if place is not None:
-            place.wrong("stands beside `private_key_file`: choose one")
+            place.wrong("excludes `private_key_file`: use one")
         place = from_file
         pem = _content(from_file)
     if place is None or pem is None:
@@ -156,7 +156,7 @@ def _private_key(table: Table) -> str | None:
     try:
         read_key(pem)
     except NotAuthorized:
-        place.wrong("is no private key in PEM form")
+        place.wrong("is not a private key in PEM format")
     return pem
 
 

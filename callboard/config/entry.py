@@ -28,7 +28,7 @@ def read_entry(text: str) -> Command | Remote | Server:
     """The server that *text* names; without a name the only one. Raises `CannotConnect`, in one line."""
     named = _NAMED.fullmatch(text)
     if named is None:
-        raise CannotConnect(f"{text[:200]!r} names no file of servers: write FILE.json#NAME")
+        raise CannotConnect(f"{text[:200]!r} is not a server of a configuration file: expected FILE.json#NAME")
     file, name = Path(named["file"]).expanduser(), named["name"]
     try:
         _, servers = read_servers(file)
@@ -36,10 +36,10 @@ def read_entry(text: str) -> Command | Remote | Server:
         raise CannotConnect(_about_file(error.mistakes[0])) from None
     if not name:
         if len(servers) != 1:
-            raise CannotConnect(f"{file} has {len(servers)} servers; name one: {file}#{'|'.join(servers)}")
+            raise CannotConnect(f"{file} has {len(servers)} servers; choose one: {file}#{'|'.join(servers)}")
         name = next(iter(servers))
     if name not in servers:
-        raise CannotConnect(f"{file} has no server {name[:100]!r}; it has: {', '.join(servers) or 'none'}")
+        raise CannotConnect(f"no server {name[:100]!r} in {file}; it has: {', '.join(servers) or 'none'}")
     return _target(servers[name], f"{file}#{name}")
 
 
@@ -49,7 +49,7 @@ def _target(place: Place, title: str) -> Command | Remote | Server:
     for mistake in place.report.mistakes:
         raise CannotConnect(_about_entry(mistake, title, place.where))
     if found is None:
-        raise CannotConnect(f"{title} is no server")
+        raise CannotConnect(f"{title} is not a valid server")
     target, _ = found
     if not isinstance(target, PythonTarget):
         return target

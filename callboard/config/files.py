@@ -15,7 +15,7 @@ class NotRegular(OSError):
     """There is a pipe, a socket or a device in the place of a file."""
 
     def __init__(self) -> None:
-        super().__init__(errno.EINVAL, "is not a regular file: it cannot be read again")
+        super().__init__(errno.EINVAL, "is not a regular file")
 
 
 @attrs.frozen

@@ -22,7 +22,7 @@ def read_json(text: str) -> SourceNode:
     root = reader.value(0)
     reader.skip()
     if reader.offset < len(text):
-        raise reader.wrong("there is more behind its end")
+        raise reader.wrong("unexpected text after the end of the document")
     return root
 
 
@@ -36,7 +36,7 @@ class _Reader:
         """The value that begins here. Its key, if it has one, stands at *at*."""
         line, column = self.lines.at(self.offset if at is None else at)
         if depth > MAX_DEPTH:
-            raise self.wrong(f"this is nested deeper than {MAX_DEPTH}")
+            raise self.wrong(f"nested deeper than {MAX_DEPTH} levels")
         match self.text[self.offset : self.offset + 1]:
             case "{":
                 members, repeated = self._members(depth)
@@ -55,11 +55,11 @@ class _Reader:
         while not self._closes("}"):
             at = self.offset
             if self.text[at : at + 1] != '"':
-                raise self.wrong("a key must stand here, in double quotes")
+                raise self.wrong("expected a key in double quotes")
             key = self._string()
             self.skip()
             if self.text[self.offset : self.offset + 1] != ":":
-                raise self.wrong("a `:` must stand here, behind the key")
+                raise self.wrong("expected `:` after the key")
             self.offset += 1
             self.skip()
             node = self.value(depth + 1, at)
@@ -95,19 +95,19 @@ class _Reader:
             self.offset += 1
             self.skip()
         elif found != bracket:
-            raise self.wrong(f"a `,` or `{bracket}` is missing before this")
+            raise self.wrong(f"expected `,` or `{bracket}`")
 
     def _string(self) -> str:
         found = _STRING.match(self.text, self.offset)
         if found is None:
-            raise self.wrong("this string does not end on its line")
+            raise self.wrong("unterminated string")
         try:
             value = str(json.loads(found[0]))
             value.encode()
         except json.JSONDecodeError:
-            raise self.wrong("this string has a `\\` in it that means nothing; write `\\\\`") from None
+            raise self.wrong("invalid escape in a string; write `\\\\` for a backslash") from None
         except UnicodeEncodeError:
-            raise self.wrong("this string has half a character in it") from None
+            raise self.wrong("a string has half a surrogate pair") from None
         self.offset = found.end()
         return value
 
@@ -117,11 +117,11 @@ class _Reader:
             try:
                 value: object = json.loads(found[0])
             except ValueError:
-                raise self.wrong("this number is too long") from None
+                raise self.wrong("number too long") from None
         else:
             found = _WORD.match(self.text, self.offset)
             if found is None or found[0] not in _WORDS:
-                raise self.wrong("this is no value: a string is in double quotes")
+                raise self.wrong("invalid value: strings need double quotes")
             value = _WORDS[found[0]]
         self.offset = found.end()
         return value
@@ -131,9 +131,9 @@ class _Reader:
         found = _SPACE.match(self.text, self.offset)
         self.offset = self.offset if found is None else found.end()
         if self.text.startswith("/*", self.offset):
-            raise self.wrong("this comment does not end")
+            raise self.wrong("unterminated comment")
 
     def wrong(self, message: str) -> NotWritten:
         is_over = self.offset >= len(self.text)
         line, column = self.lines.at(len(self.text.rstrip()) if is_over else self.offset)
-        return NotWritten("the file ends too early" if is_over else message, line, column)
+        return NotWritten("unexpected end of file" if is_over else message, line, column)

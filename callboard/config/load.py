@@ -17,7 +17,7 @@ from callboard.config.toml import read_toml
 MAX_FILE: Final = 1024 * 1024
 """Largest file that is read, in bytes. A thousand servers take a quarter of it."""
 
-OPEN: Final = "every user of this machine may write this file, and so run commands as you; chmod o-w it"
+OPEN: Final = "the file is writable by all users, which lets them run commands as you: chmod o-w"
 
 MEMBERS: Final = ("mcpServers", "servers")
 OURS: Final = "callboard"
@@ -27,15 +27,15 @@ OUR_KEYS: Final = (*SETTINGS_KEYS, *OUR_TARGET_KEYS, "oauth")
 _ROOT_KEYS: Final = (*MEMBERS, "inputs", "$schema")
 _ANY_URL: Final = "https://localhost/"
 _FOREIGN: Final = {
-    "httpUrl": 'is not known; write `url`, and `type` = "http"',
-    "serverUrl": "is not known; write `url`",
-    "envFile": "is not read here; set the environment, and write ${VAR}",
-    "autoApprove": "is left alone: whoever calls a tool asks its own user",
-    "alwaysAllow": "is left alone: whoever calls a tool asks its own user",
-    "includeTools": "is not known; write `callboard.tools.allow`",
-    "excludeTools": "is not known; write `callboard.tools.deny`",
-    "enabled": "is not known; write `disabled`",
-} | {key: f"is not known here; write `{OURS}.{key}`" for key in (*SETTINGS_KEYS, "oauth")}
+    "httpUrl": 'is unknown; use `url` and `type` = "http"',
+    "serverUrl": "is unknown; use `url`",
+    "envFile": "is not supported; set environment variables and use ${VAR}",
+    "autoApprove": "is ignored: the client that calls a tool asks its own user",
+    "alwaysAllow": "is ignored: the client that calls a tool asks its own user",
+    "includeTools": "is unknown; use `callboard.tools.allow`",
+    "excludeTools": "is unknown; use `callboard.tools.deny`",
+    "enabled": "is unknown; use `disabled`",
+} | {key: f"is unknown here; use `{OURS}.{key}`" for key in (*SETTINGS_KEYS, "oauth")}
 
 
 def read_configuration(path: Path, *, is_running: bool = False) -> Configuration:
@@ -48,7 +48,7 @@ def read_configuration(path: Path, *, is_running: bool = False) -> Configuration
     found = [_backend(name, place, taken) for name, place in servers.items()]
     report.check()
     backends = tuple(spec for spec in found if spec is not None)
-    none = Mistake(file=path, line=1, message="there is no server in it", is_warning=True)
+    none = Mistake(file=path, line=1, message="no servers configured", is_warning=True)
     return Configuration(file=path, backends=backends, warnings=report.warnings + (() if backends else (none,)))
 
 
@@ -64,11 +64,11 @@ def read_servers(path: Path, *, is_running: bool = False) -> tuple[Report, dict[
     try:
         root = Place(read_toml(text) if is_toml else read_json(text), "", report)
     except NotWritten as error:
-        message = f"is no {'TOML' if is_toml else 'JSON'}: {error}"
+        message = f"is not valid {'TOML' if is_toml else 'JSON'}: {error}"
         raise BadConfiguration([Mistake(file=path, line=error.line, column=error.column, message=message)]) from None
     table = Table.of(root)
     if "inputs" in table.members:
-        table.members["inputs"].warn("VS Code would ask its user for these; here write ${VAR}")
+        table.members["inputs"].warn("is not supported: inputs are a feature of VS Code; use ${VAR}")
     table.warn_unknown(_ROOT_KEYS)
     present = [table.members[member] for member in MEMBERS if member in table.members]
     if not present:
@@ -85,7 +85,7 @@ def _merged(present: list[Place]) -> dict[str, Place]:
     for place in present:
         for name, entry in Table.of(place).members.items():
             if name in servers:
-                entry.wrong(f"stands in {servers[name].where} already, in line {servers[name].node.line}")
+                entry.wrong(f"is already defined in {servers[name].where}, line {servers[name].node.line}")
             servers[name] = entry
     return servers
 
@@ -114,7 +114,7 @@ def _text(path: Path, *, is_running: bool) -> tuple[str, bool]:
 def open_entry(place: Place) -> Table:
     """The keys of one server."""
     if place.node.members is None:
-        place.wrong(f"is no {place.report.an_object.partition(' ')[2]}")
+        place.wrong(f"is not {place.report.an_object}")
     return Table.of(place)
 
 
@@ -124,7 +124,7 @@ def _backend(name: str, place: Place, taken: dict[str, int]) -> BackendSpec | No
     if place.node.members is None:
         return None
     if entry.flag("disabled"):
-        entry.members["disabled"].warn("this server is left out")
+        entry.members["disabled"].warn("the server is ignored")
         return None
     check_name(place, name, quoted(name) if name else "an empty name: it")
     unknown = entry.warn_unknown(ENTRY_KEYS, _FOREIGN)
@@ -146,10 +146,10 @@ def _auth(ours: Table, target: BackendTarget | None) -> UpstreamAuth | None:
     if place is None:
         return None
     if target is not None and not isinstance(target, Remote):
-        place.wrong("is for a `url`: any other server is shown no token, it has its environment")
+        place.wrong("is only for a `url`: other servers get credentials in their environment")
         return None
     if target is not None and any(name.lower() == "authorization" for name in target.headers):
-        place.wrong("stands beside a header `Authorization`: choose one")
+        place.wrong("excludes a header `Authorization`: use one")
     from callboard.config.auth import read_auth  # it takes time to load
 
     return read_auth(place, _ANY_URL if target is None else target.url)

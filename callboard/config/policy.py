@@ -40,7 +40,7 @@ def check_name(place: Place, name: str, shown: str) -> None:
     if len(name) > MAX_NAME:
         place.wrong(f"{shown} is longer than {MAX_NAME} characters")
     elif _NAME.fullmatch(name) is None:
-        place.wrong(f"{shown} may have letters, digits, `_`, `.` and `-` only")
+        place.wrong(f"{shown} has characters other than letters, digits, `_`, `.` and `-`")
 
 
 def read_settings(table: Table) -> BackendSettings:
@@ -63,7 +63,7 @@ def read_settings(table: Table) -> BackendSettings:
     )
     if settings.timeout > settings.cap:
         place = table.members.get("timeout") or table.members["cap"]
-        place.warn(f"`timeout` is more than `cap`, {settings.cap:g} s, which ends a request before")
+        place.warn(f"`timeout` is more than `cap`, {settings.cap:g} s, which is the upper limit of a request")
     return settings
 
 
@@ -82,7 +82,7 @@ def _tools(table: Table) -> Filter:
     tools.warn_unknown(TOOLS_KEYS)
     found = Filter(allow=tools.texts("allow", _DEFAULTS.tools.allow), deny=tools.texts("deny", _DEFAULTS.tools.deny))
     if "allow" in tools.members and tools.members["allow"].node.items == []:
-        tools.members["allow"].warn("is empty, so no tool is let through")
+        tools.members["allow"].warn("is empty, so no tool is allowed")
     return found
 
 
@@ -97,7 +97,7 @@ def _rename(table: Table) -> Mapping[str, str]:
         if not new:
             at.wrong("must be a name")
         elif new in first:
-            at.wrong(f"is what {quoted(first[new])} is renamed to already")
+            at.wrong(f"is already the new name of {quoted(first[new])}")
         first.setdefault(new, old)
     return names
 
@@ -109,7 +109,7 @@ def _restarts(table: Table) -> Restarts:
     first = restart.seconds("first", min(usual.backoff.first, usual.backoff.most), may_be_none=True)
     most = restart.seconds("most", max(usual.backoff.most, first), may_be_none=True)
     if most < first:
-        restart.members["most"].wrong(f"must be `first`, {first:g} s, or more")
+        restart.members["most"].wrong(f"must not be less than `first`, {first:g} s")
     return Restarts(
         intensity=Intensity(
             restart.count("times", usual.intensity.restarts, least=0), per=restart.seconds("per", usual.intensity.per)

@@ -72,7 +72,7 @@ class Place:
             self.wrong(str(error))
             return None
         if "\0" in text:
-            self.wrong("has a character of code 0 in it")
+            self.wrong("contains a NUL character")
             return None
         return text
 
@@ -84,7 +84,7 @@ class Place:
         try:
             return Path(os.path.normpath(self.report.file.absolute().parent / Path(text).expanduser()))
         except RuntimeError:
-            self.wrong("begins with `~` and the name of nobody")
+            self.wrong("starts with `~` and an unknown user")
             return None
 
     def number(self) -> float | None:
@@ -141,7 +141,7 @@ class Table:
     def of(cls, place: Place) -> "Table":
         for again in place.node.repeated:
             node = SourceNode(line=again.line, column=again.column)
-            place.member(again.key, node).wrong(f"stands here already, in line {again.first}")
+            place.member(again.key, node).wrong(f"is a duplicate key, first in line {again.first}")
         return cls(place, {key: place.member(key, node) for key, node in (place.node.members or {}).items()})
 
     def text(self, key: str, default: D) -> str | D:
@@ -176,7 +176,7 @@ class Table:
         if place is None or value is None:
             return default
         if value < 0 or (value == 0 and not may_be_none):
-            place.wrong("must be 0 or more" if may_be_none else "must be more than 0")
+            place.wrong("must be 0 or more" if may_be_none else "must be greater than 0")
             return default
         return value
 
@@ -201,12 +201,12 @@ class Table:
         chosen = next((one for one in among if one == text), None)
         if chosen is None:
             hint = nearest(str(place.node.value), among)
-            place.wrong(f"{quoted(place.node.value)} is none of {', '.join(among)}{hint}")
+            place.wrong(f"{quoted(place.node.value)} is not one of {', '.join(among)}{hint}")
         return default if chosen is None else chosen
 
     def warn_unknown(self, known: Collection[str], foreign: Mapping[str, str] = _NONE) -> tuple[str, ...]:
         """Warn of every key that is not *known*, as *foreign* explains it. Which these are."""
         unknown = tuple(key for key in self.members if key not in known)
         for key in unknown:
-            self.members[key].warn(foreign.get(key) or f"is not known, and left alone{nearest(key, known)}")
+            self.members[key].warn(foreign.get(key) or f"is unknown and ignored{nearest(key, known)}")
         return unknown

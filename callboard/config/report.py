@@ -33,7 +33,7 @@ class BadConfiguration(CannotServe):
 
     def __init__(self, mistakes: Sequence[Mistake], warnings: Sequence[Mistake] = ()) -> None:
         lines = [str(mistake) for mistake in mistakes]
-        super().__init__(lines[0] if len(lines) == 1 else "\n".join([f"{len(lines)} mistakes:", *lines]))
+        super().__init__(lines[0] if len(lines) == 1 else "\n".join([f"{len(lines)} errors:", *lines]))
         self.mistakes = tuple(mistakes)
         self.warnings = tuple(warnings)
 

@@ -20,7 +20,7 @@ TARGET_KEYS: Final = ("type", "transport", "command", "args", "env", "cwd", "url
 OUR_TARGET_KEYS: Final = ("env", "headers")
 """Those of `callboard` that say something about the way to a server."""
 
-_ONE_OF: Final = "must have either a `command` or a `url`, or be a `python` server"
+_ONE_OF: Final = "must have exactly one of `command`, `url` and `python`"
 _BY: Final = ("command", "url", "python")
 _KINDS: Final[Mapping[str, Kind | Literal["stdio"]]] = {
     "stdio": "stdio",
@@ -48,8 +48,8 @@ def read_target(entry: Table, ours: Table) -> tuple[BackendTarget, str] | None:
         return None
     if ways == ["url"]:
         return _remote(entry, ours)
-    _warn_useless(entry, ("headers",), f"a `{ways[0]}` has no headers")
-    _warn_useless(ours, ("headers",), f"a `{ways[0]}` has no headers")
+    _warn_useless(entry, ("headers",), f"is only for a `url`, not for a `{ways[0]}`")
+    _warn_useless(ours, ("headers",), f"is only for a `url`, not for a `{ways[0]}`")
     if ways == ["command"]:
         return _command(entry, ours)
     return _python(entry, ours)
@@ -58,9 +58,9 @@ def read_target(entry: Table, ours: Table) -> tuple[BackendTarget, str] | None:
 def _remote(entry: Table, ours: Table) -> tuple[Remote, str] | None:
     kind = _kind(entry)
     if kind == "stdio":
-        _tell_kind(entry, "a `url` is not spoken to over stdio")
-    _warn_useless(entry, ("args", "env", "cwd"), "is for a `command`, not for a `url`")
-    _warn_useless(ours, ("env",), "is for a `command`, not for a `url`")
+        _tell_kind(entry, "stdio is not a transport for a `url`")
+    _warn_useless(entry, ("args", "env", "cwd"), "is only for a `command`, not for a `url`")
+    _warn_useless(ours, ("env",), "is only for a `command`, not for a `url`")
     headers = _headers(entry) | _headers(ours)
     place = entry.members["url"]
     written, url = place.node.value, place.text()
@@ -69,7 +69,7 @@ def _remote(entry: Table, ours: Table) -> tuple[Remote, str] | None:
     if url.startswith(_UNIX):
         url = f"http+unix://{quote(url.removeprefix(_UNIX), safe='')}/mcp"
     if not _is_address(url):
-        place.wrong(f"{quoted(shown_url(written))} is no address of a server: write {_ADDRESSES}")
+        place.wrong(f"{quoted(shown_url(written))} is not a server URL: expected {_ADDRESSES}")
         return None
     return Remote(url=url, headers=headers, kind=kind), shown_url(written)
 
@@ -89,28 +89,28 @@ def _headers(table: Table) -> dict[str, str]:
         place = table.members["headers"]
         at = place.member(name, (place.node.members or {})[name])
         if _HEADER.fullmatch(name) is None:
-            at.wrong("is no name of a header")
+            at.wrong("is not a valid header name")
         elif not value.isascii() or not value.isprintable():
-            at.wrong("has a value that cannot be sent")  # which may be a secret
+            at.wrong("has an invalid header value")  # which may be a secret
     return headers
 
 
 def _command(entry: Table, ours: Table) -> tuple[Command, str] | None:
     if _kind(entry) not in ("any", "stdio"):
-        _tell_kind(entry, "a `command` is spoken to over stdio")
+        _tell_kind(entry, "the transport of a `command` is stdio")
     args = entry.members.get("args")
     words = () if args is None else args.texts(are_kept_apart=True)
     env = _allowed(ours) | _env(entry)
     folder = entry.members.get("cwd")
     cwd = None if folder is None else folder.path()
     if folder is not None and cwd is not None and not cwd.is_dir():
-        folder.warn("there is no such folder")
+        folder.warn("no such directory")
     place = entry.members["command"]
     program = place.text()
     if program is None:
         return None
     if _not_found(program, env, cwd):
-        place.warn(f"there is no program {quoted(place.node.value)}")
+        place.warn(f"no such program: {quoted(place.node.value)}")
     written = [place.node, *((args.node.items or ()) if args is not None else ())]
     shown = shown_command([str(node.value) for node in written])
     return Command(args=(program, *words), env=env, cwd=None if cwd is None else str(cwd)), shown
@@ -127,7 +127,7 @@ def _env(entry: Table) -> dict[str, str]:
     for name in env:
         if _VARIABLE.fullmatch(name) is None:
             place = entry.members["env"]
-            place.member(name, (place.node.members or {})[name]).wrong("is no name of a variable")
+            place.member(name, (place.node.members or {})[name]).wrong("is not a valid name of an environment variable")
     return env
 
 
@@ -136,15 +136,17 @@ def _allowed(ours: Table) -> dict[str, str]:
     names = [name for name in ours.texts("env") if name not in INHERITED]
     for name in names:
         if name not in os.environ:
-            ours.members["env"].warn(f"the environment has no {quoted(name)} to hand on")
+            ours.members["env"].warn(f"environment variable not set: {quoted(name)}")
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def _python(entry: Table, ours: Table) -> tuple[PythonTarget, str] | None:
     if "type" in entry.members or "transport" in entry.members:
-        _tell_kind(entry, "a `python` server is not spoken to over any transport")
-    _warn_useless(entry, ("args", "env", "cwd"), "is for a `command`: a `python` server is in this process")
-    _warn_useless(ours, ("env",), "is for a `command`: a `python` server is in this process")
+        _tell_kind(entry, "a `python` server has no transport")
+    _warn_useless(
+        entry, ("args", "env", "cwd"), "is only for a `command`: a `python` server runs in the process of the broker"
+    )
+    _warn_useless(ours, ("env",), "is only for a `command`: a `python` server runs in the process of the broker")
     place = entry.members["python"]
     text = place.text(what="a string: FILE.py:NAME")
     if text is None:
@@ -152,11 +154,11 @@ def _python(entry: Table, ours: Table) -> tuple[PythonTarget, str] | None:
     try:
         file, name = split_target(text)
     except CannotServe:
-        place.wrong(f"{quoted(place.node.value)} names no server: write FILE.py:NAME")
+        place.wrong(f"{quoted(place.node.value)} is not a Python server: expected FILE.py:NAME")
         return None
     path = Path(os.path.normpath(place.report.file.absolute().parent / file.expanduser()))
     if not path.is_file():
-        place.wrong("there is no such file")
+        place.wrong("no such file")
     return PythonTarget(file=path, name=name), str(place.node.value)
 
 
@@ -168,7 +170,7 @@ def _kind(entry: Table) -> Kind | Literal["stdio"]:
     if isinstance(named, str) and named in _KINDS:
         return _KINDS[named]
     hint = nearest(named, _KINDS) if isinstance(named, str) else ""
-    _tell_kind(entry, f"type {str(named)[:100]!r} is not known; {', '.join(_KINDS)} are{hint}")
+    _tell_kind(entry, f"unknown type {str(named)[:100]!r}; known: {', '.join(_KINDS)}{hint}")
     return "any"
 
 

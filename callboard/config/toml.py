@@ -41,9 +41,9 @@ def read_toml(text: str) -> SourceNode:
     except tomllib.TOMLDecodeError as error:
         raise _not_written(error, lines.at(len(text.rstrip()))) from None
     except RecursionError:
-        raise NotWritten(f"it is nested deeper than {MAX_DEPTH}", 1) from None
+        raise NotWritten(f"nested deeper than {MAX_DEPTH} levels", 1) from None
     except ValueError:  # of int(), for the longest numbers
-        raise NotWritten("a number is too long", 1) from None
+        raise NotWritten("number too long", 1) from None
     return _node(written, (), finder.found, lines)
 
 
@@ -59,7 +59,7 @@ def _not_written(error: tomllib.TOMLDecodeError, end: tuple[int, int]) -> NotWri
 def _node(value: object, path: Path, found: dict[Path, int], lines: Lines) -> SourceNode:
     line, column = lines.at(found.get(path, 0))
     if len(path) > MAX_DEPTH:
-        raise NotWritten(f"this is nested deeper than {MAX_DEPTH}", line, column)
+        raise NotWritten(f"nested deeper than {MAX_DEPTH} levels", line, column)
     if isinstance(value, dict):
         members = {key: _node(one, (*path, key), found, lines) for key, one in value.items()}
         return SourceNode(line=line, column=column, members=members)

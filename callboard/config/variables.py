@@ -33,17 +33,17 @@ def _held(found: re.Match[str]) -> str:
         return "${"
     variable = _VARIABLE.fullmatch(found["what"])
     if variable is None:
-        raise NotExpanded(f"{found[0][:100]} is not known here; {_instead(found['what'])}")
+        raise NotExpanded(f"unknown variable {found[0][:100]}; {_instead(found['what'])}")
     held = os.environ.get(variable["name"])
     if not held and variable["otherwise"] is not None:
         return variable["otherwise"]
     if held is None:
-        hint = "; VS Code would fill it in, here write a path" if variable["name"] in _OF_EDITORS else ""
-        raise NotExpanded(f"the environment has no {variable['name']}{hint}")
+        hint = ", a variable of VS Code; write a path" if variable["name"] in _OF_EDITORS else ""
+        raise NotExpanded(f"environment variable not set: {variable['name']}{hint}")
     return held
 
 
 def _instead(what: str) -> str:
     if what.startswith(("input:", "command:", "config:")):
-        return "VS Code would ask its user, here write ${VAR} and set it in the environment"
-    return "${VAR} is"
+        return "inputs are a feature of VS Code; use ${VAR} and set the environment variable"
+    return "use ${VAR}"

@@ -85,7 +85,7 @@ class HealthHandler:
         await response.answer(refusal.status, (*_PLAIN, *refusal.headers), body)
 
     async def upgrade(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
-        raise HttpRefusal(501, "no WebSocket is served here", closes=True)
+        raise HttpRefusal(501, "no WebSocket at this address", closes=True)
 
 
 def admin_edge(health: Health, access: Access, sockets: Sequence[socket.socket]) -> SupervisorSpec:

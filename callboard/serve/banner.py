@@ -33,7 +33,7 @@ def announce_drain(calls: int, within: float) -> None:
     with suppress(OSError, ValueError, AttributeError):  # there is no standard error, or no longer
         if sys.stderr.isatty():
             waits_for = f"{_number(calls, 'call')} in flight"
-            sys.stderr.write(f"draining: {waits_for}, at most {within:g} s; Ctrl-C again ends it now\n")
+            sys.stderr.write(f"draining: {waits_for}, at most {within:g} s; press Ctrl-C again to stop now\n")
 
 
 def as_text(ready: Ready) -> str:
@@ -51,7 +51,7 @@ def as_text(ready: Ready) -> str:
     lines += [f"  warning: {warning}" for warning in ready.warnings]
     if ready.behind is not None:
         lines += [f"  try:   {_example(ready.behind, url)}"] if url is not None else []
-        lines.append("  Ctrl-C ends it")
+        lines.append("  press Ctrl-C to stop")
     return "\n".join(lines)
 
 

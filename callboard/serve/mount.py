@@ -27,7 +27,7 @@ class Mounted:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif self._app is None:
-            raise RuntimeError("the ASGI lifespan was not begun: the server does not run")
+            raise RuntimeError("the server is not running: the ASGI application got no lifespan startup event")
         else:
             await self._app(scope, receive, send)
 

@@ -92,11 +92,11 @@ class ServePlan:
         if self.door not in DOORS:
             raise CannotServe(f"{self.door!r} is no door: take one of {', '.join(DOORS)}")
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise CannotServe("TLS needs both, a certificate and its key")
+            raise CannotServe("TLS needs a certificate and its key")
         if self.legacy_sse and self.http is None:
-            raise CannotServe("HTTP+SSE is served where HTTP is: give an address for that")
+            raise CannotServe("legacy SSE needs an HTTP address")
         if self.admin is not None and self.admin.port and self.admin in (self.http, self.ws):
-            raise CannotServe("the admin listener needs an address of its own")
+            raise CannotServe("the admin listener needs its own address")
         if self.door == "asgi" and self.http is not None and self.http == self.ws:
             raise CannotServe("the ASGI door serves no WebSocket: give ws an address of its own")
 

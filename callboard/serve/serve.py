@@ -156,15 +156,15 @@ def _warnings(plan: ServePlan, bound: Mapping[BindAddress, Bound], admin: Bound 
     for at in bound.values():
         plan.access(at.place)  # what is wrong with the names is said before anything starts
         if not at.place.is_local:
-            tokens = "" if plan.authenticate is not None else ", and nobody is asked for a token"
+            tokens = "" if plan.authenticate is not None else " without authentication"
             yield f"other machines can reach {at.place}{tokens}"
             if not plan.allow_hosts:
-                names = "this machine's addresses" if is_wildcard(at.place.host) else str(at.place)
-                yield f"requests must name {names}; allow other names with --allow-host NAME"
+                names = "an address of this machine" if is_wildcard(at.place.host) else str(at.place)
+                yield f"the Host header of requests must be {names}; accept others with --allow-host NAME"
     if admin is not None:
         plan.access(admin.place, is_admin=True)
         if not admin.place.is_local:
-            yield f"other machines can ask {admin.place} whether this one is ready"
+            yield f"other machines can reach the health checks at {admin.place}"
 
 
 async def _close_doors(edges: Sequence[Supervisor]) -> None:

@@ -53,7 +53,7 @@ class TokenTable:
                 raise CannotServe(f"{path}, line {number}: {problem}")
             found[_digest(words[1])] = words[0]
         if not found:
-            raise CannotServe(f"{path}: there is no token in it, so nobody could come in")
+            raise CannotServe(f"{path}: no tokens: every request would be rejected")
         return cls(found, f"{contents.mode & 0o777:04o}" if contents.others_may_read else None)
 
     @property
@@ -116,14 +116,14 @@ class TokenFile:
 
 def _problem(words: list[str], found: Mapping[bytes, str]) -> str | None:
     if len(words) != 2:
-        return "write a principal and a token, with a blank in between"
+        return "expected a principal and a token, separated by a space"
     principal, token = words
     if principal == ANYBODY:
-        return f"{ANYBODY} is what those are called who have no token"
+        return f"the principal {ANYBODY} is reserved for clients without a token"
     if len(token) < MIN_TOKEN:
         return f"the token is shorter than {MIN_TOKEN} characters"
     if _digest(token) in found:
-        return "this token stands in the file already"
+        return "duplicate token"
     return None
 
 

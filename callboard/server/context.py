@@ -112,7 +112,7 @@ class InputRequired:
 
     def __attrs_post_init__(self) -> None:
         if any(asking.question.key is None for asking in self.askings):
-            raise TypeError("a question of InputRequired needs a key: ctx.elicit(..., key=...)")
+            raise TypeError("a question in InputRequired needs a key: ctx.elicit(..., key=...)")
 
 
 class News(Protocol):
@@ -231,7 +231,7 @@ class Context:
         Raises ValueError for what is no web address.
         """
         if _WEB.match(url) is None:
-            raise ValueError(f"no user can open {url[:200]!r}: take a whole https address")
+            raise ValueError(f"invalid URL {url[:200]!r}: expected an absolute https URL")
         elicitation_id = elicitation_id or secrets.token_urlsafe(9)
         params = ElicitRequestURLParams(message=message, url=url, elicitation_id=elicitation_id)
 

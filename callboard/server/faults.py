@@ -59,7 +59,7 @@ def exited(error: SystemExit | BaseExceptionGroup[BaseException]) -> RuntimeErro
         exit_ = exits or error
     while isinstance(exit_, BaseExceptionGroup):
         exit_ = exit_.exceptions[0]
-    return RuntimeError("the function called exit").with_traceback(exit_.__traceback__)
+    return RuntimeError("the handler called sys.exit()").with_traceback(exit_.__traceback__)
 
 
 def shows_tracebacks() -> bool:

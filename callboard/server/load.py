@@ -21,11 +21,11 @@ def load_server(target: str) -> Server:
     module = _load(file)
     servers = [known for known, value in vars(module).items() if isinstance(value, Server)]
     if not hasattr(module, name):
-        there = f"; it has: {', '.join(servers)}" if servers else ", nor any other server"
+        there = f"; it has: {', '.join(servers)}" if servers else " and no other server"
         raise CannotServe(f"{file} has no {name!r}{there}")
     found = getattr(module, name)
     if not isinstance(found, Server):
-        raise CannotServe(f"{file}:{name} is no callboard.Server but {type(found).__name__}")
+        raise CannotServe(f"{file}:{name} is not a callboard.Server but {type(found).__name__}")
     return found
 
 
@@ -35,24 +35,24 @@ def split_target(target: str) -> tuple[Path, str]:
         return Path(target), DEFAULT_NAME
     file, colon, name = target.rpartition(":")
     if not colon or not name.isidentifier():
-        raise CannotServe(f"{target[:200]!r} names no server: write FILE.py:NAME")
+        raise CannotServe(f"{target[:200]!r} is not a Python server: expected FILE.py:NAME")
     return Path(file), name
 
 
 def _load(file: Path) -> ModuleType:
     if not file.is_file():
-        raise CannotServe(f"{file}: there is no such file")
+        raise CannotServe(f"{file}: no such file")
     # Not by its own name, which may be that of a module which others mean.
     spec = importlib.util.spec_from_file_location(f"_served_{file.stem}", file.resolve())
     if spec is None or spec.loader is None:
-        raise CannotServe(f"{file}: this is no Python file")
+        raise CannotServe(f"{file}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses and annotations look there
     sys.path.insert(0, str(file.resolve().parent))  # as if Python itself ran it
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # any exception of an author's file is for the author to read
-        raise CannotServe(f"{file} does not load:\n{_shortened(error)}") from None
+        raise CannotServe(f"{file}: import failed:\n{_shortened(error)}") from None
     return module
 
 

@@ -98,7 +98,7 @@ class CacheHint:
     def of(cls, ttl: float, cache_scope: CacheScope) -> "CacheHint":
         """Raises ValueError for a time below zero, or a scope that there is not."""
         if not 0 <= ttl < math.inf or cache_scope not in ("private", "public"):
-            raise ValueError(f"no way to keep a result: ttl={ttl!r}, cache_scope={cache_scope!r}")
+            raise ValueError(f"invalid caching: ttl={ttl!r}, cache_scope={cache_scope!r}")
         return cls(round(ttl * 1000), cache_scope)
 
 
@@ -130,13 +130,13 @@ class Section(Generic[E]):
     def add(self, name: str, entry: E) -> None:
         """Raises ValueError for a name that is taken."""
         if name in self.entries:
-            raise ValueError(f"there is already a {self.kind} {name!r}")
+            raise ValueError(f"{self.kind} {name!r} already exists")
         self.entries[name] = entry
 
     def remove(self, name: str) -> None:
         """Raises LookupError if there is none."""
         if name not in self.entries:
-            raise LookupError(f"there is no {self.kind} {name!r}")
+            raise LookupError(f"no {self.kind} {name!r}")
         del self.entries[name]
 
     def page(self, cursor: str | None, seal: Seal, now: float, size: int = PAGE) -> tuple[list[E], str | None]:
@@ -188,7 +188,7 @@ class Registry:
         """
         unknown = [name for name in names if name not in OFFERS]
         if unknown:
-            raise ValueError(f"a server cannot offer {unknown[0]!r}: take {', '.join(OFFERS)}")
+            raise ValueError(f"unknown offer {unknown[0]!r}: expected some of {', '.join(OFFERS)}")
         with self._lock:
             new = [name for name in names if getattr(self.capabilities, name) is UNSET]
             if new:

@@ -200,7 +200,7 @@ class Server(Served):
         Raises ValueError if *uri* has no scheme, and TypeError if the function does not take just these variables.
         """
         if _SCHEME.match(uri) is None:
-            raise ValueError(f"{uri!r} has no scheme: a resource is named by a whole URI, such as notes://{uri}")
+            raise ValueError(f"invalid URI {uri!r}: no scheme; expected for example notes://{uri}")
         template, kept = UriTemplate.parse(uri), CacheHint.of(ttl, cache_scope)
 
         def add(function: F) -> F:
@@ -373,7 +373,7 @@ class Server(Served):
         logs = signature is not None and signature.context_parameter is not None
         late = self.repertoire.offer(kind, "logging") if logs else self.repertoire.offer(kind)
         if late and self._hosts:
-            hint = f"clients hear of it when they connect again; Server(offers={late}) tells them from the start"
+            hint = f"clients see it after they reconnect; declare it at the start with Server(offers={late})"
             log.warning("offered_late", server=self.info.name, kinds=late, hint=hint)
 
     def _changed(self, change: Change) -> None:
@@ -391,7 +391,7 @@ class Server(Served):
 
 def _tool_name(name: str) -> str:
     if _NAME.fullmatch(name) is None:
-        raise ValueError(f"{name[:200]!r} is no name for a tool: take 1 to 128 of A-Z a-z 0-9 _ - . for it")
+        raise ValueError(f"invalid tool name {name[:200]!r}: expected 1 to 128 of A-Z a-z 0-9 _ - .")
     return name
 
 
@@ -399,7 +399,7 @@ def _checked(meta: JSONObject | None) -> JSONObject | UnsetType:
     for key in meta or ():
         if not is_valid_meta_key(key):
             raise ValueError(
-                f"{key[:200]!r} is no key for _meta: take a name, or one with a prefix, such as example.com/name"
+                f"invalid key {key[:200]!r} for _meta: expected NAME or PREFIX/NAME, such as example.com/name"
             )
     return _or_unset(meta)
 
@@ -412,8 +412,6 @@ def _check_variables(signature: Signature, template: UriTemplate) -> None:
     taken = {parameter.name for parameter in signature.parameters}
     needed = {parameter.name for parameter in signature.parameters if parameter.required}
     if not needed <= set(template.variables) <= taken:
-        raise TypeError(
-            f"{signature.name}(): takes {sorted(taken)}, but the template gives {sorted(template.variables)}"
-        )
+        raise TypeError(f"{signature.name}(): takes {sorted(taken)}, but the template has {sorted(template.variables)}")
     if template.unmatchable is not None and template.variables:
-        raise TypeError(f"{signature.name}(): no URI can be matched back: {template.unmatchable}")
+        raise TypeError(f"{signature.name}(): URIs cannot be matched with this template: {template.unmatchable}")

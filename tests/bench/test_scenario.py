@@ -150,7 +150,10 @@ def test_the_innermost_answer_counts() -> None:
         ("steps = [{ repeat = 0, steps = [{ list = 'tools' }] }]", "must be 1 or more"),
         ("steps = [{ repeat = 99999, steps = [{ list = 'tools' }] }]", "are more than 10,000"),
         ("session = 'some'\nsteps = [{ list = 'tools' }]", 'play.toml:1: session: must be "lasts", "each"'),
-        ("[[script]]\nweight = 0\nsteps = [{ list = 'tools' }]", "play.toml:2: script[0].weight: must be more than 0"),
+        (
+            "[[script]]\nweight = 0\nsteps = [{ list = 'tools' }]",
+            "play.toml:2: script[0].weight: must be greater than 0",
+        ),
         ("[[script]]\nname = 'a'", "play.toml:1: script[0]: has no `steps`"),
         ("[script]\nsteps = []", "must be `[[script]]`"),
         ("scripts = []", "play.toml:1: scripts: is unknown; did you mean `script`?"),

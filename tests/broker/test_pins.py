@@ -394,7 +394,7 @@ def test_approving_what_nobody_knows_is_one_clear_line(tmp_path: Path) -> None:
     config = configured(tmp_path)
     assert callboard("approve", str(config)).stdout == "nothing to approve\n"
     for arguments, words in (
-        ([str(tmp_path / "no.json")], "no.json: there is no such file"),
+        ([str(tmp_path / "no.json")], "no.json: no such file"),
         ([str(config), "nobody"], "no pinned server 'nobody'; pinned: none"),
     ):
         done = callboard("approve", *arguments)

@@ -146,7 +146,7 @@ async def test_a_closed_terminal_is_no_request_but_the_end(tmp_path: Path) -> No
     write(config, kept=entry())
     heeds = ("env", "--default-signal=HUP")  # whoever runs the tests may ignore it, as nohup does
     async with terminal_of(*heeds, *CALLBOARD, "serve", str(config), "--http", "0") as terminal:
-        await terminal.wait_shown("Ctrl-C ends it")
+        await terminal.wait_shown("press Ctrl-C to stop")
         terminal.process.send_signal(signal.SIGHUP)
         await terminal.wait_shown("config_reloaded")
         await terminal.keyboard.aclose()  # the window is closed: the kernel says so, with the same signal

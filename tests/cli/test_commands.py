@@ -267,7 +267,7 @@ def test_whoever_has_seen_enough_may_stop_reading() -> None:
         (["list", APP, "--timeout", "soon"], 2, "soon"),
         (["list", APP, "--header", "secret"], 2, "invalid header: expected 'Name: value'"),
         (["list", "weather"], 3, "'weather' is no target"),
-        (["list", "nowhere.py"], 3, "nowhere.py: there is no such file"),
+        (["list", "nowhere.py"], 3, "nowhere.py: no such file"),
         (["list", "nowhere.json#x"], 3, "nowhere.json: No such file or directory"),
         (["list", "http://127.0.0.1:1/mcp"], 3, "http://127.0.0.1:1: Connection refused"),
         (["list", "ws://127.0.0.1:1/mcp"], 3, "ws://127.0.0.1:1: Connection refused"),
@@ -323,7 +323,7 @@ def test_a_server_that_dies_at_once_is_heard_out_and_said_once(words: list[str])
     assert done.returncode == 3
     *said, told = done.stderr.splitlines()
     assert said == [f"  server: {line}" for line in words[-10:]]
-    assert told == "callboard: no server to speak to: the server exited with 3"
+    assert told == "callboard: cannot connect: the server exited with 3"
 
 
 async def test_a_server_that_dies_in_the_middle_is_said_so() -> None:

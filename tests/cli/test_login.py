@@ -258,7 +258,7 @@ async def test_a_secret_is_shown_to_the_authorization_server_alone_that_it_was_f
         (["--auth", "machine", "--client-id", "me"], "--auth machine needs --client-id and --client-secret-env"),
         (["--client-secret-env", "HOME"], "--client-secret-env needs --client-id"),
         (["--issuer", "https://x.example"], "--issuer needs --client-id"),
-        (["--client-id", "me", "--client-secret-env", "NO_SUCH"], "the environment has no NO_SUCH"),
+        (["--client-id", "me", "--client-secret-env", "NO_SUCH"], "environment variable not set: NO_SUCH"),
         (
             ["--auth", "browser", "--header", "Authorization: Bearer x"],
             "--auth browser and an Authorization header exclude each other",

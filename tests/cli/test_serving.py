@@ -53,7 +53,7 @@ async def test_serve_says_where_it_is_how_much_is_behind_it_and_what_to_try() ->
         assert said[2] == "  3 servers with 4 tools behind it"
         assert json.loads(said[3]) == {"mcpServers": {"callboard": {"url": url}}}
         assert said[4].endswith(f"callboard call {url} wardrobe__sew_costume role=Hamlet")
-        assert said[5] == "  Ctrl-C ends it"
+        assert said[5] == "  press Ctrl-C to stop"
         process.signal(signal.SIGINT)
         assert await process.wait() == 0
 
@@ -107,20 +107,20 @@ def test_a_wrong_command_is_one_clear_error() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nowhere.py"], "nowhere.py: there is no such file"),
-        (["nowhere"], "'nowhere' names no server: write FILE.py:NAME"),
+        (["nowhere.py"], "nowhere.py: no such file"),
+        (["nowhere"], "'nowhere' is not a Python server: expected FILE.py:NAME"),
         ([APP + ":missing"], "has no 'missing'; it has: server, other"),
-        ([APP + ":thing"], "is no callboard.Server but int"),
+        ([APP + ":thing"], "is not a callboard.Server but int"),
         ([APP, "--http", "here"], "'here' is no address"),
         ([APP, "--http", "localhost:99999"], "'localhost:99999' is no address"),
         ([APP, "--http", "no-such-host.invalid:80"], "no-such-host.invalid:80: "),
         ([APP, "--revisions", "2025-11-25,1999-01-01"], "unknown revision; supported: 2024-11-05, 2025-03-26"),
-        ([APP, "--http", "0", "--tls-key", "key.pem"], "TLS needs both"),
+        ([APP, "--http", "0", "--tls-key", "key.pem"], "TLS needs a certificate and its key"),
         (
             [APP, "--http", "0", "--tls-key", "key.pem", "--tls-cert", "cert.pem"],
             "TLS: cert.pem, key.pem: No such file",
         ),
-        ([APP, "--legacy-sse"], "HTTP+SSE is served where HTTP is"),
+        ([APP, "--legacy-sse"], "legacy SSE needs an HTTP address"),
         ([APP, "--http", "0", "--allow-origin", "evil"], "not an origin: 'evil'"),
         ([APP, "--http", "0", "--token-file", "nowhere.txt"], "nowhere.txt: No such file"),
     ],
@@ -151,7 +151,7 @@ def test_a_file_that_does_not_load_shows_its_author_where(source: str, tmp_path:
     path.write_text(source)
     done = callboard("run", str(path))
     assert done.returncode == 2
-    assert done.stderr.startswith(f"callboard: {path} does not load:\n")
+    assert done.stderr.startswith(f"callboard: {path}: import failed:\n")
     assert f'File "{path}", line 1' in done.stderr
     assert "importlib" not in done.stderr
     assert "callboard/" not in done.stderr.replace(str(path), "")

@@ -170,7 +170,7 @@ async def test_a_server_in_a_file_is_spoken_to_in_this_process(app: Path) -> Non
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [(":nobody", "has no 'nobody'"), (":number", "is no callboard.Server"), (":a b", "names no server")],
+    [(":nobody", "has no 'nobody'"), (":number", "is not a callboard.Server"), (":a b", "is not a Python server")],
 )
 async def test_a_file_without_such_a_server_is_refused(app: Path, name: str, why: str) -> None:
     with pytest.raises(CannotConnect, match=why):
@@ -209,7 +209,7 @@ def test_an_entry_with_a_url_is_that_server(hosts: Path, kind: str | None, found
 def test_the_only_entry_needs_no_name_and_of_several_one_must_be_named(hosts: Path) -> None:
     assert entry(hosts, {"command": "x"}) == read_entry(str(hosts))
     hosts.write_text(json.dumps({"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}))
-    with pytest.raises(CannotConnect, match=r"has 2 servers; name one: .*#a\|b"):
+    with pytest.raises(CannotConnect, match=r"has 2 servers; choose one: .*#a\|b"):
         read_entry(str(hosts))
 
 
@@ -238,21 +238,21 @@ def test_variables_are_filled_in_from_the_environment_and_their_values_not_looke
 @pytest.mark.parametrize(
     ("written", "why"),
     [
-        ({}, "must have either a `command` or a `url`"),
-        ({"command": "x", "url": "http://x"}, "must have either"),
-        ([], "is no object"),
+        ({}, "must have exactly one of `command`, `url` and `python`"),
+        ({"command": "x", "url": "http://x"}, "must have exactly one of"),
+        ([], "is not an object"),
         ({"command": 1}, "`command` must be a string"),
         ({"command": ""}, "`command` must be a string"),
         ({"command": "x", "args": "-m"}, "`args` must be a list of strings"),
         ({"command": "x", "args": [1]}, "`args` must be a list of strings"),
         ({"command": "x", "env": {"A": 1}}, "`env` must be an object of strings"),
         ({"command": "x", "cwd": 1}, "`cwd` must be a string"),
-        ({"command": "x", "type": "http"}, "a `command` is spoken to over stdio"),
-        ({"url": "http://x", "type": "stdio"}, "a `url` is not spoken to over stdio"),
-        ({"url": "http://x", "type": "carrier pigeon"}, "type 'carrier pigeon' is not known"),
+        ({"command": "x", "type": "http"}, "the transport of a `command` is stdio"),
+        ({"url": "http://x", "type": "stdio"}, "stdio is not a transport for a `url`"),
+        ({"url": "http://x", "type": "carrier pigeon"}, "unknown type 'carrier pigeon'"),
         ({"url": "http://x", "headers": []}, "`headers` must be an object of strings"),
-        ({"command": "${NOT_SET_ANYWHERE}"}, "the environment has no NOT_SET_ANYWHERE"),
-        ({"command": "x", "args": ["${input:key}"]}, r"\$\{input:key\} is not known here"),
+        ({"command": "${NOT_SET_ANYWHERE}"}, "environment variable not set: NOT_SET_ANYWHERE"),
+        ({"command": "x", "args": ["${input:key}"]}, r"unknown variable \$\{input:key\}"),
     ],
 )
 def test_an_entry_that_is_wrong_is_refused_in_one_line_that_says_where(hosts: Path, written: Any, why: str) -> None:
@@ -264,7 +264,12 @@ def test_an_entry_that_is_wrong_is_refused_in_one_line_that_says_where(hosts: Pa
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("{", "is no JSON"), ("[]", "has neither"), ("{}", "has neither"), ('{"mcpServers": 1}', "must be an object")],
+    [
+        ("{", "is not valid JSON"),
+        ("[]", "has neither"),
+        ("{}", "has neither"),
+        ('{"mcpServers": 1}', "must be an object"),
+    ],
 )
 def test_a_file_that_is_wrong_is_refused(hosts: Path, text: str, why: str) -> None:
     hosts.write_text(text)
@@ -276,7 +281,7 @@ def test_a_file_that_is_not_there_or_lacks_the_entry_is_refused(hosts: Path) -> 
     with pytest.raises(CannotConnect, match="No such file"):
         read_entry(f"{hosts}#it")
     entry(hosts, {"command": "x"})
-    with pytest.raises(CannotConnect, match="has no server 'that'; it has: it"):
+    with pytest.raises(CannotConnect, match="no server 'that' in .*; it has: it"):
         read_entry(f"{hosts}#that")
 
 

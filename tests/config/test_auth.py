@@ -85,30 +85,34 @@ def test_a_person_gives_leave_once_and_it_is_kept(tmp_path: Path) -> None:
     ("oauth", "where", "why"),
     [
         ({}, "", "client_credentials needs a `client_id`"),
-        ({"client_id": "me"}, "", "client_credentials needs a secret"),
-        ({"client_id": "me", "client_secret": "hush"}, ".client_secret", "does not belong into a file"),
+        ({"client_id": "me"}, "", "client_credentials needs `client_secret_env`"),
+        ({"client_id": "me", "client_secret": "hush"}, ".client_secret", "must not be a secret in plain text"),
         ({"client_id": "me", "client_secret": 5}, ".client_secret", "must be a string"),
-        ({"client_id": "me", "client_secret_env": "NOT_SET_ANYWHERE"}, ".client_secret_env", "has no NOT_SET_ANYWHERE"),
-        ({"client_id": "me", "client_secret_env": "a b"}, ".client_secret_env", "the name of a variable"),
+        (
+            {"client_id": "me", "client_secret_env": "NOT_SET_ANYWHERE"},
+            ".client_secret_env",
+            "environment variable not set: NOT_SET_ANYWHERE",
+        ),
+        ({"client_id": "me", "client_secret_env": "a b"}, ".client_secret_env", "the name of an environment variable"),
         (
             {"client_id": "me", "client_secret_env": SECRET, "client_secret": "${X:-}"},
             ".client_secret",
-            "choose one",
+            "excludes `client_secret_env`: use one",
         ),
-        ({"client_id": "me", "private_key_env": SECRET}, ".private_key_env", "is no private key"),
+        ({"client_id": "me", "private_key_env": SECRET}, ".private_key_env", "is not a private key"),
         ({"client_id": "me", "private_key_file": "none.pem"}, ".private_key_file", "No such file"),
         (
             {"client_id": "me", "private_key_file": "none.pem", "private_key_env": SECRET},
             ".private_key_env",
-            "beside `private_key_file`",
+            "excludes `private_key_file`",
         ),
         (
             {"client_id": "me", "client_secret_env": SECRET, "private_key_env": SECRET},
             "",
             "a secret and a private key",
         ),
-        ({"client_id": "me", "client_secret_env": SECRET, "algorithm": "HS256"}, ".algorithm", "is none of"),
-        ({"grant": "password"}, ".grant", "is none of client_credentials, authorization_code, workload_identity"),
+        ({"client_id": "me", "client_secret_env": SECRET, "algorithm": "HS256"}, ".algorithm", "is not one of"),
+        ({"grant": "password"}, ".grant", "is not one of client_credentials, authorization_code, workload_identity"),
         ({"grant": "workload_identity", "client_id": "me"}, "", "needs an `assertion_file`"),
         ({"grant": "authorization_code", "scope": 5}, ".scope", "must be a string"),
         ("no", "", "must be an object"),
@@ -128,7 +132,9 @@ def test_a_token_is_not_sent_where_it_could_be_overheard_nor_beside_another(tmp_
         text = json.dumps({"servers": {"it": {**entry, "callboard": {"oauth": oauth}}}})
         return "".join(map(str, mistakes(tmp_path, text, "mcp.json")))
 
-    assert "could be overheard" in told(url="http://example.com/mcp")
-    assert "choose one" in told(url="https://example.com/mcp", headers={"authorization": "Bearer x"})
+    assert "in clear text" in told(url="http://example.com/mcp")
+    assert "excludes a header `Authorization`: use one" in told(
+        url="https://example.com/mcp", headers={"authorization": "Bearer x"}
+    )
     assert told(url="http://127.0.0.1/mcp") == ""
     assert told(url="unix:/run/a.sock") == ""

@@ -56,17 +56,17 @@ def test_a_good_file_is_a_line_for_each_server_and_none_is_started(good: Path) -
         f"weather\tstdio\t{sys.executable} weather.py --token *** --key=${{NOT_SECRET}}\tweather\tprincipal",
         "remote\thttp\thttps://example.com/mcp?key=***\t\tall",
     ]
-    assert done.stderr.splitlines() == [f"{good}:5: warning: mcpServers.weather.colour: is not known, and left alone"]
+    assert done.stderr.splitlines() == [f"{good}:5: warning: mcpServers.weather.colour: is unknown and ignored"]
 
 
 def test_a_bad_file_is_all_of_its_mistakes_with_their_lines(bad: Path) -> None:
     done = piped("check", str(bad))
     assert done.returncode == 2
     assert done.stdout == ""
-    assert [line.removeprefix(str(bad)) for line in done.stderr.splitlines() if "no program" not in line] == [
+    assert [line.removeprefix(str(bad)) for line in done.stderr.splitlines() if "no such program" not in line] == [
         ":5: mcpServers.a.args: must be a list of strings",
-        ":7: mcpServers.b: must have either a `command` or a `url`, or be a `python` server",
-        ":8: warning: mcpServers.b.urll: is not known, and left alone; did you mean `url`?",
+        ":7: mcpServers.b: must have exactly one of `command`, `url` and `python`",
+        ":8: warning: mcpServers.b.urll: is unknown and ignored; did you mean `url`?",
     ]
 
 
@@ -114,7 +114,7 @@ async def test_a_person_sees_a_table(tmp_path: Path) -> None:
     file.write_text('{"servers": {"[bold]": {"url": "http://h/"}}}')
     async with at_terminal("check", str(file)) as terminal:
         assert await terminal.wait_ended() == 2
-        assert "may have letters" in terminal.screen
+        assert "has characters other than letters" in terminal.screen
     file.write_text('{"servers": {"bold": {"url": "http://h/[red]"}}}')
     async with at_terminal("check", str(file)) as terminal:
         assert await terminal.wait_ended() == 0

@@ -146,7 +146,7 @@ def test_json_as_editors_write_it_is_read(tmp_path: Path) -> None:
 def test_the_format_is_told_by_the_ending_or_else_by_the_beginning(tmp_path: Path, name: str, text: str) -> None:
     configuration = read(tmp_path, text, name)
     assert configuration.backends == ()
-    assert "there is no server in it" in str(configuration.warnings[0])
+    assert "no servers configured" in str(configuration.warnings[0])
 
 
 # Where a server is.
@@ -258,7 +258,7 @@ def test_an_allowed_variable_that_is_not_there_is_only_a_warning(
     text = f'[servers.a]\ncommand = "{sys.executable}"\ncallboard.env = ["NONE", "PATH"]\n'
     configuration = read(tmp_path, text)
     assert [str(one).removeprefix(f"{tmp_path}/") for one in configuration.warnings] == [
-        'servers.toml:3: warning: servers.a.callboard.env: the environment has no "NONE" to hand on'
+        'servers.toml:3: warning: servers.a.callboard.env: environment variable not set: "NONE"'
     ]
     assert configuration.backends[0].target == Command(args=(sys.executable,))
 
@@ -270,20 +270,20 @@ def test_an_allowed_variable_that_is_not_there_is_only_a_warning(
     ("written", "where", "why"),
     [
         ({"url": "http://h/", "header": {}}, "header", "did you mean `headers`?"),
-        ({"url": "http://h/", "colour": 1}, "colour", "is not known, and left alone"),
-        ({"url": "http://h/", "timeout": 5}, "timeout", "write `callboard.timeout`"),
-        ({"url": "http://h/", "autoApprove": []}, "autoApprove", "left alone"),
+        ({"url": "http://h/", "colour": 1}, "colour", "is unknown and ignored"),
+        ({"url": "http://h/", "timeout": 5}, "timeout", "use `callboard.timeout`"),
+        ({"url": "http://h/", "autoApprove": []}, "autoApprove", "is ignored"),
         ({"url": "http://h/", "callboard": {"time_out": 5}}, "callboard.time_out", "did you mean `timeout`?"),
         ({"url": "http://h/", "callboard": {"tools": {"alow": []}}}, "callboard.tools.alow", "did you mean `allow`?"),
         ({"url": "http://h/", "callboard": {"restart": {"time": 1}}}, "callboard.restart.time", "`times`"),
         ({"url": "http://h/", "callboard": {"timeout": 1000}}, "callboard.timeout", "more than `cap`, 600 s"),
         ({"url": "http://h/", "callboard": {"cap": 10}}, "callboard.cap", "more than `cap`, 10 s"),
-        ({"url": "http://h/", "callboard": {"tools": {"allow": []}}}, "callboard.tools.allow", "no tool is let"),
-        ({"url": "http://h/", "env": {}}, "env", "is for a `command`"),
-        ({"command": sys.executable, "headers": {}}, "headers", "has no headers"),
-        ({"command": "no-such-program-anywhere"}, "command", 'there is no program "no-such-program-anywhere"'),
-        ({"command": "./no/such/file"}, "command", "there is no program"),
-        ({"command": sys.executable, "cwd": "no/such"}, "cwd", "there is no such folder"),
+        ({"url": "http://h/", "callboard": {"tools": {"allow": []}}}, "callboard.tools.allow", "no tool is allowed"),
+        ({"url": "http://h/", "env": {}}, "env", "is only for a `command`"),
+        ({"command": sys.executable, "headers": {}}, "headers", "is only for a `url`"),
+        ({"command": "no-such-program-anywhere"}, "command", 'no such program: "no-such-program-anywhere"'),
+        ({"command": "./no/such/file"}, "command", "no such program:"),
+        ({"command": sys.executable, "cwd": "no/such"}, "cwd", "no such directory"),
     ],
 )
 def test_what_is_odd_is_kept_with_a_warning(tmp_path: Path, written: Any, where: str, why: str) -> None:
@@ -312,6 +312,6 @@ def test_the_questions_of_vs_code_are_explained(tmp_path: Path) -> None:
     assert next((one.line, one.where) for one in refused.value.warnings) == (2, "inputs")
     key, folder = refused.value.mistakes
     assert (key.line, key.column, key.where) == (7, 9, "servers.a.headers.Key")
-    assert "write ${VAR} and set it in the environment" in key.message
+    assert "use ${VAR} and set the environment variable" in key.message
     assert (folder.line, folder.where) == (10, "servers.b.args[0]")
     assert "write a path" in folder.message

@@ -68,7 +68,7 @@ def test_every_limit_is_the_one_that_is_documented() -> None:
 def test_every_example_is_read_without_a_mistake(tmp_path: Path, kind: str, text: str) -> None:
     configuration = read(tmp_path, text, f"servers.{kind}")
     assert configuration.backends
-    assert [warning for warning in configuration.warnings if "no program" not in warning.message] == []
+    assert [warning for warning in configuration.warnings if "no such program" not in warning.message] == []
 
 
 def test_both_formats_of_the_first_example_say_the_same(tmp_path: Path) -> None:

@@ -46,27 +46,27 @@ callboard.roots = ["/srv"]
         "servers.toml:2: mcpServers.weather.command: must be a string",
         "servers.toml:3: mcpServers.weather.args: must be a list of strings",
         "servers.toml:4: mcpServers.weather.args: must be a list of strings",
-        "servers.toml:6: mcpServers.weather.callboard.timeout: must be more than 0",
+        "servers.toml:6: mcpServers.weather.callboard.timeout: must be greater than 0",
         (
-            'servers.toml:7: mcpServers.weather.callboard.share: "principle" is none of all, principal, session; '
+            'servers.toml:7: mcpServers.weather.callboard.share: "principle" is not one of all, principal, session; '
             "did you mean `principal`?"
         ),
         (
-            'servers.toml:8: mcpServers.weather.callboard.revision: "2025-06-19" is none of 2024-11-05, 2025-03-26, '
+            'servers.toml:8: mcpServers.weather.callboard.revision: "2025-06-19" is not one of 2024-11-05, 2025-03-26, '
             "2025-06-18, 2025-11-25, 2026-07-28; did you mean `2025-06-18`?"
         ),
-        "servers.toml:9: mcpServers.weather.callboard.restart.most: must be `first`, 9 s, or more",
+        "servers.toml:9: mcpServers.weather.callboard.restart.most: must not be less than `first`, 9 s",
         "servers.toml:9: mcpServers.weather.callboard.restart.times: must be 0 or more",
-        "servers.toml:9: mcpServers.weather.callboard.restart.per: must be more than 0",
-        'servers.toml:11: mcpServers."a/b": "a/b" may have letters, digits, `_`, `.` and `-` only',
+        "servers.toml:9: mcpServers.weather.callboard.restart.per: must be greater than 0",
+        'servers.toml:11: mcpServers."a/b": "a/b" has characters other than letters, digits, `_`, `.` and `-`',
         (
-            'servers.toml:12: mcpServers."a/b".url: "ftp://example.com" is no address of a server: '
-            "write http://, https://, ws://, wss://, http+unix:// or unix:/path"
+            'servers.toml:12: mcpServers."a/b".url: "ftp://example.com" is not a server URL: '
+            "expected http://, https://, ws://, wss://, http+unix:// or unix:/path"
         ),
         'servers.toml:13: mcpServers."a/b".callboard.max_in_flight: must be 1 or more',
         'servers.toml:14: mcpServers."a/b".callboard.cap: must be a number',
-        "servers.toml:16: mcpServers.none: must have either a `command` or a `url`, or be a `python` server",
-        "servers.toml:18: mcpServers.both: must have either a `command` or a `url`, or be a `python` server",
+        "servers.toml:16: mcpServers.none: must have exactly one of `command`, `url` and `python`",
+        "servers.toml:18: mcpServers.both: must have exactly one of `command`, `url` and `python`",
         (
             "servers.toml:24: mcpServers.other.callboard.prefix: has the same prefix as the server in line 1; "
             "set `callboard.prefix`"
@@ -79,19 +79,19 @@ callboard.roots = ["/srv"]
 @pytest.mark.parametrize(
     ("written", "where", "why"),
     [
-        (5, "", "is no object"),
+        (5, "", "is not an object"),
         ({"url": ""}, ".url", "must be a string"),
-        ({"url": "http://"}, ".url", "is no address"),
-        ({"url": "http://h:port/"}, ".url", "is no address"),
-        ({"url": "http://h/ü"}, ".url", "is no address"),
-        ({"url": "http://h/a b"}, ".url", "is no address"),
-        ({"url": "unix:"}, ".url", "is no address"),
-        ({"url": "http://u:p4ss@h:port/?q=p4ss"}, ".url", "is no address"),
-        ({"url": "http://h/", "type": "stdio"}, "", "a `url` is not spoken to over stdio"),
+        ({"url": "http://"}, ".url", "is not a server URL"),
+        ({"url": "http://h:port/"}, ".url", "is not a server URL"),
+        ({"url": "http://h/ü"}, ".url", "is not a server URL"),
+        ({"url": "http://h/a b"}, ".url", "is not a server URL"),
+        ({"url": "unix:"}, ".url", "is not a server URL"),
+        ({"url": "http://u:p4ss@h:port/?q=p4ss"}, ".url", "is not a server URL"),
+        ({"url": "http://h/", "type": "stdio"}, "", "stdio is not a transport for a `url`"),
         ({"url": "http://h/", "type": "htp"}, "", "did you mean `http`?"),
-        ({"url": "http://h/", "type": 7}, "", "type '7' is not known"),
-        ({"url": "http://h/", "headers": {"a b": "c"}}, '.headers."a b"', "is no name of a header"),
-        ({"url": "http://h/", "headers": {"a": "b\nc"}}, ".headers.a", "cannot be sent"),
+        ({"url": "http://h/", "type": 7}, "", "unknown type '7'"),
+        ({"url": "http://h/", "headers": {"a b": "c"}}, '.headers."a b"', "is not a valid header name"),
+        ({"url": "http://h/", "headers": {"a": "b\nc"}}, ".headers.a", "invalid header value"),
         ({"url": "http://h/", "headers": {"a": 1}}, ".headers", "must be an object of strings"),
         ({"url": "http://h/", "disabled": "no"}, ".disabled", "must be true or false"),
         ({"url": "http://h/", "callboard": []}, ".callboard", "must be an object"),
@@ -102,22 +102,30 @@ callboard.roots = ["/srv"]
         ({"url": "http://h/", "callboard": {"tools": ["a"]}}, ".callboard.tools", "must be an object"),
         ({"url": "http://h/", "callboard": {"tools": {"deny": "a"}}}, ".callboard.tools.deny", "a list of strings"),
         ({"url": "http://h/", "callboard": {"rename": {"a": ""}}}, ".callboard.rename.a", "must be a name"),
-        ({"url": "http://h/", "callboard": {"rename": {"a": "c", "b": "c"}}}, ".callboard.rename.b", '"a" is renamed'),
+        (
+            {"url": "http://h/", "callboard": {"rename": {"a": "c", "b": "c"}}},
+            ".callboard.rename.b",
+            'already the new name of "a"',
+        ),
         ({"url": "http://h/", "callboard": {"prefix": "a b"}}, ".callboard.prefix", "letters, digits"),
         ({"url": "http://h/", "callboard": {"prefix": "p" * 65}}, ".callboard.prefix", "longer than 64"),
         ({"url": "http://h/", "callboard": {"prefix": 1}}, ".callboard.prefix", "must be a string"),
-        ({"command": "x\0y"}, ".command", "code 0"),
-        ({"command": "x", "type": "sse"}, "", "a `command` is spoken to over stdio"),
-        ({"command": "x", "env": {"A=B": "1"}}, '.env."A=B"', "is no name of a variable"),
+        ({"command": "x\0y"}, ".command", "a NUL character"),
+        ({"command": "x", "type": "sse"}, "", "the transport of a `command` is stdio"),
+        ({"command": "x", "env": {"A=B": "1"}}, '.env."A=B"', "is not a valid name of an environment variable"),
         ({"command": "x", "cwd": 1}, ".cwd", "must be a string"),
-        ({"command": "x", "cwd": "~nobody-of-this-name"}, ".cwd", "the name of nobody"),
-        ({"command": "x", "args": ["${NOT_SET_ANYWHERE}"]}, ".args[0]", "the environment has no NOT_SET_ANYWHERE"),
-        ({"command": "x", "args": ["${}"]}, ".args[0]", "${} is not known here; ${VAR} is"),
-        ({"command": "x", "callboard": {"oauth": {}}}, ".callboard.oauth", "is for a `url`"),
-        ({"python": "app.txt"}, ".python", "write FILE.py:NAME"),
-        ({"python": "no-such-file.py:server"}, ".python", "there is no such file"),
+        ({"command": "x", "cwd": "~nobody-of-this-name"}, ".cwd", "an unknown user"),
+        (
+            {"command": "x", "args": ["${NOT_SET_ANYWHERE}"]},
+            ".args[0]",
+            "environment variable not set: NOT_SET_ANYWHERE",
+        ),
+        ({"command": "x", "args": ["${}"]}, ".args[0]", "unknown variable ${}; use ${VAR}"),
+        ({"command": "x", "callboard": {"oauth": {}}}, ".callboard.oauth", "is only for a `url`"),
+        ({"python": "app.txt"}, ".python", "expected FILE.py:NAME"),
+        ({"python": "no-such-file.py:server"}, ".python", "no such file"),
         ({"python": 5}, ".python", "must be a string: FILE.py:NAME"),
-        ({"python": "a.py", "command": "x"}, "", "must have either"),
+        ({"python": "a.py", "command": "x"}, "", "must have exactly one of"),
     ],
 )
 def test_a_wrong_value_is_told_with_its_place(tmp_path: Path, written: Any, where: str, why: str) -> None:
@@ -138,9 +146,9 @@ def test_a_wrong_value_is_told_with_its_place(tmp_path: Path, written: Any, wher
         (
             "mcp.json",
             '{\n"servers": {\n"a": {}\n"b": {}}}',
-            "mcp.json:4: is no JSON: a `,` or `}` is missing before this",
+            "mcp.json:4: is not valid JSON: expected `,` or `}`",
         ),
-        ("s.toml", "[servers.a]\nurl = http", "s.toml:2: is no TOML: invalid value"),
+        ("s.toml", "[servers.a]\nurl = http", "s.toml:2: is not valid TOML: invalid value"),
     ],
 )
 def test_a_file_that_is_none_is_refused_with_its_line(tmp_path: Path, name: str, text: str, says: str) -> None:
@@ -163,13 +171,13 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 def test_a_name_that_stands_twice_is_told_with_both_lines_beside_other_mistakes(tmp_path: Path) -> None:
     text = '{"servers": {\n"a": {"url": "http://h/",\n"url": "http://i/"},\n"a": {"url": "http://h/"},\n"b": {}}}'
     assert told(tmp_path, text, "mcp.json") == [
-        "mcp.json:4: servers.a: stands here already, in line 2",
-        "mcp.json:5: servers.b: must have either a `command` or a `url`, or be a `python` server",
+        "mcp.json:4: servers.a: is a duplicate key, first in line 2",
+        "mcp.json:5: servers.b: must have exactly one of `command`, `url` and `python`",
     ]
     text = '{"servers": {"a": {"url": "http://h/",\n"url": "http://i/"}}, "mcpServers": {\n"a": {"url": "http://h/"}}}'
     assert told(tmp_path, text, "mcp.json") == [
-        "mcp.json:1: servers.a: stands in mcpServers.a already, in line 3",
-        "mcp.json:2: servers.a.url: stands here already, in line 1",
+        "mcp.json:1: servers.a: is already defined in mcpServers.a, line 3",
+        "mcp.json:2: servers.a.url: is a duplicate key, first in line 1",
     ]
 
 
@@ -179,7 +187,7 @@ def test_one_mistake_is_one_line_and_several_are_counted(tmp_path: Path) -> None
     assert "\n" not in str(one.value)
     with pytest.raises(BadConfiguration) as two:
         read(tmp_path, "[servers.a]\n[servers.b]")
-    assert str(two.value).splitlines()[0] == "2 mistakes:"
+    assert str(two.value).splitlines()[0] == "2 errors:"
 
 
 @pytest.mark.parametrize("prefix", ["", "x"])

@@ -125,7 +125,7 @@ async def test_an_answer_that_does_not_fit_the_form_never_reaches_the_handler(
         peer = await house.peer(revision, answers=answering(elicit={"action": "accept", "content": content}))
         failed = await peer.call("form")
         assert failed["isError"] is True
-        assert "does not fit" in text(failed)
+        assert "does not match" in text(failed)
 
 
 @pytest.mark.requirement("M286", "L133")

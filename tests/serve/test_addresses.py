@@ -30,13 +30,13 @@ async def test_a_file_of_tokens_says_who_is_who(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no token in it"),
-        ("# only\n", "no token in it"),
-        (f"\n{TOKEN}\n", "line 2: write a principal and a token"),
-        (f"ada {TOKEN} more", "line 1: write a principal"),
-        (f"anonymous {TOKEN}", "those are called who have no token"),
+        ("", "no tokens: every request"),
+        ("# only\n", "no tokens: every request"),
+        (f"\n{TOKEN}\n", "line 2: expected a principal and a token"),
+        (f"ada {TOKEN} more", "line 1: expected a principal"),
+        (f"anonymous {TOKEN}", "is reserved for clients without a token"),
         ("ada short-secret", "shorter than 16"),
-        (f"ada {TOKEN}\nbob {TOKEN}", "line 2: this token stands in the file already"),
+        (f"ada {TOKEN}\nbob {TOKEN}", "line 2: duplicate token"),
     ],
 )
 def test_a_wrong_file_of_tokens_is_refused_without_telling_one(text: str, words: str, tmp_path: Path) -> None:

@@ -366,4 +366,4 @@ def test_a_person_is_told_what_is_waited_for(
     assert capsys.readouterr().err == ""  # the log says it
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     announce_drain(2, 30.0)
-    assert capsys.readouterr().err == "draining: 2 calls in flight, at most 30 s; Ctrl-C again ends it now\n"
+    assert capsys.readouterr().err == "draining: 2 calls in flight, at most 30 s; press Ctrl-C again to stop now\n"

@@ -343,4 +343,4 @@ def test_a_configuration_that_others_may_write_is_warned_of(tmp_path: Path, mode
     file.write_text('{"mcpServers": {"a": {"command": "true"}}}')
     file.chmod(mode)
     warnings = [str(warning) for warning in read_configuration(file).warnings]
-    assert any("may write this file" in warning for warning in warnings) == is_warned
+    assert any("writable by all users" in warning for warning in warnings) == is_warned

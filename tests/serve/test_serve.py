@@ -206,8 +206,8 @@ async def test_other_names_and_tokens_are_asked_for() -> None:
     ("options", "words"),
     [
         ({"door": "back"}, "'back' is no door"),
-        ({"http": 0, "tls_cert": "c"}, "TLS needs both"),
-        ({"legacy_sse": True}, "where HTTP is"),
+        ({"http": 0, "tls_cert": "c"}, "TLS needs a certificate and its key"),
+        ({"legacy_sse": True}, "legacy SSE needs an HTTP address"),
         ({"http": "1", "ws": "1", "door": "asgi"}, "an address of its own"),
         ({"http": "nowhere"}, "no address"),
         ({"http": 0, "allow_hosts": ["a b"]}, "not a host: 'a b'"),
@@ -234,8 +234,8 @@ def warnings(place: BindAddress, **options: Any) -> list[str]:
 def test_who_listens_to_other_machines_is_warned() -> None:
     assert warnings(BindAddress("127.0.0.1", 80)) == warnings(BindAddress(path="/x")) == []
     open_to_all = warnings(BindAddress("192.0.2.1", 80))
-    assert open_to_all[0] == "other machines can reach 192.0.2.1:80, and nobody is asked for a token"
-    assert open_to_all[1] == "requests must name 192.0.2.1:80; allow other names with --allow-host NAME"
+    assert open_to_all[0] == "other machines can reach 192.0.2.1:80 without authentication"
+    assert open_to_all[1] == "the Host header of requests must be 192.0.2.1:80; accept others with --allow-host NAME"
     (only,) = warnings(BindAddress("192.0.2.1", 80), allow_hosts=["a.example"], authenticate=TokenTable({}))
     assert "token" not in only
 

@@ -170,7 +170,7 @@ async def test_a_function_that_exits_is_logged_where_it_does(logged: list[Any]) 
     async with connect(failing(SystemExit(3))) as client:
         for tool in TOOLS:
             assert text(await client.call(tool)) == "Internal error: RuntimeError"
-    assert {line["failure"] for line in logged} == {"RuntimeError: the function called exit"}
+    assert {line["failure"] for line in logged} == {"RuntimeError: the handler called sys.exit()"}
     assert all(line["where"].startswith("test_faults.py:") for line in logged)
 
 
@@ -269,7 +269,9 @@ def misfits() -> Server:
 
 
 MISMATCH = "Internal error: the result does not match the output schema"
-BYTES = "Internal error: the result is bytes without a type: return Blob(data, mime_type), Image(data) or Audio(data)"
+BYTES = (
+    "Internal error: a result of type bytes has no MIME type: return Blob(data, mime_type), Image(data) or Audio(data)"
+)
 
 
 @pytest.mark.finding("newcomer-A2")
@@ -278,8 +280,12 @@ BYTES = "Internal error: the result is bytes without a type: return Blob(data, m
     [
         ("five", MISMATCH, 'result: expected integer, got "five"'),
         ("partial", MISMATCH, 'result: expected integer, got "2"'),
-        ("raw", BYTES, "bytes without a type"),
-        ("opaque", "Internal error: a result of type object has no form in JSON", "has no form in JSON: object"),
+        ("raw", BYTES, "bytes has no MIME type"),
+        (
+            "opaque",
+            "Internal error: a result of type object cannot be serialized as JSON",
+            "cannot be serialized as JSON: object",
+        ),
     ],
 )
 async def test_a_result_that_does_not_fit_says_why(tool: str, told: str, reason: str, logged: list[Any]) -> None:

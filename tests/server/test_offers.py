@@ -111,7 +111,7 @@ async def test_what_will_come_can_be_declared_before(revision: Revision) -> None
     async with connect(server, revision) as client:
         assert (await declared(client))["prompts"] == LISTED
         assert (await client.request("prompts/list"))["prompts"] == []
-    with pytest.raises(ValueError, match="cannot offer 'sampling': take tools, resources"):
+    with pytest.raises(ValueError, match="unknown offer 'sampling': expected some of tools, resources"):
         Server("s", offers=["sampling"])  # type: ignore[list-item]
 
 

@@ -86,7 +86,7 @@ def test_names_are_taken_once_and_wrong_signatures_are_told_at_once() -> None:
     async def twice() -> str:
         return ""
 
-    with pytest.raises(ValueError, match="already a tool 'twice'"):
+    with pytest.raises(ValueError, match="tool 'twice' already exists"):
         server.tool(twice)
     with pytest.raises(LookupError):
         server.remove_tool("unknown")

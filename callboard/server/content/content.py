@@ -148,7 +148,9 @@ def _encoded(value: Any) -> tuple[str, Any]:
         text = msgspec.json.encode(value, enc_hook=to_json)
         return text.decode(), msgspec.json.decode(text)
     except (TypeError, ValueError, OverflowError, RecursionError) as reason:
-        raise BadResult(f"a result of type {type(value).__name__} has no form in JSON", found=str(reason)) from reason
+        raise BadResult(
+            f"a result of type {type(value).__name__} cannot be serialized as JSON", found=str(reason)
+        ) from reason
 
 
 def _bare(text: str, data: Any) -> str:
@@ -164,7 +166,9 @@ def _block(value: Any) -> Any:
     if isinstance(value, Blob):
         return value.block()
     if isinstance(value, bytes | bytearray):
-        raise BadResult("the result is bytes without a type: return Blob(data, mime_type), Image(data) or Audio(data)")
+        raise BadResult(
+            "a result of type bytes has no MIME type: return Blob(data, mime_type), Image(data) or Audio(data)"
+        )
     if isinstance(value, TextResourceContents | BlobResourceContents):
         return EmbeddedResource(resource=value)
     text, data = _encoded(value)

@@ -56,7 +56,7 @@ def _without_null(where: str, schema: Schema, defs: Mapping[str, Schema]) -> tup
         return schema, False
     forms = [form for form in schema.pop("anyOf") if form != _NULL]
     if len(forms) != 1:
-        _refuse(where, "is a choice between types")
+        _refuse(where, "is a union of types")
     return {**_resolved(forms[0], defs), **schema}, True
 
 
@@ -64,7 +64,7 @@ def _choice(where: str, schema: Schema) -> Schema:
     """One of several texts."""
     values = schema.pop("enum", None) or [schema.pop("const", None)]
     if not all(isinstance(value, str) for value in values):
-        _refuse(where, "is a choice of something else than strings")
+        _refuse(where, "is an enum of other values than strings")
     return {"type": "string", "enum": values, **schema}
 
 
@@ -85,7 +85,7 @@ def _check(where: str, schema: Schema) -> None:
     if kind not in _MEMBERS:
         _refuse(where, f"is of type {kind}")
     if unknown := [key for key in schema if key not in (*_ALWAYS, *_MEMBERS[kind])]:
-        _refuse(where, f"is bound by {', '.join(unknown)}, which no form can say")
+        _refuse(where, f"is bound by {', '.join(unknown)}, which forms do not support")
     if schema.get("format", "email") not in _FORMATS:
         _refuse(where, f"is text in the format {schema['format']}")
 

@@ -70,7 +70,7 @@ def _said(revision: Revision, name: str, found: PrimitiveSchemaDefinition) -> Pr
     if revision in found.known:
         return found
     if not isinstance(found, TitledSingleSelectEnumSchema):
-        raise InvalidDefinition(f"the form asks for several choices in {name}, which {revision.value} cannot")
+        raise InvalidDefinition(f"the form has a multiple choice in {name}, which {revision.value} does not support")
     return LegacyTitledEnumSchema(
         enum=[choice.const for choice in found.one_of],
         enum_names=[choice.title for choice in found.one_of],
@@ -101,7 +101,7 @@ def read_form(kind: type[T] | Mapping[str, Any], content: Mapping[str, Any] | No
 
 
 def _bad(*problems: Problem, more: bool = False) -> BadForm:
-    return BadForm("The answer does not fit the form", problems, more=more)
+    return BadForm("The answer does not match the form", problems, more=more)
 
 
 def _form(kind: type | Mapping[str, Any]) -> _Form:
@@ -114,10 +114,10 @@ def _form_of_class(kind: type) -> _Form:
     try:
         [schema], defs = schemas_of([shape])
     except TypeError as reason:
-        raise TypeError(f"{kind.__name__} is no form: {str(reason).splitlines()[0]}; {ALLOWED}") from reason
+        raise TypeError(f"{kind.__name__} is not a valid form: {str(reason).splitlines()[0]}; {ALLOWED}") from reason
     root = with_object_root(schema, defs)
     if root is None or "properties" not in root:
-        raise TypeError(f"{kind.__name__} is no form: it has no fields; take a class with fields, and {ALLOWED}")
+        raise TypeError(f"{kind.__name__} is not a valid form: it has no fields; {ALLOWED}")
     hints = get_type_hints(shape, include_extras=True)
     required = list(root.get("required", []))
     unanswered = []
@@ -138,7 +138,7 @@ def _finished(name: str, schema: Schema, make: Callable[[dict[str, Any]], Any]) 
     try:
         return _Form(schema, read(LATEST, RequestedSchema, schema, at="schema"), compile_schema(schema), make)
     except PeerError as reason:
-        raise TypeError(f"{name} is no form: {reason}; {ALLOWED}") from reason
+        raise TypeError(f"{name} is not a valid form: {reason}; {ALLOWED}") from reason
 
 
 def _make(kind: type, shape: type, unanswered: Collection[str], values: dict[str, Any]) -> Any:
@@ -158,7 +158,7 @@ def _is_whole(value: Any) -> bool:
 def _as_struct(kind: Any) -> type:
     """A named tuple is an array to JSON, but a form to a user: take its fields by name."""
     if not hasattr(kind, "_fields"):
-        raise TypeError(f"{kind.__name__} is no form: a tuple has no names; take a NamedTuple, and {ALLOWED}")
+        raise TypeError(f"{kind.__name__} is not a valid form: a tuple has no field names; use a NamedTuple; {ALLOWED}")
     hints, defaults = get_type_hints(kind, include_extras=True), kind._field_defaults
     fields = [(name, hints[name], *([defaults[name]] if name in defaults else [])) for name in kind._fields]
     return msgspec.defstruct(kind.__name__, fields)

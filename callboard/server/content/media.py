@@ -67,7 +67,7 @@ class Blob:
             data = Path(data).read_bytes()
         kind = mime_type or named or _sniffed(data)
         if kind is None:
-            raise ValueError(f"{type(self).__name__}: what kind of data this is does not show; give its mime_type")
+            raise ValueError(f"{type(self).__name__}: the type of the data is unknown; pass mime_type")
         self.__attrs_init__(data, _SOUND.get(kind, kind), uri, annotations)
 
     def block(self) -> ImageContent | AudioContent | EmbeddedResource:

@@ -27,7 +27,7 @@ MAX_GUESSED: Final = 100
 
 _SENTENCES: Final = {
     "const": "must be {0}",
-    "contains": "must hold an item that fits",
+    "contains": "must contain a matching item",
     "exclusiveMaximum": "must be less than {0}",
     "exclusiveMinimum": "must be greater than {0}",
     "falseSchema": "is not allowed here",
@@ -41,9 +41,9 @@ _SENTENCES: Final = {
     "minProperties": "must have at least {0} members",
     "minimum": "must be at least {0}",
     "multipleOf": "must be a multiple of {0}",
-    "not": "is of a form that is not allowed",
+    "not": "must not match the schema of `not`",
     "pattern": "must match the pattern {0}",
-    "uniqueItems": "must have no item twice",
+    "uniqueItems": "must not have duplicate items",
 }
 _JSON_TYPES: Final[Mapping[type, Sequence[str]]] = {
     dict: ["object"],
@@ -99,7 +99,7 @@ def _tell_first(validator: Validator, schema: Mapping[str, Any], value: Any) -> 
             validator.validate(value)
         except ValueError as error:  # what the validator raises is a ValueError
             return next(_tell(error, schema))
-    return Problem("", "does not fit, and is too large to say where")
+    return Problem("", "is invalid, and too large to say where")
 
 
 def problem_of(error: msgspec.ValidationError) -> Problem:
@@ -127,7 +127,7 @@ def _tell(error: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
     steps, name, fact = list(error.instance_path), error.kind.name, error.kind.value
     path = _path(steps)
     if name == "required":
-        yield Problem(_path([*steps, fact]), "required, but missing")
+        yield Problem(_path([*steps, fact]), "is required")
     elif name in ("additionalProperties", "unevaluatedProperties"):
         known = _known(schema, error.schema_path)
         for member in fact:
@@ -137,7 +137,7 @@ def _tell(error: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
     elif name == "propertyNames":
         yield from (Problem(path, f"a member's name {inner.text}") for inner in _tell(fact, schema))
     elif name == "falseSchema" and list(error.schema_path)[-1:] == ["additionalProperties"]:
-        yield Problem(path, "no members are allowed here")  # the validator does not say which there were
+        yield Problem(path, "must be empty")  # the validator does not say which there were
     elif name == "type":
         yield Problem(path, f"expected {_either(fact)}, got {shown(error.instance)}{_quoted(fact, error.instance)}")
     elif name == "enum":
@@ -146,7 +146,7 @@ def _tell(error: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
         told = _FORMATS.get(fact, f"in the format {fact}") if name == "format" else shown(fact)
         yield Problem(path, f"{_SENTENCES[name].format(told)}, got {shown(error.instance)}")
     else:
-        yield Problem(path, f"does not fit `{name}`, got {shown(error.instance)}")
+        yield Problem(path, f"does not match `{name}`, got {shown(error.instance)}")
 
 
 def _tell_choice(error: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
@@ -156,7 +156,7 @@ def _tell_choice(error: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
     meant = [branch for branch in branches if not any(_is_other_type(inner, here) for inner in branch)]
     types = [kind for branch in branches for inner in branch if inner.kind.name == "type" for kind in inner.kind.value]
     if not all(branches):
-        yield Problem(_path(here), f"fits several forms where one is allowed, got {shown(error.instance)}")
+        yield Problem(_path(here), f"matches several schemas where one is allowed, got {shown(error.instance)}")
     elif not meant:
         hint = _quoted(types, error.instance)
         yield Problem(_path(here), f"expected {_either(types)}, got {shown(error.instance)}{hint}")
@@ -168,7 +168,7 @@ def _tell_choice(error: Any, schema: Mapping[str, Any]) -> Iterator[Problem]:
     else:
         told = (next(_tell(branch[0], schema)) for branch in meant)
         forms = "; or ".join(_cut(str(problem), 2 * MAX_SHOWN) for problem in told)
-        yield Problem(_path(here), f"fits none of {len(meant)} forms ({forms})")
+        yield Problem(_path(here), f"matches none of {len(meant)} schemas ({forms})")
 
 
 def _is_other_type(error: Any, here: Sequence[str | int]) -> bool:
@@ -182,7 +182,7 @@ def _quoted(kinds: Sequence[str], found: Any) -> str:
     except (msgspec.DecodeError, RecursionError):
         return ""
     fits = not {*_JSON_TYPES.get(type(meant), ())}.isdisjoint(kinds)
-    return "; send it as JSON, not as text" if fits else ""
+    return "; send JSON instead of a string" if fits else ""
 
 
 def _not_one_of(values: Sequence[Any], found: Any) -> str:
@@ -193,10 +193,10 @@ def _not_one_of(values: Sequence[Any], found: Any) -> str:
 
 def _unknown(name: str, known: Sequence[str]) -> str:
     if not known:
-        return "is not known here"
+        return "is unknown"
     close = difflib.get_close_matches(name, known[:MAX_GUESSED], n=1) if len(name) <= MAX_GUESSED else ()
     hint = f"did you mean {close[0]}? " if close else ""
-    return f"is not known here; {hint}known are {', '.join(known[:MAX_ALLOWED])}"
+    return f"is unknown; {hint}known: {', '.join(known[:MAX_ALLOWED])}"
 
 
 def _known(schema: Mapping[str, Any], steps: Sequence[str | int]) -> list[str]:

@@ -113,7 +113,7 @@ def _check_describable(shape: Shape, parameter: inspect.Parameter) -> None:
         told = str(reason).splitlines()[0]
         raise TypeError(
             f"{shape.name}(): the parameter {parameter.name} has a type without a JSON Schema ({told}); "
-            "use a type that JSON can carry, or register the handler with input_schema="
+            "use a JSON-compatible type, or register the handler with input_schema="
         ) from reason
 
 

@@ -50,7 +50,7 @@ def compile_schema(schema: Mapping[str, Any], *, is_strange: bool = False) -> Va
     named = schema.get("$schema", _DEFAULT_DIALECT)
     dialect = _DIALECTS.get(named.rstrip("#")) if isinstance(named, str) else None
     if dialect is None:
-        raise InvalidDefinition(f"the JSON Schema dialect {named!r}; known are {', '.join(_DIALECTS)}")
+        raise InvalidDefinition(f"unknown JSON Schema dialect {named!r}; known: {', '.join(_DIALECTS)}")
     try:
         patterns = jsonschema_rs.RegexOptions() if is_strange else jsonschema_rs.FancyRegexOptions()
         return dialect(dict(schema), validate_formats=True, retriever=_refuse, pattern_options=patterns)
@@ -112,7 +112,7 @@ def from_json(kind: Any, value: Any) -> Any:
         return _validated(kind, value)
     if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, str):
         return kind(value)
-    raise ValueError(f"a {getattr(kind, '__name__', kind)} cannot be made of a {type(value).__name__}")
+    raise ValueError(f"cannot convert {type(value).__name__} to {getattr(kind, '__name__', kind)}")
 
 
 def to_json(value: Any) -> Any:
@@ -121,7 +121,7 @@ def to_json(value: Any) -> Any:
         return value.model_dump(mode="json", by_alias=True)
     if isinstance(value, PurePath):
         return str(value)
-    raise TypeError(f"{type(value).__qualname__} has no form in JSON")
+    raise TypeError(f"{type(value).__qualname__} cannot be serialized as JSON")
 
 
 def _validated(kind: Any, value: Any) -> Any:
@@ -164,5 +164,5 @@ def _hoist(kind: Any, mode: Mode, prefix: str, hoisted: dict[str, Schema]) -> Sc
             if member.get("title", "").lower() == key.replace("_", " ").lower():
                 del member["title"]
         if hoisted.setdefault(prefix + name, found) != found:
-            raise TypeError(f"two types are called {name}")
+            raise TypeError(f"two types have the name {name}")
     return {"$ref": template.format(model=kind.__name__)}

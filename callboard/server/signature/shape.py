@@ -47,7 +47,7 @@ class Shape:
         ]
         contexts = [one.name for one in parameters if _is_context(one.annotation, context_type)]
         if len(contexts) > 1:
-            raise TypeError(f"{name}(): {' and '.join(contexts)} are both the context; keep one")
+            raise TypeError(f"{name}(): {' and '.join(contexts)} both have the type Context; keep one")
         published = [one for one in parameters if one.name not in (*contexts, *hidden)]
         for parameter in published:
             _check_kind(name, parameter)
@@ -76,23 +76,25 @@ def _signature(name: str, function: Callable[..., Any]) -> inspect.Signature:
     try:
         return inspect.signature(function)
     except ValueError as reason:
-        raise TypeError(f"{name}(): its signature does not show; wrap it in a function that has one") from reason
+        raise TypeError(f"{name}(): it has no readable signature; wrap it in a function") from reason
 
 
 def _check_kind(name: str, parameter: inspect.Parameter) -> None:
     if parameter.name.startswith("__"):
-        raise TypeError(f"{name}(): {parameter.name} looks private, and is to be published; take the underscores away")
+        raise TypeError(
+            f"{name}(): {parameter.name} looks private, but parameters are published; remove the underscores"
+        )
     if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
         raise TypeError(
-            f"{name}(): {parameter.name} is positional-only, and arguments come by name; move it behind the /"
+            f"{name}(): {parameter.name} is positional-only, but arguments are passed by name; move it behind the /"
         )
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
         raise TypeError(
-            f"{name}(): *{parameter.name} has no name to come by; take a list, as in `{parameter.name}: list[str]`"
+            f"{name}(): *{parameter.name} cannot be passed by name; use a list, as in `{parameter.name}: list[str]`"
         )
     if type(parameter.default).__module__.partition(".")[0] == "pydantic":
         advice = f"write `{parameter.name}: Annotated[..., Field(...)]`"
-        raise TypeError(f"{name}(): the default of {parameter.name} is pydantic's, not a value; {advice}")
+        raise TypeError(f"{name}(): the default of {parameter.name} is a pydantic object, not a value; {advice}")
 
 
 def _is_context(annotation: Any, context_type: type) -> bool:
@@ -134,6 +136,6 @@ def _hints(name: str, function: Callable[..., Any], namespace: Mapping[str, Any]
         return get_type_hints(function, localns=dict(namespace) or None, include_extras=True)
     except NameError as reason:
         raise TypeError(
-            f"{name}(): an annotation names {reason.name}, which cannot be found; "
+            f"{name}(): an annotation names {reason.name}, which is not defined; "
             "define it at the top of the module, before the handler"
         ) from reason

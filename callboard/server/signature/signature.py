@@ -147,15 +147,15 @@ def _output(shape: Shape, wanted: Mapping[str, Any] | bool, plain: tuple[type, .
     try:
         return OutputSchema.of(shape.returns, plain=plain) if wanted is True else OutputSchema.explicit(wanted)
     except (TypeError, InvalidDefinition) as reason:
-        advice = "annotate a type that has a JSON Schema, or register it with output_schema=False"
-        raise TypeError(f"{shape.name}(): its result cannot be described ({reason}): {advice}") from reason
+        advice = "use a return type with a JSON Schema, or register with output_schema=False"
+        raise TypeError(f"{shape.name}(): no output schema for its return type ({reason}): {advice}") from reason
 
 
 def _compiled(shape: Shape, schema: Schema) -> Validator:
     try:
         return compile_schema(schema)
     except InvalidDefinition as reason:
-        raise TypeError(f"{shape.name}(): its input schema cannot be used: {reason}") from reason
+        raise TypeError(f"{shape.name}(): invalid input schema: {reason}") from reason
 
 
 def _spelled_as_integers(value: Any) -> Any:

@@ -179,12 +179,12 @@ def test_a_ready_result_is_passed_on_if_it_keeps_the_promise() -> None:
     [
         (int, "three", r"does not match the output schema\n- result: expected integer, got \"three\""),
         (Place, None, "expected object, got null"),
-        (Stay, {"breakfast": True}, "- nights: required, but missing"),
-        (Any, Opaque(), "a result of type Opaque has no form in JSON"),
-        (Any, b"raw", r"bytes without a type: return Blob\(data, mime_type\)"),
-        (Any, [b"raw"], "bytes without a type"),
-        (Any, {"a": Opaque()}, "Opaque has no form in JSON"),
-        (Any, {("a", "b"): 1}, "has no form in JSON"),
+        (Stay, {"breakfast": True}, "- nights: is required"),
+        (Any, Opaque(), "a result of type Opaque cannot be serialized as JSON"),
+        (Any, b"raw", r"bytes has no MIME type: return Blob\(data, mime_type\)"),
+        (Any, [b"raw"], "bytes has no MIME type"),
+        (Any, {"a": Opaque()}, "Opaque cannot be serialized as JSON"),
+        (Any, {("a", "b"): 1}, "cannot be serialized as JSON"),
     ],
 )
 def test_a_result_that_breaks_the_promise_or_has_no_form_is_never_sent(annotation: Any, value: Any, words: str) -> None:
@@ -230,7 +230,7 @@ def test_common_formats_are_known_by_their_first_bytes(data: bytes, kind: str) -
 
 @pytest.mark.parametrize("kind", [Blob, Image, Audio])
 def test_data_of_no_known_kind_needs_a_type(kind: Callable[[bytes], Blob]) -> None:
-    with pytest.raises(ValueError, match="give its mime_type"):
+    with pytest.raises(ValueError, match="pass mime_type"):
         kind(b"??")
 
 
@@ -317,7 +317,7 @@ class Tree:
 def test_a_result_that_never_ends_is_the_servers_own_fault() -> None:
     tree = Tree([])
     tree.under.append(tree)
-    with pytest.raises(BadResult, match="has no form in JSON"):
+    with pytest.raises(BadResult, match="cannot be serialized as JSON"):
         to_result(tree, returning(Any))
 
 

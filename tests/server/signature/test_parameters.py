@@ -82,7 +82,7 @@ def test_a_given_schema_does_not_make_a_type_of_what_is_none() -> None:
     for function, name in ((by_name, "when"), (at_once, "arguments")):
         with pytest.raises(TypeError, match=f"the parameter {name} has a type without a JSON Schema"):
             signature(function, input_schema=GIVEN)
-    with pytest.raises(BadArguments, match="- n: a Path cannot be made of a int"):
+    with pytest.raises(BadArguments, match="- n: cannot convert int to Path"):
         signature(odd, input_schema=GIVEN).read({"when": "", "n": 1})
 
 

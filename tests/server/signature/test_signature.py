@@ -273,7 +273,7 @@ def test_text_is_read_as_it_is_or_else_as_json() -> None:
         "path": ["a"],
     }
     assert found.read_text({"city": "a"}) == {"city": "a", "days": 3, "loud": False, "both": "", "path": []}
-    with pytest.raises(BadArguments, match="- city: required"):
+    with pytest.raises(BadArguments, match="- city: is required"):
         found.read_text(None)
     with pytest.raises(BadArguments, match='- days: expected integer, got "many"'):
         found.read_text({"city": "a", "days": "many"})
@@ -297,7 +297,7 @@ def test_two_pydantic_models_of_one_name_are_refused() -> None:
     def tool(a: Any, b: Any) -> None: ...
 
     tool.__annotations__.update(a=model(x=(int, 1)), b=model(y=(int, 1)))
-    with pytest.raises(TypeError, match="two types are called Same"):
+    with pytest.raises(TypeError, match="two types have the name Same"):
         signature(tool)
 
 
