@@ -281,7 +281,7 @@ def test_a_file_that_is_not_there_or_lacks_the_entry_is_refused(hosts: Path) -> 
     with pytest.raises(CannotConnect, match="No such file"):
         read_entry(f"{hosts}#it")
     entry(hosts, {"command": "x"})
-    with pytest.raises(CannotConnect, match="no server 'that' in .*; it has: it"):
+    with pytest.raises(CannotConnect, match=r"no server 'that' in .*; it has: it"):
         read_entry(f"{hosts}#that")
 
 
