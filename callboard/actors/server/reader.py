@@ -8,6 +8,7 @@ import attrs
 import trio
 
 from callboard.actors.server.adoption import run_noticing
+from callboard.actors.server.dispatch import Dispatch
 from callboard.actors.server.host import Errand, Host
 from callboard.actors.server.inline import InlineRequest
 from callboard.actors.server.reply_slot import ReplySlot
@@ -29,16 +30,11 @@ class InlineCall:
 class Receiver(Protocol):
     """What is needed of the session whose connection is read."""
 
-    carrier: "Reader | None"
-
-    @property
-    def host(self) -> Host: ...
+    host: Host
+    requests: Dispatch
 
     async def receive(self, frame: bytes | PeerError) -> bool:
         """Deal with what the client says."""
-
-    def note(self, slot: ReplySlot, going_on: InlineRequest) -> None:
-        """A request is in flight."""
 
     def hang_up(self) -> None:
         """The client says nothing more."""
@@ -64,12 +60,12 @@ class Reader(Actor[Never]):
     _deputy: "tuple[StandIn, Address[Never]] | None" = attrs.field(default=None, init=False)
 
     async def run(self) -> None:
-        self.session.carrier = self
+        self.session.requests.carrier = self
         try:
             while not await self._read():
                 pass
         finally:
-            self.session.carrier = self._deputy = self.carried = None  # the latter two hold this reader
+            self.session.requests.carrier = self._deputy = self.carried = None  # the latter two hold this reader
             self.session.hang_up()
 
     def facts(self) -> dict[str, Fact]:
@@ -104,7 +100,7 @@ class Reader(Actor[Never]):
             self.carried = InlineCall(slot, name, self._scope.cancel)
             if slot.is_open:
                 self._waits.add(name)
-                self.session.note(slot, InlineRequest(slot, self._scope.cancel))
+                self.session.requests.note(slot, InlineRequest(slot, self._scope.cancel))
                 self._scope.deadline = trio.current_time() + cap
             self._hand_over()
 

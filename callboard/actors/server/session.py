@@ -1,8 +1,8 @@
 """One connection of either era, or one legacy session: what was agreed, what is in flight, and the way to the peer."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 import attrs
 import trio
@@ -13,12 +13,12 @@ from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.outlet import CLOSED, Adopt, BatchSink, Outbound, Outlet, Sink
 from callboard.actors.server.batch import Batch
 from callboard.actors.server.client_requests import ClientRequests
+from callboard.actors.server.dispatch import Dispatch
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.handshake import agree, welcome
-from callboard.actors.server.host import Errand, Host, is_retry
-from callboard.actors.server.inline import InFlight, run_adopted
-from callboard.actors.server.reader import Reader
+from callboard.actors.server.host import Host
 from callboard.actors.server.reply_slot import ReplySlot
+from callboard.actors.server.request import Handler
 from callboard.actors.server.session_changes import SessionChanges
 from callboard.actors.shares import LOCAL, account_of
 from callboard.actors.terms import ANYBODY, Terms, is_meant_modern, is_modern, modern_terms
@@ -32,6 +32,7 @@ from callboard.codecs.revisions import (
     UNSET,
     CancelledNotificationParams,
     ClientCapabilities,
+    LoggingLevel,
     Model,
     ProgressNotificationParams,
     ResourceRequestParams,
@@ -87,6 +88,10 @@ class Session(Actor[Outbound]):
         weigh=lambda message: len(message.frame),
     )
 
+    own_methods: ClassVar[Container[str]] = frozenset(
+        {"ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+    )
+
     host: Host
     sink: Sink
     principal: str = ANYBODY
@@ -96,10 +101,7 @@ class Session(Actor[Outbound]):
     terms: Terms | None = attrs.field(default=None, init=False)
     is_ready: bool = attrs.field(default=False, init=False)
     ignored: int = attrs.field(default=0, init=False)
-    carrier: Reader | None = attrs.field(default=None, init=False)
-    """The reader, where requests share one way; runs what needs no task of its own."""
-    _in_flight: dict[RequestId, InFlight] = attrs.field(factory=dict, init=False)
-    _tokens: dict[RequestId, RequestId] = attrs.field(factory=dict, init=False)  # and whose they are
+    requests: Dispatch = attrs.field(init=False)
     _questions: ClientRequests = attrs.field(factory=ClientRequests, init=False)
     _gathering: BatchSink | None = attrs.field(init=False)
     _declared: ServerCapabilities = attrs.field(default=_NOTHING, init=False)  # at `initialize`, for the whole session
@@ -109,6 +111,7 @@ class Session(Actor[Outbound]):
 
     def __attrs_post_init__(self) -> None:
         self.account = account_of(self.principal, self.peer)
+        self.requests = Dispatch(self.host, self.principal, self.account, self._questions)
         # Asked once: a check of a protocol at run time costs more than the rest of a write.
         self._gathering = self.sink if isinstance(self.sink, BatchSink) else None
 
@@ -162,7 +165,7 @@ class Session(Actor[Outbound]):
         agreed = "none" if self.terms is None else self.terms.revision.value
         return {
             "revision": agreed,
-            "in_flight": len(self._in_flight),
+            "in_flight": len(self.requests.in_flight),
             "asked": len(self._questions),
             "ignored": self.ignored,
         }
@@ -173,8 +176,7 @@ class Session(Actor[Outbound]):
         hearing, self._hearing = self._hearing, None
         if hearing is not None:
             hearing.end()
-        for exchange in list(self._in_flight.values()):
-            exchange.cancel(RequestEvent.SESSION_ENDED)
+        self.requests.cancel_all(RequestEvent.SESSION_ENDED)
 
     # The way out.
 
@@ -271,7 +273,7 @@ class Session(Actor[Outbound]):
         await way.send(Outbound(error_frame(request_id, revision, error), ends=True, error=error))
 
     async def _request(self, request: Request, way: Outlet, route: Route | None = None) -> None:
-        if request.id in self._in_flight:
+        if request.id in self.requests.in_flight:
             self.ignored += 1
             # An error with that id would end the first one, which goes on untouched.
             raise InvalidRequest("this id is in flight already")
@@ -287,7 +289,7 @@ class Session(Actor[Outbound]):
             error.request_id = request.id
             raise
         info = self.host.server_info(terms.revision)
-        closed = partial(self._closed, request.id, route)
+        closed = partial(self.requests.closed, request.id, route.progress_token)
         account, unread = self.account, self.host.unread
         slot = ReplySlot(
             request.id, request.method, terms, way, info, closed, way is self, account=account, unread=unread
@@ -295,7 +297,7 @@ class Session(Actor[Outbound]):
         if isinstance(way, Batch):
             way.expect(slot)
         try:
-            await self._serve(request, route, slot)
+            await self.requests.serve(request, route, slot, self)
         except (PeerError, RequestFailed) as error:
             await slot.fail(error)
 
@@ -310,75 +312,6 @@ class Session(Actor[Outbound]):
         if is_meant_modern(route) or not LEGACY & self.host.offer.revisions:
             raise InvalidParams(f"params._meta: {meta.PROTOCOL_VERSION} is required")
         raise InvalidRequest("not initialized, and no protocol version in _meta")
-
-    async def _serve(self, request: Request, route: Route, slot: ReplySlot) -> None:
-        method = self.host.method_for(request, slot.terms, besides=_OF_THE_SESSION)
-        if route.progress_token is not None and route.progress_token in self._tokens:
-            raise InvalidParams("this progress token is in use")
-        if (errand := self._errand(request, route, slot)) is not None:
-            await self._run_errand(errand, route, slot)
-            return
-        if is_retry(method, route, slot.terms):
-            self._admit(slot)
-            going_on = await self.host.resume(request, route, slot, self.supervisor, self._questions)
-        else:
-            going_on = self.host.exchange(request, route, slot, self.supervisor, self._questions)
-            if request.method in SESSION_METHODS:
-                await slot.answer(SESSION_METHODS[request.method](self, going_on))
-                return
-            if await self.host.answers_at_once(going_on):
-                return
-            self._admit(slot)
-            self.host.start(going_on, self._subscribe if request.method == _SUBSCRIBE else None)
-        if slot.is_open:
-            self._in_flight[request.id] = going_on
-
-    def _errand(self, request: Request, route: Route, slot: ReplySlot) -> Errand | None:
-        """What the task that brought a request can run itself, if it is one of that kind. Raises `Overloaded`."""
-        if slot.is_shared:
-            can_run = self.carrier is not None and self.carrier.carries(route.name or "")
-        else:
-            can_run = slot.outlet.adopt is not None
-        exchange = partial(self.host.exchange, request, route, slot, self.supervisor, self._questions)
-        errand = self.host.offer.errand(request, route, slot.terms, exchange, slot.account) if can_run else None
-        if errand is not None:
-            try:
-                self._admit(slot)
-            except RequestFailed:
-                errand.close()
-                raise
-        return errand
-
-    def _admit(self, slot: ReplySlot) -> None:
-        """Count a request that may take a while, until its slot closes. Raises `Overloaded`."""
-        host, account, closed = self.host, self.account, slot.on_close
-        host.check_in_flight(len(self._in_flight))
-        host.check_rate(slot.method, self.principal)
-        host.in_flight.take(account)
-        if slot.terms.progress_token is not None:
-            self._tokens[slot.terms.progress_token] = slot.request_id
-
-        def over() -> None:
-            host.in_flight.give_back(account)
-            closed()
-
-        slot.on_close = over
-
-    async def _run_errand(self, errand: Errand, route: Route, slot: ReplySlot) -> None:
-        cap, adopt = self.host.cap, slot.outlet.adopt
-        if slot.is_shared and self.carrier is not None:
-            await self.carrier.carry(errand, slot, route.name or "", cap)
-        elif adopt is not None:
-            await run_adopted(errand, slot, adopt, cap, self.note)
-
-    def note(self, slot: ReplySlot, going_on: InFlight) -> None:
-        """An errand waits: until then it could not be cancelled."""
-        self._in_flight[slot.request_id] = going_on
-
-    def _closed(self, request_id: RequestId, route: Route) -> None:
-        self._in_flight.pop(request_id, None)
-        if route.progress_token is not None and self._tokens.get(route.progress_token) == request_id:
-            del self._tokens[route.progress_token]
 
     async def _notification(self, notification: Notification) -> None:
         """Notifications are never answered, not even malformed ones."""
@@ -397,7 +330,7 @@ class Session(Actor[Outbound]):
         params = self._told(notification, CancelledNotificationParams)
         if params is None:
             return
-        exchange = None if params.request_id is UNSET else self._in_flight.get(params.request_id)
+        exchange = None if params.request_id is UNSET else self.requests.in_flight.get(params.request_id)
         reason = "" if params.reason is UNSET else params.reason[:MAX_REASON]
         if exchange is None or not exchange.cancel(RequestEvent.PEER_CANCELLED, reason):
             self.ignored += 1  # finished already, or never there: a race, not a fault
@@ -450,31 +383,32 @@ class Session(Actor[Outbound]):
         lists = [ListChanged(name) for name in LISTS if declares(self._declared, f"{name}.list_changed")]
         self._hearing.join(self.host.audience.lists_for(lists, self.terms.capabilities))
 
-    def set_level(self, exchange: Exchange) -> Model:
-        """`logging/setLevel`: for the whole session."""
-        if self.terms is not None:
-            self.terms = attrs.evolve(self.terms, log_level=exchange.params(SetLevelRequestParams).level)
+    # What it answers itself.
+
+    def answer(self, exchange: Exchange) -> Model | None:
+        match exchange.request.method:
+            case "ping":
+                pass
+            case "logging/setLevel":
+                self._set_level(exchange.params(SetLevelRequestParams).level)
+            case "resources/unsubscribe":  # also of what was never subscribed to
+                if self._hearing is not None:
+                    self._hearing.unfollow(exchange.params(ResourceRequestParams).uri)
+            case _:
+                return None
         return Empty()
 
+    def handler(self, method: str) -> Handler | None:
+        return self._subscribe if method == "resources/subscribe" else None
+
+    def _set_level(self, level: LoggingLevel) -> None:
+        """For the whole session."""
+        if self.terms is not None:
+            self.terms = attrs.evolve(self.terms, log_level=level)
+
     async def _subscribe(self, exchange: Exchange) -> Model:
-        """`resources/subscribe`: this session hears of one resource. Raises `ResourceNotFound` if it cannot."""
+        """This session hears of one resource. Raises `ResourceNotFound` if it cannot."""
         if not self.is_over:
             self._hearing = self._hearing or SessionChanges(self)
             await self._hearing.follow(exchange.params(ResourceRequestParams).uri)
         return Empty()
-
-    def unsubscribe(self, exchange: Exchange) -> Model:
-        """`resources/unsubscribe`, also of what was never subscribed to."""
-        if self._hearing is not None:
-            self._hearing.unfollow(exchange.params(ResourceRequestParams).uri)
-        return Empty()
-
-
-_SUBSCRIBE: Final = "resources/subscribe"
-
-SESSION_METHODS: Final[Mapping[str, Callable[[Session, Exchange], Model]]] = {
-    "ping": lambda *_: Empty(),
-    "logging/setLevel": Session.set_level,
-    "resources/unsubscribe": Session.unsubscribe,
-}
-_OF_THE_SESSION: Final = frozenset({*SESSION_METHODS, _SUBSCRIBE})

@@ -63,7 +63,7 @@ class HttpSession(Session):
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._in_flight)
+        return bool(self.requests.in_flight)
 
     @property
     def is_attached(self) -> bool:

@@ -61,7 +61,7 @@ class SocketSession(Session):
     @property
     def in_flight(self) -> int:
         """How many requests of the client's are not answered yet."""
-        return len(self._in_flight)
+        return len(self.requests.in_flight)
 
     @property
     def is_attached(self) -> bool:
@@ -69,7 +69,7 @@ class SocketSession(Session):
 
     def disconnect(self) -> None:
         """The socket is gone, and the session is not. What stands alone ends with its stream, as on HTTP."""
-        for exchange in list(self._in_flight.values()):
+        for exchange in list(self.requests.in_flight.values()):
             if exchange.terms.revision.dialect.cancelled_by_close:
                 exchange.cancel(RequestEvent.DISCONNECTED)
 
