@@ -31,6 +31,11 @@ class Request:
     method: str
     params: Members | UnsetType = UNSET
 
+    @property
+    def members(self) -> Members:
+        """The members of its params; none if it has no params."""
+        return {} if isinstance(self.params, UnsetType) else self.params
+
 
 @attrs.frozen
 class Notification:
@@ -39,10 +44,15 @@ class Notification:
     method: str
     params: Members | UnsetType = UNSET
 
+    @property
+    def members(self) -> Members:
+        """The members of its params; none if it has no params."""
+        return {} if isinstance(self.params, UnsetType) else self.params
+
 
 def size_of(message: Request | Notification) -> int:
     """Bytes of what a peer says unasked: its params, and an id that is text."""
-    size = 0 if message.params is UNSET else sum(map(len, message.params.values()))
+    size = sum(map(len, message.members.values()))
     if isinstance(message, Request) and isinstance(message.id, str):
         size += len(message.id)
     return size

@@ -165,10 +165,8 @@ class Context:
     @property
     def meta(self) -> dict[str, Any]:
         """`_meta` of the request, as the client wrote it."""
-        params = self._exchange.request.params
-        if params is UNSET or "_meta" not in params:
-            return {}
-        found: dict[str, Any] = msgspec.json.decode(params["_meta"])
+        said = self._exchange.request.members.get("_meta")
+        found: dict[str, Any] = {} if said is None else msgspec.json.decode(said)
         return found
 
     # What to say.

@@ -225,7 +225,7 @@ class ServerOffer:
             found = shelves.find_resource(route.uri or "")
             return route.uri or "", None if found is None else found[0].function
         if request.method == "completion/complete":
-            params = {} if request.params is UNSET else request.params
+            params = request.members
             return bytes(params.get("ref", b"")).decode(), None
         shelf: Mapping[str, HandlerEntry] = (
             shelves.tools if request.method == "tools/call" else shelves.prompts

@@ -51,6 +51,16 @@ def test_payload_bytes_survive_a_new_id_and_a_new_name_untouched() -> None:
     assert forwarded == b'{"jsonrpc":"2.0","id":"b-7","method":"tools/call","params":{"name":"y","arguments":%b}}' % odd
 
 
+def test_a_message_without_params_has_no_members() -> None:
+    for frame in (b'{"jsonrpc":"2.0","id":1,"method":"a"}', b'{"jsonrpc":"2.0","method":"a"}'):
+        message = decode(frame)
+        assert isinstance(message, Request | Notification)
+        assert message.members == {}
+        said = decode(frame[:-1] + b',"params":{"b":1}}')
+        assert isinstance(said, Request | Notification)
+        assert said.members is said.params
+
+
 def test_error_data_survives_untouched() -> None:
     frame = b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m","data":{ "x" : 1.0 }}}'
     assert encode(decode(frame)) == frame

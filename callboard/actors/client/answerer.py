@@ -7,7 +7,6 @@ from typing import Any, Final, Never, TypeAlias
 
 import attrs
 import trio
-from msgspec import UNSET
 
 from callboard.actors.client.link import Link
 from callboard.actors.frames import error_frame, result_frame
@@ -187,6 +186,6 @@ class Answerer(Actor[Never]):
         if self.is_refused:
             raise Overloaded("too many questions at once")
         answer = self.answering.find(request.method)
-        params = {} if request.params is UNSET else request.params
+        params = request.members
         check_modelled(params)
         return await answer(read_params(self.revision, request.method, write_members(params)))

@@ -301,7 +301,7 @@ class Caller:
             case "notifications/cancelled":
                 self._cancelled(message)
             case method:
-                params = {} if message.params is UNSET else message.params
+                params = message.members
                 self._told_of_change(method, params, hearer.on_told or self.on_change)
                 if self.wait_change is not None:
                     await self.wait_change()
@@ -434,7 +434,7 @@ class Caller:
 
     def _told(self, message: Notification, model: type[P]) -> P | None:
         try:
-            params = write_members({} if message.params is UNSET else message.params)
+            params = write_members(message.members)
             return read(self.revision, model, params)
         except PeerError:
             self.ignored += 1

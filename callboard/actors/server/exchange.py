@@ -130,7 +130,7 @@ class Exchange:
 
     def params(self, model: type[P]) -> P:
         """The typed params of the latest front request; its modern `_meta` is in the terms. Raises `InvalidParams`."""
-        members = {} if self.request.params is UNSET else self.request.params
+        members = self.request.members
         if self.terms.revision.dialect.terms_per_request:
             members = {**members, "_meta": _SEEN}
         check_modelled(members, but="arguments" if self.request.method == "tools/call" else "")
@@ -365,10 +365,9 @@ class Exchange:
 
 def given_in(request: Request) -> Mapping[str, Raw]:
     """The answers that a front request brings along, by their keys. Raises `InvalidParams` if they have none."""
-    params = request.params
-    if params is UNSET or "inputResponses" not in params:
+    if "inputResponses" not in request.members:
         return {}
     try:
-        return read_members(params["inputResponses"])
+        return read_members(request.members["inputResponses"])
     except InvalidRequest as error:
         raise InvalidParams(f'"inputResponses": {error}') from None

@@ -26,7 +26,7 @@ def agree(offer: Offer, request: Request, principal: str) -> tuple[Terms, Server
     Raises `UnsupportedVersion` if the server speaks no legacy revision, `InvalidParams` for a malformed request.
     """
     spoken = LEGACY & offer.revisions
-    members = {} if request.params is UNSET else request.params
+    members = request.members
     check_modelled(members)
     asked = read(max(LEGACY), InitializeRequestParams, write_members(members))
     if not spoken:

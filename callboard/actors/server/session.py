@@ -347,7 +347,7 @@ class Session(Actor[Outbound]):
     def _told(self, notification: Notification, model: type[M]) -> M | None:
         """What a notification says; None if it makes no sense, which is counted and no more."""
         try:
-            members = {} if notification.params is UNSET else notification.params
+            members = notification.members
             check_modelled(members)
             return read(LATEST, model, write_members(members))
         except PeerError:

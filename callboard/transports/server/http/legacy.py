@@ -20,7 +20,7 @@ from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import write_members
 from callboard.codecs.replay_budget import ReplayBudget
-from callboard.codecs.revisions import LEGACY, UNSET, InitializeRequestParams, read
+from callboard.codecs.revisions import LEGACY, InitializeRequestParams, read
 from callboard.codecs.routing import Route
 from callboard.errors import Overloaded, UnsupportedVersion
 from callboard.transports.limits import Settings
@@ -273,7 +273,7 @@ class Legacy:
     def _check_offered(self, message: Request) -> None:
         spoken = self.host.offer.revisions
         if not LEGACY & spoken:
-            members = {} if message.params is UNSET else message.params
+            members = message.members
             check_modelled(members)
             asked = read(max(LEGACY), InitializeRequestParams, write_members(members))
             error = UnsupportedVersion(asked.protocol_version, sorted(spoken))
