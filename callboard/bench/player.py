@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import attrs
 import trio
+from trio.lowlevel import ParkingLot
 
 from callboard.actors.changes import ListChanged
 from callboard.bench.seats import Open
@@ -66,7 +67,7 @@ class Player:
     """Changes that no step has waited for yet, by what they are about."""
     _topics: set[str] = attrs.field(factory=set, init=False)
     _failure: CallboardError | None = attrs.field(default=None, init=False)
-    _woken: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _woken: ParkingLot = attrs.field(factory=ParkingLot, init=False)
 
     @property
     def is_lost(self) -> bool:
@@ -102,21 +103,17 @@ class Player:
         while not self._heard[topic]:
             if self._failure is not None:
                 raise self._failure
-            await self._woken.wait()
+            await self._woken.park()
         self._heard[topic] = 0
 
     async def _hear(self, listening: ChangeStream, topics: Sequence[str]) -> None:
         try:
             async for change in listening:
                 self._heard.update(about(change, topics))
-                self._wake()
+                self._woken.unpark_all()
         except CallboardError as error:
             self._failure = error
-            self._wake()
-
-    def _wake(self) -> None:
-        self._woken.set()
-        self._woken = trio.Event()
+            self._woken.unpark_all()
 
 
 def about(change: Change, topics: Sequence[str]) -> Sequence[str]:

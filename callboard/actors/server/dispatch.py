@@ -106,7 +106,7 @@ class Dispatch:
         exchange = partial(self.host.exchange, request, route, slot, home, self.questions)
         errand = self.host.offer.errand(request, route, slot.terms, exchange, slot.account)
         if errand is not None:
-            try:
+            try:  # not `undo_unless_done`: every call of a tool comes by here
                 self._admit(slot)
             except RequestFailed:
                 errand.close()

@@ -4,8 +4,8 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
-import trio
 from msgspec import Raw
+from trio.lowlevel import ParkingLot
 
 from callboard.actors.server.client_requests import ClientRequest
 from callboard.codecs.revisions import Model, Revision, read_result
@@ -41,7 +41,7 @@ class InputRounds:
     closing: bool = False
     pending: dict[str, PendingInput] = attrs.field(factory=dict, init=False)
     _count: int = attrs.field(default=0, init=False)
-    _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _changed: ParkingLot = attrs.field(factory=ParkingLot, init=False)
 
     def add(self, questions: Sequence[ClientRequest]) -> list[PendingInput]:
         """Take questions in. Raises ValueError for a key that is in use."""
@@ -87,8 +87,7 @@ class InputRounds:
 
     def change(self) -> None:
         """Wake all waiters: something changed."""
-        self._changed.set()
-        self._changed = trio.Event()
+        self._changed.unpark_all()
 
     async def wait_change(self) -> None:
-        await self._changed.wait()
+        await self._changed.park()

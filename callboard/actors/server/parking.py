@@ -17,6 +17,7 @@ from callboard.actors.server.exchange import Exchange, given_in
 from callboard.actors.server.input_rounds import InputRounds
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.shares import Shares
+from callboard.actors.undo import undo_unless_done
 from callboard.codecs.envelope import Request
 from callboard.codecs.revisions import InputRequiredResult
 from callboard.codecs.routing import Route
@@ -214,11 +215,8 @@ class Parking(Actor[None]):
             raise Overloaded("too many requests wait for input")
         size = 1 + salient_size(exchange.request.params)
         self._bytes.take(account, size)
-        try:
+        with undo_unless_done(lambda: self._bytes.give_back(account, size)):
             self._shares.take(account)
-        except Overloaded:
-            self._bytes.give_back(account, size)
-            raise
         self._accounts[exchange] = account, size
         name = self._names[exchange] = secrets.token_urlsafe(9)
         self._parked[name] = exchange

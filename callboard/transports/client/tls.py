@@ -4,6 +4,7 @@ import socket
 import ssl
 from functools import cache
 
+from callboard.actors.undo import undo_unless_done
 from callboard.transports.wire import SslWire
 
 
@@ -16,11 +17,8 @@ def believed() -> ssl.SSLContext:
 async def secured(connected: socket.socket, host: str, tls: ssl.SSLContext | None, write_time: float) -> SslWire:
     """TLS around *connected*, with *host* at the other end. Raises `ssl.SSLError`, `trio.BrokenResourceError`."""
     wire = SslWire(connected, believed() if tls is None else tls, write_time, server_name=host)
-    try:
+    with undo_unless_done(wire.close):
         await wire.shake_hands()
-    except BaseException:
-        wire.close()
-        raise
     return wire
 
 

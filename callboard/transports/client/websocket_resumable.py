@@ -11,7 +11,9 @@ from typing import Any, Final, Self
 
 import attrs
 import trio
+from trio.lowlevel import ParkingLot
 
+from callboard.actors.undo import undo_unless_done
 from callboard.codecs.websocket.client import ResumeTicket, coming_back, is_resumption, read_ticket, received_there
 from callboard.codecs.websocket.frames import (
     Close,
@@ -85,7 +87,7 @@ class ResumableLink:
     nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     _texts: deque[bytes] = attrs.field(factory=deque, init=False)
     _flows: bool = attrs.field(default=True, init=False)
-    _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _changed: ParkingLot = attrs.field(factory=ParkingLot, init=False)
     _returns: int = attrs.field(default=0, init=False)  # in a row, since the latest message
     _is_back: bool = attrs.field(default=False, init=False)  # and the server has not said yet what it has
     _is_heard: bool = attrs.field(default=True, init=False)
@@ -145,12 +147,8 @@ class ResumableLink:
         while self.socket is None or not self._flows:
             if self.socket is None and not self._can_return:
                 raise trio.BrokenResourceError(self.why)
-            await self._changed.wait()
+            await self._changed.park()
         return self.socket
-
-    def _change(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
 
     # What is heard.
 
@@ -252,11 +250,8 @@ class ResumableLink:
                     raise
             await trio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
-        try:
+        with undo_unless_done(socket.wire.close):
             again = self._lacking(received_there(socket.head))
-        except BaseException:
-            socket.wire.close()
-            raise
         self.socket, self._is_back, self._missed, self._is_asking = socket, True, 0, False
         self.why = LOST
         self.resumed += 1
@@ -279,7 +274,7 @@ class ResumableLink:
             return  # the reader comes back once more
         if self.socket is socket:
             self._flows = True
-            self._change()
+            self._changed.unpark_all()
 
     # Signs of life.
 
@@ -322,7 +317,7 @@ class ResumableLink:
         if self.socket is not None:
             self.socket.wire.close()
             self.socket = None
-        self._change()
+        self._changed.unpark_all()
 
 
 def _closed(code: int, reason: str) -> str:
