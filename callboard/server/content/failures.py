@@ -6,12 +6,12 @@ and the log gets the rest (`server.faults`). `Server(show_errors=True)` sends th
 author are the same person, or where the model shall try something else after `ZeroDivisionError: division by zero`.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from callboard.codecs.revisions import CallToolResult, TextContent
 from callboard.errors import Draining, Overloaded, PeerError, PeerRefused, RequestFailed, RequestTimedOut
 from callboard.server.content.errors import BadResult, ToolError
-from callboard.supervisor.groups import leaves
 
 MAX_MESSAGE: Final = 2_000
 """Longest text about one failure, in characters. It is read by a model, which pays for each."""
@@ -29,14 +29,22 @@ def error_result(exception: BaseException, *, show_errors: bool = False) -> Call
 
 def failure_text(exception: BaseException, *, show_errors: bool = False) -> str:
     """Say in a few words what failed. Of a group, every exception in it is told: a nursery is no news to a model."""
-    told = dict.fromkeys(_told(one, show_errors) for one in leaves(exception))
+    told = dict.fromkeys(_told(one, show_errors) for one in _leaves(exception))
     text = "\n".join(list(told)[:MAX_FAILURES])
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
 
 
 def is_unexpected(exception: BaseException) -> bool:
     """Whether an exception, or one in its group, was not raised to be read by the client: it belongs into the log."""
-    return not all(_is_meant(one) for one in leaves(exception))
+    return not all(_is_meant(one) for one in _leaves(exception))
+
+
+def _leaves(exception: BaseException) -> Iterator[BaseException]:
+    if isinstance(exception, BaseExceptionGroup):
+        for inner in exception.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield exception
 
 
 def _is_meant(exception: BaseException) -> bool:
