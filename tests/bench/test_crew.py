@@ -150,7 +150,7 @@ def test_two_do_what_was_asked_of_one() -> None:
 
 @on_linux
 def test_those_of_a_command_have_servers_which_are_watched() -> None:
-    load = ("--processes", "2", "--duration", "2s", "--warmup", "200ms", "--json")
+    load = ("--processes", "2", "--duration", "500ms", "--warmup", "100ms", "--json")
     done = piped("bench", f"{APP}:server", *ECHO, *load)
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
@@ -160,7 +160,7 @@ def test_those_of_a_command_have_servers_which_are_watched() -> None:
 
 
 def test_what_is_wrong_is_told_once() -> None:
-    done = piped("bench", APP, "--tool", "fail", "--processes", "3")
+    done = piped("bench", APP, "--tool", "fail", "--processes", "2")
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.splitlines()[-1] == "callboard: the tool fail failed: it did not work"
 
@@ -189,7 +189,7 @@ async def running(process: Process) -> Running:
 
 
 def long_run(url: str) -> Sequence[str]:
-    load = ("--processes", "2", "--concurrency", "4", "--duration", "10m", "--warmup", "0")
+    load = ("--processes", "2", "--rate", "100", "--duration", "10m", "--warmup", "0")
     return (*CALLBOARD, "bench", url, *ECHO, *load, "--header", f"X-Secret: {SECRET}")
 
 

@@ -48,8 +48,8 @@ class Plot:
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The page of a real run, and one of two runs."""
     folder = tmp_path_factory.mktemp("reports")
-    for name, at_once in (("before", "1"), ("after", "4")):
-        load = ("--duration", "2s", "--warmup", "0", "--concurrency", at_once)
+    for name, rate in (("before", "50"), ("after", "100")):
+        load = ("--duration", "2s", "--warmup", "0", "--rate", rate)
         done = piped("bench", f"{APP}:server", *load, "--json", "--html", str(folder / f"{name}.html"))
         assert done.returncode == 0, done.stderr
         (folder / f"{name}.json").write_text(done.stdout)

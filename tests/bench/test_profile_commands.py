@@ -116,8 +116,8 @@ def test_idle_sessions_are_weighed() -> None:
 
 def test_what_is_killed_comes_back() -> None:
     done = piped(
-        *("bench", "--json", CURIOUS, "--profile", "chaos", "--every", "1s", "--tool", "echo"),
-        *("--args", '{"text": "a"}', "--duration", "10s", "--warmup", "0", "--fail-if", "recovered<1"),
+        *("bench", "--json", CURIOUS, "--profile", "chaos", "--every", "2s", "--tool", "echo"),
+        *("--args", '{"text": "a"}', "--rate", "20", "--duration", "8s", "--warmup", "0", "--fail-if", "recovered<1"),
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

@@ -16,8 +16,11 @@ from tests.served import served
 from tests.servers.running import EVERYTHING, LIBRARIES, listening, packages
 from tests.shared import ROOT
 
-SHORT: Final = ("--duration", "1s", "--warmup", "200ms")
-LOADS: Final = (("--concurrency", "4"), ("--sessions", "2", "--rate", "40"))
+SHORT: Final = ("--duration", "500ms", "--warmup", "100ms")
+LOADS: Final = (
+    ("--concurrency", "4", *SHORT),
+    ("--sessions", "2", "--rate", "40", "--duration", "1s", "--warmup", "100ms"),
+)
 PATIENCE: Final = 120.0
 """Seconds for one server over one way. Each takes about six, installed."""
 
@@ -37,7 +40,7 @@ async def put_under_load(target: Sequence[str], arguments: dict[str, str], serve
     """A tool and the list of tools, in a closed loop and an open one: all of it is answered, and nothing is wrong."""
     work = ("--tool", "echo", "--args", json.dumps(arguments), "--list")
     for flags in LOADS:
-        told = await measured(target, work, *SHORT, *flags)
+        told = await measured(target, work, *flags)
         assert told["errors"] == {}
         assert server in told["server"]
         assert told["work"] == "call echo, list tools"
