@@ -60,23 +60,8 @@ async def test_pages_of_any_size_are_followed_by_cursors_that_nobody_looks_into(
     assert cursors == [None, "ZmVsZCBtZSE= \u00fc", "", "3"]
 
 
-async def test_a_list_without_an_end_is_not_followed_for_ever(autojump_clock: MockClock) -> None:
-    asked = 0
-
-    async def play(puppet: Puppet) -> None:
-        nonlocal asked
-        while True:
-            request = await puppet.hear("tools/list")
-            asked += 1
-            await puppet.answer(request, tools=[], nextCursor="again", **extra(puppet))
-
-    async with connect(played(play)) as client:
-        with pytest.raises(BadAnswer, match="more than 1000 pages"):
-            await client.tools()
-    assert asked == MAX_PAGES
-
-
-async def test_a_list_of_more_than_anybody_offers_is_not_followed_to_its_end(autojump_clock: MockClock) -> None:
+async def pages_followed(entries: int, words: str) -> int:
+    """How many pages with *entries* each a client reads of a list without an end, before it refuses with *words*."""
     pages = 0
 
     async def play(puppet: Puppet) -> None:
@@ -84,13 +69,21 @@ async def test_a_list_of_more_than_anybody_offers_is_not_followed_to_its_end(aut
         while True:
             request = await puppet.hear("prompts/list")
             pages += 1
-            names = [{"name": f"{pages}-{number}"} for number in range(30_000)]
-            await puppet.answer(request, prompts=names, nextCursor=str(pages), **extra(puppet))
+            names = [{"name": f"{pages}-{number}"} for number in range(entries)]
+            await puppet.answer(request, prompts=names, nextCursor="again", **extra(puppet))
 
     async with connect(played(play)) as client:
-        with pytest.raises(BadAnswer, match=f"more than {MAX_ENTRIES} entries"):
+        with pytest.raises(BadAnswer, match=words):
             await client.prompts()
-    assert pages == MAX_ENTRIES // 30_000 + 1
+    return pages
+
+
+async def test_a_list_without_an_end_is_not_followed_for_ever(autojump_clock: MockClock) -> None:
+    assert await pages_followed(0, "more than 1000 pages") == MAX_PAGES
+
+
+async def test_a_list_of_more_than_anybody_offers_is_not_followed_to_its_end(autojump_clock: MockClock) -> None:
+    assert await pages_followed(30_000, f"more than {MAX_ENTRIES} entries") == MAX_ENTRIES // 30_000 + 1
 
 
 @pytest.mark.requirement("M220")

@@ -1,8 +1,8 @@
 """Requests that run in the task of the connection that brought them: nobody may notice the difference."""
 
 import json
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
 import attrs
@@ -157,13 +157,20 @@ def call(tool: str, request_id: int, **arguments: Any) -> Json:
     return {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
 
 
-async def test_a_legacy_client_that_leaves_cancels_nothing() -> None:
+@asynccontextmanager
+async def one_in_flight(seconds: float) -> AsyncIterator[tuple[Client, Client, dict[str, Any], list[str]]]:
+    """A legacy session of two connections, the first of which has a call under way, and what that notes."""
     log: list[str] = []
     async with serving(company(log)) as place:
         client, other = await place.connect(), await place.connect()
         session = await shake_hands(client)
-        await client.send(client.post(call("slow", 1, seconds=0.3), **session))
+        await client.send(client.post(call("slow", 1, seconds=seconds), **session))
         await seen(log, "begun")
+        yield client, other, session, log
+
+
+async def test_a_legacy_client_that_leaves_cancels_nothing() -> None:
+    async with one_in_flight(0.3) as (client, other, session, log):
         await client.aclose()
         await settle()
         assert log == ["begun"]
@@ -173,12 +180,7 @@ async def test_a_legacy_client_that_leaves_cancels_nothing() -> None:
 
 
 async def test_a_cancelled_legacy_errand_gets_an_empty_stream() -> None:
-    log: list[str] = []
-    async with serving(company(log)) as place:
-        client, other = await place.connect(), await place.connect()
-        session = await shake_hands(client)
-        await client.send(client.post(call("slow", 1, seconds=1000), **session))
-        await seen(log, "begun")
+    async with one_in_flight(1000) as (client, other, session, log):
         cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
         await other.send(other.post(cancel, **session))
         assert (await other.answer()).status == 202
@@ -190,12 +192,7 @@ async def test_a_cancelled_legacy_errand_gets_an_empty_stream() -> None:
 
 
 async def test_the_end_of_a_session_ends_its_errands() -> None:
-    log: list[str] = []
-    async with serving(company(log)) as place:
-        client, other = await place.connect(), await place.connect()
-        session = await shake_hands(client)
-        await client.send(client.post(call("slow", 1, seconds=1000), **session))
-        await seen(log, "begun")
+    async with one_in_flight(1000) as (client, other, session, log):
         await other.send(request("DELETE", "/mcp", host=other.host.decode(), **session))
         assert (await other.answer()).status == 204
         await seen(log, "left")

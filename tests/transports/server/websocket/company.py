@@ -8,6 +8,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from callboard import Context, Server
+from callboard.codecs.revisions.revision import LATEST
 from callboard.testing import Peer
 from callboard.transports.server.websocket.resumable import RESUMED
 from tests.transports.server.websocket.stage import House, Refused, back, session_of, socket_of
@@ -53,6 +54,21 @@ def wire_of(client: Peer) -> MemoryWire:
     wire = socket_of(client).wire
     assert isinstance(wire, MemoryWire)
     return wire
+
+
+def modern_beside(client: Peer) -> Peer:
+    """A client of the modern era on the connection of *client*, with ids of its own."""
+    modern = Peer(client.connection, LATEST)
+    modern._ids = iter(range(100, 200))  # type: ignore[assignment]  # a range is enough
+    return modern
+
+
+async def wait_in_both_eras(client: Peer) -> None:
+    """Have a tool of `company` wait for *client*, and another for a modern client on the same connection."""
+    modern = modern_beside(client)
+    await client.begin("tools/call", name="wait", arguments={"name": "legacy"})
+    await modern.begin("tools/call", name="wait", arguments={"name": "modern"})
+    await wait_all_tasks_blocked()
 
 
 async def drop(client: Peer) -> None:

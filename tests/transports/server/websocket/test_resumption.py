@@ -15,7 +15,7 @@ from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.memory import MemoryConnection
 from callboard.transports.server.websocket.resumable import SESSION_KEY
 from tests.server.test_one_handler_every_revision import text
-from tests.transports.server.websocket.company import company, drop, resume, wire_of
+from tests.transports.server.websocket.company import company, drop, resume, wait_in_both_eras, wire_of
 from tests.transports.server.websocket.stage import Refused, Socket, back, house, masked, session_of, socket_of
 from tests.transports.server.websocket.wires import wire_pair
 
@@ -190,11 +190,7 @@ async def test_a_modern_request_ends_with_its_socket_though_the_session_goes_on(
     server, seen = company()
     async with house(server) as here:
         client = await here.peer(R4)
-        modern = Peer(client.connection, LATEST)
-        modern._ids = iter(range(100, 200))  # type: ignore[assignment]  # ids of their own on the shared connection
-        await client.begin("tools/call", name="wait", arguments={"name": "legacy"})
-        await modern.begin("tools/call", name="wait", arguments={"name": "modern"})
-        await wait_all_tasks_blocked()
+        await wait_in_both_eras(client)
         await drop(client)
         assert (sorted(seen.begun), seen.cancelled) == (["legacy", "modern"], ["modern"])
 

@@ -5,10 +5,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.terms import ANYBODY
-from callboard.codecs.revisions.revision import LATEST, R4
-from callboard.testing import Peer
+from callboard.codecs.revisions.revision import R4
 from tests.server.test_one_handler_every_revision import text
-from tests.transports.server.websocket.company import company, resume, wire_of
+from tests.transports.server.websocket.company import company, resume, wait_in_both_eras, wire_of
 from tests.transports.server.websocket.stage import OPENING, Gone, back, house, masked, request, session_of, socket_of
 from tests.transports.server.websocket.wires import MemoryWire, wire_pair
 
@@ -51,11 +50,7 @@ async def test_modern_requests_of_the_first_end_with_it(autojump_clock: MockCloc
     server, seen = company()
     async with house(server) as here:
         client = await here.peer(R4)
-        modern = Peer(client.connection, LATEST)
-        modern._ids = iter(range(100, 200))  # type: ignore[assignment]  # ids of their own on the shared connection
-        await client.begin("tools/call", name="wait", arguments={"name": "legacy"})
-        await modern.begin("tools/call", name="wait", arguments={"name": "modern"})
-        await wait_all_tasks_blocked()
+        await wait_in_both_eras(client)
         await resume(here, client, 1)
         await wait_all_tasks_blocked()
         assert seen.cancelled == ["modern"]
