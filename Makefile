@@ -6,7 +6,7 @@ BIN := .venv/bin
 # each of them compiles everything anew. An environment that forbids such files is overruled here, and only here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help serve check test browser conformance lint types quick fuzz soak bench format clean
+.PHONY: help serve check test every browser conformance lint types quick fuzz soak bench format clean
 .DEFAULT_GOAL := help
 
 help:  ## Say what can be made
@@ -33,7 +33,10 @@ serve: .venv/.installed  ## Install, and run callboard
 browser:  ## Install Chromium, in which the tests look at pages, if there is none
 	@sh tests/install-browser || true  # the tests of pages will fail, and say so; all others run
 
-test: browser lint types  ## Install what tests need (Chromium too, if there is none); lint, types and every test
+test: browser lint  ## Install what tests need (Chromium too, if there is none); lint, types and every test
+	@$(MAKE) --no-print-directory -j 2 types every  # mypy has one core to itself while pytest starts on the other
+
+every: .venv/.installed-dev
 	$(BIN)/pytest -n 3 --dist worksteal  # three for two cores: many tests wait for processes
 
 # Whole rooms, and one file of each transport; pytest fails if one of them is no longer there.
