@@ -12,7 +12,7 @@ SAYS = {
     "everything.py": ["28 tools, the first of which says: This is a simple text response for testing."],
     "mounted.py": ["tool: Welcome, Ada!", "page: Ada"],
     "weather.py": ["3 days: [20, 19, 18]", "15 days: [20, 19, 18]", "Sunny in oslo."],
-    "forward.py": ['weather b\'{"jsonrpc":"2.0","id":7', '"name":"now"', "-32600 a key stands twice"],
+    "forward.py": ['weather b\'{"jsonrpc":"2.0","id":7', '"name":"now"', "-32600 duplicate key"],
 }
 
 

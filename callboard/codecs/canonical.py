@@ -34,9 +34,9 @@ def canonical(json: bytes | msgspec.Raw) -> bytes:
         check_value(data)
         spelled = _ENCODER.encode(_DECODER.decode(data))
     except (msgspec.MsgspecError, UnicodeDecodeError, ArithmeticError, RecursionError):
-        raise ParseError("not JSON, or beyond what can be compared") from None
+        raise ParseError("invalid JSON, or nested too deeply") from None
     if _members(data) != _members(spelled):
-        raise ParseError("a key stands twice in one object")
+        raise ParseError("duplicate key in an object")
     return spelled
 
 
@@ -50,7 +50,7 @@ def _number(text: str) -> int | float | Decimal:
         short = float(text)
         return int(short) if short.is_integer() else short
     if len(text) > MAX_DIGITS:
-        raise ParseError("a number is too long")
+        raise ParseError("number too long")
     value = _EXACT.normalize(Decimal(text))
     # An integer may be written out: with an exponent it was let in only within the range of a double.
     if value == value.to_integral_value():

@@ -223,19 +223,19 @@ def _sort(wire: _Wire) -> Envelope:
     """Tell what kind of message this is."""
     if wire.method is not UNSET:
         if wire.result is not UNSET or wire.error is not UNSET:
-            raise InvalidRequest("a message cannot both ask and answer")
+            raise InvalidRequest("a message cannot be both a request and a response")
         if wire.id is UNSET:
             return Notification(wire.method, wire.params)
         return Request(_checked(wire.id), wire.method, wire.params)
     if wire.error is not UNSET:
         if wire.result is not UNSET:
-            raise InvalidRequest("an answer is a result or an error, not both")
+            raise InvalidRequest("a response must have either a result or an error")
         # JSON-RPC writes null where the request could not be read; MCP leaves the member out.
         request_id = None if wire.id is UNSET or wire.id is None else _checked(wire.id)
         return ErrorResponse(request_id, wire.error.code, wire.error.message, wire.error.data)
     if wire.result is not UNSET and wire.id is not UNSET:
         return ResultResponse(_checked(wire.id), wire.result)
-    raise InvalidRequest("neither a request, nor a notification, nor an answer")
+    raise InvalidRequest("not a request, notification or response")
 
 
 def _checked(request_id: object) -> RequestId:

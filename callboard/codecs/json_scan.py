@@ -207,7 +207,7 @@ def _without_texts(data: bytes) -> bytes:
     try:
         members = _open(data)
     except RecursionError:  # we stand deeper in the stack than the parser that let it pass
-        raise ParseError("nested too deep to be read") from None
+        raise ParseError("nested too deeply") from None
     if compact_size(members) != len(data):
         return data
     return b"[" + b",".join(member for member in map(bytes, members.values()) if member[0] != _QUOTE) + b"]"

@@ -51,14 +51,14 @@ def subschemas(schema: Mapping[str, Any]) -> Iterator[Subschema]:
     Raises `InvalidDefinition` past one of the limits, and for what is no schema at all.
     """
     if not isinstance(schema, Mapping):  # it comes from a stranger, who may not keep to the annotation
-        raise InvalidDefinition("a schema that is no object")
+        raise InvalidDefinition("the schema is not an object")
     stack: list[tuple[Any, Path | None, int]] = [(schema, (), 0)]
     seen = 0
     while stack:
         here, path, depth = stack.pop()
         seen += 1
         if depth > MAX_SCHEMA_DEPTH or seen > MAX_SUBSCHEMAS:
-            raise InvalidDefinition("a schema too deep or too large to be looked through")
+            raise InvalidDefinition("the schema is too deep or too large")
         yield Subschema(here, path, depth)
         stack.extend((child, step, depth + 1) for child, step in _below(here, path) if isinstance(child, dict))
 
@@ -75,7 +75,7 @@ def check_schema(schema: Mapping[str, Any]) -> None:
     for here in schemas:  # grows as we go: what a pointer leads to is a schema too, were it in a `default`
         for key, target in references(here):
             if not _is_inside(target, own):
-                raise InvalidDefinition(f"a {key} that leaves the schema: it is never fetched")
+                raise InvalidDefinition(f"a {key} outside of the schema: external references are not fetched")
             pointer = target.partition("#")[2]
             places = () if pointer in followed else [pointed_at(root, pointer) for root in roots]
             followed.add(pointer)
@@ -85,7 +85,7 @@ def check_schema(schema: Mapping[str, Any]) -> None:
                     schemas += new
                     seen.update(map(id, new))
             if max(len(schemas), len(followed) * len(roots)) > MAX_SUBSCHEMAS:
-                raise InvalidDefinition("a schema too large to be looked through")
+                raise InvalidDefinition("the schema is too large")
 
 
 def references(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -66,11 +66,11 @@ def to_jsonld(message: dict[str, Any]) -> dict[str, Any]:
 def from_jsonld(document: dict[str, Any]) -> dict[str, Any]:
     """Return the message that *document* was made of.
 
-    Raises `InvalidRequest` for a document of another context, or with keywords that we do not write.
+    Raises `InvalidRequest` for unknown context, or with keywords that we do not write.
     """
     members = dict(document)
     if members.pop("@context", None) not in (CONTEXT_URL, CONTEXT):
-        raise InvalidRequest("a document of another context")
+        raise InvalidRequest("unknown context")
     message: dict[str, Any] = _unmarked(members, MAX_DEPTH)
     return message
 
@@ -94,12 +94,12 @@ def from_graph(graph: "Graph") -> dict[str, Any]:
     """
     roots = set(graph.subjects()) - set(graph.objects())
     if len(roots) != 1:
-        raise InvalidRequest(f"a graph with one root is a message; this one has {len(roots)}")
+        raise InvalidRequest(f"expected a graph with one root, got {len(roots)}")
     (root,) = roots
     reader = _Reader(graph)
     message = reader.node(root)
     if set(graph.subjects()) - reader.seen:
-        raise InvalidRequest("a graph with parts that the root does not reach")
+        raise InvalidRequest("the graph has nodes that are not reachable from the root")
     return message
 
 
@@ -177,7 +177,7 @@ def _unmarked(value: Any, depth: int) -> Any:
             return inner
         case dict():
             if any(name.startswith("@") for name in value):
-                raise InvalidRequest("a keyword of JSON-LD that we do not write")
+                raise InvalidRequest("unsupported JSON-LD keyword")
             return {name: _unmarked(inner, depth - 1) for name, inner in value.items()}
         case list():
             return [_unmarked(inner, depth - 1) for inner in value]
@@ -215,13 +215,13 @@ class _Reader:
         if not depth:
             raise InvalidRequest(_TOO_DEEP)
         if node in self.seen or not isinstance(node, BNode):
-            raise InvalidRequest("an object of a message is one blank node, of one place")
+            raise InvalidRequest("a blank node is used more than once")
         self.seen.add(node)
         members: dict[str, Any] = {}
         for predicate, object_ in self.graph.predicate_objects(node):
             name = str(predicate).removeprefix(VOCABULARY)
             if name == str(predicate) or not _is_name(name):
-                raise InvalidRequest("a predicate of another vocabulary")
+                raise InvalidRequest("predicate of an unknown vocabulary")
             if name in members:
                 raise InvalidRequest(f"{name}: the order of several values was lost")
             members[name] = self.member(name, object_, depth - 1)
@@ -243,7 +243,7 @@ def _read_literal(literal: Any) -> Any:
     value = str(literal) if kind is str else literal.value
     _check_text(str(literal))
     if literal.language or type(value) is not kind or (isinstance(value, float) and not math.isfinite(value)):
-        raise InvalidRequest("a literal that JSON does not have")
+        raise InvalidRequest("literal without an equivalent in JSON")
     return value
 
 
@@ -259,7 +259,7 @@ def _read_json(text: str) -> Any:
 def _check_text(text: str) -> None:
     """Turtle can spell half a surrogate pair, which no message could ever be written with."""
     if _SURROGATE.search(text):
-        raise ParseError("half a surrogate pair is no character")
+        raise ParseError("unpaired surrogate")
 
 
 _KINDS: Final[dict[str, type]] = {"string": str, "integer": int, "double": float, "boolean": bool}

@@ -43,7 +43,7 @@ def read_members(data: bytes | Raw) -> dict[str, Raw]:
         raise ParseError(f"not JSON: {error}") from None
     check_count(members)
     if len(data) != compact_size(members) and _repeats_a_key(bytes(data), members):
-        raise InvalidRequest("a key stands twice in one object")
+        raise InvalidRequest("duplicate key in an object")
     return members
 
 

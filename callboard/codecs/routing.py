@@ -69,7 +69,7 @@ def _route(params: Members) -> Route:
     meta, token, version = (_remembered if len(rest) <= MAX_REMEMBERED else _read_meta)(rest)
     if last is not None:
         if PROGRESS_TOKEN in meta:
-            raise InvalidRequest("a key stands twice in one object")
+            raise InvalidRequest("duplicate key in an object")
         token, said = int(last[1]), rest
     uri = _member(params, "uri", _STRING)
     if uri is not None and len(uri) > MAX_URI:

@@ -44,7 +44,7 @@ class SchemaCost:
 
     @classmethod
     def of(cls, schema: Schema) -> Self:
-        """Raises `InvalidDefinition` for a schema that takes too long to be looked through."""
+        """Raises `InvalidDefinition` for the schema takes too long to validate."""
         return cls(tuple(_Looking(schema).levels()))
 
     def is_bearable(self, value: object) -> bool:
@@ -156,7 +156,7 @@ class _Looking:
     def _count(self, more: int = 1) -> None:
         self._seen += more
         if self._seen > MAX_LOOKED_AT:
-            raise InvalidDefinition("a schema that takes too long to be looked through")
+            raise InvalidDefinition("the schema takes too long to validate")
 
 
 def _worst(members: Counter[str | None]) -> int:

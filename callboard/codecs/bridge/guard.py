@@ -136,7 +136,7 @@ def part_twins(examined: Sequence[Examined]) -> tuple[list[Definition], list[Ref
         if isinstance(one, Refused):
             refused.append(one)
         elif named[one.name] > 1:
-            refused.append(Refused(one.name, "is listed twice"))
+            refused.append(Refused(one.name, "is a duplicate"))
         else:
             kept.append(one)
     return kept, refused
@@ -162,7 +162,7 @@ def read_list(kind: Kind, value: Raw | None) -> list[Raw]:
     try:
         return _read_array(value)
     except msgspec.MsgspecError:
-        raise BadAnswer(f"{kind.method}: not a list of definitions") from None
+        raise BadAnswer(f"{kind.method}: expected a list of definitions") from None
 
 
 def _checked(kind: Kind, data: bytes, without: Sequence[str]) -> Definition:

@@ -22,7 +22,7 @@ def mend_input_schema(schema: Any) -> Mapping[str, Any]:
     if schema is None or schema is True or schema == []:  # PHP writes an empty object so
         return EMPTY
     if not isinstance(schema, dict):
-        raise InvalidDefinition("has an inputSchema that is no object")
+        raise InvalidDefinition("has an inputSchema that is not an object")
     kind = schema.get("type")
     if kind == "object":
         return mend_schema(schema)

@@ -59,18 +59,18 @@ def _with_digest(whole: str, of: str) -> str:
 def problem_with(name: str) -> str | None:
     """Why *name* is never shown: it is empty, or looks like what it is not. None if it is fine."""
     if not name or len(name) > MAX_READABLE:
-        return "is empty, or longer than anybody could read"
+        return "is empty or too long"
     if name != name.strip():
-        return "begins or ends with a blank"
+        return "starts or ends with a space"
     if name.isascii() and name.isprintable():
         return None
     if any(_is_hidden(letter) for letter in name):
-        return "has characters that cannot be seen"
+        return "has invisible characters"
     if unicodedata.normalize("NFKC", name) != name:
-        return "is written with characters that stand for others"
+        return "has compatibility characters"
     scripts = {unicodedata.name(letter, "").split(" ")[0] for letter in name if unicodedata.category(letter)[0] in "LM"}
     if "COMBINING" in scripts:
-        return "has marks that are drawn over other letters"
+        return "has combining marks"
     if len(scripts) > 1 and not scripts <= _EAST_ASIAN:
         return "mixes alphabets"
     return None

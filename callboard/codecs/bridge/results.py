@@ -90,7 +90,7 @@ def asks(result: Members) -> bool:
         return False
     if bytes(kind) == bytes(_INPUT_REQUIRED):
         return True
-    raise UnfitResult("a resultType that is not known here")
+    raise UnfitResult("unknown resultType")
 
 
 def front_result(crossing: Crossing, method: str, result: Members, *, keeps: bool = True) -> Forwarded | Model:

@@ -90,13 +90,13 @@ class Access:
     def check(self, host: bytes | None, origin: bytes | None) -> None:
         """Raises `HttpRefusal`: 403 for a foreign origin, 421 for a host that this is not, 400 for none at all."""
         if origin is not None and not (self._allows_origin(origin) or self._is_same(origin, host)):
-            raise HttpRefusal(403, "this origin may not use this server", closes=True)
+            raise HttpRefusal(403, "origin not allowed", closes=True)
         if host is None:
-            raise HttpRefusal(400, "Host is missing", closes=True)
+            raise HttpRefusal(400, "missing Host header", closes=True)
         if not self._goes_by(host):
             if self.on_refused is not None:
                 self.on_refused(host)
-            raise HttpRefusal(421, "this server does not go by that name", closes=True)
+            raise HttpRefusal(421, "host not allowed", closes=True)
 
     def _allows_origin(self, origin: bytes) -> bool:
         if self.origins is None:

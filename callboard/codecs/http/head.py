@@ -88,10 +88,10 @@ def check_once(headers: HeaderList) -> None:
     seen: set[bytes] = set()
     for name, _ in headers:
         if name in _DISGUISED:
-            raise HttpRefusal(400, f"{name.decode()} is spelled with _ for -", closes=True)
+            raise HttpRefusal(400, f"{name.decode()} has an underscore instead of a hyphen", closes=True)
         if name in _ONCE:
             if name in seen:
-                raise HttpRefusal(400, f"{name.decode()} stands twice", closes=True)
+                raise HttpRefusal(400, f"duplicate header {name.decode()}", closes=True)
             seen.add(name)
 
 
@@ -99,7 +99,7 @@ def check_framing(headers: HeaderList) -> None:
     """Raises `HttpRefusal` (400) if a body has two lengths: for a door whose parser lets that pass."""
     names = {name for name, _ in headers}
     if b"content-length" in names and b"transfer-encoding" in names:
-        raise HttpRefusal(400, "content-length beside transfer-encoding", closes=True)
+        raise HttpRefusal(400, "both content-length and transfer-encoding", closes=True)
 
 
 def check_coding(head: Head) -> None:
@@ -108,16 +108,16 @@ def check_coding(head: Head) -> None:
     if coding is None:
         return
     if head.version != "1.1":
-        raise HttpRefusal(400, "transfer-encoding is for HTTP/1.1", closes=True)
+        raise HttpRefusal(400, "transfer-encoding in HTTP/1.0", closes=True)
     if coding.lower() != b"chunked":
-        raise HttpRefusal(501, "no transfer-encoding but chunked is known here", closes=True)
+        raise HttpRefusal(501, "unsupported transfer-encoding: only chunked is supported", closes=True)
 
 
 def check_length(head: Head) -> None:
     """Raises `HttpRefusal` (400) for a length that is not just digits: a list of them, or one with a sign."""
     length = head.get(b"content-length")
     if length is not None and not (length.isdigit() and len(length) < 19):
-        raise HttpRefusal(400, "content-length is no length", closes=True)
+        raise HttpRefusal(400, "invalid content-length", closes=True)
 
 
 def covers(accepted: Sequence[bytes], media_type: bytes) -> bool:

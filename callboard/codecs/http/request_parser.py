@@ -162,9 +162,9 @@ class RequestParser:
                 raise MemoryError from None  # noqa: TRY004  # it is what a callback raised, and no wrong type
             raise
         except httptools.HttpParserInvalidMethodError:
-            return HttpRefusal(501, "no such method is known here", closes=True)
+            return HttpRefusal(501, "method not implemented", closes=True)
         except httptools.HttpParserError as error:
-            return HttpRefusal(400, f"not HTTP: {error}", closes=True)
+            return HttpRefusal(400, f"invalid HTTP: {error}", closes=True)
         return self._weigh(len(data))
 
     def _upgrades(self, rest: bytes) -> bool:
@@ -195,7 +195,7 @@ class RequestParser:
         return self._too_long() if self._unseen > self._max_header else None
 
     def _too_long(self) -> HttpRefusal:
-        return HttpRefusal(431, f"a head of more than {self._max_header} bytes", closes=True)
+        return HttpRefusal(431, f"request head larger than {self._max_header} bytes", closes=True)
 
     # What the parser calls.
 
@@ -228,7 +228,7 @@ class RequestParser:
         parser, headers = self._parser, self._headers
         version, method = parser.get_http_version(), parser.get_method().decode()
         if version not in ("1.1", "1.0"):
-            raise HttpRefusal(505, "HTTP/1.1 is spoken here", closes=True)
+            raise HttpRefusal(505, "HTTP version not supported: use HTTP/1.1", closes=True)
         size = len(f"{method}  HTTP/1.1\r\n\r\n") + len(self._target)
         if size + sum([len(name) + len(value) + len(": \r\n") for name, value in headers]) > self._max_header:
             raise self._too_long()
@@ -237,10 +237,10 @@ class RequestParser:
         head = Head(method, self._target, headers, version, version == "1.1" and bool(parser.should_keep_alive()))
         check_coding(head)
         if method == "CONNECT":
-            raise HttpRefusal(501, "this is no proxy", closes=True)
+            raise HttpRefusal(501, "this server is not a proxy", closes=True)
         length = head.get(b"content-length")
         if length is not None and int(length) > self._max_body:
-            raise HttpRefusal(413, f"a body of more than {self._max_body} bytes", closes=True)
+            raise HttpRefusal(413, f"body larger than {self._max_body} bytes", closes=True)
         try:
             self._on_head(head)
         except HttpRefusal as refusal:
@@ -252,7 +252,7 @@ class RequestParser:
         self.is_waited_for = False
         self._is_stirred = True
         if len(self._body) + len(data) > self._max_body:
-            raise HttpRefusal(413, f"a body of more than {self._max_body} bytes", closes=True)
+            raise HttpRefusal(413, f"body larger than {self._max_body} bytes", closes=True)
         if not self._body:
             self._body = data
         else:

@@ -83,7 +83,7 @@ class AnswerParser:
         except httptools.HttpParserCallbackError as error:
             raise BadAnswer(str(error.__context__)) from None
         except httptools.HttpParserError as error:
-            raise BadAnswer(f"not HTTP: {error}") from None
+            raise BadAnswer(f"invalid HTTP: {error}") from None
         if not self._has_head and not self._is_between:
             self._count(len(data))
         found, self._found = self._found, []
@@ -113,7 +113,7 @@ class AnswerParser:
     def _count(self, size: int) -> None:
         self._head_size += size
         if self._head_size > MAX_HEAD:
-            raise BadAnswer(f"a head of more than {MAX_HEAD} bytes")
+            raise BadAnswer(f"response head larger than {MAX_HEAD} bytes")
 
     # What the parser calls.
 

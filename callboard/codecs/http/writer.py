@@ -23,7 +23,7 @@ def write_head(status: int, headers: Iterable[tuple[bytes, bytes]], *, closes: b
     lines = [_status_line(status)]
     for name, value in headers:
         if _VALUE.fullmatch(value) is None:
-            raise ValueError(f"{name.decode()}: not a header value")
+            raise ValueError(f"invalid value of header {name.decode()}")
         lines.append(b"%b: %b\r\n" % (name, value))
     if closes:
         lines.append(b"connection: close\r\n")

@@ -45,7 +45,7 @@ class HeaderMap:
             name, path = _checked(inner.schema, inner.path)
             key = (PREFIX + name).lower().encode()
             if key in paths:
-                raise InvalidDefinition(f"{ANNOTATION} {name[:64]!r} stands twice (case makes no difference)")
+                raise InvalidDefinition(f"{ANNOTATION} {name[:64]!r} is a duplicate (names are case-insensitive)")
             paths[key], names[key] = path, (PREFIX + name).encode()
         if len(paths) > MAX_MIRRORED:
             raise InvalidDefinition(f"more than {MAX_MIRRORED} arguments with {ANNOTATION}")
@@ -76,11 +76,11 @@ def _checked(schema: Mapping[str, Any], path: Path | None) -> tuple[str, Path]:
     """Return name and path of an annotation that keeps all the rules which it can keep or break alone."""
     name = schema[ANNOTATION]
     if not isinstance(name, str) or not name:
-        raise InvalidDefinition(f"{ANNOTATION} must be a string that is not empty")
+        raise InvalidDefinition(f"{ANNOTATION} must be a non-empty string")
     if not _TOKEN.fullmatch(name):
         raise InvalidDefinition(f"{ANNOTATION} {name[:64]!r} is not an HTTP token")
     if path is None:
-        raise InvalidDefinition(f"{ANNOTATION} {name[:64]!r} is not reached by `properties` alone")
+        raise InvalidDefinition(f"{ANNOTATION} {name[:64]!r} is not reachable by `properties` alone")
     if not path:
         raise InvalidDefinition(f"{ANNOTATION} {name[:64]!r} is on the whole schema, not on a property")
     if schema.get("type") not in _TYPES:

@@ -45,7 +45,7 @@ def decode_value(value: bytes) -> str:
     """Read a mirrored value. Raises HeaderMismatch for characters or Base64 that no client may write."""
     value = value.strip(OUTER_SPACE)
     if not _VISIBLE.fullmatch(value):
-        raise HeaderMismatch("Header mismatch: a value holds characters that a header may not")
+        raise HeaderMismatch("Header mismatch: a value has characters that are invalid in a header")
     text = value.decode()
     if len(text) < len(_OPEN + _CLOSE) or not text.startswith(_OPEN) or not text.endswith(_CLOSE):
         return text

@@ -92,9 +92,9 @@ def read_mirror(headers: Headers, header_map: HeaderMap = NO_HEADERS) -> Receive
             continue
         exact = name in _FIXED or (name.startswith(_PARAM) and not header_map.has_lookalike(name))
         if not exact:
-            raise HeaderMismatch("Header mismatch: a mirrored header is spelled with _ for -")
+            raise HeaderMismatch("Header mismatch: a mirrored header has an underscore instead of a hyphen")
         if name in received:
-            raise HeaderMismatch(f"Header mismatch: {_shown(name)} stands twice")
+            raise HeaderMismatch(f"Header mismatch: duplicate header {_shown(name)}")
         received[name] = value
     return received
 
@@ -125,7 +125,7 @@ def mirrored_arguments(params: Members | UnsetType, header_map: HeaderMap) -> An
     try:
         return _read_along(header_map.paths.values(), params["arguments"])
     except (ParseError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise ParseError("arguments are not JSON, or hold a number out of range") from None
+        raise ParseError("arguments are invalid JSON, or have a number out of range") from None
 
 
 def _mirrored(method: str, params: Members | UnsetType, header_map: HeaderMap) -> tuple[str | None, Any]:
@@ -157,7 +157,7 @@ def _read_along(paths: Iterable[Path], value: msgspec.Raw) -> Any:
 def _literal(text: str) -> bytes:
     """Write a value that has no encoding. Raises InvalidRequest for what a header cannot hold."""
     if not text or not is_plain(text):
-        raise InvalidRequest("a method or version that cannot be written into a header")
+        raise InvalidRequest("method or version is not a valid header value")
     return text.encode()
 
 

@@ -103,20 +103,20 @@ def locate_page(url: str) -> Page:
 def _split(url: str) -> tuple[SplitResult, str, int | None]:
     """A URL of the web, its host and its port. Raises `UnsafeUrl` for one that two programs could read differently."""
     if len(url) > MAX_URL:
-        raise UnsafeUrl(f"a URL of more than {MAX_URL} characters")
+        raise UnsafeUrl(f"URL longer than {MAX_URL} characters")
     if _PLAIN.fullmatch(url) is None or "\\" in url:
-        raise UnsafeUrl("a URL with characters that no URL has")
+        raise UnsafeUrl("URL with invalid characters")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise UnsafeUrl(f"{url[:100]!r} is no URL") from None
+        raise UnsafeUrl(f"invalid URL {url[:100]!r}") from None
     scheme = parts.scheme.lower()
     if scheme not in _PORTS:
-        raise UnsafeUrl(f"{scheme[:20]!r} is not https")
+        raise UnsafeUrl(f"URL scheme {scheme[:20]!r} is not https")
     host = _host(parts)
     if port == 0:
-        raise UnsafeUrl(f"{host[:100]} has no port 0")
+        raise UnsafeUrl(f"invalid port 0 of {host[:100]}")
     return parts, host, port
 
 
@@ -127,12 +127,12 @@ def locate(url: str, reach: Reach) -> Location:
     if scheme == "http" and not (reach.loopback and is_here(host)):
         raise UnsafeUrl(f"http://{host[:100]} is not https")
     if "#" in url:
-        raise UnsafeUrl(f"a fragment in a URL of {host[:100]}")
+        raise UnsafeUrl(f"URL of {host[:100]} has a fragment")
     number = _number(host)
     if number is not None:
         check_address(str(number), host, reach)
     elif host == "localhost" and not reach.loopback and host not in reach.trusted:
-        raise UnsafeUrl("localhost is this machine")
+        raise UnsafeUrl("localhost is not a public address")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Location(url, scheme, host, _PORTS[scheme] if port is None else port, target)
 
@@ -143,22 +143,22 @@ def check_address(address: str, host: str, reach: Reach) -> None:
         return
     found = _number(address)
     if found is None:
-        raise UnsafeUrl(f"{host[:100]} has no address")
+        raise UnsafeUrl(f"cannot resolve {host[:100]}")
     if reach.loopback and found.is_loopback:
         return
     carried = _carried(found)
     if not _is_public(found) or not all(map(_is_public, carried)):
-        raise UnsafeUrl(f"{host[:100]} is {found}, which is no public address")
+        raise UnsafeUrl(f"{host[:100]} is {found}, not a public address")
 
 
 def _host(parts: SplitResult) -> str:
     if "@" in parts.netloc:
-        raise UnsafeUrl("a URL with a user in it")
+        raise UnsafeUrl("URL with a user name")
     host = (parts.hostname or "").lower()
     bracketed = parts.netloc.startswith("[")
     if bracketed == (":" in host) and (_number(host) is not None or (not bracketed and _NAME.fullmatch(host))):
         return host
-    raise UnsafeUrl(f"{host[:100]!r} is no host")
+    raise UnsafeUrl(f"invalid host {host[:100]!r}")
 
 
 def _number(host: str) -> _Address | None:

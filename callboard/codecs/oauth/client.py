@@ -50,7 +50,7 @@ def check_redirect_uri(uri: str) -> None:
     """A code may only come back by https, or inside this machine. Raises `NotAuthorized`."""
     scheme, host, _ = _parts(uri)
     if not host or "#" in uri or not (scheme == "https" or (scheme == "http" and is_here(host))):
-        raise NotAuthorized(f"{uri[:200]!r} cannot be redirected to: it is neither https nor this machine")
+        raise NotAuthorized(f"invalid redirect URI {uri[:200]!r}: expected https or a loopback address")
 
 
 def check_document_url(url: str) -> None:
@@ -58,7 +58,7 @@ def check_document_url(url: str) -> None:
     scheme, host, path = _parts(url)
     is_path = path not in ("", "/") and not {".", ".."} & set(path.split("/"))
     if scheme != "https" or not host or not is_path or "#" in url or "@" in url:
-        raise NotAuthorized(f"{url[:200]!r} is no URL of a client's metadata: it must be https, and have a path")
+        raise NotAuthorized(f"invalid client metadata URL {url[:200]!r}: expected https and a path")
 
 
 def _parts(url: str) -> tuple[str, str, str]:
@@ -104,7 +104,9 @@ def read_registration(body: bytes, server: ServerMetadata, redirect_uri: str) ->
     given = read(_Registered, body)
     method = given.token_endpoint_auth_method or method_for(server, has_secret=given.client_secret is not None)
     if method not in _PREFERRED or (method != NONE and not given.client_secret):
-        raise NotAuthorized(f"registered for {method[:50]!r}, which cannot be done with what was given")
+        raise NotAuthorized(
+            f"client registered with the authentication method {method[:50]!r}, for which credentials are missing"
+        )
     return OAuthClient(
         client_id=_visible(given.client_id),
         secret=None if method == NONE else given.client_secret,
@@ -122,7 +124,7 @@ def method_for(server: ServerMetadata, *, has_secret: bool, preferred: Iterable[
     for method in preferred:
         if method in supported:
             return method
-    raise NotAuthorized(f"the token endpoint takes only {', '.join(supported)[:200]}")
+    raise NotAuthorized(f"the token endpoint supports only {', '.join(supported)[:200]}")
 
 
 def identify(client: OAuthClient) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -138,5 +140,5 @@ def identify(client: OAuthClient) -> tuple[Mapping[str, str], Mapping[str, str]]
 
 def _visible(client_id: str) -> str:
     if _VISIBLE.fullmatch(client_id) is None:
-        raise NotAuthorized("registered under an id that is none")
+        raise NotAuthorized("registered with an invalid client_id")
     return client_id

@@ -83,7 +83,7 @@ def check_resource(resource: str, server: str) -> None:
     except ValueError:
         is_good = False
     if not is_good:
-        raise NotAuthorized(f"the metadata is about {resource[:200]!r}, which is not this server")
+        raise NotAuthorized(f"the metadata is for the resource {resource[:200]!r}, not for this server")
 
 
 def _covers(above: SplitResult, server: SplitResult) -> bool:

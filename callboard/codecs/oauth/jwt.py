@@ -45,7 +45,7 @@ def read_key(pem: str) -> Key:
             continue  # of another kind, or no key at all
         if key.is_private:
             return key
-    raise NotAuthorized("this is no private key")
+    raise NotAuthorized("invalid private key")
 
 
 def client_assertion(key: Key, algorithm: str, client_id: str, audience: str, *, now: float, jti: str) -> str:
@@ -76,7 +76,7 @@ class ProofKey:
         """Raises `NotAuthorized`."""
         key = read_key(kept)
         if not isinstance(key, ECKey):
-            raise NotAuthorized("this is no key for tokens")
+            raise NotAuthorized("unsupported type of key")
         return cls(key)
 
     def written(self) -> str:
@@ -98,11 +98,11 @@ class ProofKey:
 
 def _signed(header: dict[str, Any], claims: dict[str, Any], key: Key, algorithm: str) -> str:
     if algorithm not in ALGORITHMS:
-        raise NotAuthorized(f"nothing is signed by {algorithm[:20]!r} here")
+        raise NotAuthorized(f"unsupported signature algorithm {algorithm[:20]!r}")
     try:
         return jwt.encode({"alg": algorithm, **header}, claims, key, algorithms=[algorithm])
     except (JoseError, ValueError):
-        raise NotAuthorized(f"this key does not sign by {algorithm}") from None
+        raise NotAuthorized(f"the key does not support {algorithm}") from None
 
 
 def _bare(url: str) -> str:

@@ -77,9 +77,7 @@ def check_pkce(metadata: ServerMetadata, way: DiscoveryRoute) -> None:
     if methods is None and not rules.announces_pkce:
         return
     if methods is None or S256 not in methods:
-        raise NotAuthorized(
-            f"the authorization server {metadata.issuer[:200]!r} does not say that it knows PKCE with S256"
-        )
+        raise NotAuthorized(f"the authorization server {metadata.issuer[:200]!r} does not support PKCE with S256")
 
 
 def read(kind: type[T], body: bytes) -> T:
@@ -87,7 +85,7 @@ def read(kind: type[T], body: bytes) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise FetchFailed(f"not the metadata it should be: {str(error)[:200]}") from None
+        raise FetchFailed(f"invalid metadata: {str(error)[:200]}") from None
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -105,4 +103,4 @@ def read_refusal(status: int, body: bytes) -> str:
 
 def plain(text: str) -> str:
     """The name of an error as it may be shown: a word. Anything else is no name."""
-    return text if _WORD.fullmatch(text) else "an error"
+    return text if _WORD.fullmatch(text) else "(name not shown)"

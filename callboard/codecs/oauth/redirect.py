@@ -70,11 +70,11 @@ def authorization_url(
 ) -> str:
     """Where to send the user. Raises `NotAuthorized`, `UnsafeUrl` for what no browser should be sent to."""
     if server.authorization_endpoint is None:
-        raise NotAuthorized(f"the authorization server {server.issuer[:200]!r} has no place to send a user to")
+        raise NotAuthorized(f"the authorization server {server.issuer[:200]!r} has no authorization endpoint")
     try:
         locate(server.authorization_endpoint, reach)
     except UnsafeUrl as error:
-        raise UnsafeUrl(f"no place to send a user to: {error}") from None
+        raise UnsafeUrl(f"invalid authorization endpoint: {error}") from None
     parameters = {
         "response_type": "code",
         "client_id": client_id,
@@ -100,19 +100,19 @@ def read_redirect(query: str, errand: PendingAuthorization) -> str:
     """
     given = _parameters(query)
     if not hmac.compare_digest(given.get("state", "").encode(), errand.state.encode()):
-        raise NotAuthorized("what came back does not belong to what was asked")
+        raise NotAuthorized("the redirect does not match the authorization request (state)")
     match ISSUER_CHECKS[errand.announces_iss, "iss" in given]:
         case IssuerCheck.REFUSE:
-            raise NotAuthorized("what came back does not say which authorization server it is from")
+            raise NotAuthorized("the redirect does not name its authorization server (iss)")
         case IssuerCheck.COMPARE if given["iss"] != errand.issuer:
-            raise NotAuthorized("what came back is from another authorization server")
+            raise NotAuthorized("the redirect is from another authorization server (iss)")
         case _:
             pass
     if "error" in given:
         raise NotAuthorized(f"the authorization server refused: {plain(given['error'])}")
     code = given.get("code", "")
     if not code:
-        raise NotAuthorized("there is no code in what came back")
+        raise NotAuthorized("the redirect has no authorization code")
     return code
 
 
@@ -124,12 +124,12 @@ def query_of(text: str) -> str:
 
 def _parameters(query: str) -> dict[str, str]:
     if len(query) > MAX_QUERY:
-        raise NotAuthorized("what came back is too long")
+        raise NotAuthorized("the redirect is too long")
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
     except ValueError:
-        raise NotAuthorized("what came back cannot be read") from None
+        raise NotAuthorized("the redirect cannot be read") from None
     given = dict(pairs)
     if len(given) != len(pairs):
-        raise NotAuthorized("what came back says something twice")
+        raise NotAuthorized("the redirect has a duplicate parameter")
     return given

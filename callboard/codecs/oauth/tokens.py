@@ -115,10 +115,10 @@ def read_answer(status: int, body: bytes, sent: Iterable[str]) -> TokenAnswer:
     try:
         answer = read(TokenAnswer, body)
     except FetchFailed:
-        raise FetchFailed("the token endpoint answered with no token") from None
+        raise FetchFailed("the response of the token endpoint has no token") from None
     for token in (answer.access_token, answer.refresh_token):
         if token is not None and _TOKEN.fullmatch(token) is None:
-            raise FetchFailed("the token endpoint answered with a token that cannot be sent")
+            raise FetchFailed("the response of the token endpoint has an invalid token")
     return answer
 
 
@@ -126,7 +126,7 @@ def scheme_of(answer: TokenAnswer) -> str:
     """How the token is shown. Raises `FetchFailed`."""
     scheme = SCHEMES.get(answer.token_type.lower())
     if scheme is None:
-        raise FetchFailed(f"a token of the type {plain(answer.token_type)!r} cannot be used")
+        raise FetchFailed(f"unsupported token type {plain(answer.token_type)!r}")
     return scheme
 
 
@@ -175,8 +175,8 @@ def _refusal(status: int, body: bytes, sent: Iterable[str]) -> NotAuthorized:
     try:
         said = read(_Refusal, body)
     except FetchFailed:
-        return FetchFailed(f"the token endpoint answered with HTTP {status}")
+        return FetchFailed(f"the token endpoint returned HTTP {status}")
     text = said.error_description or ""
     is_safe = _DESCRIPTION.fullmatch(text) is not None and not any(value in text for value in sent)
     error = plain("" if any(value in said.error for value in sent) else said.error)
-    return TokenRefused(error, f"the token endpoint refused: {error}" + (f" ({text})" if is_safe else ""))
+    return TokenRefused(error, f"the token endpoint returned an error: {error}" + (f" ({text})" if is_safe else ""))

@@ -34,7 +34,7 @@ def write_params(revision: Revision, method: str, params: Model) -> dict[str, An
     """
     row = method_of(revision, method)
     if type(params) not in (get_args(row.params) or (row.params,)):
-        raise TypeError(f"{type(params).__name__} is not what {method} takes")
+        raise TypeError(f"invalid params for {method}: {type(params).__name__}")
     return write(revision, params)
 
 
@@ -104,7 +104,7 @@ def _answers(revision: Revision, row: Method, kind: type[Model]) -> bool:
 
 def _complete(row: Method) -> type[Model]:
     if row.result is None:
-        raise TypeError(f"{row.name} is a notification: nothing answers it")
+        raise TypeError(f"{row.name} is a notification: it has no response")
     return row.result
 
 

@@ -83,7 +83,7 @@ def encoded(text: str, *, reserved: bool) -> str:
 def _variable(text: str) -> Variable:
     found = _VARIABLE.fullmatch(text)
     if found is None:
-        raise InvalidDefinition(f"a URI template cannot have a variable {text[:64]!r}")
+        raise InvalidDefinition(f"invalid variable {text[:64]!r} in a URI template")
     return Variable(found[1], int(found[2]) if found[2] else None, explode=bool(found[3]))
 
 

@@ -20,10 +20,10 @@ def compile_plan(parts: Sequence[str | Expression]) -> MatchPlan:
     if len(names) > MAX_VARIABLES:
         raise InvalidDefinition(f"more than {MAX_VARIABLES} variables cannot be matched")
     if len(set(names)) < len(names):
-        raise InvalidDefinition("a variable that stands twice cannot be matched")
+        raise InvalidDefinition("a variable that occurs twice cannot be matched")
     wide = [index for index, hole in enumerate(holes) if hole.wide]
     if len(wide) > 1:
-        raise InvalidDefinition("more than one variable that may hold a slash cannot be matched")
+        raise InvalidDefinition("more than one variable that may contain a slash cannot be matched")
     if not holes:
         return MatchPlan(Side(literals[0]), None, Side(""), query)
     mid = wide[0] if wide else 0
@@ -40,14 +40,14 @@ def _is_query(part: str | Expression) -> bool:
 def _query(parts: Sequence[str | Expression], literals: Sequence[str]) -> Query | None:
     expressions = [part for part in parts if isinstance(part, Expression) and _is_query(part)]
     if len(expressions) < len(parts):
-        raise InvalidDefinition("nothing may follow the variables of a query if it is to be matched")
+        raise InvalidDefinition("text after the variables of a query cannot be matched")
     if not expressions:
         return None
     names = tuple(_plain(variable).name for part in expressions for variable in part.variables)
     *before, last = literals
     follows = expressions[0].operator == "&"
     if any("?" in text for text in before) or ("?" in last) != follows:
-        raise InvalidDefinition("{?...} must begin the query, and {&...} follow one that is fixed text")
+        raise InvalidDefinition("{?...} must start the query, and {&...} must follow fixed query text")
     return Query(names, last.partition("?")[2] if follows else None)
 
 
@@ -82,7 +82,7 @@ def _alternating(tokens: Iterable[str | Hole]) -> tuple[list[str], list[Hole]]:
         if isinstance(token, str):
             literals[-1] += token
         elif holes and not literals[-1]:
-            raise InvalidDefinition("two variables with nothing between them cannot be matched")
+            raise InvalidDefinition("adjacent variables cannot be matched")
         else:
             holes.append(token)
             literals.append("")

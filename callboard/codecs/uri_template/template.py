@@ -74,9 +74,9 @@ class UriTemplate:
 
 def _part(piece: str) -> str | Expression:
     if len(piece) == 1 and piece in "{}":
-        raise InvalidDefinition("a URI template has a brace without its partner")
+        raise InvalidDefinition("a URI template has an unmatched brace")
     if piece.startswith("{"):
         return Expression.parse(piece[1:-1])
     if _NOT_IN_A_URI.search(piece):
-        raise InvalidDefinition("a URI template holds a character that no URI may")
+        raise InvalidDefinition("a URI template has a character that is invalid in URIs")
     return encoded(piece, reserved=True)

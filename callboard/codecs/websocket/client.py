@@ -57,11 +57,11 @@ def coming_back(ticket: ResumeTicket, received: int) -> tuple[tuple[bytes, bytes
 def check_accepted(head: AnswerHead, key: bytes) -> None:
     """See that a 101 is the answer to this very handshake. Raises `BadAnswer`."""
     if (head.get(b"upgrade") or b"").lower() != b"websocket":
-        raise BadAnswer("the server switched to something else than WebSocket")
+        raise BadAnswer("the server switched to another protocol than WebSocket")
     if head.get(b"sec-websocket-accept") != generate_accept_token(base64.b64encode(key)):
-        raise BadAnswer("the server did not answer this handshake")
+        raise BadAnswer("the response does not match the handshake (Sec-WebSocket-Accept)")
     if head.get(b"sec-websocket-protocol") not in (None, SUBPROTOCOL):
-        raise BadAnswer("the server speaks a subprotocol that was not offered")
+        raise BadAnswer("the server chose a subprotocol that was not offered")
     if head.get(b"sec-websocket-extensions"):
         raise BadAnswer("the server uses extensions that were not offered")
 
@@ -70,7 +70,7 @@ def received_there(head: AnswerHead) -> int:
     """How many messages of a client that comes back the server has. Raises `BadAnswer`."""
     number = head.get(RECEIVED) or b""
     if _NUMBER.fullmatch(number) is None:
-        raise BadAnswer("the server does not say how much it has received")
+        raise BadAnswer("the server did not send Mcp-Received")
     return int(number)
 
 

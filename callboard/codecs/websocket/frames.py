@@ -121,7 +121,7 @@ class MessageReader:
                 yield self._take(frame)
         except ParseFailed as failure:
             if failure.code is CloseReason.INVALID_FRAME_PAYLOAD_DATA:
-                raise Violation(Close(Code.NOT_UTF8, "text is UTF-8")) from None
+                raise Violation(Close(Code.NOT_UTF8, "text must be UTF-8")) from None
             raise Violation(Close(Code.PROTOCOL_ERROR, str(failure))) from None
 
     def _whole(self, data: bytes) -> Received | None:
@@ -135,7 +135,7 @@ class MessageReader:
             try:
                 payload.decode()
             except UnicodeDecodeError:
-                raise Violation(Close(Code.NOT_UTF8, "text is UTF-8")) from None
+                raise Violation(Close(Code.NOT_UTF8, "text must be UTF-8")) from None
             return self._text(payload, ends=True)
         if len(payload) > _SHORT:
             return None
@@ -152,12 +152,12 @@ class MessageReader:
             return Ping(payload)
         if frame.opcode is Opcode.PONG:
             return Pong(payload)
-        raise Violation(Close(Code.NOT_TEXT, "messages are text"))
+        raise Violation(Close(Code.NOT_TEXT, "messages must be text"))
 
     def _text(self, piece: bytes, *, ends: bool) -> Text | None:
         begun = self._begun
         if len(piece) + (0 if begun is None else len(begun)) > self.limit:
-            raise Violation(Close(Code.TOO_BIG, f"a message of more than {self.limit} bytes"))
+            raise Violation(Close(Code.TOO_BIG, f"message larger than {self.limit} bytes"))
         if begun is not None:
             begun += piece
         if not ends:

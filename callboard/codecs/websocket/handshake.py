@@ -45,16 +45,16 @@ class Handshake:
 def read_handshake(head: Head) -> Handshake:
     """Raises `HttpRefusal`: 426 for another version of WebSocket, 400 for anything else that is not as it must be."""
     if head.method != "GET" or head.version != "1.1":
-        raise _malformed("a WebSocket begins with a GET of HTTP/1.1")
+        raise _malformed("the WebSocket handshake must be a GET of HTTP/1.1")
     if head.get(b"transfer-encoding") is not None or head.get(b"content-length") not in (None, b"0"):
-        raise _malformed("a WebSocket begins without a body")
+        raise _malformed("the WebSocket handshake must have no body")
     _check_version(_only(head, b"sec-websocket-version"))
     offered = head.all(b"sec-websocket-protocol")
     if offered and SUBPROTOCOL not in offered:
-        raise _malformed("the subprotocol that is spoken here is mcp")
+        raise _malformed("unsupported subprotocol: expected mcp")
     session, received = (_said(head, offered, name) for name in (SESSION, RECEIVED))
     if (session is None) != (received is None):
-        raise _malformed("Mcp-Session-Id and Mcp-Received go together")
+        raise _malformed("Mcp-Session-Id and Mcp-Received must be used together")
     return Handshake(
         _read_key(_only(head, b"sec-websocket-key")),
         bool(offered),
@@ -80,7 +80,7 @@ def _only(head: Head, name: bytes) -> bytes | None:
     """The value of a header that may stand once. Another reader could take the other."""
     values = [value for known, value in head.headers if known == name]
     if len(values) > 1:
-        raise _malformed(f"{name.decode()} stands twice")
+        raise _malformed(f"duplicate header {name.decode()}")
     return values[0] if values else None
 
 
@@ -88,23 +88,23 @@ def _said(head: Head, offered: Iterable[bytes], name: bytes) -> bytes | None:
     """What stands in a header, or in the subprotocol for browsers, which cannot set it."""
     header, subprotocol = _only(head, name), _in_subprotocols(offered, _IN_SUBPROTOCOL[name])
     if header is not None and subprotocol is not None and header != subprotocol:
-        raise _malformed(f"{name.decode()} is said twice")
+        raise _malformed(f"duplicate parameter {name.decode()}")
     return subprotocol if header is None else header
 
 
 def _in_subprotocols(offered: Iterable[bytes], prefix: bytes) -> bytes | None:
     values = {name.removeprefix(prefix) for name in offered if name.startswith(prefix)}
     if len(values) > 1:
-        raise _malformed(f"{prefix.decode()} is offered twice")
+        raise _malformed(f"duplicate subprotocol {prefix.decode()}")
     return values.pop() if values else None
 
 
 def _check_version(version: bytes | None) -> None:
     if version is None:
-        raise _malformed("Sec-WebSocket-Version is missing")
+        raise _malformed("missing Sec-WebSocket-Version")
     if version != VERSION:
         headers = ((b"sec-websocket-version", VERSION), (b"upgrade", b"websocket"))
-        raise HttpRefusal(426, "version 13 of WebSocket is spoken here", headers=headers, closes=True)
+        raise HttpRefusal(426, "unsupported WebSocket version: expected 13", headers=headers, closes=True)
 
 
 def _read_key(key: bytes | None) -> bytes:
@@ -129,7 +129,7 @@ def _read_token(header: bytes | None, subprotocol: bytes | None) -> str | None:
     spoken = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else b""
     offered = b"" if subprotocol is None else _decode(subprotocol)
     if spoken and offered and spoken != offered:
-        raise _malformed("two bearer tokens")
+        raise _malformed("more than one bearer token")
     return (spoken or offered).decode("latin-1") or None
 
 

@@ -88,10 +88,10 @@ def test_a_schema_without_annotations_mirrors_nothing(schema: dict[str, Any]) ->
     assert HeaderMap.compile(schema) == NO_HEADERS
 
 
-NOT_A_STRING = "must be a string that is not empty"
+NOT_A_STRING = "must be a non-empty string"
 NO_FIELD_NAME = "is not an HTTP token"
 WRONG_TYPE = "needs type string, integer or boolean"
-UNREACHED = "is not reached by `properties` alone"
+UNREACHED = "is not reachable by `properties` alone"
 RULES: list[tuple[dict[str, Any], str]] = [
     (annotated(string("")), NOT_A_STRING),
     (annotated(string(None)), NOT_A_STRING),
@@ -108,8 +108,8 @@ RULES: list[tuple[dict[str, Any], str]] = [
     (annotated({"x-mcp-header": "A"}), WRONG_TYPE),
     (annotated({"$ref": "#/$defs/s", "x-mcp-header": "A"}), WRONG_TYPE),
     (annotated({}, **{"x-mcp-header": "A"}), "is on the whole schema"),
-    ({"properties": {"a": string("Same"), "b": string("sAME")}}, "stands twice"),
-    ({"properties": {"a": string(), "b": {"type": "object", "properties": {"c": string("a")}}}}, "stands twice"),
+    ({"properties": {"a": string("Same"), "b": string("sAME")}}, "is a duplicate"),
+    ({"properties": {"a": string(), "b": {"type": "object", "properties": {"c": string("a")}}}}, "is a duplicate"),
     *(
         (annotated({key: string()}), UNREACHED)
         for key in ("items", "contains", "additionalProperties", "not", "if", "then", "else", "propertyNames")
@@ -371,7 +371,7 @@ def test_arguments_that_cannot_be_read_are_a_parse_error(value: bytes) -> None:
 def test_an_argument_that_stands_twice_cannot_be_mirrored(arguments: bytes) -> None:
     """A header can agree with one of them only, and a backend may read the other."""
     headers = [*HONEST, (b"mcp-param-region", b"eu"), (b"mcp-param-zone", b"b")]
-    with pytest.raises(InvalidRequest, match="twice"):
+    with pytest.raises(InvalidRequest, match="duplicate key"):
         check(headers, {"name": Raw(b'"t"'), "arguments": Raw(arguments)})
 
 

@@ -16,7 +16,7 @@ from callboard.errors import UnsafeUrl
     ],
 )
 def test_an_address_for_special_purposes_is_not_public(address: str) -> None:
-    with pytest.raises(UnsafeUrl, match="no public address"):
+    with pytest.raises(UnsafeUrl, match="not a public address"):
         check_address(address, "evil.example", Reach())
 
 

@@ -60,7 +60,7 @@ def test_a_code_may_come_back_here_or_by_https(uri: str, is_good: bool) -> None:
 )
 @pytest.mark.requirement("M373", "L212")
 def test_a_document_is_at_an_https_url_with_a_path(url: str) -> None:
-    with pytest.raises(NotAuthorized, match="must be https, and have a path"):
+    with pytest.raises(NotAuthorized, match="expected https and a path"):
         check_document_url(url)
 
 

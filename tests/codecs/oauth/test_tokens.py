@@ -84,15 +84,18 @@ def test_what_is_kept_can_be_written_and_read_and_shows_no_secret() -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b'{"error": "invalid_grant"}', "the token endpoint refused: invalid_grant"),
-        (b'{"error": "invalid_grant", "error_description": "it is old"}', "refused: invalid_grant (it is old)"),
-        (b'{"error": "invalid_grant", "error_description": "the-code is old"}', "refused: invalid_grant"),
-        (b'{"error": "the-code is old"}', "refused: an error"),
-        (b'{"error": "the-code"}', "refused: an error"),
-        (b'{"error": "old_the-code_old"}', "refused: an error"),
-        (b'{"error": "x", "error_description": "line\\nbreak"}', "refused: x"),
-        (b'{"error": "x", "error_description": "' + b"y" * 500 + b'"}', "refused: x"),
-        (b"<h1>500</h1>", "the token endpoint answered with HTTP 400"),
+        (b'{"error": "invalid_grant"}', "the token endpoint returned an error: invalid_grant"),
+        (
+            b'{"error": "invalid_grant", "error_description": "it is old"}',
+            "returned an error: invalid_grant (it is old)",
+        ),
+        (b'{"error": "invalid_grant", "error_description": "the-code is old"}', "returned an error: invalid_grant"),
+        (b'{"error": "the-code is old"}', "returned an error: (name not shown)"),
+        (b'{"error": "the-code"}', "returned an error: (name not shown)"),
+        (b'{"error": "old_the-code_old"}', "returned an error: (name not shown)"),
+        (b'{"error": "x", "error_description": "line\\nbreak"}', "returned an error: x"),
+        (b'{"error": "x", "error_description": "' + b"y" * 500 + b'"}', "returned an error: x"),
+        (b"<h1>500</h1>", "the token endpoint returned HTTP 400"),
     ],
 )
 def test_a_refusal_says_why_and_nothing_that_was_secret(body: bytes, said: str) -> None:

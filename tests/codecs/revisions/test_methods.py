@@ -173,7 +173,7 @@ def test_params_and_results_of_another_method_are_not_written() -> None:
         write_params(R4, "prompts/get", params)
     with pytest.raises(TypeError, match="CallToolResult"):
         write_result(R4, "prompts/get", result)
-    with pytest.raises(TypeError, match="CallToolRequestParams is not what ping takes"):
+    with pytest.raises(TypeError, match="invalid params for ping: CallToolRequestParams"):
         write_params(R4, "ping", params)
     with pytest.raises(TypeError, match="CallToolResult does not answer ping"):
         write_result(R4, "ping", result)

@@ -69,8 +69,8 @@ def test_a_client_that_comes_back_says_who_it_is_and_what_it_has() -> None:
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({b"upgrade": b"h2c"}, "something else than WebSocket"),
-        ({b"sec-websocket-accept": b"eA=="}, "did not answer this handshake"),
+        ({b"upgrade": b"h2c"}, "another protocol than WebSocket"),
+        ({b"sec-websocket-accept": b"eA=="}, "the response does not match the handshake"),
         ({b"sec-websocket-protocol": b"chat"}, "subprotocol that was not offered"),
         ({b"sec-websocket-extensions": b"permessage-deflate"}, "extensions that were not offered"),
     ],
