@@ -65,7 +65,7 @@ class BearerToken:
         """Raises `NotAuthorized` if it could be overheard on the way to *url*, or cannot be sent at all."""
         check_private(url)
         if _TOKEN.fullmatch(self.token) is None:
-            raise NotAuthorized("this token cannot be sent: it has characters that no token has")
+            raise NotAuthorized("invalid token: it has characters that are not allowed")
         return _Fixed(Proof(headers=[(b"authorization", b"Bearer " + self.token.encode("ascii"))]))
 
 
@@ -80,7 +80,7 @@ class _Fixed:
         return False
 
     async def renew(self, method: bytes, refusal: AnswerHead, used: Proof) -> Proof:
-        raise NotAuthorized("there is no other token")
+        raise NotAuthorized("the server rejected the token")
 
 
 def _opened(url: str) -> str:
@@ -92,6 +92,4 @@ def check_private(url: str) -> None:
     """Raises `NotAuthorized` if others could read what is sent to *url*."""
     parts = urlsplit(url)
     if parts.scheme not in ("https", "wss", "http+unix", "https+unix", "ws+unix") and not is_here(parts.hostname or ""):
-        raise NotAuthorized(
-            f"{parts.hostname!r} is not reached by https, so a token could be overheard on the way there"
-        )
+        raise NotAuthorized(f"the URL of {parts.hostname!r} is not https: a token would be sent in clear text")

@@ -111,7 +111,7 @@ class Authorizer:
 
     async def renew(self, method: bytes, refusal: AnswerHead, used: Proof) -> Proof:
         if used.renewals >= MAX_RENEWALS:
-            raise NotAuthorized(f"the server was shown {1 + used.renewals} different proofs, and none was good enough")
+            raise NotAuthorized(f"the server rejected {1 + used.renewals} different tokens")
         challenge = wanted(_challenges(refusal))
         nonce = refusal.get(b"dpop-nonce")
         before = self._failure
@@ -142,7 +142,9 @@ class Authorizer:
         ):
             return attrs.evolve(used, refreshes=1)
         if used.authorizations >= MAX_AUTHORIZATIONS:
-            raise NotAuthorized(f"leave was given {used.authorizations} times, and it was not enough")
+            raise NotAuthorized(
+                f"authorization was granted {used.authorizations} times and the server still answers 403"
+            )
         await self._authorize(challenge, is_vain=status == 401 and used.authorizations > 0)
         return attrs.evolve(used, authorizations=used.authorizations + 1)
 
@@ -155,7 +157,7 @@ class Authorizer:
                 self._in_vain.clear()
             self._in_vain[key] = now
         if now < self._in_vain.get(key, -REFUSAL_MEMORY) + REFUSAL_MEMORY:
-            raise NotAuthorized(f"the server wants the scopes {' '.join(needed)[:200]!r}, and they are not given")
+            raise NotAuthorized(f"the server requires the scopes {' '.join(needed)[:200]!r}, which were not granted")
 
     async def _authorize(self, challenge: Challenge, *, is_vain: bool) -> None:
         """Ask for leave. *is_vain*: a token that was just issued was refused, so asking the same server is no use."""
@@ -164,7 +166,7 @@ class Authorizer:
         found = self._found = await find(self.url, challenge, self.fetcher, preferred)
         is_same = before is not None and before.issuer == found.issuer
         if is_vain and is_same:
-            raise NotAuthorized("the server refuses the token that its own authorization server has just issued")
+            raise NotAuthorized("the server rejects a token that its authorization server has just issued")
         earlier = before.asked if before is not None and is_same else ()
         scopes = choose(challenge.scope, found.scopes, self.scopes, earlier)
         desk = TokenEndpoint(found, self.fetcher, self._key_for(found, challenge), self.clock)

@@ -45,7 +45,7 @@ def _show(url: str) -> None:
 
 
 def _tell(url: str) -> None:
-    sys.stderr.write(f"To go on, give leave in the browser that opens; if none does, open this:\n  {url}\n")
+    sys.stderr.write(f"Authorize access in the browser; if it does not open, visit:\n  {url}\n")
     sys.stderr.flush()
 
 
@@ -73,7 +73,7 @@ class Browser:
             await trio.to_thread.run_sync(self.open, url, abandon_on_cancel=True)
             with trio.move_on_after(CONSENT_TIME):
                 return await loopback.wait_redirect(listener)
-        raise NotAuthorized(f"nobody gave leave within {CONSENT_TIME:g} s")
+        raise NotAuthorized(f"authorization timed out: no response of the user within {CONSENT_TIME:g} s")
 
     def _ports(self, registered: str | None) -> list[int]:
         """The port of an earlier way back comes first: many authorization servers know no other."""
@@ -95,4 +95,4 @@ class Headless:
         url, _ = await prepare(self.redirect_uri)
         with trio.move_on_after(CONSENT_TIME):
             return query_of(await self.visit(url))
-        raise NotAuthorized(f"nobody gave leave within {CONSENT_TIME:g} s")
+        raise NotAuthorized(f"authorization timed out: no response of the user within {CONSENT_TIME:g} s")

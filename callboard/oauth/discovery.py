@@ -82,7 +82,7 @@ async def _server(issuer: str, fetcher: Fetcher) -> ServerMetadata:
         fetched = await fetcher.get(url)
         if _is_there(fetched):
             return read_server(fetched.body, issuer)
-    raise NotAuthorized(f"there is no metadata of the authorization server {issuer[:200]!r}")
+    raise NotAuthorized(f"no metadata found for the authorization server {issuer[:200]!r}")
 
 
 async def _by_origin(server: str, fetcher: Fetcher) -> DiscoveredServer:
@@ -101,4 +101,4 @@ def _is_there(fetched: Fetched) -> bool:
         return fetched.body.lstrip()[:1] == b"{"  # else it is a page that is shown for every address
     if 400 <= fetched.status < 500:
         return False
-    raise FetchFailed(f"metadata was answered with HTTP {fetched.status}")
+    raise FetchFailed(f"the request for metadata returned HTTP {fetched.status}")

@@ -52,7 +52,7 @@ class RegisteredClient:
         elif known != issuer:
             raise NotAuthorized(
                 f"the client {self.client_id[:100]!r} is registered at {known[:200]!r}, "
-                f"and the server now wants {issuer[:200]!r}: register there"
+                f"but the server now uses {issuer[:200]!r}: register the client there"
             )
 
 
@@ -94,14 +94,14 @@ class Identity:
         server = desk.found.server
         if server.registration_endpoint is None:
             raise NotAuthorized(
-                f"the authorization server {server.issuer[:200]!r} registers nobody: register there by hand, "
-                "and give the client id"
+                f"the authorization server {server.issuer[:200]!r} has no dynamic client registration: "
+                "register a client there and configure its client id"
             )
         body = write_registration(self.name, redirect_uri, server)
         fetched = await desk.fetcher.post(server.registration_endpoint, body, _JSON)
         if fetched.status not in (200, 201):
             raise NotAuthorized(
-                f"the authorization server {server.issuer[:200]!r} does not register {redirect_uri[:200]!r}: "
+                f"the authorization server {server.issuer[:200]!r} refused to register {redirect_uri[:200]!r}: "
                 f"{read_refusal(fetched.status, fetched.body)}"
             )
         return read_registration(fetched.body, server, redirect_uri)

@@ -92,29 +92,29 @@ class Loopback:
             while True:
                 data = await wire.receive()
                 if not data:
-                    raise trio.BrokenResourceError("it hung up")
+                    raise trio.BrokenResourceError("the browser closed the connection")
                 for received in parser.feed(data):
                     return self._take(received.head)
         except HttpRefusal as refusal:
-            return refusal.status, "This is not what was expected here."
+            return refusal.status, "Bad request."
 
     def _take(self, head: Head) -> tuple[int, str]:
         if head.get(b"host") != self._authority or head.path != self._path:
-            return 404, "There is nothing here."
+            return 404, "Not found."
         query = head.query.decode("latin-1")
         if self._query is not None or not _bears(query, self._state):
-            return 400, "This does not belong to anything that is waited for."
+            return 400, "No login is in progress for this request."
         self._query = query
         self._came.set()
-        return 200, "That is all. You can close this page."
+        return 200, "Login complete. You can close this page."
 
 
 async def listen(host: str, ports: Sequence[int]) -> trio.socket.SocketType:
     """Listen on the first of *ports* that is free. Raises `NotAuthorized`."""
     if not is_here(host):
-        raise NotAuthorized(f"{host[:100]!r} is not this machine: others could listen there")
+        raise NotAuthorized(f"{host[:100]!r} is not a loopback address")
     address = "127.0.0.1" if host == "localhost" else host
-    failure = "no port is free"
+    failure = "no free port"
     for port in ports:
         listener = trio.socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -127,7 +127,7 @@ async def listen(host: str, ports: Sequence[int]) -> trio.socket.SocketType:
             failure = error.strerror or str(error)
             continue
         return listener
-    raise NotAuthorized(f"cannot listen for the way back: {failure}")
+    raise NotAuthorized(f"cannot listen for the redirect: {failure}")
 
 
 def _admit(head: Head) -> None:

@@ -112,7 +112,7 @@ class EnterpriseManaged:
         )  # no key: what it gives is no token to be shown
         answer = await provider.ask(self.idp_token_endpoint, parameters)
         if answer.issued_token_type != ID_JAG:
-            raise FetchFailed("the identity provider gave something else than it was asked for")
+            raise FetchFailed("the identity provider returned another type of token than requested")
         return answer.access_token
 
 

@@ -97,7 +97,7 @@ def _system_keyring() -> Keyring:
     try:
         return cast("Keyring", import_module("keyring"))
     except ImportError:
-        raise NotAuthorized("there is no keyring: pip install 'callboard[keyring]'") from None
+        raise NotAuthorized("keyring is not installed: pip install 'callboard[keyring]'") from None
 
 
 @attrs.frozen
@@ -160,7 +160,7 @@ def _read_file(path: Path) -> bytes | None:
         raise NotAuthorized(f"{path}: {error.strerror}") from None
     with os.fdopen(handle, "rb") as file:
         if os.name == "posix" and stat.S_IMODE(os.fstat(handle).st_mode) & 0o077:
-            raise NotAuthorized(f"{path}: others may read it, so it is no secret any more; delete it, or chmod 600 it")
+            raise NotAuthorized(f"{path}: readable by other users; delete it, or chmod 600")
         return file.read(MAX_KEPT)
 
 

@@ -68,7 +68,7 @@ class TokenEndpoint:
                     if refused.error != "use_dpop_nonce" or nonce is None or self.key is None:
                         raise
                     self._nonce = nonce.decode("latin-1")
-        raise NotAuthorized("the token endpoint wants one nonce after the other")
+        raise NotAuthorized("the token endpoint keeps asking for a new DPoP nonce")
 
     def _proof(self, endpoint: str) -> Mapping[str, str]:
         if self.key is None:

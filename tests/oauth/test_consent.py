@@ -217,7 +217,7 @@ async def test_nobody_but_this_machine_is_listened_to() -> None:
         raise AssertionError("it came so far")
 
     for host in ("0.0.0.0", "::", "192.168.0.1", "example.com"):  # noqa: S104  # refused
-        with pytest.raises(NotAuthorized, match="not this machine"):
+        with pytest.raises(NotAuthorized, match="not a loopback address"):
             await Browser(host=host).ask(prepare, None)
 
 
@@ -227,7 +227,7 @@ async def test_a_code_comes_back_by_https_or_inside_this_machine(uri: str) -> No
     async def prepare(redirect_uri: str) -> tuple[str, str]:
         raise AssertionError("it came so far")
 
-    with pytest.raises(NotAuthorized, match="neither https nor this machine"):
+    with pytest.raises(NotAuthorized, match="expected https or a loopback address"):
         await Headless(visit, uri).ask(prepare, None)
 
 

@@ -14,23 +14,23 @@ from tests.oauth.town import look, open_town, refused
 REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("an issuer that is another", {}, {"issuer": "https://attacker.example"}, "was issued by"),
     ("an issuer with a slash", {}, {"issuer": "{giver}/"}, "was issued by"),
-    ("a resource that is another", {"resource": "https://evil.example/mcp"}, {}, "not this server"),
-    ("a resource below", {"resource": "{town}/mcp/below"}, {}, "not this server"),
+    ("a resource that is another", {"resource": "https://evil.example/mcp"}, {}, "not for this server"),
+    ("a resource below", {"resource": "{town}/mcp/below"}, {}, "not for this server"),
     ("no authorization server", {"authorization_servers": []}, {}, "names no authorization server"),
     ("no PKCE", {}, {"code_challenge_methods_supported": None}, "S256"),
     ("plain PKCE", {}, {"code_challenge_methods_supported": ["plain"]}, "S256"),
-    ("nowhere to send a user", {}, {"authorization_endpoint": None}, "no place to send a user"),
-    ("a script", {}, {"authorization_endpoint": "javascript:alert(1)"}, "no place to send a user"),
-    ("a file", {}, {"authorization_endpoint": "file:///etc/passwd"}, "no place to send a user"),
-    ("data", {}, {"authorization_endpoint": "data:text/html,x"}, "no place to send a user"),
+    ("nowhere to send a user", {}, {"authorization_endpoint": None}, "has no authorization endpoint"),
+    ("a script", {}, {"authorization_endpoint": "javascript:alert(1)"}, "invalid authorization endpoint"),
+    ("a file", {}, {"authorization_endpoint": "file:///etc/passwd"}, "invalid authorization endpoint"),
+    ("data", {}, {"authorization_endpoint": "data:text/html,x"}, "invalid authorization endpoint"),
     ("plain http", {}, {"authorization_endpoint": "http://as.example/authorize"}, "not https"),
-    ("a token endpoint in the house", {}, {"token_endpoint": "https://10.0.0.1/token"}, "no public address"),
+    ("a token endpoint in the house", {}, {"token_endpoint": "https://10.0.0.1/token"}, "not a public address"),
     ("an authorization server in the house", {"authorization_servers": ["https://192.168.1.1"]}, {}, "public"),
     (
         "methods of which none is known",
         {},
         {"token_endpoint_auth_methods_supported": ["tls_client_auth"]},
-        "takes only",
+        "supports only",
     ),
 ]
 
@@ -142,14 +142,14 @@ async def test_a_redirect_of_metadata_is_not_followed() -> None:
 async def test_a_token_endpoint_that_answers_anything_else_is_named(body: bytes) -> None:
     async with open_town() as town:
         town.giver.refusals = [Said(200, body)]
-        assert await refused(town, town.auth()) == "the token endpoint answered with no token"
+        assert await refused(town, town.auth()) == "the response of the token endpoint has no token"
 
 
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        ({"access_token": "two words", "token_type": "Bearer"}, "cannot be sent"),
-        ({"access_token": "line\r\nbreak", "token_type": "Bearer"}, "cannot be sent"),
+        ({"access_token": "two words", "token_type": "Bearer"}, "has an invalid token"),
+        ({"access_token": "line\r\nbreak", "token_type": "Bearer"}, "has an invalid token"),
         ({"access_token": "t", "token_type": "mac"}, "'mac'"),
     ],
 )
@@ -177,7 +177,7 @@ async def test_an_authorization_server_that_shows_nothing_but_pages_is_named() -
     async with open_town() as town:
         for path in ("/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"):
             town.giver.house.rooms[path] = lambda _: PAGE
-        assert "there is no metadata of the authorization server" in await refused(town, town.auth())
+        assert "no metadata found for the authorization server" in await refused(town, town.auth())
 
 
 # Older servers.

@@ -232,7 +232,7 @@ async def test_no_more_is_read_than_is_needed() -> None:
             if is_fine:
                 assert len((await Fetcher(NEAR).get(f"{house.url}/x")).body) == size
             else:
-                with pytest.raises(FetchFailed, match="more than 65536"):
+                with pytest.raises(FetchFailed, match="larger than 65536"):
                     await Fetcher(NEAR).get(f"{house.url}/x")
 
 

@@ -229,7 +229,7 @@ async def test_a_token_that_came_about_elsewhere_is_shown_as_it_is() -> None:
 @pytest.mark.parametrize("auth", [OAuth(), BearerToken("mine")])
 @pytest.mark.requirement("M383", "L235")
 async def test_no_token_is_sent_where_it_could_be_overheard(auth: OAuth | BearerToken) -> None:
-    with pytest.raises(NotAuthorized, match="overheard"):
+    with pytest.raises(NotAuthorized, match="clear text"):
         async with connect("http://mcp.example/mcp", auth=auth):
             pass
 
@@ -259,7 +259,7 @@ async def test_an_authorization_server_of_openid_connect_is_found_too() -> None:
 async def test_a_server_that_is_not_reached_over_http_is_shown_nothing() -> None:
     class Exploding:
         def credentials(self, url: str) -> Credentials:
-            raise AssertionError("it was asked for")
+            raise AssertionError("than requested")
 
     async with connect(Server("here"), auth=Exploding()) as client:
         await client.tools()

@@ -136,7 +136,7 @@ async def test_a_client_is_known_at_the_token_endpoint_as_the_server_wants_it(me
 async def test_a_server_that_registers_nobody_is_named() -> None:
     async with open_town() as town:
         town.giver.changes = {"registration_endpoint": None}
-        assert "register there by hand" in await refused(town, town.auth())
+        assert "register a client there" in await refused(town, town.auth())
 
 
 @pytest.mark.requirement("M377")
@@ -144,7 +144,7 @@ async def test_a_registration_that_is_refused_says_for_which_way_back() -> None:
     async with open_town() as town:
         town.giver.registration = {"error": "invalid_redirect_uri"}
         said = await refused(town, town.auth())
-        assert "does not register 'http://localhost:3000/callback': invalid_redirect_uri" in said
+        assert "refused to register 'http://localhost:3000/callback': invalid_redirect_uri" in said
         assert town.giver.visits("/authorize") == []
 
 

@@ -60,11 +60,11 @@ async def test_a_client_acts_in_its_own_right_by_a_key(key: Any, algorithm: str)
 @pytest.mark.parametrize(
     ("key", "algorithm", "why"),
     [
-        ("not a key", "ES256", "no private key"),
-        (ECKey.generate_key("P-256").as_pem(private=False).decode(), "ES256", "no private key"),
-        (ECKey.generate_key("P-256").as_pem(private=True).decode(), "RS256", "does not sign by RS256"),
-        (ECKey.generate_key("P-256").as_pem(private=True).decode(), "none", "nothing is signed by 'none'"),
-        (ECKey.generate_key("P-256").as_pem(private=True).decode(), "HS256", "nothing is signed by 'HS256'"),
+        ("not a key", "ES256", "invalid private key"),
+        (ECKey.generate_key("P-256").as_pem(private=False).decode(), "ES256", "invalid private key"),
+        (ECKey.generate_key("P-256").as_pem(private=True).decode(), "RS256", "does not support RS256"),
+        (ECKey.generate_key("P-256").as_pem(private=True).decode(), "none", "unsupported signature algorithm 'none'"),
+        (ECKey.generate_key("P-256").as_pem(private=True).decode(), "HS256", "unsupported signature algorithm 'HS256'"),
     ],
 )
 async def test_a_key_that_is_none_is_named_and_not_shown(key: str, algorithm: str, why: str) -> None:
@@ -126,7 +126,7 @@ async def test_an_identity_provider_gives_leave_in_the_user_s_place() -> None:
         [redeemed] = town.giver.visits("/token")
         assert redeemed.form["assertion"] == "leave"
         assert basic(redeemed) == ("me", "hush")
-        assert "something else" in await refused(town, OAuth(grant=grant))
+        assert "another type of token" in await refused(town, OAuth(grant=grant))
 
 
 # Tokens that are bound to a key.
@@ -211,7 +211,7 @@ async def test_a_server_that_wants_one_nonce_after_the_other_is_given_up(place: 
                 return f"nonce-{len(bound.seen)}"
 
         bound.nonces = Changing({place: ""})
-        assert {"token": "one nonce after the other", "mcp": "7 different proofs"}[place] in await refused(
+        assert {"token": "asking for a new DPoP nonce", "mcp": "7 different tokens"}[place] in await refused(
             town, town.auth()
         )
         assert len(bound.seen) < 12

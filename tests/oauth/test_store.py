@@ -100,7 +100,7 @@ async def test_a_file_that_others_may_read_is_not_believed(tmp_path: Path) -> No
     [file] = files(tmp_path)
     for mode in (0o640, 0o604, 0o666):
         file.chmod(mode)
-        with pytest.raises(NotAuthorized, match="others may read it"):
+        with pytest.raises(NotAuthorized, match="readable by other users"):
             await store.load("x")
     file.chmod(0o600)
     assert await store.load("x") == b"secret"
