@@ -114,7 +114,7 @@ class Fetcher:
         addresses = await self.resolve(there.host, there.port)
         for address in addresses:
             check_address(address, there.host, self.reach)
-        failure = OSError("it has no address")
+        failure = OSError("cannot resolve the host name")
         tried = addresses[:MAX_ADDRESSES]
         for address in tried:
             try:

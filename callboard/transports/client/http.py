@@ -131,7 +131,7 @@ class HttpLink:
         if answer is None and not outgoing.revision.dialect.cancelled_by_close:
             answer = await self._resume(reading)
         if answer is None:
-            raise ConnectionLost("the stream ended without an answer")
+            raise ConnectionLost("the stream ended without a response")
         return answer
 
     async def tell(self, frame: bytes) -> None:
@@ -181,7 +181,7 @@ class HttpLink:
                 refusals = refusals + 1 if isinstance(error, CannotConnect) and error.is_refused else 0
                 if refusals >= REFUSALS:
                     self._forget(session)
-                    raise ConnectionLost(f"the server cannot be reached any more: {error}") from None
+                    raise ConnectionLost(f"connection lost: {error}") from None
             fruitless = 0 if reading.last_event_id != before else fruitless + 1
             await trio.sleep(_pause(reading, fruitless))
 
@@ -211,7 +211,7 @@ class HttpLink:
 
     async def aclose(self) -> None:
         """End the session, if there is one, and the connections."""
-        self.lost = "closed here"
+        self.lost = "closed locally"
         try:
             if self.session is not None:
                 with trio.move_on_after(FAREWELL):
@@ -257,9 +257,9 @@ class HttpLink:
         if not is_fine:
             raise HttpRefused(head.status, _said(head, body))
         if head.media_type != b"application/json":
-            kind = head.media_type[:100].decode("ascii", "replace") or "of no kind"
-            raise BadAnswer(f"the answer is {kind}, and neither JSON nor a stream of events")
-        raise BadAnswer("the answer is to another request")
+            kind = head.media_type[:100].decode("ascii", "replace") or "(none)"
+            raise BadAnswer(f"unexpected content type {kind}: expected JSON or an event stream")
+        raise BadAnswer("the response is for another request")
 
     async def _resume(self, reading: "_Reading") -> ResultResponse | ErrorResponse | None:
         """Come back to a stream that ended before its answer. Raises `ConnectionLost` if that leads nowhere."""

@@ -73,14 +73,14 @@ class Origin:
             host, port = parts.hostname or "", parts.port
             host.encode("idna")
         except UnicodeError:
-            raise CannotConnect(f"{shown(parts.geturl())} is no address of a server: nothing has such a name") from None
+            raise CannotConnect(f"invalid server URL {shown(parts.geturl())}: invalid host name") from None
         except ValueError as error:
-            raise CannotConnect(f"{shown(parts.geturl())} is no address of a server: {error}") from None
+            raise CannotConnect(f"invalid server URL {shown(parts.geturl())}: {error}") from None
         if scheme not in _PORTS or not host:
-            raise CannotConnect(f"{shown(parts.geturl())} is no address of a server")
+            raise CannotConnect(f"invalid server URL {shown(parts.geturl())}")
         if "@" in parts.netloc:
             raise CannotConnect(
-                f"{shown(parts.geturl())}: who is there is not said in the URL, but in a header, Authorization"
+                f"{shown(parts.geturl())}: credentials in the URL are not supported: use an Authorization header"
             )
         return cls(scheme, host, port or _PORTS[scheme])
 
@@ -167,7 +167,7 @@ class Channel:
         try:
             await self.wire.send(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise ConnectionLost(str(error) or "the connection is broken") from None
+            raise ConnectionLost(str(error) or "connection lost") from None
 
     async def head(self) -> AnswerHead:
         """The head of the next answer, not of those that only say to wait. Raises `ConnectionLost`, `BadAnswer`."""
@@ -182,7 +182,7 @@ class Channel:
         """The next piece of the body; None at its end. Raises `ConnectionLost`, `BadAnswer`."""
         event = await self._next()
         if isinstance(event, AnswerHead):
-            raise BadAnswer("an answer that nobody waits for")
+            raise BadAnswer("unexpected response")
         return None if event is END else event
 
     async def whole(self, most: int) -> bytes:
@@ -192,7 +192,7 @@ class Channel:
         while (piece := await self.piece()) is not None:
             size += len(piece)
             if size > most:
-                raise BadAnswer(f"an answer of more than {most} bytes")
+                raise BadAnswer(f"response larger than {most} bytes")
             pieces.append(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -206,13 +206,13 @@ class Channel:
             try:
                 data = await self.wire.receive()
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                raise ConnectionLost(str(error) or "the connection is broken") from None
+                raise ConnectionLost(str(error) or "connection lost") from None
             if data:
                 self._events.extend(self._parser.feed(data))
             elif self._is_open_ended and self.is_spent:
                 self._events.append(End.END)  # it ends with the connection
             else:
-                raise ConnectionLost("the server closed the connection")
+                raise ConnectionLost("connection closed by the server")
         return self._events.popleft()
 
 
@@ -254,7 +254,7 @@ class Pool:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise ConnectionLost("closed here")
+            raise ConnectionLost("closed locally")
 
     def _kept(self) -> Channel | None:
         oldest = trio.current_time() - IDLE_TIME

@@ -85,7 +85,7 @@ class Command:
     def of(cls, args: Sequence[str]) -> Self:
         """Raises `CannotConnect` for an empty one."""
         if not args:
-            raise CannotConnect("an empty command runs nothing")
+            raise CannotConnect("empty command")
         return cls(args=tuple(args))
 
 
@@ -153,13 +153,13 @@ async def running(command: Command, on_stderr: OnStderr | None = None) -> AsyncI
     except OSError as error:
         culprit = command.cwd if command.cwd is not None and error.filename == command.cwd else command.args[0]
         raise _not_started(
-            f"{culprit}: {error.strerror or error}", error.strerror or "an error of the system"
+            f"{culprit}: {error.strerror or error}", error.strerror or "operating system error"
         ) from None
     except ValueError as error:
-        told = f"{command.args[0]}: cannot be run with such arguments: {error}"
-        raise _not_started(told, "its arguments cannot be used") from None
+        told = f"{command.args[0]}: invalid arguments: {error}"
+        raise _not_started(told, "invalid arguments") from None
     if process.stdin is None or process.stdout is None or process.stderr is None:
-        raise CannotConnect(f"{command.args[0]}: has no pipes")
+        raise CannotConnect(f"{command.args[0]}: no pipes")
     connection = LineConnection(line_start(process.stdout), line_end(process.stdin))
     link = ProcessLink(connection, command.args[0], process=process)
     heard = trio.Event()
@@ -210,7 +210,7 @@ async def _read_stderr(stderr: trio.abc.ReceiveStream, tail: deque[str], name: s
                 left_out += len(lines) - number
                 break
             if left_out:
-                say(f"({left_out} lines left out)")
+                say(f"({left_out} lines omitted)")
                 left_out = 0
             say(_text(line))
     if partial:
@@ -245,7 +245,7 @@ def _not_started(told: str, brief: str) -> CannotConnect:
     """What the operator is told, and *brief*: without the paths, which are no client's business."""
     failure = CannotConnect(told)
     failure.for_operator = told
-    failure.brief = f"the server cannot be started: {brief}"
+    failure.brief = f"cannot start the server: {brief}"
     return failure
 
 

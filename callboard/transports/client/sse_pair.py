@@ -96,16 +96,16 @@ async def _wait_endpoint(asked: PostedRequest, decoder: EventDecoder) -> tuple[s
         asked.hold = partial(held, scope)
         head = await asked.head()
         if head.status != 200:
-            raise HttpRefused(head.status, "no stream of events")
+            raise HttpRefused(head.status, "not an event stream")
         if head.media_type != b"text/event-stream":
-            raise BadAnswer("there is no stream of events")
+            raise BadAnswer("not an event stream")
         while (piece := await asked.channel.piece()) is not None:
             items = decoder.feed(piece)
             for index, item in enumerate(items):
                 if isinstance(item, Event) and item.event == "endpoint":
                     return item.data.decode(), items[index + 1 :]
-        raise ConnectionLost("the stream ended before it said where to post to")
-    raise CannotConnect(f"the server did not say within {ENDPOINT_TIME:g} s where to post to")
+        raise ConnectionLost("the event stream ended before the endpoint event")
+    raise CannotConnect(f"no endpoint event within {ENDPOINT_TIME:g} s")
 
 
 def _target(stream: HttpLink, endpoint: str) -> bytes:
@@ -116,10 +116,10 @@ def _target(stream: HttpLink, endpoint: str) -> bytes:
         parts = urlsplit(urljoin(base, endpoint))
         there = Origin.of(parts)
     except (CannotConnect, ValueError) as error:
-        raise BadAnswer(f"the server names no address to post to: {error}") from None
+        raise BadAnswer(f"invalid URL in the endpoint event: {error}") from None
     if there != Origin.of(base):
-        raise BadAnswer(f"the server wants what is said to it at another origin: {there}")
+        raise BadAnswer(f"the URL in the endpoint event has another origin: {there}")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if not target.isascii() or not target.isprintable() or " " in target:
-        raise BadAnswer("the server names no address to post to")
+        raise BadAnswer("invalid URL in the endpoint event")
     return target.encode()

@@ -47,7 +47,7 @@ class WebSocketLink(DuplexLink):
             self.lose(self.conversation.why)
 
     async def aclose(self) -> None:
-        self.lose("closed here")
+        self.lose("closed locally")
         self.conversation.leave()
         if self._reading is not None:
             with trio.move_on_after(CLOSE_TIME):

@@ -66,7 +66,7 @@ REFUSED_TIME: Final = 3.0
 SLICE: Final = 8192
 """Bytes that are parsed before others get a turn."""
 
-LOST: Final = "the server closed the connection"
+LOST: Final = "connection closed by the server"
 
 _MAX_DIGITS: Final = 15
 _PASSING: Final = frozenset({429, 502, 503, 504})  # a server that says so may have room later
@@ -179,7 +179,7 @@ class ResumableLink:
                         return
         except Violation as violation:
             self._say_last(socket, violation.close)
-            self._end(f"the server broke the framing: {violation}")
+            self._end(f"invalid WebSocket frame: {violation}")
         except BROKEN:
             socket.wire.close()  # heard when it is read again
 
@@ -223,7 +223,7 @@ class ResumableLink:
             self._end(self.why)
             return
         self._returns += 1
-        why = "the server cannot be reached any more"
+        why = "connection lost"
         with trio.move_on_after(min(self.ticket.grace, RETURN_TIME)):
             try:
                 await self._come_back(self.ticket)
@@ -262,7 +262,7 @@ class ResumableLink:
     def _lacking(self, there: int) -> Sequence[bytes]:
         """What was said and did not arrive. Raises `ConnectionLost` if that is more than was kept."""
         if self.kept is None or not self.kept.has_after(there):
-            raise ConnectionLost("more was said than can be said again")
+            raise ConnectionLost("more messages were sent than are kept for replay")
         self.kept.acknowledge(there)
         return self.kept.after(there)
 
@@ -288,7 +288,7 @@ class ResumableLink:
             self._missed = 0 if self._is_heard else self._missed + 1
             self._is_heard = False
             if self._missed >= MISSED:
-                self.why = f"the server has been silent for {MISSED * PING_EVERY:g} s"
+                self.why = f"no data from the server for {MISSED * PING_EVERY:g} s"
                 socket.wire.close()
             else:
                 socket.send_nowait(self._ping())
@@ -321,6 +321,6 @@ class ResumableLink:
 
 
 def _closed(code: int, reason: str) -> str:
-    known = next((known.name.lower().replace("_", " ") for known in Code if known == code), "no code of ours")
+    known = next((known.name.lower().replace("_", " ") for known in Code if known == code), "unknown code")
     said = f": {reason[:200]}" if reason else ""
     return f"the server closed the WebSocket with {code} ({known}){said}"

@@ -62,7 +62,7 @@ class Door:
                 is_open = True
                 return socket
         except BROKEN as error:
-            raise CannotConnect(f"{self.origin}: {str(error) or 'the connection broke'}") from None
+            raise CannotConnect(f"{self.origin}: {str(error) or 'connection lost'}") from None
         finally:
             if not is_open:
                 wire.close()
@@ -75,7 +75,7 @@ class Door:
         while True:
             data = await wire.receive()
             if not data:
-                raise trio.BrokenResourceError("the server closed the connection")
+                raise trio.BrokenResourceError("connection closed by the server")
             for event in (events := parser.feed(data)):
                 if isinstance(event, AnswerHead) and event.status == 101:
                     check_accepted(event, key)
