@@ -62,9 +62,7 @@ class BindAddress:
             return cls(path=path)
         match = _ADDRESS.fullmatch(written)
         if match is None or int(match[2]) > 65_535:
-            raise CannotServe(
-                f"{written[:200]!r} is no address: write HOST:PORT, [IPV6]:PORT, PORT, or unix:/path/to/socket"
-            )
+            raise CannotServe(f"invalid address {written[:200]!r}: expected HOST:PORT, [IPV6]:PORT, PORT or unix:/path")
         return cls((match[1] or _HERE).strip("[]"), int(match[2]))
 
     @property
@@ -181,7 +179,7 @@ def _listen_tcp(family: socket.AddressFamily, host: str, port: int) -> socket.so
 def _listen_unix(path: str) -> Iterator[socket.socket]:
     """A Unix socket that only this user may connect to. A stale one is replaced."""
     if not hasattr(socket, "AF_UNIX"):
-        raise CannotServe(f"unix:{path}: this system has no Unix sockets")
+        raise CannotServe(f"unix:{path}: Unix sockets are not supported on this system")
     with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as listening:
         try:
             _clear(path)
@@ -210,7 +208,7 @@ def _clear(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise CannotServe(f"unix:{path}: something else is there, and it is no socket")
+        raise CannotServe(f"unix:{path}: the file exists and is not a socket")
     with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as probe:
         probe.setblocking(False)  # one whose backlog is full is alive, too
         try:

@@ -64,14 +64,14 @@ class LineConnection:
         try:
             rest = self._begin(as_line(frame))
         except trio.ClosedResourceError:
-            raise trio.BrokenResourceError("closed here") from None
+            raise trio.BrokenResourceError("closed locally") from None
         return None if rest is None else self._finish(rest)
 
     async def _finish(self, rest: Coroutine[Any, Any, None]) -> None:
         try:
             await rest
         except trio.ClosedResourceError:
-            raise trio.BrokenResourceError("closed here") from None
+            raise trio.BrokenResourceError("closed locally") from None
 
     async def send_together(self, frames: Sequence[bytes]) -> None:
         await self._send(b"".join([as_line(frame) for frame in frames]))

@@ -22,7 +22,7 @@ class MemoryConnection:
         try:
             await self._outgoing.send(frame)
         except trio.ClosedResourceError:
-            raise trio.BrokenResourceError("closed here") from None
+            raise trio.BrokenResourceError("closed locally") from None
 
     def begin(self, frame: bytes) -> Coroutine[Any, Any, None] | None:
         """As `send`; if there is no room now, what is returned must be awaited."""
@@ -31,7 +31,7 @@ class MemoryConnection:
         except trio.WouldBlock:
             return self.send(frame)
         except trio.ClosedResourceError:
-            raise trio.BrokenResourceError("closed here") from None
+            raise trio.BrokenResourceError("closed locally") from None
         return None
 
     async def receive(self) -> bytes:

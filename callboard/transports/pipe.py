@@ -54,7 +54,7 @@ class PipeEnd:
         while True:
             descriptor = self.stream.fileno()
             if descriptor < 0:
-                raise trio.ClosedResourceError("closed here")
+                raise trio.ClosedResourceError("closed locally")
             await trio.lowlevel.wait_readable(descriptor)
             try:
                 return os.read(descriptor, max_bytes or READ_SIZE)
@@ -94,7 +94,7 @@ class PipeEnd:
         while self._rest:
             descriptor = self.stream.fileno()
             if descriptor < 0:  # Trio would remember the waiter, and refuse the next one
-                raise trio.ClosedResourceError("closed here")
+                raise trio.ClosedResourceError("closed locally")
             await trio.lowlevel.wait_writable(descriptor)
             self._rest = self._rest[self._try(self._rest) :]
 

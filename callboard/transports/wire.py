@@ -40,7 +40,7 @@ class Wire(Protocol):
         """What the peer says next; nothing when it has ended. Raises BrokenResourceError, ClosedResourceError."""
 
     async def send(self, data: bytes) -> None:
-        """Write all of *data*. Raises BrokenResourceError if the peer is gone, or takes too long."""
+        """Write all of *data*. Raises BrokenResourceError if the peer disconnected, or takes too long."""
 
     def send_soon(self, data: bytes) -> bool:
         """Write all of *data* together with what others say in this turn. False if it must be sent otherwise."""
@@ -83,7 +83,7 @@ class SocketWire:
     async def receive(self) -> bytes:
         while True:
             if self._socket.fileno() == -1:
-                raise trio.ClosedResourceError("it was closed here")
+                raise trio.ClosedResourceError("closed locally")
             await trio.lowlevel.wait_readable(self._socket)
             try:
                 data = self._socket.recv(READ_SIZE)
@@ -127,7 +127,7 @@ class SocketWire:
         """Write what can be written now, and hold the rest. False if the caller must `finish` it. Raises as `send`."""
         if self._rest or self._lock is not None:
             if self._is_broken:
-                raise trio.BrokenResourceError("the peer is gone")
+                raise trio.BrokenResourceError("the peer disconnected")
             self._rest += data
             return False
         sent = self._try(data)
@@ -225,7 +225,7 @@ class SocketWire:
             try:
                 async with lock:
                     if self._is_broken:
-                        raise trio.BrokenResourceError("the peer is gone")
+                        raise trio.BrokenResourceError("the peer disconnected")
                     is_torn = is_torn or bool(self._rest)
                     left = memoryview(self._rest + data)
                     self._rest = b""
@@ -242,7 +242,7 @@ class SocketWire:
                 self._lock = None
         if not is_whole:
             self.close()
-            raise trio.BrokenResourceError("the peer takes too long to read")
+            raise trio.BrokenResourceError("timed out while writing to the peer")
 
 
 class SslWire:
@@ -275,7 +275,7 @@ class SslWire:
             if not self._is_open:
                 raw = await self._wire.receive()
                 if not raw:
-                    raise trio.BrokenResourceError("the peer hung up during the handshake")
+                    raise trio.BrokenResourceError("the peer disconnected during the handshake")
                 self._incoming.write(raw)
 
     async def receive(self) -> bytes:

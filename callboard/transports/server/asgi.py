@@ -133,7 +133,7 @@ class AsgiApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            raise NotImplementedError(f"{scope['type']} is not served here")
+            raise NotImplementedError(f"{scope['type']} is not supported")
         peer = _peer(scope) if self.peer is None else self.peer
         response = AsgiResponse(self.endpoint.settings.write_time, peer)
         try:
@@ -182,14 +182,14 @@ class AsgiApp:
                 pieces.append(message.get("body", b""))
                 size += len(pieces[-1])
                 if size > limits.max_frame:
-                    raise HttpRefusal(413, f"a body of more than {limits.max_frame} bytes", closes=True)
+                    raise HttpRefusal(413, f"body larger than {limits.max_frame} bytes", closes=True)
                 try:
                     held.grow(size)
                 except Overloaded as error:
                     raise refusal_of(error) from None
                 if not message.get("more_body", False):
                     return b"".join(pieces)
-        raise HttpRefusal(408, "the body takes too long", closes=True)
+        raise HttpRefusal(408, "timed out while reading the body", closes=True)
 
 
 def _peer(scope: Scope) -> str:
@@ -205,7 +205,7 @@ def _head(scope: Scope, limits: Settings) -> Head:
     """Raises `HttpRefusal` for what two readers could read differently, and for what is too large."""
     version, headers = scope["http_version"], [(name.lower(), value.strip(b" \t")) for name, value in scope["headers"]]
     if version not in VERSIONS:
-        raise HttpRefusal(505, "HTTP/1.1 and HTTP/2 are spoken here", closes=True)
+        raise HttpRefusal(505, "HTTP version not supported: use HTTP/1.1 or HTTP/2", closes=True)
     if version == "2":  # where the host is called another name
         known = {name for name, _ in headers}
         headers = [(b"host" if name == b":authority" and b"host" not in known else name, v) for name, v in headers]
@@ -214,7 +214,7 @@ def _head(scope: Scope, limits: Settings) -> Head:
         target += b"?" + scope["query_string"]
     size = len(target) + sum([len(name) + len(value) + len(": \r\n") for name, value in headers])
     if size > limits.max_header:
-        raise HttpRefusal(431, f"a head of more than {limits.max_header} bytes", closes=True)
+        raise HttpRefusal(431, f"request head larger than {limits.max_header} bytes", closes=True)
     if len(headers) > limits.max_headers:
         raise HttpRefusal(431, f"more than {limits.max_headers} headers", closes=True)
     check_once(headers)

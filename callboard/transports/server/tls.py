@@ -38,7 +38,7 @@ class Certificate:
             except OSError as error:
                 raise CannotRead(f"TLS: {file}: {error.strerror or error}") from None
             if not is_regular:  # OpenSSL would wait for a pipe, for ever
-                raise CannotServe(f"TLS: {file}: is not a regular file: it cannot be read again")
+                raise CannotServe(f"TLS: {file}: is not a regular file")
         return self._read()
 
     async def use(self, context: ssl.SSLContext) -> Mapping[str, object]:

@@ -106,25 +106,25 @@ class Endpoint:
             head.path = head.path.removesuffix(b"/")
         path = head.path
         if path != PATH and not (self.legacy_sse and path in METHODS):
-            raise HttpRefusal(404, "there is nothing here; the endpoint is /mcp", closes=True)
+            raise HttpRefusal(404, "not found; the endpoint is /mcp", closes=True)
         is_upgrade = head.method == "GET" and head.get(b"upgrade") is not None
         if not (self.is_http or (is_upgrade and self.on_upgrade is not None)):
             raise HttpRefusal(
-                426, "only a WebSocket is served here", headers=((b"upgrade", b"websocket"),), closes=True
+                426, "only WebSocket is served at this address", headers=((b"upgrade", b"websocket"),), closes=True
             )
         if head.method not in METHODS[path]:
-            raise HttpRefusal(405, f"{head.method} is not for this address", headers=(_allow(path),), closes=True)
+            raise HttpRefusal(405, f"method {head.method} is not allowed", headers=(_allow(path),), closes=True)
         if head.method == "POST":
             self._check_post(head)
 
     def _check_post(self, head: Head) -> None:
         if media_type_of(head.get(b"content-type")) != _JSON:
-            raise HttpRefusal(415, "the body must be application/json", closes=True)
+            raise HttpRefusal(415, "Content-Type must be application/json", closes=True)
         if (head.get(b"content-encoding") or b"identity").lower() != b"identity":
-            raise HttpRefusal(415, "the body must not be compressed", headers=_PLAIN, closes=True)
+            raise HttpRefusal(415, "Content-Encoding is not supported", headers=_PLAIN, closes=True)
         accepted = head.all(b"accept")
         if head.path == PATH and not (covers(accepted, _JSON) and covers(accepted, _EVENTS)):
-            raise HttpRefusal(406, "accept both application/json and text/event-stream", closes=True)
+            raise HttpRefusal(406, "Accept must include application/json and text/event-stream", closes=True)
 
     def expect_head(self, peer: str) -> HeldBytes:
         """Where the bytes of a head are counted that does not come at once: with those of bodies."""
@@ -170,7 +170,7 @@ class Endpoint:
     async def upgrade(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
         """Serve a connection that turns into another protocol. Raises `HttpRefusal`."""
         if self.on_upgrade is None:
-            raise HttpRefusal(501, "no WebSocket is served here", closes=True)
+            raise HttpRefusal(501, "WebSocket is not served at this address", closes=True)
         await self.on_upgrade(head, rest, wire, upgraded)
 
     async def _principal(self, head: Head, authenticate: Authenticate) -> str:
@@ -181,7 +181,7 @@ class Endpoint:
         token = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else b""
         principal = await authenticate(token.decode("latin-1")) if token else None
         if principal is None:
-            raise HttpRefusal(401, "a bearer token is needed", headers=CHALLENGE, closes=True)
+            raise HttpRefusal(401, "a bearer token is required", headers=CHALLENGE, closes=True)
         return principal
 
     # These only choose the answering method. They are no coroutines: each would cost every request of theirs.
@@ -190,7 +190,7 @@ class Endpoint:
         if is_batch(body):
             session = self.legacy.find(head, principal)
             if not session.session.takes_batches:
-                raise InvalidRequest("batches are for sessions of 2025-03-26 only")
+                raise InvalidRequest("batches are only supported in sessions of 2025-03-26")
             return session.post(body, response)
         message = decode(body)
         route = read_route(message) if isinstance(message, (Request, Notification)) else Route()
@@ -225,7 +225,7 @@ class Endpoint:
             case Notification():
                 return response.answer(202, ())  # there is none that a modern client could send by HTTP
             case ResultResponse() | ErrorResponse():
-                raise InvalidRequest("nothing was asked, so nothing can be answered")
+                raise InvalidRequest("a response without a session: there is no request for it")
 
     def _pair(self, head: Head, body: bytes, principal: str, response: Response) -> Awaitable[None]:
         if head.method == "OPTIONS":
@@ -239,14 +239,14 @@ class Endpoint:
             await response.answer(204, (_allow(PATH), *_PREFLIGHT))
             return
         if not LEGACY & self.host.offer.revisions or head.get(b"mcp-protocol-version") in _MODERN:
-            raise HttpRefusal(405, "only POST is for this endpoint", headers=((b"allow", b"POST"),))
+            raise HttpRefusal(405, "only POST is allowed", headers=((b"allow", b"POST"),))
         session = self.legacy.find(head, principal)
         if head.method == "DELETE":
             await self.legacy.end(session)
             await response.answer(204, ())
             return
         if not covers(head.all(b"accept"), _EVENTS):
-            raise HttpRefusal(406, "accept text/event-stream")
+            raise HttpRefusal(406, "Accept must include text/event-stream")
         await session.get(head.get(b"last-event-id"), response)
 
 

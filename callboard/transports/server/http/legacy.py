@@ -101,7 +101,7 @@ class LegacySession:
         standalone = self.streams[_STANDALONE]
         while standalone.response is None:
             if self._is_ending:
-                raise trio.BrokenResourceError("nobody will come for this any more")
+                raise trio.BrokenResourceError("the session has ended")
             self._attached = trio.Event()
             await self.wait_used(self._attached.wait)
         await standalone.send_together(frames)
@@ -124,7 +124,7 @@ class LegacySession:
                 return await wait()
             self._forget_told()
             if self._kept_until() <= trio.current_time():
-                raise trio.BrokenResourceError("nobody uses this session")
+                raise trio.BrokenResourceError("the session was idle too long")
 
     def _due(self) -> float:
         """When the next of the streams that were read to their end is forgotten."""
@@ -224,7 +224,7 @@ class LegacySession:
             for number in ended[: len(self.streams) - most]:
                 del self.streams[number]
             if len(self.streams) > most:
-                raise Overloaded("too many streams are open")
+                raise Overloaded("too many open streams")
 
     def _place(self, last_event: bytes) -> tuple[LegacyStream, int]:
         number, dash, last = last_event.partition(b"-")
@@ -232,7 +232,7 @@ class LegacySession:
             stream = self.streams.get(int(number))
             if stream is not None:
                 return stream, int(last)
-        raise HttpRefusal(400, "no such event is kept")
+        raise HttpRefusal(400, "the event is not available for replay")
 
 
 @attrs.define(eq=False)
@@ -287,14 +287,14 @@ class Legacy:
         """
         named = head.get(SESSION)
         if named is None:
-            raise HttpRefusal(400, "Mcp-Session-Id is missing")
+            raise HttpRefusal(400, "missing Mcp-Session-Id")
         found = self._sessions.get(named.decode("latin-1"))
         if found is None or found.session.principal != principal:
-            raise HttpRefusal(404, "there is no such session")
+            raise HttpRefusal(404, "session not found")
         if head.get(VERSION) is not None and any(
             name == VERSION and value not in self._versions for name, value in head.headers
         ):
-            raise HttpRefusal(400, "MCP-Protocol-Version is none that is spoken here")
+            raise HttpRefusal(400, "unsupported MCP-Protocol-Version")
         return found
 
     async def end(self, session: LegacySession) -> None:

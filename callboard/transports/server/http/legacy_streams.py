@@ -86,7 +86,7 @@ class EventStore:
     def after(self, stream: "LegacyStream", number: int) -> list[tuple[int, bytes]]:
         """The events of *stream* that followed *number*. Raises `HttpRefusal` if some of them are not here any more."""
         if number < stream.forgotten:
-            raise HttpRefusal(400, "what came after that event is no longer kept")
+            raise HttpRefusal(400, "events after this one are no longer available for replay")
         return [(one.number, one.event) for one in self._events or () if one.stream is stream and one.number > number]
 
 
@@ -195,7 +195,7 @@ class LegacyStream:
     async def resume(self, response: Response, last: int) -> None:
         """The client is back, and has seen everything up to *last*. Raises `HttpRefusal` if that is too long ago."""
         if last > self._last:
-            raise HttpRefusal(400, "there was no such event")
+            raise HttpRefusal(400, "unknown event id")
         missed = self.store.after(self, last)
         self._take(response)
         self._coming = response

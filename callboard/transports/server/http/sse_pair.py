@@ -76,10 +76,10 @@ class Pairs:
         """Take in what the client says; the answer goes out on its stream. Raises `HttpRefusal` (400, 404)."""
         named = parse_qs(head.query.decode("latin-1")).get("session", [])
         if len(named) != 1:
-            raise HttpRefusal(400, "post to the address that the stream named")
+            raise HttpRefusal(400, "post to the URL of the endpoint event")
         session = self._sessions.get(named[0])
         if session is None or session.principal != principal:
-            raise HttpRefusal(404, "there is no such session")
+            raise HttpRefusal(404, "session not found")
         await response.answer(202, ())
         await session.receive(body)
 

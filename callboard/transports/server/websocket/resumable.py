@@ -128,7 +128,7 @@ class ResumableSession:
     async def _wait_flowing(self) -> AttachedSocket:
         while self._link is None or not self._flows:
             if self._is_over:
-                raise trio.BrokenResourceError("the client is gone")
+                raise trio.BrokenResourceError("the client disconnected")
             if self._changed is None:
                 self._changed = trio.Event()
             await self._changed.wait()
@@ -170,7 +170,7 @@ class ResumableSession:
         older, self._link, self._flows = self._link, link, False
         if older is not None:
             self.session.disconnect()
-            older.begin_close(Close(Code.TAKEN_OVER, "another connection goes on with this session"))
+            older.begin_close(Close(Code.TAKEN_OVER, "the session was resumed on another connection"))
         if self.session.terms is not None:
             self.session.expire(math.inf)
 
@@ -231,7 +231,9 @@ class ResumableSession:
         if self._link is not None:
             is_wanted = self.session.supervisor.stopping or self.host.is_draining
             self._link.begin_close(
-                Close(Code.GOING_AWAY, "the server ends") if is_wanted else Close(Code.INTERNAL, "the session broke")
+                Close(Code.GOING_AWAY, "the server is shutting down")
+                if is_wanted
+                else Close(Code.INTERNAL, "the session failed")
             )
 
     def facts(self) -> dict[str, Fact]:

@@ -190,7 +190,7 @@ class WebSocketConnection:
             self.conversation.drop(self)
             return False
         if self._began is not None and now - self._began > self.settings.body_time:
-            self.begin_close(Close(Code.POLICY, "a message took too long"))
+            self.begin_close(Close(Code.POLICY, "timed out while reading a message"))
             return False
         return True
 

@@ -77,20 +77,20 @@ class WebSocketUpgrade:
             return ANYBODY
         principal = None if handshake.token is None else await self.authenticate(handshake.token)
         if principal is None:
-            raise HttpRefusal(401, "a bearer token is needed", headers=CHALLENGE, closes=True)
+            raise HttpRefusal(401, "a bearer token is required", headers=CHALLENGE, closes=True)
         return principal
 
     def _return(self, session_id: str, principal: str, received: int, wire: Wire) -> WebSocketConnection:
         """Go on with a session. Raises `HttpRefusal` (404), whyever that is not possible: one answer for all causes."""
         conversation = self._conversations.get(session_id)
         if conversation is None or not conversation.can_resume(principal, received):
-            raise HttpRefusal(404, "there is no such session", closes=True)
+            raise HttpRefusal(404, "session not found", closes=True)
         link = WebSocketConnection(wire, conversation, self.settings)
         conversation.claim(link)
         return link
 
     async def _begin(self, principal: str, peer: str, wire: Wire) -> WebSocketConnection:
-        """Begin a session. Raises `HttpRefusal` (503) if the server is about to end."""
+        """Begin a session. Raises `HttpRefusal` (503) if the server is shutting down."""
         if self.host.is_draining:
             raise _ending()
         conversation = ResumableSession(
@@ -107,7 +107,7 @@ class WebSocketUpgrade:
         except Overloaded as error:
             raise refusal_of(error) from None
         if started.cancelled_caught:
-            raise HttpRefusal(503, "too much is going on", headers=RETRY_AFTER, closes=True)
+            raise HttpRefusal(503, "the server is overloaded", headers=RETRY_AFTER, closes=True)
         self._conversations[conversation.id] = conversation
         return link
 
@@ -143,4 +143,4 @@ def _opening(handshake: Handshake, conversation: ResumableSession) -> bytes:
 
 
 def _ending() -> HttpRefusal:
-    return HttpRefusal(503, "the server is about to end", headers=RETRY_AFTER, closes=True)
+    return HttpRefusal(503, "the server is shutting down", headers=RETRY_AFTER, closes=True)

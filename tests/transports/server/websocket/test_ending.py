@@ -40,7 +40,7 @@ async def test_a_quiet_socket_hears_1001_at_once(autojump_clock: MockClock) -> N
         client = await here.peer(R4)
         edge(here).begin_stop()
         gone = await socket_of(client).wait_gone()
-        assert (gone.code, gone.reason) == (1001, "the server ends")
+        assert (gone.code, gone.reason) == (1001, "the server is shutting down")
         socket_of(client).close()
         await edge(here).wait_ended()
         assert trio.current_time() == 0
@@ -149,7 +149,7 @@ async def test_a_session_that_breaks_is_1011_and_cannot_be_gone_on_with(autojump
         (conversation,) = here.door._conversations.values()
         conversation.session.address.kill("test")
         gone = await socket_of(client).wait_gone()
-        assert (gone.code, gone.reason) == (1011, "the session broke")
+        assert (gone.code, gone.reason) == (1011, "the session failed")
         with pytest.raises(Exception, match="404"):
             await here.dial(back(session_of(client), 1))
 

@@ -264,7 +264,7 @@ async def test_a_session_that_its_client_ended_is_not_there_from_that_moment_on(
         client = await here.peer(R4)
         (conversation,) = here.door._conversations.values()
         conversation.end()
-        with pytest.raises(HttpRefusal, match="no such session"):
+        with pytest.raises(HttpRefusal, match="session not found"):
             here.door._return(session_of(client), ANYBODY, 1, wire_pair()[1])
 
 

@@ -176,7 +176,7 @@ async def test_a_message_that_is_too_big_is_1009_before_all_of_it_has_come() -> 
         raw, _ = await here.raw()
         await raw.write(b"\x81\xff" + (1 << 40).to_bytes(8, "big") + b"mask" + b"x" * 200_000)
         gone = await raw.wait_gone()
-        assert (gone.code, gone.reason) == (1009, "a message of more than 100000 bytes")
+        assert (gone.code, gone.reason) == (1009, "message larger than 100000 bytes")
         raw.close()
         async with here.connect() as client:
             await initialize(client)

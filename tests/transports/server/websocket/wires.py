@@ -106,7 +106,7 @@ class MemoryWire:
                 is_whole = True
         if not is_whole:
             self.close()
-            raise trio.BrokenResourceError("the peer takes too long to read")
+            raise trio.BrokenResourceError("timed out while writing to the peer")
 
     def send_nowait(self, data: bytes) -> bool:
         if self._lock.locked() or self.is_closed or self.outgoing.is_broken or self.outgoing.is_full:
