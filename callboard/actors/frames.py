@@ -76,7 +76,7 @@ def text_frame(request_id: RequestId, text: str, server_info: Raw | None) -> tup
     else:
         if len(frame) <= MAX_ANSWER:
             return frame, None
-        error = RequestFailed(f"the answer is larger than {MAX_ANSWER} bytes")
+        error = RequestFailed(f"the response is larger than {MAX_ANSWER} bytes")
     return error_frame(request_id, LATEST, error), error
 
 
@@ -93,7 +93,7 @@ def answer_frame(
     else:
         if len(frame) <= MAX_ANSWER:
             return frame, None
-        error = RequestFailed(f"the answer is larger than {MAX_ANSWER} bytes")
+        error = RequestFailed(f"the response is larger than {MAX_ANSWER} bytes")
     return error_frame(request_id, revision, error), error
 
 

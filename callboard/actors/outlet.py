@@ -53,7 +53,7 @@ class _Closed:
     """The sink of a session that is over."""
 
     async def send(self, _: bytes) -> None:
-        raise trio.BrokenResourceError("the session is over")
+        raise trio.BrokenResourceError("the session has ended")
 
 
 CLOSED: Final[Sink] = _Closed()

@@ -13,9 +13,9 @@ def check_turns(messages: Sequence[SamplingMessage]) -> None:
         used = [block.id for block in _blocks(before) if isinstance(block, ToolUseContent)]
         results = [block for block in _blocks(message) if isinstance(block, ToolResultContent)]
         if sorted(used) != sorted(result.tool_use_id for result in results):
-            raise ValueError("every use of a tool is answered in the next message, and nothing else is")
+            raise ValueError("each tool use must be followed by its result in the next message")
         if results and (message.role != "user" or len(results) != len(list(_blocks(message)))):
-            raise ValueError("results of tools stand alone in a message of the user")
+            raise ValueError("a message with tool results must have no other content")
 
 
 def _blocks(message: SamplingMessage) -> Iterable[object]:

@@ -105,7 +105,7 @@ class Answering:
         address = self._begun.get(request_id)
         if address is not None:
             self.note("question_cancelled", request=request_id, reason=reason[:200])
-            address.kill("no longer wanted")
+            address.kill("request cancelled")
 
     def done(self, request_id: RequestId, size: int, on_idle: Callable[[], None]) -> None:
         self._begun.pop(request_id, None)
@@ -135,7 +135,7 @@ class Answering:
         """The function that answers *method*. Raises `MethodNotFound`."""
         answer = self.answers.get(method)
         if answer is None:
-            raise MethodNotFound(f"{method} is not answered here")
+            raise MethodNotFound(f"{method} is not supported")
         return answer
 
 

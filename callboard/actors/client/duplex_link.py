@@ -185,13 +185,13 @@ class DuplexLink:
 
     async def why_broken(self, error: str) -> str:
         """What to say of a connection that takes nothing more."""
-        return error or "the connection is broken"
+        return error or "connection lost"
 
     async def listen(self, hear: Hear) -> None:
         try:
             await self.read(hear)
         finally:
-            self.lose("the server closed the connection")
+            self.lose("connection closed by the server")
 
     async def read(self, hear: Hear) -> None:
         """Read to the end of what the server has to say."""
@@ -209,7 +209,7 @@ class DuplexLink:
             async for frame in self.connection:
                 self.heard += 1
                 if isinstance(frame, FrameTooLarge):
-                    self.lose(f"the server says more than can be taken in: {frame}")
+                    self.lose(f"too much unread data from the server: {frame}")
                     return  # whose answer that is cannot be told, and how long it goes on neither
                 await self._take_in(frame, hear)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -230,7 +230,7 @@ class DuplexLink:
         """Nothing changes: the messages say it all."""
 
     async def aclose(self) -> None:
-        self.lose("closed here")
+        self.lose("closed locally")
         await trio.lowlevel.checkpoint()
 
     async def _take_in(self, frame: bytes | PeerError, hear: Hear) -> None:

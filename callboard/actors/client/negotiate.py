@@ -65,7 +65,7 @@ async def agree(caller: Caller, wanted: Revision | None = None) -> Agreed:
         if agreed is not None:
             return agreed
         if wanted is not None:
-            raise CannotConnect(f"the server does not speak {wanted}")
+            raise CannotConnect(f"the server does not support {wanted}")
     try:
         return await _initialize(caller, wanted or max(LEGACY))
     except ServerRefused as refused:
@@ -155,10 +155,10 @@ async def _initialize(caller: Caller, wanted: Revision) -> Agreed:
     )
     result = await caller.once("initialize", params, patience=HANDSHAKE)
     if not isinstance(result, InitializeResult):
-        raise BadAnswer("initialize was answered by something else")
+        raise BadAnswer("invalid response to initialize")
     revision = next((known for known in LEGACY if known.value == result.protocol_version), None)
     if revision is None:
-        raise CannotConnect(f"the server speaks {result.protocol_version[:64]!r}, which is not spoken here")
+        raise CannotConnect(f"the server uses the revision {result.protocol_version[:64]!r}, which is not supported")
     caller.revision = revision
     caller.link.agree(revision)
     await caller.notify("notifications/initialized")

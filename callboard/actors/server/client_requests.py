@@ -169,7 +169,7 @@ class ClientRequests:
     def fail(self, error: PeerError) -> bool:
         """The client answered with what is no answer: its question fails now, and not when its time is over. False as
         above."""
-        return self.settle(ErrorResponse(error.request_id, error.code, "the client's answer cannot be read"))
+        return self.settle(ErrorResponse(error.request_id, error.code, "invalid response of the client"))
 
     def _frame(self, request_id: RequestId, revision: Revision, question: ClientRequest) -> bytes:
         """The question, with its own id as the token to report progress by."""

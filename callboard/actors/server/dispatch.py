@@ -61,7 +61,7 @@ class Dispatch:
         """Answer a request, or start what will. Raises `PeerError` and `RequestFailed`."""
         method = self.host.method_for(request, slot.terms, besides=session.own_methods)
         if route.progress_token is not None and route.progress_token in self._tokens:
-            raise InvalidParams("this progress token is in use")
+            raise InvalidParams("the progress token is already in use")
         home = session.supervisor
         if (errand := self._errand(request, route, slot, home)) is not None:
             await self._run_errand(errand, route, slot)

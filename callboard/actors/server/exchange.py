@@ -211,14 +211,14 @@ class Exchange:
         if self.terms.revision.dialect.asks_in_results:
             return await self._ask_in_rounds(questions, at_once=at_once)
         if self.questions is None:
-            raise RuntimeError("this way to the client carries no requests")
+            raise RuntimeError("this transport cannot send requests to the client")
         with trio.CancelScope() as scope:
             self._asking[scope] = None
             try:
                 return await self._ask_by_requests(self.questions, questions)
             finally:
                 del self._asking[scope]
-        raise RequestFailed("nobody waits for this request any more")
+        raise RequestFailed("the request has ended")
 
     async def _ask_by_requests(self, way: ClientRequests, questions: Sequence[ClientRequest]) -> list[Model]:
         if len(questions) == 1:
@@ -249,7 +249,7 @@ class Exchange:
 
     def _check_wanted(self) -> None:
         if self.life.is_over:
-            raise RequestFailed("nobody waits for this request any more")
+            raise RequestFailed("the request has ended")
 
     def _take_given(self, asked: Sequence[PendingInput]) -> None:
         """A first request may bring answers to questions that it knows the keys of."""

@@ -157,7 +157,7 @@ class Host:
         self.bodies = Shares("bytes are being sent", MAX_BODY_BYTES, MAX_BODY_BYTES // 2, 1, memory)
         self.unread = Shares("bytes wait to be read", MAX_UNREAD_BYTES, MAX_UNREAD_BYTES // 2, 1, memory)
         self.followed = Shares(
-            "resources are followed", MAX_FOLLOWED_BYTES, MAX_FOLLOWED_BYTES // 4, FOLLOWED_WEIGHT, memory
+            "subscriptions to resources", MAX_FOLLOWED_BYTES, MAX_FOLLOWED_BYTES // 4, FOLLOWED_WEIGHT, memory
         )
         self.parking.count_in(memory)
         self.audience.fan_out.supervisor = self.root
@@ -181,12 +181,12 @@ class Host:
         row = method_of(revision, name, Direction.CLIENT_TO_SERVER)
         needed = row.needed(revision, Direction.CLIENT_TO_SERVER)
         if needed is not None and not declares(declared, needed.path):
-            raise MethodNotFound(f"{name} is not offered here")
+            raise MethodNotFound(f"{name} is not supported by this server")
         offer = self.offer
         if name in offer.handlers or name in offer.instant or name in _LISTEN:
             self._methods[revision, name] = declared, row
         elif name not in besides:
-            raise MethodNotFound(f"{name} is not offered here")
+            raise MethodNotFound(f"{name} is not supported by this server")
         return row
 
     def method_for(self, request: Request, terms: Terms, *, besides: Container[str] = ()) -> Method:
@@ -228,7 +228,7 @@ class Host:
     def check_in_flight(self, count: int) -> None:
         """Raises `Overloaded` if one peer may not have another request beside these."""
         if count >= self.most_in_flight:
-            raise Overloaded("too many requests are in flight")
+            raise Overloaded("too many requests in flight")
 
     async def answers_at_once(self, exchange: Exchange) -> bool:
         """Answer a request that needs no waiting; False if it does."""

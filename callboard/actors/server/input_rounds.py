@@ -50,7 +50,7 @@ class InputRounds:
             self._count += 1
             key = question.key or f"r{self.number + 1}.{self._count}"
             if key in self.pending or key in added:
-                raise ValueError(f"two questions at once under the key {key!r}")
+                raise ValueError(f"duplicate key {key!r} for two questions")
             added[key] = PendingInput(key, question)
         self.pending |= added
         return list(added.values())

@@ -276,11 +276,11 @@ class Session(Actor[Outbound]):
         if request.id in self.requests.in_flight:
             self.ignored += 1
             # An error with that id would end the first one, which goes on untouched.
-            raise InvalidRequest("this id is in flight already")
+            raise InvalidRequest("the request id is already in use")
         try:
             route = read_route(request) if route is None else route
             if isinstance(way, Batch) and (is_modern(route) or request.method == "initialize"):
-                raise InvalidRequest("this may not be part of a batch")
+                raise InvalidRequest("not allowed in a batch")
             if request.method == "initialize" and not is_modern(route):
                 await self._initialize(request, way)
                 return
@@ -358,7 +358,7 @@ class Session(Actor[Outbound]):
 
     async def _initialize(self, request: Request, way: Outlet) -> None:
         if self.terms is not None:
-            raise InvalidRequest("this session is initialized already")
+            raise InvalidRequest("the session is already initialized")
         try:
             self.host.check_admits()
         except RequestFailed as error:

@@ -161,7 +161,7 @@ async def test_insisting_on_the_modern_revision_does_not_fall_back(autojump_cloc
         with trio.move_on_after(10):
             raise AssertionError(await puppet.hear())
 
-    with pytest.raises(CannotConnect, match="does not speak 2026-07-28"):
+    with pytest.raises(CannotConnect, match="does not support 2026-07-28"):
         async with connect(played(play, meets=False), revision=R5):
             pass
 

@@ -71,7 +71,7 @@ async def test_a_refused_request_does_not_free_the_token_of_another(autojump_clo
         peer = await here.peer(R4)
         await peer.begin("tools/call", name="wait", meta={"progressToken": "t"})
         for _ in range(2):
-            with pytest.raises(Refusal, match="token is in use"):
+            with pytest.raises(Refusal, match="token is already in use"):
                 await peer.request("tools/call", name="wait", meta={"progressToken": "t"})
 
 
