@@ -108,7 +108,7 @@ class SharedLane(QuickLane):
             # What is begun in the same turn goes out together: one system call, and one packet, for all of it.
             self.hub.at_the_end(self._send)
 
-    def close(self, why: str = "closed here") -> None:
+    def close(self, why: str = "closed locally") -> None:
         """Hear nothing more. Waiters are told, and so is the client."""
         if self.why:
             return

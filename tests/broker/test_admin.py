@@ -173,4 +173,4 @@ async def test_it_needs_an_address_of_its_own() -> None:
 def test_an_admin_address_that_is_none_is_one_clear_line() -> None:
     done = callboard("serve", "--http", "0", "--admin", "here")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "'here' is no address" in done.stderr
+    assert "invalid address 'here'" in done.stderr

@@ -266,7 +266,7 @@ def test_whoever_has_seen_enough_may_stop_reading() -> None:
         (["list", APP, "--timeout", "0"], 2, "--timeout must be greater than 0"),
         (["list", APP, "--timeout", "soon"], 2, "soon"),
         (["list", APP, "--header", "secret"], 2, "invalid header: expected 'Name: value'"),
-        (["list", "weather"], 3, "'weather' is no target"),
+        (["list", "weather"], 3, "'weather' is not a target"),
         (["list", "nowhere.py"], 3, "nowhere.py: no such file"),
         (["list", "nowhere.json#x"], 3, "nowhere.json: No such file or directory"),
         (["list", "http://127.0.0.1:1/mcp"], 3, "http://127.0.0.1:1: Connection refused"),

@@ -214,7 +214,7 @@ async def test_what_others_may_read_is_not_shown_and_matters_only_where_it_is_wa
     await run("list", town.url, "--auth", "browser")
     for path in (tmp_path / "home").rglob("*.json"):
         path.chmod(0o644)
-    check_one_line(await run("list", town.url), 4, "others may read it")
+    check_one_line(await run("list", town.url), 4, "readable by other users")
     assert town.shown[-1] is None
     town.is_open = True
     assert (await run("list", town.url)).code == 0
@@ -272,7 +272,7 @@ def test_flags_that_make_no_sense_are_one_line(flags: list[str], words: str) -> 
 
 @pytest.mark.parametrize(
     ("target", "code", "words"),
-    [(APP, 2, "is no URL"), ("nowhere.json#x", 3, "nowhere.json"), ("[]", 2, "is no URL")],
+    [(APP, 2, "is not a URL"), ("nowhere.json#x", 3, "nowhere.json"), ("[]", 2, "is not a URL")],
 )
 @pytest.mark.parametrize("command", ["login", "logout"])
 def test_logging_in_and_out_is_for_urls(command: str, target: str, code: int, words: str) -> None:

@@ -111,8 +111,8 @@ def test_a_wrong_command_is_one_clear_error() -> None:
         (["nowhere"], "'nowhere' is not a Python server: expected FILE.py:NAME"),
         ([APP + ":missing"], "has no 'missing'; it has: server, other"),
         ([APP + ":thing"], "is not a callboard.Server but int"),
-        ([APP, "--http", "here"], "'here' is no address"),
-        ([APP, "--http", "localhost:99999"], "'localhost:99999' is no address"),
+        ([APP, "--http", "here"], "invalid address 'here'"),
+        ([APP, "--http", "localhost:99999"], "invalid address 'localhost:99999'"),
         ([APP, "--http", "no-such-host.invalid:80"], "no-such-host.invalid:80: "),
         ([APP, "--revisions", "2025-11-25,1999-01-01"], "unknown revision; supported: 2024-11-05, 2025-03-26"),
         ([APP, "--http", "0", "--tls-key", "key.pem"], "TLS needs a certificate and its key"),
@@ -128,7 +128,9 @@ def test_a_wrong_command_is_one_clear_error() -> None:
 def test_what_cannot_be_served_is_one_clear_line(arguments: list[str], words: str) -> None:
     done = callboard("run", *arguments)
     assert done.returncode == 2
-    errors = [line for line in done.stderr.splitlines() if line != "loading" and "stdout belongs" not in line]
+    errors = [
+        line for line in done.stderr.splitlines() if line != "loading" and "stdout is used by the protocol" not in line
+    ]
     assert len(errors) == 1, done.stderr
     assert errors[0].startswith("callboard: ")
     assert words in errors[0]
@@ -232,7 +234,7 @@ async def test_nothing_but_messages_is_written_to_standard_output() -> None:
         assert await process.wait() == 0
         for words in ("loading", "printed", "binary", "descriptor", "from C", "from a child"):
             assert words in process.words
-        assert process.words.count("stdout belongs to the protocol; what is printed goes to stderr") == 1
+        assert process.words.count("stdout is used by the protocol: printed text goes to stderr") == 1
 
 
 async def test_what_a_handler_reads_is_empty_and_what_it_raises_stays_here() -> None:

@@ -102,13 +102,13 @@ def by(impostor: Impostor) -> TransportRoutes:
         (write_close(Close(Code.GOING_AWAY, "tea time")), r"1001 \(going away\): tea time"),
         (write_close(Close(Code.POLICY, "")), r"1008 \(policy\)"),
         (write_close(Close(Code.TOO_BIG)), r"1009 \(too big\)"),
-        (write_close(Close(4321)), r"4321 \(no code of ours\)"),
+        (write_close(Close(4321)), r"4321 \(unknown code\)"),
         (write_close(Close(Code.NO_CODE)), r"1005 \(no code\)"),
-        (mask(write_text(b"{}"), b"abcd"), "broke the framing"),
-        (b"\x82\x01x", "broke the framing: messages are text"),
-        (b"\x81\x7f" + (1 << 30).to_bytes(8, "big") + b"x" * (9 << 20), "broke the framing: a message of more than"),
-        (b"\x81\x02\xff\xff", "broke the framing: text is UTF-8"),
-        (b"GET / HTTP/1.1\r\n\r\n", "broke the framing"),
+        (mask(write_text(b"{}"), b"abcd"), "invalid WebSocket frame"),
+        (b"\x82\x01x", "invalid WebSocket frame: messages must be text"),
+        (b"\x81\x7f" + (1 << 30).to_bytes(8, "big") + b"x" * (9 << 20), "invalid WebSocket frame: message larger than"),
+        (b"\x81\x02\xff\xff", "invalid WebSocket frame: text must be UTF-8"),
+        (b"GET / HTTP/1.1\r\n\r\n", "invalid WebSocket frame"),
     ],
 )
 async def test_what_is_no_message_ends_the_link_and_says_why(says: bytes, why: str, autojump_clock: MockClock) -> None:
@@ -123,9 +123,9 @@ async def test_what_is_no_message_ends_the_link_and_says_why(says: bytes, why: s
         (b"HTTP/1.1 404 Not Found\r\ncontent-length: 4\r\n\r\nnope", "HTTP 404: nope"),
         (b"HTTP/1.1 301 Moved\r\nlocation: ws://elsewhere/\r\ncontent-length: 0\r\n\r\n", "HTTP 301"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", "HTTP 200"),
-        (accepted(b"bm90IHRoZSBrZXk="), "did not answer this handshake"),
-        (accepted(b"x").replace(b"websocket", b"h2c"), "something else than WebSocket"),
-        (b"SSH-2.0-OpenSSH\r\n", "not HTTP"),
+        (accepted(b"bm90IHRoZSBrZXk="), "the response does not match the handshake"),
+        (accepted(b"x").replace(b"websocket", b"h2c"), "another protocol than WebSocket"),
+        (b"SSH-2.0-OpenSSH\r\n", "invalid HTTP"),
     ],
 )
 async def test_a_handshake_that_is_answered_by_something_else_is_refused(

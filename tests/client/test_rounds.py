@@ -181,7 +181,7 @@ async def test_what_nobody_answers_ends_the_call_by_name_and_it_is_not_sent_agai
             raise AssertionError(await puppet.hear())
 
     async with connect(played(play), elicitation=lambda _: {}) as client:
-        with pytest.raises(MethodNotFound, match="is not answered here"):
+        with pytest.raises(MethodNotFound, match="is not supported"):
             await client.call("x")
         await trio.sleep(20)
 

@@ -33,7 +33,7 @@ async def test_a_list_of_fat_pages_ends_at_so_many_bytes(autojump_clock: MockClo
             await puppet.answer(request, tools=page, nextCursor=str(asked), **extra(puppet))
 
     async with connect(played(play)) as client:
-        with pytest.raises(BadAnswer, match=f"more than {MAX_LIST} bytes"):
+        with pytest.raises(BadAnswer, match=f"larger than {MAX_LIST} bytes"):
             await client.tools()
     assert asked < 2 + MAX_LIST / 1_000_000
 

@@ -123,5 +123,5 @@ async def test_a_backend_that_is_stopped_as_its_connection_breaks_has_not_crashe
 async def test_sending_after_one_hung_up_oneself_is_as_if_the_other_had() -> None:
     near, _ = memory_pair()
     near.close()
-    with pytest.raises(trio.BrokenResourceError, match="closed here"):
+    with pytest.raises(trio.BrokenResourceError, match="closed locally"):
         await near.send(b"x")

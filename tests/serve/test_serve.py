@@ -209,7 +209,7 @@ async def test_other_names_and_tokens_are_asked_for() -> None:
         ({"http": 0, "tls_cert": "c"}, "TLS needs a certificate and its key"),
         ({"legacy_sse": True}, "legacy SSE needs an HTTP address"),
         ({"http": "1", "ws": "1", "door": "asgi"}, "an address of its own"),
-        ({"http": "nowhere"}, "no address"),
+        ({"http": "nowhere"}, "invalid address"),
         ({"http": 0, "allow_hosts": ["a b"]}, "not a host: 'a b'"),
         ({"http": 0, "allow_origins": ["null"]}, "not an origin: 'null'"),
     ],
