@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 from callboard.codecs.revisions import Revision
 from callboard.errors import CannotServe
 from callboard.serve.banner import announce, announce_json
-from callboard.serve.options import Door, Options
+from callboard.serve.options import HttpEngine, Options
 from callboard.serve.tokens import TokenFile
 from callboard.transports.limits import Settings
 from callboard.transports.server.stdio import claim_stdio
@@ -40,8 +40,9 @@ class Where:
     stdio: Annotated[
         bool, FLAG, Parameter(group=TRANSPORTS, help="Serve over standard input and output, beside other transports.")
     ] = False
-    door: Annotated[
-        Door, Parameter(group=TRANSPORTS, help="HTTP implementation. native: HTTP/1.1; asgi: HTTP/1.1 and HTTP/2.")
+    http_engine: Annotated[
+        HttpEngine,
+        Parameter(group=TRANSPORTS, help="HTTP implementation. native: HTTP/1.1; asgi: HTTP/1.1 and HTTP/2."),
     ] = "native"
     legacy_sse: Annotated[
         bool, FLAG, Parameter(group=TRANSPORTS, help="Also serve the HTTP+SSE transport of 2024-11-05, at /sse.")
@@ -85,7 +86,7 @@ class Where:
         options = Options(
             http=self.http,
             ws=self.ws,
-            door=self.door,
+            http_engine=self.http_engine,
             legacy_sse=self.legacy_sse,
             admin=self.admin,
             tls_cert=None if self.tls_cert is None else str(self.tls_cert),

@@ -17,8 +17,8 @@ from callboard.transports.server.http.endpoint import Authenticate
 from callboard.transports.server.stdio import Pipes, claim_stdio
 from callboard.transports.server.tls import Certificate
 
-Door: TypeAlias = Literal["native", "asgi"]
-DOORS: Final[tuple[Door, ...]] = ("native", "asgi")
+HttpEngine: TypeAlias = Literal["native", "asgi"]
+HTTP_ENGINES: Final[tuple[HttpEngine, ...]] = ("native", "asgi")
 
 
 @attrs.frozen
@@ -48,7 +48,7 @@ class Options(TypedDict, total=False):
     """Where to serve HTTP: `127.0.0.1:8000`, `8000` (this machine), `[::1]:8000`, `unix:/path`. Port 0: any."""
     ws: str | int | None
     """Where to serve WebSocket; it may be the same place."""
-    door: Door
+    http_engine: HttpEngine
     """`native`: HTTP/1.1. `asgi`: HTTP/2 as well, which hypercorn reads."""
     tls_cert: str | None
     tls_key: str | None
@@ -77,7 +77,7 @@ class ServePlan:
     stdio: bool | Pipes = False
     http: BindAddress | None = attrs.field(default=None, converter=_place)
     ws: BindAddress | None = attrs.field(default=None, converter=_place)
-    door: Door = "native"
+    http_engine: HttpEngine = "native"
     tls_cert: str | None = None
     tls_key: str | None = None
     allow_hosts: Sequence[str] = ()
@@ -89,16 +89,16 @@ class ServePlan:
     on_ready: Callable[[Ready], None] | None = None
 
     def __attrs_post_init__(self) -> None:
-        if self.door not in DOORS:
-            raise CannotServe(f"{self.door!r} is no door: take one of {', '.join(DOORS)}")
+        if self.http_engine not in HTTP_ENGINES:
+            raise CannotServe(f"invalid http_engine {self.http_engine!r}: expected one of {', '.join(HTTP_ENGINES)}")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise CannotServe("TLS needs a certificate and its key")
         if self.legacy_sse and self.http is None:
             raise CannotServe("legacy SSE needs an HTTP address")
         if self.admin is not None and self.admin.port and self.admin in (self.http, self.ws):
             raise CannotServe("the admin listener needs its own address")
-        if self.door == "asgi" and self.http is not None and self.http == self.ws:
-            raise CannotServe("the ASGI door serves no WebSocket: give ws an address of its own")
+        if self.http_engine == "asgi" and self.http is not None and self.http == self.ws:
+            raise CannotServe("the ASGI engine serves no WebSocket: use another address for ws")
 
     @property
     def serves_stdio(self) -> bool:
@@ -119,7 +119,7 @@ class ServePlan:
     def tls(self) -> Certificate | None:
         if self.tls_cert is None or self.tls_key is None:
             return None
-        spoken = ("h2", "http/1.1") if self.door == "asgi" else ("http/1.1",)
+        spoken = ("h2", "http/1.1") if self.http_engine == "asgi" else ("http/1.1",)
         return Certificate(Path(self.tls_cert), Path(self.tls_key), spoken)
 
     def access(self, place: BindAddress, *, is_admin: bool = False) -> Access:

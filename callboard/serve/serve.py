@@ -72,7 +72,7 @@ async def serve(
         await _wait_first(ends)
         await drain(
             host,
-            close_doors=partial(_close_doors, edges),
+            close_doors=partial(_close_listeners, edges),
             edges=[edge.address for edge in edges],
             errands=_errands(edges),
             tell=partial(announce_drain, within=settings.drain_time),
@@ -133,7 +133,7 @@ def _edge(plan: ServePlan, host: Host, place: BindAddress, bound: Bound, tls: Ce
         legacy_sse=is_http and plan.legacy_sse,
         on_upgrade=WebSocketUpgrade(host, settings, authenticate).serve if is_ws else None,
     )
-    with_http2 = is_http and plan.door == "asgi"
+    with_http2 = is_http and plan.http_engine == "asgi"
     return http_edge("http" if is_http else "ws", endpoint, bound.sockets, tls, with_http2=with_http2)
 
 
@@ -167,7 +167,7 @@ def _warnings(plan: ServePlan, bound: Mapping[BindAddress, Bound], admin: Bound 
             yield f"other machines can reach the health checks at {admin.place}"
 
 
-async def _close_doors(edges: Sequence[Supervisor]) -> None:
+async def _close_listeners(edges: Sequence[Supervisor]) -> None:
     """Accept no connection any more, and free the addresses: the next process may take them over."""
     for edge in edges:
         for address, actor in edge.actors():

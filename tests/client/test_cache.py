@@ -460,4 +460,4 @@ async def test_a_promise_that_takes_for_ever_to_check_is_not_checked(autojump_cl
     schema = {"$ref": "#/$defs/a0", "$defs": {**defs, "a60": {"type": "object"}}}
     with structlog.testing.capture_logs() as logs:
         assert (await calling(schema, {"content": [], "structuredContent": {}})).structured_content == {}
-    assert [line["tool"] for line in logs if line["event"] == "output_not_checked"] == ["x"]
+    assert [line["tool"] for line in logs if line["event"] == "output_not_validated"] == ["x"]

@@ -20,7 +20,7 @@ ROWS = [
 def visits() -> Iterator[Callable[[Library], Visit]]:
     """Each library's visit to the same two servers, one for each door, made when its first step is looked at."""
     made: dict[str, Visit] = {}
-    with served(STAGE, "--legacy-sse", ws=True) as native, served(STAGE, "--door", "asgi") as asgi:
+    with served(STAGE, "--legacy-sse", ws=True) as native, served(STAGE, "--http-engine", "asgi") as asgi:
         urls = {"http": native.http, "sse": native.sse, "ws": native.ws, "asgi": asgi.http}
 
         def of(library: Library) -> Visit:

@@ -19,7 +19,7 @@ from tests.conformance.suite import Report
 from tests.node import NPM
 from tests.served import brokered, served
 
-DOORS = ("native", "asgi")
+HTTP_ENGINES = ("native", "asgi")
 
 
 def main() -> int:
@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--url", help="the MCP endpoint of a server that runs already")
     parser.add_argument("--client", action="store_true", help="examine callboard's client alone")
     parser.add_argument("--broker", action="store_true", help="examine callboard's broker alone")
-    parser.add_argument("--door", choices=DOORS, action="append", help="of callboard; both if not given")
+    parser.add_argument("--http-engine", choices=HTTP_ENGINES, action="append", help="of callboard; both if not given")
     parser.add_argument("--revision", "--requirements", choices=suite.SELECTIONS, action="append")
     options = parser.parse_args()
     if NPM is None:
@@ -38,12 +38,12 @@ def main() -> int:
     if options.broker:
         return 0 if examine_broker() else 1
     good = True
-    for door in () if options.client else options.door or DOORS:
-        with served(EVERYTHING, "--door", door) as at:
-            good = examine(f"callboard, {door} door", at.http, revisions) and good
-    if not options.door:
+    for engine in () if options.client else options.http_engine or HTTP_ENGINES:
+        with served(EVERYTHING, "--http-engine", engine) as at:
+            good = examine(f"callboard, {engine} engine", at.http, revisions) and good
+    if not options.http_engine:
         good = examine_client(revisions) and good
-    if not options.door and not options.client:
+    if not options.http_engine and not options.client:
         good = examine_broker() and good
     return 0 if good else 1
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.conformance import suite
 from tests.conformance.brokered import EVERYTHING
-from tests.conformance.run import DOORS
+from tests.conformance.run import HTTP_ENGINES
 from tests.conformance.suite import SELECTIONS, Check, Report, Scenario
 from tests.node import needs_npm
 from tests.served import served
@@ -14,9 +14,9 @@ TRAFFIC = Check("wire-schema-valid", "SUCCESS", "")
 
 @needs_npm
 @pytest.mark.parametrize("revision", SELECTIONS)
-@pytest.mark.parametrize("door", DOORS)
-def test_the_official_suite_finds_nothing_wrong(door: str, revision: str) -> None:
-    with served(EVERYTHING, "--door", door) as at:
+@pytest.mark.parametrize("engine", HTTP_ENGINES)
+def test_the_official_suite_finds_nothing_wrong(engine: str, revision: str) -> None:
+    with served(EVERYTHING, "--http-engine", engine) as at:
         report = suite.run(at.http, revision)
     assert report.good, f"\n{report}"
 

@@ -133,10 +133,10 @@ async def test_what_is_open_with_a_revoked_token_ends_and_what_others_have_open_
 
 
 @pytest.mark.finding("newcomer-P4")
-@pytest.mark.parametrize("door", ["native", "asgi"])
-async def test_a_renewed_certificate_is_served_after_a_hangup(tmp_path: Path, door: str, logged: list[Any]) -> None:
+@pytest.mark.parametrize("engine", ["native", "asgi"])
+async def test_a_renewed_certificate_is_served_after_a_hangup(tmp_path: Path, engine: str, logged: list[Any]) -> None:
     certificate, key = write_certificate(tmp_path, "localhost")
-    options: Any = {"http": "localhost:0", "door": door, "tls_cert": str(certificate), "tls_key": str(key)}
+    options: Any = {"http": "localhost:0", "http_engine": engine, "tls_cert": str(certificate), "tls_key": str(key)}
     async with served(**options) as here:
         trusting = ssl.create_default_context(cafile=certificate)
         assert said((await post(here.url("http"), call("echo", text="x"), tls=trusting))[1]) == "x"

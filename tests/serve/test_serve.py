@@ -19,7 +19,7 @@ from callboard import Context, Server
 from callboard.codecs.revisions import meta
 from callboard.errors import DRAINING, CannotServe
 from callboard.serve.banner import as_json, as_text
-from callboard.serve.options import DOORS, Listening, Options, Ready, ServePlan
+from callboard.serve.options import HTTP_ENGINES, Listening, Options, Ready, ServePlan
 from callboard.serve.serve import _warnings, serve
 from callboard.serve.tokens import TokenTable
 from callboard.transports.bind import BindAddress, Bound
@@ -161,7 +161,7 @@ async def test_a_unix_socket_serves_whoever_may_open_it(tmp_path: Path, monkeypa
 
 
 async def test_the_asgi_door_serves_the_same() -> None:
-    async with served(http="127.0.0.1:0", door="asgi", settings=Settings(drain_time=1, write_time=1)) as here:
+    async with served(http="127.0.0.1:0", http_engine="asgi", settings=Settings(drain_time=1, write_time=1)) as here:
         assert said((await post(here.url("http"), call("echo", text="x")))[1]) == "x"
 
 
@@ -205,10 +205,10 @@ async def test_other_names_and_tokens_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"door": "back"}, "'back' is no door"),
+        ({"http_engine": "back"}, "invalid http_engine 'back'"),
         ({"http": 0, "tls_cert": "c"}, "TLS needs a certificate and its key"),
         ({"legacy_sse": True}, "legacy SSE needs an HTTP address"),
-        ({"http": "1", "ws": "1", "door": "asgi"}, "an address of its own"),
+        ({"http": "1", "ws": "1", "http_engine": "asgi"}, "use another address for ws"),
         ({"http": "nowhere"}, "invalid address"),
         ({"http": 0, "allow_hosts": ["a b"]}, "not a host: 'a b'"),
         ({"http": 0, "allow_origins": ["null"]}, "not an origin: 'null'"),
@@ -278,10 +278,10 @@ def test_scripts_are_told_the_same_on_one_line(ready: Ready) -> None:
 # How it ends.
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("engine", HTTP_ENGINES)
 @pytest.mark.parametrize("tool", ["errand", "request"])
-async def test_asked_to_end_it_finishes_what_is_in_flight_and_lets_nobody_in(tool: str, door: str) -> None:
-    async with served(http="127.0.0.1:0", door=door, settings=Settings(write_time=0.1)) as here:
+async def test_asked_to_end_it_finishes_what_is_in_flight_and_lets_nobody_in(tool: str, engine: str) -> None:
+    async with served(http="127.0.0.1:0", http_engine=engine, settings=Settings(write_time=0.1)) as here:
         answers = []
 
         async def ask() -> None:

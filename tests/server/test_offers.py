@@ -123,7 +123,7 @@ async def test_what_comes_later_is_declared_from_then_on_and_stays_so() -> None:
             server.prompt(name="ask")(question)
             server.prompt(name="again")(question)
         (line,) = lines
-        assert (line["event"], line["log_level"], line["kinds"]) == ("offered_late", "warning", ["prompts"])
+        assert (line["event"], line["log_level"], line["kinds"]) == ("registered_after_start", "warning", ["prompts"])
         assert "Server(offers=['prompts'])" in line["hint"]
 
         assert "prompts" in await declared(client)
@@ -197,7 +197,7 @@ async def test_what_the_lifespan_adds_is_there_from_the_start() -> None:
     with capture_logs() as lines:
         async with connect(Server("s", lifespan=lifespan)) as client:
             assert await declared(client) == {"prompts": LISTED}
-    assert not [line for line in lines if line["event"] == "offered_late"]
+    assert not [line for line in lines if line["event"] == "registered_after_start"]
 
 
 def test_threads_that_add_at_once_lose_nothing() -> None:

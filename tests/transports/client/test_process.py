@@ -127,7 +127,7 @@ async def test_without_anybody_to_tell_the_log_hears_it_and_the_latest_lines_are
                 await trio.sleep(0.01)
             assert len(link.tail) == TAIL
             assert list(link.tail) == [str(number) for number in range(37, 101)]
-    assert {"event": "server_says", "peer": "/bin/sh", "text": "7", "log_level": "debug"} in logs
+    assert {"event": "server_stderr", "peer": "/bin/sh", "text": "7", "log_level": "debug"} in logs
 
 
 async def test_a_server_gets_no_secret_of_our_environment_unasked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,7 @@ async def serving(ran: list[str] | None = None, patience: float = PATIENCE, **op
     enough = trio.Event()
     with trio.fail_after(patience):
         async with trio.open_nursery() as nursery:
-            given: Any = {"http": 0, "door": "asgi", "admin": 0, "settings": SETTINGS, **options}
+            given: Any = {"http": 0, "http_engine": "asgi", "admin": 0, "settings": SETTINGS, **options}
 
             async def run(*, task_status: trio.TaskStatus[Ready]) -> None:
                 server = hosted([] if ran is None else ran)
@@ -251,10 +251,10 @@ def framings(client: Client) -> dict[str, bytes]:
 
 
 @pytest.mark.finding("security-5")
-@pytest.mark.parametrize("door", ["native", "asgi"])
-async def test_no_request_hides_behind_one_that_two_readers_end_in_different_places(door: str) -> None:
+@pytest.mark.parametrize("engine", ["native", "asgi"])
+async def test_no_request_hides_behind_one_that_two_readers_end_in_different_places(engine: str) -> None:
     ran: list[str] = []
-    async with serving(ran, door=door) as at:
+    async with serving(ran, http_engine=engine) as at:
         probe = await at.connect()
         for name, data in framings(probe).items():
             answer = await at.throw("http", data)

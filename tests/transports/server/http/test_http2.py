@@ -133,9 +133,9 @@ async def test_the_door_for_http_2_takes_no_more_connections_than_it_may() -> No
 
 
 @pytest.mark.finding("security-20")
-@pytest.mark.parametrize("door", ["native", "asgi"])
-async def test_a_connection_that_says_nothing_is_cut_soon(door: str) -> None:
-    async with serving(door=door) as at:
+@pytest.mark.parametrize("engine", ["native", "asgi"])
+async def test_a_connection_that_says_nothing_is_cut_soon(engine: str) -> None:
+    async with serving(http_engine=engine) as at:
         client = await at.connect()
         started = trio.current_time()
         assert await client.ended() == b""
@@ -144,10 +144,10 @@ async def test_a_connection_that_says_nothing_is_cut_soon(door: str) -> None:
 
 
 @pytest.mark.finding("security-20")
-@pytest.mark.parametrize("door", ["native", "asgi"])
-async def test_a_tls_handshake_that_drips_is_cut(door: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["native", "asgi"])
+async def test_a_tls_handshake_that_drips_is_cut(engine: str, tmp_path: Path) -> None:
     certificate, key = write_certificate(tmp_path, "localhost")
-    async with serving(door=door, tls_cert=str(certificate), tls_key=str(key)) as at:
+    async with serving(http_engine=engine, tls_cert=str(certificate), tls_key=str(key)) as at:
         client = await at.connect()
         started = trio.current_time()
         with suppress(trio.BrokenResourceError):
@@ -211,7 +211,9 @@ async def test_an_http_2_connection_ends_with_the_server_and_its_requests_are_an
         async with trio.open_nursery() as nursery:
 
             async def serve_it(*, task_status: trio.TaskStatus[Ready]) -> None:
-                await serve(server, until=enough.wait, task_status=task_status, http=0, door="asgi", settings=SETTINGS)
+                await serve(
+                    server, until=enough.wait, task_status=task_status, http=0, http_engine="asgi", settings=SETTINGS
+                )
 
             at = At(await nursery.start(serve_it))
             async with by_http_2(at) as client, by_http_2(at) as idle:

@@ -190,7 +190,7 @@ async def test_a_network_that_fails_fills_one_line_of_the_log(autojump_clock: Mo
             for _ in range(5):
                 wire_of(await here.dial()).outgoing.is_lost = True
             assert await here.wait_dropped() == 60
-    assert [(line["event"], line["count"]) for line in logged] == [("websockets_silent", 5)]
+    assert [(line["event"], line["count"]) for line in logged] == [("websocket_pings_timed_out", 5)]
 
 
 async def test_many_pings_at_once_hold_up_nobody(autojump_clock: MockClock) -> None:
