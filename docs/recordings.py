@@ -51,7 +51,7 @@ async def typed(command: str, folder: Path) -> AsyncIterator[Terminal]:
 @asynccontextmanager
 async def served(folder: Path) -> AsyncIterator[Terminal]:
     async with typed(SERVE, folder) as server:
-        await server.wait_shown("Ctrl-C ends it")
+        await server.wait_shown("press Ctrl-C to stop")
         yield server
         await server.press(CTRL_C)
         await server.wait_ended()

@@ -106,7 +106,7 @@ class _Promise:
         if result.structured_content is UNSET:
             return False
         if not self.work.is_bearable(result.structured_content):
-            log.warning("output_not_checked", tool=self.tool[:128])  # it would hold up all that we do
+            log.warning("output_not_validated", tool=self.tool[:128])  # validation would block the event loop
             return True
         return self.validator.is_valid(result.structured_content)
 
@@ -326,7 +326,7 @@ class ListCache:
                 await self.tools()
             except CallboardError as error:
                 self._listed = ()
-                log.warning("outputs_not_checked", reason=str(error)[:200])
+                log.warning("outputs_not_validated", reason=str(error)[:200])
 
     def _learn_headers(self, tool: Tool) -> bool:
         is_mirrored = self.caller.link.is_http and self.caller.revision.dialect.mirrors_headers

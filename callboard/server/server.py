@@ -374,7 +374,7 @@ class Server(Served):
         late = self.repertoire.offer(kind, "logging") if logs else self.repertoire.offer(kind)
         if late and self._hosts:
             hint = f"clients see it after they reconnect; declare it at the start with Server(offers={late})"
-            log.warning("offered_late", server=self.info.name, kinds=late, hint=hint)
+            log.warning("registered_after_start", server=self.info.name, kinds=late, hint=hint)
 
     def _changed(self, change: Change) -> None:
         if not self._hosts:

@@ -107,7 +107,7 @@ class Guard:
                 start_new_session=True,
             )
         except OSError as error:
-            log.warning("servers_not_guarded", shell=_SHELL, failure=error.strerror)
+            log.warning("orphan_guard_failed", shell=_SHELL, failure=error.strerror)
             return
         shell.wait()
         self._pipe = shell.stdin

@@ -195,7 +195,7 @@ def _holds_bytes(stdin: trio.abc.SendStream | None) -> bool:
 async def _read_stderr(stderr: trio.abc.ReceiveStream, tail: deque[str], name: str, on_stderr: OnStderr | None) -> None:
     def say(text: str) -> None:
         if on_stderr is None:
-            log.debug("server_says", peer=name, text=text)
+            log.debug("server_stderr", peer=name, text=text)
         else:
             on_stderr(text)
 

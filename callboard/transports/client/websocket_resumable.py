@@ -255,7 +255,7 @@ class ResumableLink:
         self.socket, self._is_back, self._missed, self._is_asking = socket, True, 0, False
         self.why = LOST
         self.resumed += 1
-        log.info("websocket_resumed", server=str(self.door.origin), again=len(again))
+        log.info("websocket_resumed", server=str(self.door.origin), resent=len(again))
         if self.nursery is not None:  # in a task of its own: both sides may have more to say than a connection holds
             self.nursery.start_soon(self._catch_up, socket, again)
 

@@ -94,7 +94,7 @@ class _Stray(io.FileIO):
     def write(self, data: "ReadableBuffer", /) -> int:
         if not self.has_said_so:
             self.has_said_so = True
-            log.warning("stdout is used by the protocol: printed text goes to stderr")
+            log.warning("stdout_redirected", hint="stdout is used by the protocol: printed text goes to stderr")
         data = bytes(data)
         STANDARD_ERROR.write(data)
         STANDARD_ERROR.flush()

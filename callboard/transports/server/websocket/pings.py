@@ -65,7 +65,7 @@ class Pings(Actor[Never]):
                     await trio.lowlevel.checkpoint()
         if silent:  # a network that fails loses many at once
             self.silent += silent
-            log.info("websockets_silent", pings=self.path, count=silent)
+            log.info("websocket_pings_timed_out", actor=self.path, count=silent)
 
     def _look(
         self, link: WebSocketConnection, due: float, now: float, nursery: trio.Nursery, *, is_asked: bool
