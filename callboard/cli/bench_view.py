@@ -94,7 +94,7 @@ def rows(result: BenchResult) -> Rows:
         ("server", f"{result.server} ({result.revision})"),
         ("work", result.work),
         ("load", str(result.settings.get("load", ""))),
-        ("load generator", {"client": "callboard's client"}.get(made_by, made_by)),
+        ("generator", {"client": "callboard's client"}.get(made_by, made_by)),
         ("measured", f"{result.seconds:.1f} s"),
         *_counted(result),
         *_latencies(result),

@@ -11,7 +11,7 @@ LENT: dict[str, str] = {}
 
 @attrs.frozen
 class Reader:
-    """What is asked of whoever borrows."""
+    """The form that the borrower fills in."""
 
     name: str
     has_card: bool = False
@@ -19,7 +19,7 @@ class Reader:
 
 @attrs.frozen
 class Loan:
-    """What is written down."""
+    """A book that was lent."""
 
     book: str
     reader: str
