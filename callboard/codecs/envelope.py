@@ -328,5 +328,5 @@ def join_batch(frames: Iterable[bytes]) -> bytes:
     """Return one array of *frames*, each a JSON text. Raises ValueError for none: that is not a message."""
     joined = b",".join(frames)
     if not joined:
-        raise ValueError("an empty batch is not a message")
+        raise ValueError("a batch must not be empty")
     return b"[" + joined + b"]"
