@@ -24,7 +24,8 @@ from callboard.codecs.http.head import Head, covers, media_type_of
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.request_parser import HeadMemory
 from callboard.codecs.http.writer import JSON
-from callboard.codecs.revisions import LATEST, LEGACY, MODERN
+from callboard.codecs.revisions import LATEST, LEGACY, Revision
+from callboard.codecs.revisions.dialect import Dialect
 from callboard.codecs.routing import Route, read_route
 from callboard.errors import InvalidRequest, PeerError, RequestFailed
 from callboard.supervisor import Fact
@@ -75,8 +76,7 @@ _PLAIN: Final = ((b"accept-encoding", b"identity"),)
 _BEARER: Final = b"bearer "
 _JSON: Final = b"application/json"
 _EVENTS: Final = b"text/event-stream"
-_MODERN: Final = frozenset(revision.value.encode() for revision in MODERN)
-_LEGACY: Final = frozenset(revision.value.encode() for revision in LEGACY)
+_DIALECTS: Final = {revision.value.encode(): revision.dialect for revision in Revision}
 
 
 @attrs.define(eq=False)
@@ -215,12 +215,14 @@ class Endpoint:
 
     def _is_modern(self, head: Head, message: Envelope, route: Route) -> bool:
         """What a request says of itself counts most; then the header; a session is for what says neither."""
-        version = head.get(b"mcp-protocol-version")
-        if is_modern(route) or version in _MODERN:
+        if is_modern(route):
+            return True
+        dialect = _dialect(head)
+        if dialect is not None and not dialect.has_sessions:
             return True
         if not LEGACY & self.host.offer.revisions:  # then there are no sessions; such a header is ignored
             return not (isinstance(message, Request) and message.method == "initialize")
-        if version in _LEGACY or head.get(b"mcp-session-id") is not None:
+        if dialect is not None or head.get(b"mcp-session-id") is not None:
             return False
         return is_meant_modern(route)
 
@@ -246,7 +248,8 @@ class Endpoint:
         if head.method == "OPTIONS":
             await response.answer(204, (_allow(PATH), *_PREFLIGHT))
             return
-        if not LEGACY & self.host.offer.revisions or head.get(b"mcp-protocol-version") in _MODERN:
+        dialect = _dialect(head)
+        if not LEGACY & self.host.offer.revisions or (dialect is not None and not dialect.has_sessions):
             raise HttpRefusal(405, "only POST is allowed", headers=((b"allow", b"POST"),))
         session = self.legacy.find(head, principal)
         if head.method == "DELETE":
@@ -267,6 +270,11 @@ def _asked(head: Head, body: bytes) -> RequestId | None:
     except PeerError:  # it says so itself, with the id if there is one
         return None
     return message.id if isinstance(message, Request) else None
+
+
+def _dialect(head: Head) -> Dialect | None:
+    """How the revision is spoken that a request names in its header; None if it names none that is known here."""
+    return _DIALECTS.get(head.get(b"mcp-protocol-version") or b"")
 
 
 def _allow(path: bytes) -> tuple[bytes, bytes]:
