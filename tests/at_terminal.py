@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 import trio
 
-from tests.forks import forked
+from tests.fork_server import forked
 from tests.process import CALLBOARD, PATIENCE
 
 CTRL_C: Final = "\x03"

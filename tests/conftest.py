@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from callboard.supervisor import live_trees
 from callboard.supervisor.logs import LINES
-from tests import forks
+from tests import fork_server
 
 # No deadline per example: the machine is shared, and a slow example is not a wrong one.
 settings.register_profile("callboard", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -53,7 +53,7 @@ def _children() -> set[str]:
 
 def _leftovers() -> dict[str, set[str]]:
     return {
-        "child processes": _children() - forks.PIDS,
+        "child processes": _children() - fork_server.PIDS,
         "descriptors": _descriptors() if Path("/proc/self/fd").is_dir() else set(),
         "supervision trees": {root.path for root in live_trees()},
         "threads": {thread.name for thread in threading.enumerate() if not thread.daemon},

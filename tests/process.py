@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 from callboard.codecs.lines import LineDecoder
-from tests.forks import forked
+from tests.fork_server import forked
 
 CALLBOARD: Final = (sys.executable, "-m", "callboard")
 

@@ -14,7 +14,7 @@ from typing import IO, Final
 
 import attrs
 
-from tests.forks import forked
+from tests.fork_server import forked
 from tests.shared import ROOT
 
 START_TIME: Final = 30.0

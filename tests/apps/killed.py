@@ -1,4 +1,4 @@
-"""A command that does not end by itself."""
+"""A command that a signal ends."""
 
 import os
 import signal

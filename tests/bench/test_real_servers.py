@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import trio
 
-from tests.forks import forked
+from tests.fork_server import forked
 from tests.node import needs_npm, node
 from tests.process import callboard
 from tests.served import served

@@ -23,7 +23,7 @@ from callboard.config.entry import Remote
 from callboard.errors import CallboardError, ConnectionLost, ServerRefused
 from callboard.transports.client.process import Command
 from callboard.transports.wire import SocketWire
-from tests.forks import forked
+from tests.fork_server import forked
 from tests.process import PATIENCE
 from tests.served import served
 from tests.shared import APPS

@@ -18,7 +18,7 @@ from callboard.transports.client.process import Command
 from tests.broker.cells import FEATURES, Cell, client_of, is_there
 from tests.broker.conftest import CAST
 from tests.broker.front import backend, brokered, ways_in
-from tests.forks import forked
+from tests.fork_server import forked
 from tests.served import Addresses
 
 CELL_TIME = 20.0

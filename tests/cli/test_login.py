@@ -17,7 +17,7 @@ from callboard.cli.login import Unhurried
 from callboard.oauth.consent import Prepare
 from tests.at_terminal import at_terminal, piped
 from tests.cli.test_commands import APP, needs_terminal
-from tests.forks import forked
+from tests.fork_server import forked
 from tests.oauth.town import Town, basic, open_town, visit
 from tests.process import CALLBOARD, PATIENCE, started
 from tests.served import served

@@ -17,7 +17,7 @@ import trio
 from callboard import __version__
 from callboard.codecs.revisions import LEGACY, MODERN, Revision, meta
 from callboard.errors import DRAINING
-from tests.forks import forked
+from tests.fork_server import forked
 from tests.process import CALLBOARD, Process, callboard, started
 from tests.shared import APPS
 

@@ -12,7 +12,7 @@ import attrs
 
 from benchmarks.peers import environment
 from tests.everything.stage import TOOLS
-from tests.forks import forked
+from tests.fork_server import forked
 from tests.node import installed, node
 from tests.shared import ROOT
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from tests.conformance import noted, suite
 from tests.conformance.suite import Check, Report, Scenario, SuiteBroke
-from tests.forks import forked
+from tests.fork_server import forked
 
 REVISIONS: Final = ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 """Only the last two have a requirement set; of the others, what the suite says belongs to them."""

@@ -1,6 +1,6 @@
-"""The client of `tests.conformance.client`, which notes how it ended: its arguments are a file and a URL.
+"""`tests.conformance.client` with a record of its exit status: the arguments are a file and a URL.
 
-The suite looks at the exit status of a client that it runs alone, and not when it runs many.
+The suite checks the exit status of a client that it runs alone, and ignores it when it runs many clients.
 """
 
 import os
@@ -15,7 +15,7 @@ def main() -> int:
     try:
         status = client.main()
     finally:
-        with Path(sys.argv[1]).open("a") as file:  # a short line is appended whole, whichever clients write at once
+        with Path(sys.argv[1]).open("a") as file:  # clients write at the same time: a short line is appended whole
             file.write(f"{os.environ['MCP_CONFORMANCE_SCENARIO']} {status}\n")
     return status
 

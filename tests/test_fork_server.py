@@ -1,4 +1,4 @@
-"""A fork does what a process does that was started by itself: else the tests that use forks would tell less."""
+"""A fork of the fork server behaves like a new interpreter: other tests rely on it."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 import trio
 
-from tests.forks import forked
+from tests.fork_server import forked
 from tests.process import CALLBOARD, started
 from tests.shared import APPS
 
@@ -35,9 +35,7 @@ def done(command: Sequence[str], *arguments: str, **more: str) -> tuple[int, str
     "arguments",
     [
         ["--help"],
-        ["sevre"],
         ["list", APP, "--json"],
-        ["call", APP, "greet"],
         ["check", "servers.json"],
         ["approve", "nowhere.json", "x"],
         ["login", "ftp://nowhere"],
@@ -45,18 +43,18 @@ def done(command: Sequence[str], *arguments: str, **more: str) -> tuple[int, str
     ],
     ids=" ".join,
 )
-def test_a_fork_says_and_ends_as_a_process(
+def test_a_fork_prints_and_exits_like_a_new_process(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     entry = {"command": "${CALLBOARD_TEST_PROGRAM}"}
     (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"one": entry}}))
-    by_itself = done(CALLBOARD, *arguments, COLUMNS="77", CALLBOARD_TEST_PROGRAM="true")
-    assert done(forked(), *arguments, COLUMNS="77", CALLBOARD_TEST_PROGRAM="true") == by_itself
-    assert by_itself[1] + by_itself[2]
+    new = done(CALLBOARD, *arguments, COLUMNS="77", CALLBOARD_TEST_PROGRAM="true")
+    assert done(forked(), *arguments, COLUMNS="77", CALLBOARD_TEST_PROGRAM="true") == new
+    assert new[1] + new[2]
 
 
-async def test_a_signal_is_passed_on_and_one_that_kills_is_the_status() -> None:
+async def test_signals_are_forwarded_and_one_that_kills_is_the_status() -> None:
     async with started(*forked(), "run", APP) as process:
         await process.wait_said(b"curious")
         process.signal(signal.SIGTERM)
@@ -65,11 +63,11 @@ async def test_a_signal_is_passed_on_and_one_that_kills_is_the_status() -> None:
         assert await process.wait() == -signal.SIGKILL
 
 
-async def test_a_fork_ends_with_its_command() -> None:
+async def test_a_fork_is_killed_with_its_client() -> None:
     async with started(*forked(), "run", APP) as process:
         await process.wait_said(b"curious")
         process.signal(signal.SIGKILL)
         assert await process.wait() == -signal.SIGKILL
         assert process.process.stdout is not None
         with trio.fail_after(5):
-            assert await process.process.stdout.receive_some() == b""  # the fork had its other end
+            assert await process.process.stdout.receive_some() == b""  # the fork had the other end
