@@ -386,7 +386,8 @@ async def test_what_takes_longer_than_the_drain_time_is_answered_and_ends() -> N
         (answer,) = await process.rest()
         assert answer["error"]["code"] == DRAINING
         assert await process.wait() == 0
-        assert 0.5 <= time.monotonic() - asked < 5
+        # A quarter of the drain time is for last words: the answer comes at its start, and the end may be early.
+        assert 0.375 <= time.monotonic() - asked < 5
 
 
 @posix
