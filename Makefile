@@ -34,7 +34,7 @@ browser:  ## Install Chromium, in which the tests look at pages, if there is non
 	@sh tests/install-browser || true  # the tests of pages will fail, and say so; all others run
 
 test: browser lint  ## Install what tests need (Chromium too, if there is none); lint, types and every test
-	@$(MAKE) --no-print-directory -j 2 types every  # mypy has one core to itself while pytest starts on the other
+	@$(MAKE) --no-print-directory -j 2 types every  # mypy uses one core, and the workers of pytest often wait
 
 every: .venv/.installed-dev
 	$(BIN)/pytest -n 3 --dist worksteal  # three for two cores: many tests wait for processes
