@@ -1,8 +1,8 @@
-"""What JSON allows and we do not: one look at a frame before anything trusts it.
+"""Limits beyond the JSON grammar: one scan of a frame before anything trusts it.
 
 msgspec checks the grammar, escapes and lone surrogates as it skips over a raw payload, but lets bad UTF-8, numbers that
 no double can hold, integers that Python refuses to print, and any depth pass. A payload that we only forward would
-carry them to another program's parser, so they are refused here, at the door.
+carry them to another program's parser, so they are refused here.
 
 Everything is a handful of C-speed passes over the bytes (`find`, `translate`, `replace`, `split`): no Python code runs
 once per byte, so that four mebibytes cannot stall the event loop. Most frames are shown to be harmless as they are,

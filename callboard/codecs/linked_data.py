@@ -34,7 +34,7 @@ CONTEXT: Final = {
     "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
     "@version": 1.1,
 }
-"""What `CONTEXT_URL` stands for."""
+"""The document at `CONTEXT_URL`."""
 
 ALWAYS_ARRAYS: Final = frozenset(
     {

@@ -8,7 +8,7 @@ import attrs
 
 
 class Keeper(Protocol):
-    """What keeps messages of one session, in the order in which they were said."""
+    """Store of the messages of one session, in order."""
 
     def forget_oldest(self) -> None:
         """Let go of the oldest message, and give its ticket back."""
@@ -37,7 +37,7 @@ class ReplayBudget:
             keeper.forget_oldest()
 
     def give_back(self, ticket: int) -> None:
-        """What the ticket was for is not kept any more."""
+        """Release the ticket: its message is no longer kept."""
         _, size = self._kept.pop(ticket)
         self.total -= size
 

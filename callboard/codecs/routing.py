@@ -1,4 +1,4 @@
-"""Where a message goes and under which terms: the few members of its params that decide it, and nothing else.
+"""Routing of a message: the few members of its params that decide its target and terms.
 
 Reads `name`, `uri`, `requestState` and the reserved keys of `_meta`. Arguments, inputs and all else that is there stay
 the bytes they are.

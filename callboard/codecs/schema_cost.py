@@ -122,7 +122,7 @@ class _Looking:
         return list(done)
 
     def _children_of(self, key: int) -> list[tuple[str | None, int]]:
-        """What a schema says of the members of a value: of one by its name, or of any."""
+        """Schemas for the members of a value: by name, or for any."""
         self._count()
         found = self._members.get(key)
         if found is None:
@@ -134,7 +134,7 @@ class _Looking:
         return found
 
     def _here(self, key: int) -> list[int]:
-        """Where a schema leads to without a step into the value."""
+        """Schemas that apply to the same value."""
         found = self._leading.get(key)
         if found is None:
             schema = self._known[key]

@@ -22,7 +22,7 @@ MAX_SEALED: Final = 64 * 1024
 """Longest sealed text, in characters. A client sends it back as it is; more is refused before any work."""
 
 Nonce: TypeAlias = Callable[[int], bytes]
-"""Where fresh nonces come from: `os.urandom`, unless a test needs the same text twice."""
+"""Source of nonces: `os.urandom`, unless a test needs the same text twice."""
 
 _FORMAT: Final = b"\x01"
 _KEY_SIZE: Final = 32
@@ -85,7 +85,7 @@ class KeyRing:
 
 @attrs.frozen
 class Opened:
-    """What a seal held. `serial` is unique to the sealing: a used-set can tell a second use by it."""
+    """Contents of a seal. `serial` is unique to the sealing: a second use is recognized by it."""
 
     payload: bytes = attrs.field(repr=False)
     expires: float

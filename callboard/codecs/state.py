@@ -31,7 +31,7 @@ _SALIENT: Final = ("name", "uri", "arguments")  # never _meta, inputResponses, r
 
 @attrs.frozen
 class Binding:
-    """What a retry must share with the request that was answered with `input_required`."""
+    """Members that a retry must have in common with the request that got `input_required`."""
 
     principal: str
     audience: str

@@ -1,1 +1,1 @@
-"""What becomes of a message that crosses from one connection to the other: pure functions, one for each kind of it."""
+"""Translation of messages between client and backend: pure functions, one for each kind of message."""

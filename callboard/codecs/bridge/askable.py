@@ -1,4 +1,4 @@
-"""What a client can be asked, in short: by this the connections to a legacy backend are told apart."""
+"""The questions that a client can answer, as a short key that tells the connections to a legacy backend apart."""
 
 from functools import lru_cache
 from typing import Final, TypeAlias
@@ -30,7 +30,7 @@ _PATHS: Final = (
 
 
 def signature_of(capabilities: ClientCapabilities) -> Signature:
-    """What of *capabilities* crosses. Tasks and extensions do not."""
+    """The part of *capabilities* that is forwarded. Tasks and extensions are not."""
     if capabilities.roots is UNSET and capabilities.sampling is UNSET and capabilities.elicitation is UNSET:
         return NOTHING
     return frozenset(path for path in _PATHS if declares(capabilities, path))
@@ -38,7 +38,7 @@ def signature_of(capabilities: ClientCapabilities) -> Signature:
 
 @lru_cache(maxsize=64)
 def declared_by(signature: Signature) -> ClientCapabilities:
-    """What is declared to a backend for it: just that. A backend's revision writes what of it there is in it."""
+    """The capabilities that are declared to a backend. Its revision writes those that it has."""
     roots = RootsCapability(list_changed=True if "roots.list_changed" in signature else UNSET)
     sampling = SamplingCapability(
         tools={} if "sampling.tools" in signature else UNSET,

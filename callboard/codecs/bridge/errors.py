@@ -38,7 +38,7 @@ def _unchanged(error: ErrorResponse, _: str | None) -> BackendRefused:
 
 
 def _of_the_leg(error: ErrorResponse, uri: str | None) -> BackendRefused:
-    """What is between the broker and its backend is no news for a client."""
+    """Hide codes that only concern the connection between broker and backend."""
     return _with_cause(error) if error.code in _OUR_BUSINESS else _unchanged(error, uri)
 
 

@@ -77,9 +77,9 @@ class Definition:
 
     kind: Kind
     name: str
-    """What it is known by at its backend: a name, a URI or a template."""
+    """The name, URI or template at the backend."""
     data: bytes
-    """What clients may be shown."""
+    """The definition for clients."""
     digest: str = ""
     """Of a tool: what it is pinned by."""
     headers: HeaderMap = NO_HEADERS
@@ -269,7 +269,7 @@ def _texts(found: object) -> Iterator[str]:
 
 
 def _name_in(kind: Kind, data: bytes) -> str | None:
-    """What a definition calls itself, however broken it is otherwise: for the log."""
+    """The name of a definition for the log, however broken the definition is."""
     try:
         name = msgspec.json.decode(read_members(data)[kind.key])
     except (PeerError, KeyError, msgspec.MsgspecError, RecursionError):

@@ -78,7 +78,7 @@ def problem_with(name: str) -> str | None:
 
 @lru_cache(maxsize=MAX_SKELETONS)
 def skeleton(name: str) -> str:
-    """What *name* looks like: two names of one skeleton cannot be told apart by eye (UTS 39, in short)."""
+    """The skeleton of *name*: two names with the same one look alike (UTS 39, in short)."""
     if name.isascii():
         return name.encode().translate(_ASCII).decode()
     return unicodedata.normalize("NFD", name).translate(CONFUSABLES)

@@ -31,7 +31,7 @@ def back_params(params: Members, renamed: Mapping[str, Raw]) -> dict[str, Any]:
 
 
 def carried_meta(said: Members) -> dict[str, Raw]:
-    """What of a request's `_meta` goes along to the other connection."""
+    """The part of a request's `_meta` that is forwarded."""
     if said.keys() <= _OF_THE_LEG:
         return {}
     return {key: value for key, value in said.items() if key not in _OF_THE_LEG}

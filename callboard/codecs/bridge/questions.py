@@ -33,7 +33,7 @@ class NotExpressible(Exception):
 
 
 def front_question(revision: Revision, params: Model, elicitation_id: str) -> Model:
-    """What the client is asked, in words that *revision* has. *elicitation_id* is for one that needs an id of ours.
+    """A question for the client, in its *revision*. *elicitation_id* is for a question that needs an id of the broker.
 
     Raises `NotExpressible`.
     """

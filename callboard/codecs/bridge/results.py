@@ -69,7 +69,7 @@ class Crossing:
 
     @property
     def label(self) -> Mapping[str, Raw]:
-        """What every result says of its origin."""
+        """The label of its origin for every result."""
         return _label(self.backend)
 
 
@@ -132,7 +132,7 @@ def _put_on(members: dict[str, Any], crossing: Crossing, method: str, *, keeps: 
 
 
 def _bounded(ttl: Raw) -> Raw:
-    """What a backend says of how long its answer may be kept, within reason."""
+    """The caching hints of a backend, within limits."""
     try:
         found = msgspec.json.decode(ttl, type=int)
     except msgspec.MsgspecError:

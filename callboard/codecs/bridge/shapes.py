@@ -1,4 +1,4 @@
-"""What a backend's result must be like so that every client can read it: checked by type, in one pass over its bytes.
+"""Checks of a backend's result, so that every client can read it: by type, in one pass over its bytes.
 
 A strict client throws a whole result away if one member has a wrong type, and its user sees an error of the broker.
 The types are those of the official schemas, as far as those agree: what a revision adds is looked after elsewhere.

@@ -14,7 +14,7 @@ from callboard.codecs.revisions import Model, Revision, ServerCapabilities, decl
 from callboard.errors import PeerError
 
 TASK_METHODS: Final = ("tasks/get", "tasks/result", "tasks/cancel")
-"""What is asked about a task. `tasks/list` is not offered: it would have to be asked of every backend."""
+"""Methods for a task. `tasks/list` is not offered: it would need a request to every backend."""
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 """The tasks of 2026-07-28: another protocol, which is not offered here."""
@@ -33,7 +33,7 @@ def needs_extension(method: str, params: Members) -> bool:
 
 
 class TaskStanding(msgspec.Struct, frozen=True, rename="camel"):
-    """Where a task stands, as far as that matters on the way. Times are in milliseconds; no *ttl* is no limit."""
+    """State of a task, as far as the broker needs it. Times are in milliseconds; no *ttl* means no limit."""
 
     task_id: str
     status: Literal["working", "input_required", "completed", "failed", "cancelled"]
@@ -125,7 +125,7 @@ def about_task(answer: Model, task: str | None) -> Model:
 
 
 def front_refusal(error: ErrorResponse, there: str, ours: str) -> ErrorResponse:
-    """What a backend says of a task, with our id where it says its own."""
+    """The error of a backend about a task, with the broker's id of the task instead of the backend's."""
     data: Any = error.data
     if isinstance(data, Raw):
         data = Raw(bytes(data).replace(_quoted(there), _quoted(ours)))

@@ -3,7 +3,7 @@
 from typing import Final
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-"""What a client of HTTP/2 says first. No request of HTTP/1 begins so."""
+"""The preface of an HTTP/2 client. No HTTP/1 request starts with it."""
 
 _FRAME_HEAD: Final = 9
 _DATA: Final = 0

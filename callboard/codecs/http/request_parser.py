@@ -21,7 +21,7 @@ MAX_IDLE: Final = 4
 
 
 class ParserStage(Enum):
-    """What is being read. Each stage has its own patience."""
+    """Part of a request that is being read. Each has its own timeout."""
 
     IDLE = "nothing"
     HEAD = "a head"
@@ -102,7 +102,7 @@ class RequestParser:
         self._body: bytes | bytearray = b""
 
     def close(self) -> None:
-        """Nothing more is read, and nothing is held any more. Harmless twice.
+        """Stop reading, and release everything. May be called twice.
 
         llhttp's parser holds this one by its callbacks: neither would ever let go of the other.
         """

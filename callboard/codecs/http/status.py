@@ -1,4 +1,4 @@
-"""Which HTTP status says what a JSON-RPC error says."""
+"""HTTP status codes for JSON-RPC errors."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Which arguments of a tool are mirrored into `Mcp-Param-*` headers: `x-mcp-header`, compiled once per tool.
+"""Arguments of a tool that are mirrored into `Mcp-Param-*` headers: `x-mcp-header`, compiled once per tool.
 
 A tool that breaks one of the annotation's rules must be left out of the list by an HTTP client, so each rule
 has a sentence of its own that can be logged.

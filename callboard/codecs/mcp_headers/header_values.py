@@ -18,7 +18,7 @@ MAX_SAFE_INTEGER: Final = 2**53 - 1
 """Largest integer that is mirrored: the largest that every JSON parser reads exactly."""
 
 OUTER_SPACE: Final = b" \t"
-"""What HTTP allows around a header value without meaning it."""
+"""Optional whitespace around a header value."""
 
 _OPEN, _CLOSE = "=?base64?", "?="
 _INTEGER: Final = re.compile(r"(-?(?:0|[1-9][0-9]{0,15}))(?:\.0{1,16})?")

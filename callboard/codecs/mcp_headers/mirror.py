@@ -32,7 +32,7 @@ MIRRORED_NAME: Final = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
-"""Which member of `params` stands in `Mcp-Name`, by method. Other methods have no such header."""
+"""The member of `params` that `Mcp-Name` repeats, by method. Other methods have no such header."""
 
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 Received: TypeAlias = Mapping[bytes, bytes]

@@ -1,4 +1,4 @@
-"""Where a stranger may send us. Discovery follows addresses that servers name, and they name what they like.
+"""Addresses that a server may name: discovery follows URLs from servers, which may be hostile.
 
 An address is https, and leads into the public Internet: to no machine of ours, and to none that only we can reach. Two
 things soften that. A server on this machine is one that is being developed, and may name this machine, without TLS. And
@@ -41,7 +41,7 @@ _SPECIAL: Final = tuple(
         ),
     )
 )
-"""What IANA keeps for special purposes, and some Python that we run on takes for public: their lists differ in age."""
+"""Special-purpose networks of IANA that some Python versions take for public: their lists differ in age."""
 
 
 @attrs.frozen

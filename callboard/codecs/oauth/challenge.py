@@ -1,4 +1,4 @@
-"""What a server says with a 401 or 403: the challenges in `WWW-Authenticate`."""
+"""The challenges in `WWW-Authenticate` of a 401 or 403."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -30,12 +30,12 @@ class Challenge:
 
     @property
     def resource_metadata(self) -> str | None:
-        """Where the server's metadata is."""
+        """URL of the server's metadata."""
         return self.parameters.get("resource_metadata")
 
     @property
     def scope(self) -> str | None:
-        """What a token must be good for."""
+        """Scopes that a token must have."""
         return self.parameters.get("scope")
 
     @property

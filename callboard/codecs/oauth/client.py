@@ -100,7 +100,7 @@ def write_registration(name: str, redirect_uri: str, server: ServerMetadata) -> 
 
 
 def read_registration(body: bytes, server: ServerMetadata, redirect_uri: str) -> OAuthClient:
-    """What was registered. Raises `FetchFailed`, `NotAuthorized`."""
+    """The registered client. Raises `FetchFailed`, `NotAuthorized`."""
     given = read(_Registered, body)
     method = given.token_endpoint_auth_method or method_for(server, has_secret=given.client_secret is not None)
     if method not in _PREFERRED or (method != NONE and not given.client_secret):

@@ -30,7 +30,7 @@ class DiscoveryRoute(Enum):
 
 @attrs.frozen(kw_only=True)
 class Rules:
-    """What a way of finding demands."""
+    """Requirements of a way of discovery."""
 
     revisions: str
     announces_pkce: bool
@@ -46,7 +46,7 @@ RULES: Final[Mapping[DiscoveryRoute, Rules]] = {
 
 
 def resource_metadata_urls(server: str, named: str | None) -> list[str]:
-    """Where the metadata of *server* may be: where a challenge says, below its path, at its root."""
+    """URLs at which the metadata of *server* may be: from the challenge, below its path, at its root."""
     parts = urlsplit(server)
     origin = _origin(parts)
     path = parts.path.rstrip("/") + (f"?{parts.query}" if parts.query else "")
@@ -54,14 +54,14 @@ def resource_metadata_urls(server: str, named: str | None) -> list[str]:
 
 
 def server_metadata_urls(issuer: str) -> list[str]:
-    """Where the metadata of an authorization server may be: by OAuth, then by OpenID Connect."""
+    """URLs at which the metadata of an authorization server may be: by OAuth, then by OpenID Connect."""
     parts = urlsplit(issuer)
     origin, path = _origin(parts), parts.path.rstrip("/")
     return _once([f"{origin}{_SERVER}{path}", f"{origin}{_OPENID}{path}", f"{origin}{path}{_OPENID}"])
 
 
 def origin_metadata_url(server: str) -> str:
-    """Where 2025-03-26 has it: at the origin, for any path."""
+    """The URL of the metadata in 2025-03-26: at the origin, for any path."""
     return origin_of(server) + _SERVER
 
 

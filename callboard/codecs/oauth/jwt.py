@@ -49,7 +49,7 @@ def read_key(pem: str) -> Key:
 
 
 def client_assertion(key: Key, algorithm: str, client_id: str, audience: str, *, now: float, jti: str) -> str:
-    """That this is *client_id*, said to *audience* alone, and not for long. Raises `NotAuthorized`."""
+    """A short-lived assertion that the client is *client_id*, for *audience* only. Raises `NotAuthorized`."""
     claims = {
         "iss": client_id,
         "sub": client_id,

@@ -1,4 +1,4 @@
-"""What resources and authorization servers say of themselves, as far as a client looks at it."""
+"""Metadata of resources and authorization servers, as far as a client uses it."""
 
 import re
 from typing import Final, TypeVar
@@ -59,7 +59,7 @@ def read_server(body: bytes, issuer: str, *spellings: str) -> ServerMetadata:
 
 
 def agreed_server(server: str) -> ServerMetadata:
-    """What 2025-03-26 takes for granted where there is no metadata."""
+    """The default endpoints of 2025-03-26, without metadata."""
     origin = origin_of(server)
     return ServerMetadata(
         issuer=origin,

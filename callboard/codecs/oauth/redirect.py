@@ -23,7 +23,7 @@ MAX_PARAMETERS: Final = 32
 
 
 class IssuerCheck(Enum):
-    """What is made of the `iss` that comes back."""
+    """Verdict on the `iss` of a redirect."""
 
     COMPARE = "compare"
     REFUSE = "refuse"
@@ -41,7 +41,7 @@ ISSUER_CHECKS: Final[Mapping[tuple[bool, bool], IssuerCheck]] = {
 
 @attrs.frozen(kw_only=True)
 class PendingAuthorization:
-    """What is remembered of a user that was sent away, until the redirect: once, and not for long."""
+    """State of an authorization request until the redirect: used once, and short-lived."""
 
     issuer: str
     announces_iss: bool
@@ -68,7 +68,7 @@ def pkce_challenge(verifier: str) -> str:
 def authorization_url(
     server: ServerMetadata, errand: PendingAuthorization, client_id: str, *, resource: str, scopes: Scopes, reach: Reach
 ) -> str:
-    """Where to send the user. Raises `NotAuthorized`, `UnsafeUrl` for what no browser should be sent to."""
+    """The authorization URL. Raises `NotAuthorized`, and `UnsafeUrl` for a URL that no browser should open."""
     if server.authorization_endpoint is None:
         raise NotAuthorized(f"the authorization server {server.issuer[:200]!r} has no authorization endpoint")
     try:

@@ -1,4 +1,4 @@
-"""Which scopes to ask for: no more than the operation at hand needs, and no less than was asked for before."""
+"""Scopes to request: those that the operation needs, and those of earlier requests."""
 
 import re
 from collections.abc import Iterable

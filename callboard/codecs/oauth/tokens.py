@@ -44,7 +44,7 @@ _DESCRIPTION: Final = re.compile(r"[\x20\x21\x23-\x5b\x5d-\x7e]{1,200}")
 
 @attrs.frozen(kw_only=True)
 class Tokens:
-    """What a server may be shown, its issuer and its client, and what it is good for."""
+    """An access token, with its issuer, client and scopes."""
 
     access_token: str = attrs.field(repr=False)
     scheme: str = "Bearer"
@@ -74,7 +74,7 @@ class Tokens:
 
 
 class TokenAnswer(msgspec.Struct, frozen=True):
-    """What a token endpoint gives. Its fields are looked at by `read_tokens` only."""
+    """A response of a token endpoint. Only `read_tokens` reads its fields."""
 
     access_token: str
     token_type: str
@@ -106,7 +106,7 @@ def write_form(parameters: Mapping[str, str]) -> bytes:
 
 
 def read_answer(status: int, body: bytes, sent: Iterable[str]) -> TokenAnswer:
-    """What a token endpoint answered to what was *sent*, which no error may repeat.
+    """Read the response to the request *sent*, which no error may repeat.
 
     Raises `TokenRefused`, `FetchFailed`.
     """
@@ -141,7 +141,7 @@ def read_tokens(
     proof_key: str | None,
     before: Tokens | None = None,
 ) -> Tokens:
-    """What to keep of an answer. *before* is what was refreshed; what is not said anew goes on. Raises FetchFailed."""
+    """The tokens to store. Members that a refresh of *before* omits are kept. Raises FetchFailed."""
     life = _life(answer.expires_in)
     scheme = scheme_of(answer)
     known = asked if before is None else before.granted

@@ -97,7 +97,7 @@ def common_tag(revision: Revision, models: Sequence[type[Model]]) -> str:
 
 
 def tag_values(revision: Revision, model: type[Model], tag: str) -> frozenset[object]:
-    """What *tag* may say in *model*; `UNSET` among them if it may be absent."""
+    """Possible values of *tag* in *model*, with `UNSET` if it may be absent."""
     if not tag:
         return frozenset({UNSET})
     field = members(model, revision).get(tag)

@@ -95,7 +95,7 @@ def model_writer(revision: Revision, model: type[Model], converter: Converter) -
 
 
 def _member_writer(revision: Revision, field: Any, converter: Converter) -> Writer:
-    """Where the revision narrows a member, what does not fit it becomes `UNSET`."""
+    """Set members that do not fit the narrower type of the revision to `UNSET`."""
     hook = writer_of(without_unset(field.type), converter)
     if revision not in rule_of(field).types:
         return hook

@@ -1,4 +1,4 @@
-"""What many objects share: icons, names, annotations, the three kinds of `_meta`, bases of params and results."""
+"""Shared parts of models: icons, names, annotations, the three kinds of `_meta`, bases of params and results."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeAlias

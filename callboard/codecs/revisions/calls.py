@@ -36,7 +36,7 @@ class CallToolRequestParams(InputResponseRequestParams):
 
 @model(kw_only=True)
 class CallToolResult(Result):
-    """What the tool said. Its own failures are results too, with `is_error`."""
+    """Output of the tool. Its own failures are results too, with `is_error`."""
 
     content: Sequence[ContentBlock]
     structured_content: JSONValue | UnsetType = member(known=span(R3), types=OBJECT_AT_FIRST)

@@ -95,7 +95,7 @@ class ServerTaskRequests(Model):
 
 @model(kw_only=True)
 class TasksCapability(Model):
-    """What both sides may declare about the experimental tasks of 2025-11-25."""
+    """Capabilities of both sides for the experimental tasks of 2025-11-25."""
 
     known: ClassVar[Revisions] = frozenset({R4})
 
@@ -115,7 +115,7 @@ class ServerTasksCapability(TasksCapability):
 
 @model(kw_only=True)
 class ClientCapabilities(Model):
-    """What a client can do: exchanged once in `initialize`, or with every modern request."""
+    """Capabilities of a client: sent once in `initialize`, or with every modern request."""
 
     experimental: Mapping[str, JSONObject] | UnsetType = UNSET
     roots: RootsCapability | UnsetType = UNSET
@@ -127,7 +127,7 @@ class ClientCapabilities(Model):
 
 @model(kw_only=True)
 class ServerCapabilities(Model):
-    """What a server offers: in the answer to `initialize`, or to `server/discover`."""
+    """Capabilities of a server: in the result of `initialize` or `server/discover`."""
 
     experimental: Mapping[str, JSONObject] | UnsetType = UNSET
     logging: JSONObject | UnsetType = UNSET

@@ -72,7 +72,7 @@ class ToolUseContent(Model):
 
 @model(kw_only=True)
 class ToolResultContent(Model):
-    """What the called tool said. In sampling only."""
+    """Output of the called tool. In sampling only."""
 
     known: ClassVar[Revisions] = span(R4)
 

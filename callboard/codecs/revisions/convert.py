@@ -98,5 +98,5 @@ def _reader(revision: Revision, form: Any) -> _read.Reader:
 
 @cache
 def writer(revision: Revision, form: Any) -> _write.Writer:
-    """What writes a type that stands in a model."""
+    """The writer for a type of a model."""
     return _write.writer_of(form, converter_for(revision))

@@ -1,4 +1,4 @@
-"""What the revisions do differently, by trait: `revision.dialect.has_sessions` says why a line is there.
+"""Differences between revisions, by trait: `revision.dialect.has_sessions` says why a line is there.
 
 A trait is about behaviour. Which methods, members and error codes a revision has is in the tables beside this one.
 """

@@ -39,7 +39,7 @@ ElicitValue: TypeAlias = ElicitScalar | Sequence[str]
 
 @model(kw_only=True)
 class PropertySchema(Model):
-    """What every property of a form may say about itself."""
+    """Members that every property of a form may have."""
 
     known: ClassVar[Revisions] = span(R3)
 
@@ -195,7 +195,7 @@ ElicitRequestParams: TypeAlias = ElicitRequestFormParams | ElicitRequestURLParam
 
 @model(kw_only=True)
 class ElicitResult(Model):
-    """What the user did. For a URL, `accept` is consent and not completion."""
+    """Action of the user. For a URL, `accept` is consent and not completion."""
 
     known: ClassVar[Revisions] = span(R3)
     marks: ClassVar[tuple[str, ...]] = ("action",)

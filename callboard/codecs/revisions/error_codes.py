@@ -24,7 +24,7 @@ class UnsupportedProtocolVersionData(Model):
 
 @model(kw_only=True)
 class MissingRequiredClientCapabilityData(Model):
-    """What the client would have to declare."""
+    """Capabilities that the client would have to declare."""
 
     known: ClassVar[Revisions] = MODERN
 

@@ -41,7 +41,7 @@ class Direction(enum.Enum):
 
 @attrs.frozen
 class Capability:
-    """What must have been declared, by which side, in dotted field names; *when* limits it to one direction."""
+    """Capability that a side must have declared, in dotted field names; *when* limits it to one direction."""
 
     side: Side
     path: str

@@ -1,4 +1,4 @@
-"""What a protocol model is: one attrs class per object, with its differences between revisions beside each field.
+"""Protocol models: one attrs class per object, with its differences between revisions beside each field.
 
 A model holds the union of the members of all revisions. A member that is absent is `UNSET`, never `None`: null is a
 value on the wire. Members that a revision does not know wait in `extra`, untouched, and are written back.

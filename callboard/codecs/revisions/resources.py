@@ -14,7 +14,7 @@ from callboard.codecs.revisions.revision import R3, Revisions, span
 
 @model(kw_only=True)
 class Resource(NamedWithIcons):
-    """Something a server can read out, by URI."""
+    """Content of a server with a URI."""
 
     uri: str
     description: str | UnsetType = UNSET
@@ -46,7 +46,7 @@ class ResourceTemplate(NamedWithIcons):
 
 @model(kw_only=True)
 class ResourceContents(Model):
-    """What the two forms of contents share."""
+    """Members of both forms of contents."""
 
     uri: str
     mime_type: str | UnsetType = UNSET

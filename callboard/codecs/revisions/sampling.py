@@ -34,7 +34,7 @@ class ModelHint(Model):
 
 @model(kw_only=True)
 class ModelPreferences(Model):
-    """What the server would like of the model. Advice."""
+    """Preferences of the server for the model. Advice."""
 
     hints: Sequence[ModelHint] | UnsetType = UNSET
     cost_priority: Priority | UnsetType = UNSET

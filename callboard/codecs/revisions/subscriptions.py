@@ -1,4 +1,4 @@
-"""What a peer hears without asking again: the modern listen request, and the notifications of both eras."""
+"""Subscriptions and notifications: the modern listen request, and the notifications of both eras."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -22,7 +22,7 @@ from callboard.codecs.revisions.revision import ALL, LEGACY, MODERN, R2, R4, Rev
 
 @model(kw_only=True)
 class SubscriptionFilter(Model):
-    """What a listen request wants to hear, and in the acknowledgement what it will."""
+    """The filter of a listen request, and of its acknowledgement."""
 
     known: ClassVar[Revisions] = MODERN
 

@@ -24,14 +24,14 @@ from callboard.codecs.revisions.revision import ALL, LEGACY, R2, R3, R4, R5, Rev
 
 @model(kw_only=True)
 class AnySchema(Model):
-    """What an output schema is held to from 2026-07-28 on: any JSON Schema."""
+    """An output schema from 2026-07-28 on: any JSON Schema."""
 
     dialect: str | UnsetType = since(R4)
 
 
 @model(kw_only=True)
 class ObjectSchema(AnySchema):
-    """What the schema of a tool is held to: its root describes an object. Tools keep the JSON itself."""
+    """A schema of a tool: its root describes an object. Tools keep the JSON itself."""
 
     type: Literal["object"] = "object"
     properties: Mapping[str, JSONObject] | UnsetType = member(types={R5: JSONValue})
@@ -62,7 +62,7 @@ class ToolExecution(Model):
 
 @model(kw_only=True)
 class Tool(NamedWithIcons):
-    """Something a server can do, with the schema of its arguments."""
+    """A function of a server, with the schema of its arguments."""
 
     input_schema: JSONObject = attrs.field(metadata=varying(types=dict.fromkeys(ALL, shaped(ObjectSchema))))
     description: str | UnsetType = UNSET

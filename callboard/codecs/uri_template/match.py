@@ -105,7 +105,7 @@ class MatchPlan:
 
     @property
     def head(self) -> str:
-        """What every URI that fits begins with."""
+        """The fixed text at the start of every matching URI."""
         return self.left.start
 
     def match(self, uri: str) -> Found | None:

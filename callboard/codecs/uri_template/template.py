@@ -68,7 +68,7 @@ class UriTemplate:
 
     @property
     def head(self) -> str:
-        """What every URI that fits begins with. Empty if the template begins with a variable, or cannot be matched."""
+        """The fixed text at the start of every matching URI. May be empty."""
         return "" if isinstance(self._plan, str) else self._plan.head
 
 

@@ -18,7 +18,7 @@ SESSION_KEY: Final = "dev.callboard/session"
 """The member of `_meta` in which the result of `initialize` says how to come back."""
 
 RESUMED: Final = "notifications/dev.callboard/resumed"
-"""What a server says first to a client that came back. It is not counted among its messages."""
+"""First message of a server to a client that resumes. It is not counted."""
 
 _IS_MASKED: Final = 0x80
 _SIZES: Final = {126: 4, 127: 10}
@@ -29,7 +29,7 @@ _READ = msgspec.json.Decoder()
 
 @attrs.frozen
 class ResumeTicket:
-    """What a session that can be resumed is known by, and for how many seconds without a socket."""
+    """Id of a resumable session, and the seconds it survives without a socket."""
 
     id: str = attrs.field(repr=False)
     grace: float
@@ -75,7 +75,7 @@ def received_there(head: AnswerHead) -> int:
 
 
 def read_ticket(frame: bytes) -> ResumeTicket | None:
-    """What the result of `initialize` says about coming back; None if it says nothing of it."""
+    """The resumption offer in the result of `initialize`; None if there is none."""
     try:
         told = _READ.decode(frame)["result"]["_meta"][SESSION_KEY]
         session, grace = _VISIBLE.fullmatch(told["id"]), float(told["grace"])

@@ -104,7 +104,7 @@ class MessageReader:
         return 0 if self._begun is None else len(self._begun)
 
     def feed(self, data: bytes) -> Iterator[Received]:
-        """What *data* completes, in order. After a `Close` there is nothing more. Raises `Violation`."""
+        """The messages that *data* completes, in order. None follow a `Close`. Raises `Violation`."""
         return (received for received in self.steps(data) if received is not None)
 
     def steps(self, data: bytes) -> Iterator[Received | None]:
@@ -125,7 +125,7 @@ class MessageReader:
             raise Violation(Close(Code.PROTOCOL_ERROR, str(failure))) from None
 
     def _whole(self, data: bytes) -> Received | None:
-        """What *data* is, if it is a text, a ping or a pong in one frame, and stands where a frame may begin."""
+        """The message in *data*, if it is exactly one text, ping or pong frame."""
         if self._begun is not None or self.is_closed or not data or not self._boundaries.is_between:
             return None
         opcode = data[0]

@@ -85,7 +85,7 @@ def _only(head: Head, name: bytes) -> bytes | None:
 
 
 def _said(head: Head, offered: Iterable[bytes], name: bytes) -> bytes | None:
-    """What stands in a header, or in the subprotocol for browsers, which cannot set it."""
+    """The value of a header, or of the subprotocol that browsers use instead."""
     header, subprotocol = _only(head, name), _in_subprotocols(offered, _IN_SUBPROTOCOL[name])
     if header is not None and subprotocol is not None and header != subprotocol:
         raise _malformed(f"duplicate parameter {name.decode()}")

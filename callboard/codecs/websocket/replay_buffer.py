@@ -1,4 +1,4 @@
-"""What was said to a peer and may not have arrived: kept within bounds, until it is known to have, or asked for."""
+"""Messages that may not have arrived: kept within limits, until the peer confirms them or asks for them again."""
 
 from collections import deque
 
@@ -14,7 +14,7 @@ class ReplayBuffer:
     most: int
     most_bytes: int
     budget: ReplayBudget | None = None
-    """What all sessions keep together, where that is bounded."""
+    """The shared budget of all sessions, if there is one."""
     sent: int = attrs.field(default=0, init=False)
     # Each with its ticket of the budget. 700 bytes: a quiet session has none.
     _messages: deque[tuple[bytes, int]] | None = attrs.field(default=None, init=False)
@@ -52,7 +52,7 @@ class ReplayBuffer:
         return self.forgotten <= number <= self.sent
 
     def after(self, number: int) -> list[bytes]:
-        """What followed *number*, in order."""
+        """The messages after *number*, in order."""
         return [message for message, _ in self._messages or ()][number - self.forgotten :]
 
     def clear(self) -> None:

@@ -17,7 +17,7 @@ _LARGE: Final = struct.Struct("!Q")
 
 @attrs.define(eq=False)
 class Boundaries:
-    """Where the frames of a stream of bytes end, by their headers alone."""
+    """Ends of the frames in a stream of bytes, by their headers alone."""
 
     _missing: int = attrs.field(default=0, init=False)  # of the frame that has begun
     _header: bytes = attrs.field(default=b"", init=False)  # of a frame, as much of it as there is
