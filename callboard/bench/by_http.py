@@ -158,7 +158,7 @@ class PreparedLane(QuickLane):
         self.hub.start(partial(self._dial, asked))
 
     def release(self, line: Line, *, is_kept: bool) -> None:
-        """Nothing is asked on *line* any more."""
+        """The request on *line* has ended."""
         if line not in self._all:
             return
         if is_kept:

@@ -45,7 +45,7 @@ class Met(msgspec.Struct, tag="met"):
 
 
 class Counted(msgspec.Struct, tag="counted"):
-    """What happened since the last report."""
+    """Counts since the last report."""
 
     tally: dict[str, Any]
     in_flight: int
@@ -62,7 +62,7 @@ class Failed(msgspec.Struct, tag="failed"):
 
 
 class Done(msgspec.Struct, tag="done"):
-    """That is all."""
+    """The last report."""
 
 
 Report: TypeAlias = Met | Counted | Failed | Done
@@ -82,7 +82,7 @@ class Crew:
     command: Sequence[str]
     """Starts one."""
     orders: Sequence[bytes]
-    """What each of them is told first, on one line."""
+    """The first message to each worker, on one line."""
     on_met: Callable[[Met], None]
     failure_of: Callable[[Failed], Exception]
     pids: set[int]
@@ -197,7 +197,7 @@ class Crew:
                 self._in_flight.pop(number, None)
 
     def _note(self, number: int, pids: Sequence[int]) -> None:
-        """Which processes are the server's, as far as the one with this number has started them."""
+        """The processes of the server, as far as the process with this id has started them."""
         self.pids -= self._pids.get(number, set())
         self._pids[number] = set(pids)
         self.pids |= self._pids[number]

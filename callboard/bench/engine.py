@@ -68,7 +68,7 @@ class LoadPlan:
     seed: int = 0
 
     def share(self, part: int, of: int) -> "LoadPlan":
-        """What one process among *of* does of it. Each has a session at least, and a request at once."""
+        """The part of the load for one of *of* processes: at least one session and one request in flight."""
         return attrs.evolve(
             self,
             sessions=max(1, portion(self.sessions, part, of)),
@@ -145,7 +145,7 @@ class Drive(ABC, Generic[W, L]):
 
     @property
     def figures(self) -> Mapping[str, float]:
-        """What else is worth knowing, by the names that `callboard.bench.figures` explains."""
+        """Other figures, by the names in `callboard.bench.figures`."""
         return {name: float(count) for name, count in self.tally.counts.items()}
 
     @abstractmethod
@@ -183,7 +183,7 @@ class Drive(ABC, Generic[W, L]):
 
 
 class Loop(Drive[W, L]):
-    """Something that is done over and over: one follows on the other, or at a pace."""
+    """A repeated action: the next one starts when the last one ended, or at a fixed rate."""
 
     @abstractmethod
     async def turn(self, seat: Seat[L], chance: random.Random, due: float) -> bool:
@@ -318,6 +318,6 @@ class Engine(Loop[Work, Lane]):
 
 
 def kind_of(error: CallboardError) -> str:
-    """What an error is counted as: its name, and the code that a server gave it."""
+    """The label under which an error is counted: its class, and the code of the server."""
     code = getattr(error, "error_code", None) or getattr(error, "status", None)
     return type(error).__name__ if code is None else f"{type(error).__name__} {code}"

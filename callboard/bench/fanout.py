@@ -36,7 +36,7 @@ class NothingHeard(CallboardError):
 
 @attrs.frozen
 class Publication:
-    """What is called, and what is heard of it: a resource's updates, or that any list has changed."""
+    """The tool to call and the expected notification: an update of a resource, or a changed list."""
 
     act: Act
     uri: str | None = None

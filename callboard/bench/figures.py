@@ -1,4 +1,4 @@
-"""What a run may show beside latencies, rates and errors: each figure has a name for scripts and one for people."""
+"""Figures of a run beside latencies, rates and errors: each has a name for scripts and a title for reports."""
 
 import math
 from collections.abc import Mapping

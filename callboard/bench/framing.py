@@ -49,7 +49,7 @@ class _Gathered:
     _size: int = attrs.field(default=0, init=False)
 
     def take(self, data: bytes) -> bytes | None:
-        """All that there is, if that is as much as is needed."""
+        """All buffered data, if it is enough."""
         if not self._pieces and len(data) >= self.needed:
             return data
         self._pieces.append(data)

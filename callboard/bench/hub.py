@@ -59,7 +59,7 @@ class QuickLane(ABC):
 
 
 class QuickWire(Protocol):
-    """What sockets and pipes have for a caller that never waits for one of them alone."""
+    """A socket or pipe, as the hub needs it: one task reads all of them."""
 
     def fileno(self) -> int: ...
 

@@ -24,7 +24,7 @@ PING: Final = "ping at the end"
 
 @attrs.frozen
 class Rest:
-    """Nothing to do."""
+    """No work."""
 
     def __str__(self) -> str:
         return "nothing: sessions are opened and left idle"

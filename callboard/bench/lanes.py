@@ -115,7 +115,7 @@ def within(seconds: float, open_lane: Open[L]) -> Open[L]:
 
 
 def resolved(target: Target) -> Command | Remote | Server:
-    """What *target* names. A server in a file runs as a process of its own, so that it and the load share no core.
+    """The target that *target* names. A server in a file runs in its own process, so that it has its own core.
 
     Raises `CannotConnect`.
     """

@@ -29,7 +29,7 @@ class BadLimit(CallboardError):
 
 
 class ShownLimit(Protocol):
-    """What a limit is held against."""
+    """The results that a limit is compared with."""
 
     @property
     def count(self) -> int: ...
@@ -88,7 +88,7 @@ class Limit:
         )
 
     def broken_by(self, shown: ShownLimit) -> bool:
-        """What is not known is not within its limit."""
+        """Whether the limit is exceeded. An unknown figure exceeds its limit."""
         found = self.found_in(shown)
         return math.isnan(found) or _SIGNS[self.sign](found, self.value)
 
@@ -108,7 +108,7 @@ class Limit:
         return shown.percentile(100 * rank * (shown.count + shown.unanswered) / shown.count)
 
     def told(self, shown: ShownLimit) -> str:
-        """That figure, as it is written."""
+        """The figure as text."""
         found = self.found_in(shown)
         if math.isnan(found):
             return "not known"
@@ -120,7 +120,7 @@ class Limit:
 
 
 def _scale(text: str, figure: Figure, unit: str | None, profile: str) -> float:
-    """What the value of a limit is counted in."""
+    """The factor of a limit's unit."""
     if figure.profile not in ("", profile):
         raise BadLimit(f"{text[:100]!r}: only measured by --profile {figure.profile}")
     if figure.unit == "s":

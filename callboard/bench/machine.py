@@ -1,4 +1,4 @@
-"""What the processes of a run take of the machine: read from /proc, where there is one."""
+"""CPU and memory of the processes of a run, from /proc."""
 
 import os
 import time
@@ -46,7 +46,7 @@ def seconds_of(pids: Collection[int]) -> float | None:
 
 @attrs.define(eq=False)
 class Watch:
-    """What this process and the server's have used since the `begin`, and how much memory the server had at most."""
+    """CPU used since `begin`, by this process and by the server, and the server's highest memory use."""
 
     pids: Collection[int]
     rss: int | None = None

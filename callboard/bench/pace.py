@@ -16,7 +16,7 @@ class Pace:
 
     part: int = 0
     of: int = attrs.field(default=1, validator=attrs.validators.ge(1))
-    """Which one of so many processes: of all requests, each makes every so-manieth."""
+    """Index of this process among several: each sends every nth request."""
 
     def due(self, number: int) -> float:
         """Seconds after the start at which request *number* (0 is the first) should go."""

@@ -29,7 +29,7 @@ class ScriptedAnswerer:
     current: Answers = NO_ANSWERS
 
     def options(self, options: Common, given: Sequence[Answers]) -> Common:
-        """What to connect with: only what is answered anywhere is declared."""
+        """Options of the connection: only capabilities that some script answers are declared."""
         found = Common(**options)
         if any(one.elicitation for one in given):
             found["elicitation"] = self._elicited
@@ -117,7 +117,7 @@ class Player:
 
 
 def about(change: Change, topics: Sequence[str]) -> Sequence[str]:
-    """Which of *topics* a change is about. A server may name a part of what was asked for."""
+    """The topic of *topics* that a change belongs to. A server may name a part of a subscribed resource."""
     if isinstance(change, ListChanged):
         return [change.name]
     uris = [topic for topic in topics if topic not in LISTS]

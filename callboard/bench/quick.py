@@ -14,7 +14,7 @@ from callboard.errors import CallboardError
 
 
 class Counts(Protocol):
-    """What is needed of the engine: what to do, until when, and the counters."""
+    """The engine, as this module needs it: the work, the end, and the counters."""
 
     in_flight: int
     until: float

@@ -11,7 +11,7 @@ from callboard.bench.work import Act, ToolFailed
 from callboard.errors import BadAnswer, CallboardError, HttpRefused, ServerRefused
 
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What comes of bytes that are no answer."""
+"""The response is invalid."""
 
 FIRST_ID: Final = 1_000_000_000
 """Beyond all that the client uses, and always of the same length."""
@@ -76,7 +76,7 @@ class Template:
 
 
 def fault_of(answer: Answer, act: Act) -> CallboardError | None:
-    """What the client would raise for an answer that is none."""
+    """Raise the error that the client would raise for an invalid response."""
     if answer.error is not None:
         return ServerRefused(answer.error.code, answer.error.message)
     if answer.result is None or answer.result.result_type != "complete":

@@ -34,7 +34,7 @@ class BenchResult:
     server_rss: int | None = None
     server_cpu: float | None = None
     figures: Mapping[str, float] = attrs.field(factory=dict)
-    """What else is worth knowing; `callboard.bench.figures` explains their names."""
+    """Other figures; `callboard.bench.figures` explains their names."""
 
     @property
     def rate(self) -> float:
@@ -152,7 +152,7 @@ class BenchResult:
         return found
 
     def as_csv(self) -> str:
-        """What happened in each second, for spreadsheets."""
+        """Counts of each second as CSV."""
         lines = ["second,requests,p50_ms,p99_ms,max_ms,errors"]
         for second, count, half, most, longest, failed in self.by_second():
             times = ",".join("" if math.isnan(one) else f"{one * 1e3:.3f}" for one in (half, most, longest))

@@ -68,7 +68,7 @@ _STEPS: Final[dict[str, tuple[str, ...]]] = {
     "await": ("within", "label"),
     "repeat": ("steps",),
 }
-"""What a step may be, and what else may stand in it."""
+"""Kinds of steps, and the other keys that each may have."""
 
 
 @attrs.frozen

@@ -43,7 +43,7 @@ class Seat(Generic[L]):
     _opened: trio.Event = attrs.field(factory=trio.Event, init=False)
     _left: trio.Event = attrs.field(factory=trio.Event, init=False)
     _next: str = attrs.field(default="", init=False)
-    """What the next session is, compared with this one."""
+    """The event to count for the next session: reopened or renewed."""
     _is_over: bool = attrs.field(default=False, init=False)
     _whole: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
@@ -54,7 +54,7 @@ class Seat(Generic[L]):
         return self.current
 
     def lose(self, lane: L) -> None:
-        """That session is lost, as one or several may notice. Another will be opened."""
+        """Report a lost session, once or several times. Another one will be opened."""
         if self.current is lane:
             self.on_event(LOST)
             self._leave(REOPENED)

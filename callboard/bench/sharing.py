@@ -36,7 +36,7 @@ _LENGTH: Final = 0x7F
 
 @attrs.define(eq=False)
 class Inlet:
-    """What is left to the client. One task takes it."""
+    """Messages for the client. One task reads them."""
 
     _pieces: deque[bytes] = attrs.field(factory=deque, init=False)
     _size: int = attrs.field(default=0, init=False)
@@ -55,7 +55,7 @@ class Inlet:
         self._changed.set()
 
     async def take(self) -> bytes:
-        """All that there is, as soon as there is something; nothing at the end."""
+        """All available data; waits for some. Empty at the end."""
         while not self._pieces and not self._is_over:
             self._changed = trio.Event()
             await self._changed.wait()
@@ -215,7 +215,7 @@ def _masked(message: bytes) -> bytes:
 
 
 def _unmasked(frame: bytes) -> bytes:
-    """What was in a frame of the client's."""
+    """The message in a frame of the client."""
     size = frame[1] & _LENGTH
     start = {126: 4, 127: 10}.get(size, 2)
     key = frame[start : start + 4]

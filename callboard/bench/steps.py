@@ -1,4 +1,4 @@
-"""What a session does in a scenario: scripts, and the steps that they are made of."""
+"""Scripts of a scenario, and their steps."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ NO_ANSWERS: Final = Answers()
 
 @attrs.frozen(kw_only=True)
 class StepRequest:
-    """Something to ask. A call may be taken back after a time, and may be answered in its own way."""
+    """A request. A call may be cancelled after a time, and may have its own answers."""
 
     label: str
     kind: Literal["call", "read", "list", "prompt"]
@@ -99,7 +99,7 @@ Step: TypeAlias = StepRequest | Think | Listen | Await | Repeat
 
 @attrs.frozen(kw_only=True)
 class Script:
-    """What is done from the first step to the last."""
+    """The steps of a script, and how to repeat them."""
 
     name: str
     steps: tuple[Step, ...]
@@ -130,7 +130,7 @@ class Scenario:
 
     @property
     def answers(self) -> Sequence[Answers]:
-        """All that are given anywhere."""
+        """All answers of all steps."""
         found = [script.answers for script in self.scripts]
         for script in self.scripts:
             found += [step.answers for step in script.walk() if isinstance(step, StepRequest)]

@@ -97,7 +97,7 @@ class Storm(Drive[Work, ClientLane]):
                 self._note("cancelled", began)
 
     async def _wait_calm(self, seat: Seat[ClientLane], began: float) -> None:
-        """What comes behind the cancellations is answered when they have been dealt with."""
+        """Send a ping behind the cancellations: it is answered when the server has processed them."""
         lane = await seat.lane()
         before = lane.ignored
         try:

@@ -1,4 +1,4 @@
-"""What a run showed: latencies in histograms, second by second, and errors by kind.
+"""Results of a run: latencies in histograms, second by second, and errors by kind.
 
 Latencies of any size are counted in microseconds with three significant digits: a histogram of a whole run
 takes some kilobytes, and those of several processes can be added up.
@@ -38,7 +38,7 @@ def histogram(digits: int = DIGITS) -> Any:
 
 
 def record(counted: Any, value: int) -> None:
-    """What `record_value` of the library does, in half of its time: it is done twice for each request. *value* is
+    """The same as the library's `record_value` in half of its time: it runs twice for each request. *value* is
     within the limits of the histogram, whose smallest unit is 1."""
     half = counted.sub_bucket_half_count_magnitude
     shift = value.bit_length() - half - 1
@@ -70,7 +70,7 @@ class Tally:
     """The same for each step of a script, by its label."""
 
     def step(self, label: str) -> "Tally":
-        """What is counted for one step."""
+        """Counts of one step."""
         if label not in self.steps:
             self.steps[label] = Tally()
         return self.steps[label]
@@ -135,7 +135,7 @@ class Tally:
         return float(self.latencies.get_value_at_percentile(percent)) / 1e6 if self.count else math.nan
 
     def percentiles(self) -> dict[float, float]:
-        """All that are shown, in one go."""
+        """The percentiles that are shown, in one pass."""
         found = self.latencies.get_percentile_to_value_dict(PERCENTILES) if self.count else {}
         return {percent: float(found.get(percent, math.nan)) / 1e6 for percent in PERCENTILES}
 

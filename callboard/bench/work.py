@@ -1,4 +1,4 @@
-"""What is asked of a server: calls, reads and lists, each as often as its weight says."""
+"""The requests of a load: calls, reads and lists, with their weights."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ def _said(result: CallToolResult) -> str:
 
 @attrs.frozen
 class Work:
-    """What to do, in which proportions."""
+    """Requests and their proportions."""
 
     acts: tuple[Act, ...]
 
