@@ -21,11 +21,11 @@ _KINDS: Final[Mapping[type, str]] = {
 
 
 class BadArgument(ValueError):
-    """What was typed is no argument. One line says why."""
+    """Invalid command-line arguments. The message is one line."""
 
 
 def read_arguments(typed: Sequence[str], tool: Tool | None = None) -> dict[str, Any]:
-    """What was typed, as JSON values. After `=` comes text, unless the tool's schema wants something else there.
+    """The arguments as JSON values. The text after `=` is a string, unless the tool's schema has another type.
 
     Raises `BadArgument`.
     """
@@ -110,7 +110,7 @@ def _kinds(schema: object, root: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _at(place: str, root: Mapping[str, Any]) -> object:
-    """What a reference into the schema itself leads to; None if it leads elsewhere."""
+    """The target of a reference within the schema; None if it points elsewhere."""
     start, *steps = unquote(place).split("/")
     here: object = root if start == "#" else None
     for step in steps:

@@ -155,7 +155,7 @@ def read_run(
 
 
 def order_of(target: str, load: Load, options: ClientOptions) -> Mapping[str, Any]:
-    """What each of several processes is told, but for what to do and which part of it. A login happens here."""
+    """The order for each worker process, without its requests and its part. A login happens here."""
     mine = {"csv": None, "html": None, "fail_if": None, "processes": 1}
     login = {"auth": "kept"} if options.auth in ("browser", "headless") else {}
     return {
@@ -166,7 +166,7 @@ def order_of(target: str, load: Load, options: ClientOptions) -> Mapping[str, An
 
 
 def _named(target: str) -> str:
-    """As it stands in reports, which people show to others: what follows a URL's question mark may be a key."""
+    """The target for reports, without the query of a URL, which may contain a key."""
     return target.partition("?")[0] if "://" in target else target
 
 

@@ -136,7 +136,7 @@ class Load:
 
     @property
     def files(self) -> Sequence[Path]:
-        """Those that are written at the end."""
+        """The files that are written at the end."""
         return [file for file in (self.csv, self.html) if file is not None]
 
     def plan(self) -> LoadPlan:
@@ -165,7 +165,7 @@ class Load:
         )
 
     def _check(self) -> None:
-        """What cannot stand together."""
+        """Raises `BadArgument` for flags that exclude each other."""
         names_work = bool(self.tool or self.args or self.read or self.lists or self.weight)
         if self.rate is not None and self.concurrency is not None:
             raise BadArgument("--rate and --concurrency exclude each other: use one of them")
@@ -191,14 +191,14 @@ class Load:
             raise BadArgument(f"--every is for --profile {', '.join(EVERY_OF)}")
 
     def pause(self) -> float | None:
-        """What `--every` says. Raises `BadArgument`."""
+        """The value of `--every`. Raises `BadArgument`."""
         found = None if self.every is None else seconds_in("--every", self.every)
         if found == 0:
             raise BadArgument("--every must be greater than 0")
         return found
 
     def script(self) -> Scenario | None:
-        """What `--scenario` names. Raises `BadArgument`."""
+        """The file of `--scenario`. Raises `BadArgument`."""
         return None if self.scenario is None else read_scenario(self.scenario)
 
     def work(self) -> Work | None:

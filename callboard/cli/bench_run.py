@@ -55,7 +55,7 @@ def settle_down() -> None:
 
 @attrs.define(eq=False, kw_only=True)
 class Run:
-    """What was asked for, and how far it has come."""
+    """The order of the user, and its progress."""
 
     name: str
     there: Command | Remote | Server
@@ -74,7 +74,7 @@ class Run:
     """Processes of the server's: those that are known, and those that are started."""
     processes: int = 1
     order: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
-    """What each of several processes is told. It may hold secrets."""
+    """The order for each worker process. It may contain secrets."""
     gate: Callable[[], Awaitable[float]] | None = None
     is_interrupted: bool = attrs.field(default=False, init=False)
     watch: Watch = attrs.field(init=False)
@@ -179,7 +179,7 @@ class Run:
         self.revision, self.server, self.is_fast = met.revision, met.server, met.is_fast
 
     def _failure(self, failed: Failed) -> Exception:
-        """What a process could not do, as if it had been done here."""
+        """The exception for the failure of a worker process, as if it had happened here."""
         on_stderr = self.common.get("on_stderr")
         if on_stderr is not None:
             for line in failed.said:

@@ -1,4 +1,4 @@
-"""What `bench` shows: a live view at a terminal, lines in a pipe, and at the end a table."""
+"""Output of `bench`: a live view at a terminal, lines in a pipe, and a table at the end."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -128,7 +128,7 @@ STEP_HEADINGS: Final = ("step", "count", "p50", "p99", "max", "errors")
 
 
 def step_rows(result: BenchResult) -> Sequence[Step]:
-    """What each step took, if there were any."""
+    """Latencies of each step, if the scenario has labels."""
     return [_step(label, counted) for label, counted in result.tally.steps.items()]
 
 
@@ -160,7 +160,7 @@ def _machine(result: BenchResult) -> Rows:
 
 
 def notes(result: BenchResult) -> Iterator[str]:
-    """What must be known to believe the figures."""
+    """Warnings about the validity of the figures."""
     if result.is_bound_by_generator:
         yield (f"the generator used {result.generator_cpu:.0%} of its core: it may have been the bottleneck")
     wanted = result.settings.get("rate")
@@ -219,7 +219,7 @@ def print_steps(console: Console, found: Sequence[Step]) -> None:
 
 
 def one_line(cell: str) -> str:
-    """What stands in a cell, which may be a stranger's text, without what could pass for another one."""
+    """The text of a cell. It may come from a server, so separators and control characters are removed."""
     return " ".join(clean(cell).split())
 
 

@@ -34,7 +34,7 @@ READ_SIZE: Final = 65_536
 
 
 class WorkerOrder(msgspec.Struct):
-    """What to do."""
+    """The order of this worker."""
 
     target: str
     load: dict[str, Any]

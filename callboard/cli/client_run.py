@@ -56,7 +56,7 @@ _FLAG: Final = Parameter(negative="", show_default=False)
 @Parameter(name="*")
 @attrs.frozen(kw_only=True)
 class ClientOptions(Login):
-    """What every command that speaks to a server takes."""
+    """Options of every command that connects to a server."""
 
     json: Annotated[bool, _FLAG, Parameter(help="Print JSON instead of text.")] = False
     revision: Annotated[
@@ -78,7 +78,7 @@ class ClientOptions(Login):
 
 @attrs.frozen
 class Talk:
-    """What an errand works with."""
+    """The objects that a command works with."""
 
     client: Client
     output: ResultPrinter
@@ -112,7 +112,7 @@ def speak(target: str, options: ClientOptions, errand: Errand) -> int:
 
 
 def _plain_line(_: object, __: str, event: structlog.typing.EventDict) -> str:
-    """What is logged, as a person reads it. Names and reasons in it are a server's: they command no terminal."""
+    """A log line for the terminal. Names and reasons come from a server, so control characters are removed."""
     what = str(event.pop("event")).replace("_", " ")
     traceback = event.pop("exception", None)  # a server in this process failed, and its author is here
     facts = ", ".join(f"{name}: {fact}" for name, fact in event.items())
@@ -135,7 +135,7 @@ def complain(screen: Screen, error: Exception, said: Iterable[str] = ()) -> Exit
 
 
 def _last_words(said: list[str]) -> list[str]:
-    """What was said last; and once, if it was said by each of two that were started."""
+    """The last lines on stderr, without the duplicates of a second attempt."""
     half = len(said) // 2
     return (said[half:] if said[:half] == said[half:] else said)[-MOST_LINES:]
 
@@ -195,7 +195,7 @@ def has_authorization(headers: Mapping[str, str]) -> bool:
 
 
 async def _written(errand: Awaitable[Exit]) -> Exit:
-    """What the errand comes to, once its output is written. Raises `CannotWrite`."""
+    """Run the command, then write its output. Raises `CannotWrite`."""
     try:
         code = await errand
         sys.stdout.flush()
@@ -231,7 +231,7 @@ class _Elicitation:
 
 
 def target_of(text: str) -> Target:
-    """What was typed. A command is a list, in JSON: that is how `--` is passed on."""
+    """The target. A command is a JSON list: main() passes the words after `--` that way."""
     if not text.startswith("["):
         return read_entry(text) if is_entry(text) else text
     try:

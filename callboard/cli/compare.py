@@ -66,14 +66,14 @@ def compare(
 
 
 def _said(run: BenchResult) -> Iterator[str]:
-    """What must be known of a run before it is compared."""
+    """Warnings about a run before it is compared."""
     if run.error_percent > MOST_ERRORS:
         yield f"{run.error_count:,} of {run.requests:,} requests failed: latencies are not compared"
     yield from notes(run)
 
 
 def _names(before: Path, after: Path) -> tuple[str, str]:
-    """What tells the two apart."""
+    """Names that tell the two runs apart."""
     if before.stem != after.stem:
         return before.stem, after.stem
     return ("A", "B") if str(before) == str(after) else (str(before), str(after))
@@ -100,7 +100,7 @@ def _rows(before: BenchResult, after: BenchResult) -> Sequence[tuple[str, str, s
 
 
 def _further(before: Mapping[str, float], after: Mapping[str, float]) -> Sequence[tuple[str, str, str, str]]:
-    """What both runs show beside that."""
+    """The other figures that both runs have."""
     found = []
     for name, figure in FIGURES.items():
         if name in before and name in after:

@@ -1,4 +1,4 @@
-"""What a server asks a person: a form, field by field, or a page to visit. Nothing is sent that was not looked at."""
+"""Elicitation at a terminal: a form, field by field, or a URL to open. The user confirms before anything is sent."""
 
 import math
 import webbrowser
@@ -174,7 +174,7 @@ class _Field:
         return [f"    {number}. {title}" for number, (_, title) in enumerate(self._choices(), 1)]
 
     def read(self, typed: str) -> Any:
-        """What was typed, as the form wants it. Raises ValueError that says what is wrong."""
+        """The typed text as the value of the field. Raises ValueError with the reason."""
         if not typed:
             raise ValueError("is required")
         value = self._value(typed)

@@ -86,7 +86,7 @@ class Login:
 
 
 def auth_of(login: Login, screen: Screen, connecting: trio.CancelScope, *, has_header: bool) -> Auth:
-    """What `connect` is given. While a person is asked, the clock of *connecting* stands still.
+    """The `auth` option for `connect`. The connect timeout of *connecting* pauses while the user is asked.
 
     Raises `BadArgument`.
     """
@@ -109,7 +109,7 @@ def _oauth(login: Login, screen: Screen, connecting: trio.CancelScope) -> "OAuth
 
 
 def store_of(machine: str | None) -> "FileStore":
-    """Where a person's tokens are kept; or a machine's, which are not to be mistaken for a person's."""
+    """The token store of a user, or of a machine: the two are kept apart."""
     from callboard.oauth import FileStore
 
     home = FileStore.at_home()

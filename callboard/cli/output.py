@@ -1,4 +1,4 @@
-"""What a command prints: tables for people, plain lines for pipes, JSON for scripts."""
+"""Output of commands: tables for terminals, plain lines for pipes, JSON for scripts."""
 
 import base64
 import binascii
@@ -46,7 +46,7 @@ _BREAKS: Final = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 @attrs.frozen
 class Listing:
-    """All that a server has."""
+    """All tools, resources, templates and prompts of a server."""
 
     tools: Sequence[Tool] = ()
     resources: Sequence[Resource] = ()

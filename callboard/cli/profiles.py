@@ -1,4 +1,4 @@
-"""What kind of load it is: plain requests, a scenario, or a profile; and what each of them must be told."""
+"""Kinds of load: plain requests, a scenario, or a profile, and the flags that each needs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,14 +30,14 @@ from callboard.transports.client.process import Command, kill
 Profile: TypeAlias = Literal["steady", "churn", "storm", "fanout", "idle", "chaos"]
 
 EVERY_OF: Final[dict[str, float]] = {"storm": IN_FLIGHT, "fanout": BETWEEN, "chaos": EVERY}
-"""What `--every` is, if it is not given, for the profiles that have it."""
+"""Defaults of `--every`, for the profiles that have it."""
 
 SESSIONS_OF: Final[dict[str, int]] = {"fanout": 10, "idle": 10}
 CONCURRENCY_OF: Final[dict[str, int]] = {"storm": 50}
 """How many there are by default, where one would show nothing."""
 
 COUNTED: Final[dict[str, str]] = {"storm": "bystander's requests", "fanout": "deliveries", "idle": "sessions opened"}
-"""What the latencies are of, if not of requests."""
+"""The unit that latencies are measured of, if it is not requests."""
 
 _SERVE: Final = "serve it (callboard run FILE.py:NAME --http 127.0.0.1:8000) and use its URL"
 
@@ -55,7 +55,7 @@ def read_scenario(file: Path) -> Scenario:
 
 
 def publication(work: Work | None) -> Publication:
-    """What a publisher does. Raises `BadArgument`."""
+    """The publisher's tool and resource. Raises `BadArgument`."""
     acts = () if work is None else work.acts
     calls, reads = ([act for act in acts if act.kind == kind] for kind in ("call", "read"))
     if len(calls) != 1 or len(reads) > 1 or len(acts) > 2:
@@ -100,7 +100,7 @@ class ProfileStage:
     """Seconds in which each session must open."""
 
     def drive(self, work: Work | None) -> Drive[Any, Any]:
-        """What makes the load. *work* is what was named, or chosen where nothing need be named."""
+        """The driver of the load. *work* is given by flags, or chosen by default."""
         made = self._drive(work)
         made.open_lane = within(self.patience, made.open_lane)
         return made

@@ -20,7 +20,7 @@ from callboard.supervisor.printable import clean
 
 @attrs.define(eq=False)
 class Screen:
-    """What is said beside the result. A *quiet* one only says what went wrong."""
+    """Messages on stderr, beside the result. A *quiet* screen shows only errors."""
 
     is_quiet: bool = False
     console: Console = attrs.field(factory=lambda: Console(file=forgiving_stderr()))
@@ -53,7 +53,7 @@ class Screen:
             self._bar.update(self._task, total=total, completed=report.progress, said=message)
 
     def log(self, said: LoggingMessageNotificationParams) -> None:
-        """What the server logs."""
+        """A log message of the server."""
         if not self.is_quiet:
             text = said.data if isinstance(said.data, str) else shown(said.data)
             self.say(f"{said.level}: {text}", style="dim")

@@ -82,7 +82,7 @@ class Where:
 
     @contextmanager
     def options(self, settings: Settings, *, json: bool) -> Iterator[Options]:
-        """What to serve with. Standard output is claimed before anything could print to it. Raises `CannotServe`."""
+        """The options for `serve`. Claims standard output first. Raises `CannotServe`."""
         options = Options(
             http=self.http,
             ws=self.ws,
@@ -104,7 +104,7 @@ class Where:
             yield options
 
     def limited(self, spoken: frozenset[Revision]) -> frozenset[Revision]:
-        """Those of *spoken* that were chosen. Raises `CannotServe`."""
+        """The revisions of *spoken* that `--revisions` names. Raises `CannotServe`."""
         if self.revisions is None:
             return spoken
         named = [name.strip() for name in self.revisions.split(",") if name.strip()]

@@ -14,7 +14,7 @@ _MODES: Final = {"stdin": "r", "stdout": "w", "stderr": "w"}
 
 
 class CannotWrite(CallboardError):
-    """What was asked for is there, and cannot be written."""
+    """The output cannot be written."""
 
 
 def prepare_streams() -> None:
