@@ -1,4 +1,4 @@
-"""What every client does, with or without callbacks for questions: lists, completion, changes, sessions."""
+"""Methods of every client, with or without callbacks: lists, completion, changes, sessions."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -113,7 +113,7 @@ class BaseClient:
 
     @property
     def instructions(self) -> str | None:
-        """What the server wants its users to know."""
+        """The instructions of the server."""
         return self._agreed.instructions
 
     @property

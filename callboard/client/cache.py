@@ -1,4 +1,4 @@
-"""What a client knows of its server: lists and resources, kept for as long as the server allows."""
+"""Cache of lists and resources, kept as long as the server allows."""
 
 import math
 from collections import Counter
@@ -88,7 +88,7 @@ class _Kept:
 
 @attrs.frozen(eq=False)
 class _Promise:
-    """What a tool says that its results are."""
+    """The output schema of a tool."""
 
     tool: str
     validator: Validator
@@ -125,7 +125,7 @@ class ListCache:
     _contents: dict[str, _Kept] = attrs.field(factory=dict, init=False)
     _listed: Sequence[Tool] | None = attrs.field(default=None, init=False)
     _usable: Sequence[Tool] = attrs.field(default=(), init=False)
-    """What of the tools that were listed last can be called."""
+    """The tools of the latest list that can be called."""
     _headers: dict[str, HeaderMap] | None = attrs.field(default=None, init=False)
     _outputs: dict[str, _Promise] = attrs.field(factory=dict, init=False)
     _learning: trio.Lock = attrs.field(factory=trio.Lock, init=False)
@@ -220,7 +220,7 @@ class ListCache:
         return await ask(method, params, patience=patience, on_progress=on_progress, header_map=header_map)
 
     def forget(self) -> None:
-        """Nothing that is known holds any more: it is another session."""
+        """Drop the whole cache: it is another session."""
         self._lists.clear()
         self._contents.clear()
         self._news.update((_CONTENTS, *(name for names in _LISTS.values() for name in names)))

@@ -44,7 +44,7 @@ class Calling(Generic[R_co]):
 
     @property
     def progress(self) -> AsyncIterator[ProgressNotificationParams]:
-        """What the server reports, until the result is there. Raises LookupError outside of the block."""
+        """Progress notifications until the result is there. Raises LookupError outside of the block."""
         if self._receive is None:
             raise LookupError("progress needs an entered call: async with client.call(...) as call")
         return self._receive

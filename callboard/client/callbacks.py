@@ -48,7 +48,7 @@ def answers_of(sampling: Sampling | None, elicitation: Elicitation | None, roots
 def capabilities_of(
     sampling: Sampling | None, elicitation: Elicitation | None, roots: Roots | None
 ) -> ClientCapabilities:
-    """What to declare: just what is answered."""
+    """The capabilities to declare: one for each callback."""
     return ClientCapabilities(
         sampling=UNSET if sampling is None else SamplingCapability(tools={}, context={}),
         elicitation=UNSET if elicitation is None else ElicitationCapability(form={}, url={}),

@@ -81,7 +81,7 @@ class Client(BaseClient):
 
 
 class Common(TypedDict, total=False):
-    """What `connect` takes, with or without callbacks for the server's questions."""
+    """Options of `connect`, with or without callbacks."""
 
     sampling: Sampling | None
     elicitation: Elicitation | None
@@ -164,7 +164,7 @@ def connect(
 
 @attrs.frozen(kw_only=True)
 class _Said:
-    """What the server is told of us, and what it hears."""
+    """The client's information for the server, and its callbacks."""
 
     answers: Mapping[str, Answer]
     capabilities: ClientCapabilities

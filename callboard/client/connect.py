@@ -40,7 +40,7 @@ class ServerFound:
 
 @attrs.define(eq=False)
 class Memory:
-    """What was found before, for as long as the process lives: the latest *most* servers."""
+    """Revisions of servers that were connected before: the latest *most* servers of this process."""
 
     most: int = MAX_KNOWN
     _found: dict[Hashable, ServerFound] = attrs.field(factory=dict, init=False)

@@ -35,13 +35,13 @@ class Asked(Generic[R_co]):
     """A server's question in place of a result. A plain value: it can be answered later, and by another client."""
 
     params: Askable
-    """What it was asked by us, as it was the first time."""
+    """The original request."""
     result: InputRequiredResult
-    """What it said."""
+    """The result of the server."""
 
     @property
     def questions(self) -> InputRequests:
-        """What it wants to know, each by its key. Empty if it only wants to be asked again."""
+        """The questions, by key. Empty if the server only wants a retry."""
         return {} if self.result.input_requests is UNSET else self.result.input_requests
 
     def retry(self, responses: InputResponses) -> Askable:

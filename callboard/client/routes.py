@@ -1,4 +1,4 @@
-"""What can be connected to: URLs, commands, files that name either, and servers of this process."""
+"""Targets of `connect`: URLs, commands, files that name either, and servers in this process."""
 
 import ssl
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
@@ -54,7 +54,7 @@ class TransportRoutes:
     """The ways to one target, the likeliest first."""
 
     key: Hashable
-    """What the target is known by, the next time; None for what need not be known."""
+    """Key of the target for later connections; None if it need not be remembered."""
     ways: tuple[TransportRoute, ...]
 
 

@@ -53,7 +53,7 @@ class ChangeStream:
     lists: frozenset[ListName]
     uris: tuple[str, ...]
     granted: SubscriptionFilter | None = attrs.field(default=None, init=False)
-    """What of it the server will tell. A legacy one does not say."""
+    """The subscriptions that the server acknowledged. A legacy server does not acknowledge."""
     _waiting: dict[Change, None] = attrs.field(factory=dict, init=False)
     _woken: trio.Event = attrs.field(factory=trio.Event, init=False)
     _failure: Exception | None = attrs.field(default=None, init=False)
@@ -92,7 +92,7 @@ class ChangeStream:
             self._woken.set()
 
     def finish(self, failure: Exception | None) -> None:
-        """Nothing more will come."""
+        """End of the subscription."""
         if not self._is_over:
             self._is_over, self._failure = True, failure
             self._woken.set()
@@ -200,7 +200,7 @@ class ClientSubscriptions:
             await self.caller.request("resources/subscribe", ResourceRequestParams(uri=uri))
 
     def lose(self, failure: Exception) -> None:
-        """Nothing can come any more, to any subscription."""
+        """End of all subscriptions."""
         for listening in self._listening:
             listening.finish(failure)
         self._listening.clear()
