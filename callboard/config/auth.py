@@ -46,7 +46,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def oauth_for(upstream: UpstreamAuth) -> Auth:
-    """What all connections to a server are given. Leave that a person gave is kept for the next run."""
+    """Authorization for all connections to a server. Consent of a user is stored for the next run."""
     store: Store = FileStore.at_home() if upstream.grant == "authorization_code" else MemoryStore()
     scopes, trust = upstream.scopes, upstream.trust
     return OAuth(grant=_grant(upstream), scopes=scopes, store=store, trust=trust, binds=upstream.binds)
@@ -85,7 +85,7 @@ def _assertion(upstream: UpstreamAuth) -> str:
 
 
 def read_auth(place: Place, url: str) -> UpstreamAuth | None:
-    """What `oauth` says about the server at *url*. What is wrong is told, and nothing that came of it is to be used."""
+    """The `oauth` table of the server at *url*. Errors are reported, and the result is then not used."""
     table = place.table()
     table.warn_unknown(OAUTH_KEYS)
     try:
@@ -109,7 +109,7 @@ def read_auth(place: Place, url: str) -> UpstreamAuth | None:
 
 
 def _check(place: Place, table: Table, auth: UpstreamAuth) -> None:
-    """What each grant needs."""
+    """Report missing settings of each grant."""
     has_secret = any(key in table.members for key in OAUTH_KEYS if key.startswith(("client_secret", "private_key")))
     if auth.grant != "authorization_code" and "client_id" not in table.members:
         place.wrong(f"{auth.grant} needs a `client_id`")

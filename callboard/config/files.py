@@ -20,7 +20,7 @@ class NotRegular(OSError):
 
 @attrs.frozen
 class Contents:
-    """What a file says, and which users may change or read it."""
+    """Contents of a file, and the users that may change or read it."""
 
     data: bytes
     mode: int

@@ -1,4 +1,4 @@
-"""What a file of servers says, as values. They are compared on a reload: what is equal goes on as it is."""
+"""A configuration as values. They are compared on a reload: a server with an equal value is left as it is."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,7 +41,7 @@ GrantName: TypeAlias = Literal["client_credentials", "authorization_code", "work
 
 @attrs.frozen(kw_only=True)
 class UpstreamAuth:
-    """What is needed for a token. Compared by value, unlike the tokens themselves."""
+    """Settings for a token. Compared by value, unlike the tokens themselves."""
 
     grant: GrantName = "client_credentials"
     client_id: str | None = attrs.field(default=None, repr=False)
@@ -72,7 +72,7 @@ class BackendSpec:
 
     @property
     def prefix(self) -> str:
-        """What its names begin with; empty for nothing."""
+        """Prefix of its names; may be empty."""
         return self.name if self.settings.prefix is None else self.settings.prefix
 
     @property
@@ -98,19 +98,19 @@ class Configuration:
 
 @attrs.frozen(kw_only=True)
 class Difference:
-    """What a reload changes."""
+    """The changes of a reload."""
 
     added: tuple[BackendSpec, ...] = ()
     removed: tuple[BackendSpec, ...] = ()
     changed: tuple[BackendSpec, ...] = ()
-    """As they are now."""
+    """The servers after the reload."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.changed)
 
 
 def difference(old: Configuration, new: Configuration) -> Difference:
-    """Which servers came, went, or are not what they were, by name."""
+    """Names of the servers that were added, removed or changed."""
     before = {spec.name: spec for spec in old.backends}
     after = {spec.name: spec for spec in new.backends}
     return Difference(

@@ -1,4 +1,4 @@
-"""What stands under `callboard`: how a backend is to be treated."""
+"""Settings under `callboard`: policy for a backend."""
 
 import re
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ def check_name(place: Place, name: str, shown: str) -> None:
 
 
 def read_settings(table: Table) -> BackendSettings:
-    """All that is said there; what is wrong is told, and is as if it were not said."""
+    """Read all settings; an invalid one is reported and gets its default."""
     settings = BackendSettings(
         prefix=_prefix(table),
         tools=_tools(table),

@@ -1,4 +1,4 @@
-"""What stands in a file, and where: values with their lines and columns, the same for JSON and TOML."""
+"""Values of a file with their lines and columns, the same for JSON and TOML."""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class NotWritten(Exception):
 
 @attrs.frozen
 class Lines:
-    """Where the lines of a text begin."""
+    """Offsets of the lines of a text."""
 
     starts: Sequence[int]
 

@@ -1,4 +1,4 @@
-"""What is wrong with a file, and what is only odd: all of it, each with its line."""
+"""Errors and warnings about a file: all of them, each with its line."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,7 +48,7 @@ class Report:
 
     file: Path
     an_object: str = "an object"
-    """What the format calls a value with keys."""
+    """Name of a value with keys in the format."""
     found: list[Mistake] = attrs.field(factory=list)
 
     def tell(self, node: SourceNode, where: str, message: str, *, is_warning: bool = False) -> None:

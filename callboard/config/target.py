@@ -1,4 +1,4 @@
-"""Where a server is: the keys that every MCP host has, and `python`."""
+"""Targets of servers: the keys that every MCP host has, and `python`."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from callboard.transports.client.process import INHERITED, Command
 
 TARGET_KEYS: Final = ("type", "transport", "command", "args", "env", "cwd", "url", "headers", "python")
 OUR_TARGET_KEYS: Final = ("env", "headers")
-"""Those of `callboard` that say something about the way to a server."""
+"""Keys of `callboard` that belong to the target."""
 
 _ONE_OF: Final = "must have exactly one of `command`, `url` and `python`"
 _BY: Final = ("command", "url", "python")
@@ -32,7 +32,7 @@ _KINDS: Final[Mapping[str, Kind | Literal["stdio"]]] = {
     "ws": "any",
     "websocket": "any",
 }
-"""What hosts write as `type`, or as `transport`."""
+"""Values of `type` and `transport` in the files of MCP hosts."""
 
 _UNIX: Final = "unix:"
 _VARIABLE: Final = re.compile(r"[^=\0]+")
@@ -41,7 +41,7 @@ _ADDRESSES: Final = "http://, https://, ws://, wss://, http+unix:// or unix:/pat
 
 
 def read_target(entry: Table, ours: Table) -> tuple[BackendTarget, str] | None:
-    """Where *entry* is, with what *ours* adds, and how that is shown to people. None for what is wrong, and told."""
+    """The target of *entry*, with the additions in *ours*, and its text for output. None if it is invalid; reported."""
     ways = [key for key in _BY if key in entry.members]
     if len(ways) != 1:
         entry.place.wrong(_ONE_OF)
@@ -132,7 +132,7 @@ def _env(entry: Table) -> dict[str, str]:
 
 
 def _allowed(ours: Table) -> dict[str, str]:
-    """What of our own environment may be handed on, beside what every server gets."""
+    """Variables of our own environment that are passed on, beside those that every server gets."""
     names = [name for name in ours.texts("env") if name not in INHERITED]
     for name in names:
         if name not in os.environ:

@@ -71,7 +71,7 @@ def _node(value: object, path: Path, found: dict[Path, int], lines: Lines) -> So
 
 @attrs.define
 class _Finder:
-    """Where each key first stands, and each item. Only for a text that is known to be TOML."""
+    """Positions of each key and item. Only for a text that is known to be valid TOML."""
 
     text: str
     offset: int = 0

@@ -19,7 +19,7 @@ SETTLE: Final = 0.25
 
 
 class Why(Enum):
-    """What happened."""
+    """Reason of a reload."""
 
     CHANGED = "changed"
     ASKED = "asked"
@@ -30,7 +30,7 @@ class Why(Enum):
 
 @attrs.frozen
 class Stamp:
-    """What is another after every change to a file that matters: also one that is put in its place."""
+    """A value that differs after every relevant change of a file, its replacement included."""
 
     modified: int
     size: int
