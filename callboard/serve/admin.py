@@ -45,7 +45,7 @@ _ANY: Final = 1 << 30
 
 @attrs.frozen(eq=False)
 class Health:
-    """What is told of a served thing: whether it lives, and whether new work is welcome."""
+    """Health of a server: whether it is alive, and whether it is ready."""
 
     server: Hosted
     host: Host

@@ -1,4 +1,4 @@
-"""What a server says when it is ready: for people, in a form that they can paste into a client; or for scripts."""
+"""The startup message: for users, with a snippet for an MCP host; or JSON for scripts."""
 
 import json
 import os
@@ -89,7 +89,7 @@ def as_json(ready: Ready) -> str:
 
 
 def _url(ready: Ready) -> str | None:
-    """Where a client that is told one URL is best sent."""
+    """The best URL for a client that gets only one."""
     urls = {one.transport: one.url for one in ready.listening}
     return urls.get("http")
 

@@ -1,4 +1,4 @@
-"""What can be said about how a server is served, read and checked; and what is said when it is."""
+"""Options of `serve`, read and validated, and the description of a running server."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -31,7 +31,7 @@ class Listening:
 
 @attrs.frozen
 class Ready:
-    """What is served, where, and what the operator should know about it."""
+    """A running server: its transports and warnings."""
 
     server: Hosted
     listening: tuple[Listening, ...]
@@ -41,13 +41,13 @@ class Ready:
 
 
 class Options(TypedDict, total=False):
-    """What `Server.run` and `serve` take. Without any transport, stdio is served."""
+    """Options of `Server.run` and `serve`. Without any transport, stdio is served."""
 
     stdio: bool | Pipes
     http: str | int | None
-    """Where to serve HTTP: `127.0.0.1:8000`, `8000` (this machine), `[::1]:8000`, `unix:/path`. Port 0: any."""
+    """Address for HTTP: `127.0.0.1:8000`, `8000` (this machine), `[::1]:8000`, `unix:/path`. Port 0: any."""
     ws: str | int | None
-    """Where to serve WebSocket; it may be the same place."""
+    """Address for WebSocket; may be the same as for HTTP."""
     http_engine: HttpEngine
     """`native`: HTTP/1.1. `asgi`: HTTP/2 as well, which hypercorn reads."""
     tls_cert: str | None
@@ -61,7 +61,7 @@ class Options(TypedDict, total=False):
     legacy_sse: bool
     """Serve HTTP+SSE (2024-11-05) at /sse as well."""
     admin: str | int | None
-    """Where to say whether it lives (`/livez`) and whether it is ready (`/readyz`): an address of its own."""
+    """Address for the health checks `/livez` and `/readyz`: different from the others."""
     settings: Settings
     on_ready: Callable[[Ready], None] | None
 
@@ -105,11 +105,11 @@ class ServePlan:
         return self.stdio is not False or (self.http is None and self.ws is None)
 
     def places(self) -> list[BindAddress]:
-        """Where to listen: one place if both share it."""
+        """Addresses to listen at: one if HTTP and WebSocket share it."""
         return list(dict.fromkeys(place for place in (self.http, self.ws) if place is not None))
 
     def pipes(self) -> AbstractContextManager[Pipes]:
-        """Those that were claimed already, or a claim of them."""
+        """The claimed standard streams, or a claim of them."""
         return nullcontext(self.stdio) if isinstance(self.stdio, Pipes) else claim_stdio()
 
     @property

@@ -15,7 +15,7 @@ log = get_logger("callboard.serving")
 
 
 class Renewable(Protocol):
-    """What stands in files that an operator replaces."""
+    """Contents of files that an operator replaces."""
 
     @property
     def name(self) -> str: ...
@@ -24,7 +24,7 @@ class Renewable(Protocol):
     def files(self) -> tuple[Path, ...]: ...
 
     def read(self) -> Any:
-        """What the files say now; called in a thread. Raises `CannotServe`."""
+        """Read the files; called in a thread. Raises `CannotServe`."""
 
     async def use(self, found: Any) -> Mapping[str, object]:
         """Go by it from now on; the facts for the log."""

@@ -1,4 +1,4 @@
-"""What a revoked token leaves open: sessions and subscriptions that were begun with it."""
+"""Revocation of a token: ends the sessions and subscriptions that were opened with it."""
 
 from collections.abc import Set
 from typing import Any

@@ -93,7 +93,7 @@ class TokenFile:
         return (self.path,)
 
     def read(self) -> TokenTable:
-        """What the file says now. Raises `CannotServe`."""
+        """Read the file. Raises `CannotServe`."""
         return TokenTable.read(self.path, is_running=True)
 
     async def use(self, tokens: TokenTable) -> Mapping[str, object]:
