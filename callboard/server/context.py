@@ -1,4 +1,4 @@
-"""What a handler may ask, say and know while it serves a request: the same in every revision."""
+"""The context of a handler: questions, notifications and facts of its request, the same in every revision."""
 
 import re
 import secrets
@@ -60,7 +60,7 @@ class Dismissed(ToolError):
 
 @attrs.frozen
 class Reply:
-    """What the client's model said."""
+    """Output of the client's model."""
 
     result: CreateMessageResult
 
@@ -138,7 +138,7 @@ class Context:
 
     @property
     def method(self) -> str:
-        """What is asked: `tools/call`, `resources/read`, `prompts/get` or `completion/complete`."""
+        """The method: `tools/call`, `resources/read`, `prompts/get` or `completion/complete`."""
         return self._exchange.request.method
 
     @property
@@ -289,7 +289,7 @@ class Context:
 
     @property
     def state(self) -> Any:
-        """What an earlier run gave the client to keep, by `InputRequired`; None in the first run."""
+        """The state that an earlier run gave to `InputRequired`; None in the first run."""
         carried = self._exchange.carried
         return None if carried is None else msgspec.json.decode(carried)
 

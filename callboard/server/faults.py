@@ -42,9 +42,9 @@ def log_failure(error: Exception, request: Request, name: str, function: Any = N
 
 
 def exited(error: SystemExit | BaseExceptionGroup[BaseException]) -> RuntimeError:
-    """What stands for a handler that called exit, in a nursery perhaps: that ends its own call only.
+    """The exception of a handler that called exit, perhaps in a nursery: it ends its own call only.
 
-    Raises what else is in a group and must not be kept from Trio: a cancellation, Ctrl-C.
+    Raises the cancellation or Ctrl-C in a group, if there is one: Trio must get it.
     """
     exit_: BaseException = error
     if isinstance(error, BaseExceptionGroup):
@@ -79,7 +79,7 @@ def _traceback(error: Exception) -> str:
 
 
 def _place(function: Any) -> str:
-    """Where a function is defined. A result that does not fit arises in no line of its own."""
+    """The place of a function's definition. An invalid result has no line of its own."""
     while hasattr(function, "func"):  # functools.partial
         function = function.func
     code = getattr(inspect.unwrap(function), "__code__", None)

@@ -67,7 +67,7 @@ _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 class Declarations(News, Protocol):
-    """What an author has declared: the parts of a server that its handlers run by."""
+    """The declarations of a server that its handlers need."""
 
     repertoire: Registry
     middlewares: list[Middleware]
@@ -110,7 +110,7 @@ class ServerOffer:
         }
 
     def capabilities(self, revision: Revision) -> ServerCapabilities:
-        """What the server offers by now, or said that it will."""
+        """The kinds that the server offers now, or declared for later."""
         return self._repertoire.capabilities
 
     def header_map(self, method: str, route: Route) -> HeaderMap:
@@ -187,7 +187,7 @@ class ServerOffer:
             return self._failed(exchange.request, entry, sole(error))
 
     def _called(self, exchange: Exchange) -> tuple[str, Mapping[str, Any] | None]:
-        """Which tool, and with what. A call that says nothing else needs no model of its params to be read."""
+        """The tool and its arguments. Params without other members are read without a model."""
         members, name = exchange.request.params, exchange.route.name
         if members is not UNSET and name is not None and members.keys() <= _CALL:
             return name, _arguments(members.get("arguments"))
@@ -219,7 +219,7 @@ class ServerOffer:
         return guarded
 
     def _asked_for(self, exchange: Exchange) -> tuple[str, Function | None]:
-        """What a request names, and the function behind it, as far as they can be told."""
+        """The name in a request, and the function behind it, as far as they are known."""
         request, route, shelves = exchange.request, exchange.route, self._repertoire
         if request.method == "resources/read":
             found = shelves.find_resource(route.uri or "")

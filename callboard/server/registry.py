@@ -1,4 +1,4 @@
-"""What a server can perform: its tools, resources, templates, prompts and completions, in the order they were added."""
+"""Registry of a server: tools, resources, templates, prompts and completions, in the order of registration."""
 
 import math
 import threading
@@ -38,7 +38,7 @@ CURSOR_TTL: Final = 24 * 3600.0
 """Seconds that a cursor may be used: longer than any client leafs through a list."""
 
 Offered: TypeAlias = Literal["tools", "resources", "prompts", "completions", "logging"]
-"""What a server may say that it offers."""
+"""Kinds that a server may declare in *offers*."""
 
 OFFERS: Final[Mapping[Offered, Any]] = {
     "tools": ListChangedCapability(list_changed=True),
@@ -176,7 +176,7 @@ class Registry:
     completions: dict[tuple[str, str], HandlerEntry] = attrs.field(factory=dict, init=False)
     cursors: Seal = attrs.field(factory=lambda: Seal(KeyRing.generate(), "cursor"), init=False)
     capabilities: ServerCapabilities = attrs.field(factory=ServerCapabilities, init=False)
-    """What the server declares: the same object until a kind is added, so that a host can tell by it."""
+    """The declared capabilities: the same object until a kind is added, so that a host notices."""
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     """Held while `capabilities` is replaced: plain functions add handlers from threads."""
 

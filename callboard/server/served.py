@@ -1,4 +1,4 @@
-"""What can be served: a server, or a broker in front of many."""
+"""The interface of servers and brokers for transports and commands."""
 
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
@@ -29,7 +29,7 @@ class BackendStatus:
 
 @attrs.frozen(kw_only=True)
 class Behind:
-    """What a broker stands in front of."""
+    """The backends of a broker."""
 
     servers: tuple[BackendStatus, ...]
     tools: int
@@ -38,12 +38,12 @@ class Behind:
 
     @property
     def missing(self) -> tuple[BackendStatus, ...]:
-        """Those that cannot be used now."""
+        """Backends that cannot be used now."""
         return tuple(one for one in self.servers if not one.is_up)
 
 
 class Hosted(Protocol):
-    """What transports and commands need of it."""
+    """A server or broker, as transports and commands need it."""
 
     info: Implementation
 
@@ -54,7 +54,7 @@ class Hosted(Protocol):
         """Whether a request could be answered now."""
 
     def behind(self) -> Behind | None:
-        """What it stands in front of; None for a server, which answers by itself."""
+        """The backends; None for a server."""
 
 
 class Served:

@@ -57,7 +57,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 W = TypeVar("W", bound=Middleware)
 Lifespan: TypeAlias = Callable[["Server"], AbstractAsyncContextManager[Any]]
-"""What is there while a server runs: the value is `ctx.lifespan`."""
+"""Lifespan of a server: an async context manager with the value of `ctx.lifespan`."""
 
 
 DEFAULT_RATES: Final[Mapping[str, Rate]] = {"completion/complete": Rate(100)}

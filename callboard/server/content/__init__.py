@@ -1,1 +1,1 @@
-"""What handlers return, what forms ask, and what is said of values that do not fit."""
+"""Results of handlers, forms, and messages about invalid values."""

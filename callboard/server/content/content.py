@@ -1,4 +1,4 @@
-"""What a handler returned, as the protocol says it.
+"""Conversion of a handler's result to the protocol.
 
 | returned by a tool | content | structured content |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""What can go wrong between a handler and its peer, named for whose fault it is."""
+"""Exceptions for handlers."""
 
 from collections.abc import Sequence
 

@@ -43,7 +43,7 @@ T = TypeVar("T")
 @attrs.frozen(eq=False)
 class _Form:
     schema: Schema
-    """What the answer is held to; `model` is the same for the wire."""
+    """The schema that the answer is validated with; `model` is the same for the wire."""
     model: RequestedSchema
     validator: Validator
     make: Callable[[dict[str, Any]], Any]

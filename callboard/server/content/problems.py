@@ -1,4 +1,4 @@
-"""What is wrong with a value, said so that a model can put it right: where, what was found, what is allowed."""
+"""Messages about invalid values, written so that a model can correct them: place, found value, allowed values."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -93,7 +93,7 @@ def _tell_all(errors: Iterable[Any], schema: Mapping[str, Any]) -> Iterator[Prob
 
 
 def _tell_first(validator: Validator, schema: Mapping[str, Any], value: Any) -> Problem:
-    """What is wrong somewhere behind the beginning: the first of it, unless even that takes too long to find."""
+    """The first problem of a value, unless the value is too large to search."""
     if is_small(value, MAX_SEARCHED):
         try:
             validator.validate(value)
@@ -103,7 +103,7 @@ def _tell_first(validator: Validator, schema: Mapping[str, Any], value: Any) -> 
 
 
 def problem_of(error: msgspec.ValidationError) -> Problem:
-    """What msgspec found when it made Python values of JSON that the schema allows."""
+    """The problem that msgspec found when it converted JSON that the schema allows."""
     text, _, at = str(error).rpartition(" - at `") if str(error).endswith("`") else (str(error), "", "")
     path = at.rstrip("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
     return Problem(path, _cut(text, 4 * MAX_SHOWN))

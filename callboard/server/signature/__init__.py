@@ -1,1 +1,1 @@
-"""What a handler's signature says: parameters, their schemas, its output."""
+"""Signatures of handlers: parameters, their schemas, output."""

@@ -55,7 +55,7 @@ def fill_defaults(value: Any) -> None:
 
 @functools.lru_cache(maxsize=512)
 def _fields(kind: type) -> Callable[[Any], Iterable[Any]]:
-    """What looks into an instance of *kind*, and puts its defaults right on the way."""
+    """A function that returns the parts of an instance of *kind*, and sets its defaults on the way."""
     if issubclass(kind, list | tuple | set | frozenset):
         return iter
     if issubclass(kind, dict):

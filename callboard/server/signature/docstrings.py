@@ -1,4 +1,4 @@
-"""What a docstring says about its parameters, in the three common ways of saying it: Google, NumPy, Sphinx."""
+"""Parameter descriptions in docstrings, in the three common formats: Google, NumPy, Sphinx."""
 
 import inspect
 import re

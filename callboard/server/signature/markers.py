@@ -1,4 +1,4 @@
-"""What may stand in `Annotated[...]` beside a parameter or a field.
+"""Markers for `Annotated[...]` of a parameter or a field.
 
 All of these are `msgspec.Meta` in the end, so they work at any depth: on a parameter, on a field of a class, on the
 items of a list. The markers of others are understood too, by their shape and without an import of theirs:
@@ -22,7 +22,7 @@ _INSTANT: Final = Meta(extra_json_schema={"format": "date-time"})
 
 
 def Doc(text: str) -> Meta:  # noqa: N802 - reads as a type where it is used
-    """What a parameter is for, in the words that the model gets to read."""
+    """Description of a parameter for the model."""
     return Meta(description=text)
 
 
@@ -32,7 +32,7 @@ def Header(name: str) -> Meta:  # noqa: N802
 
 
 def Titles(titles: Mapping[str, str]) -> Meta:  # noqa: N802
-    """What the user of a form sees for each value of a choice."""
+    """Titles of the values of a choice, for the user of a form."""
     return Meta(extra={_TITLES: dict(titles)})
 
 

@@ -1,4 +1,4 @@
-"""What a tool promises to return: the output schema of a return annotation.
+"""The output schema of a tool, from its return annotation.
 
 Text and content blocks promise nothing: they are what the model reads. Everything else is data and gets a schema.
 The revisions of 2025 want an object at the root, so data of any other shape is published as `{"result": ...}`, in

@@ -30,7 +30,7 @@ _DEFAULT_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 class Validator(Protocol):
-    """What we use of a compiled schema."""
+    """A compiled schema, as far as it is used."""
 
     def is_valid(self, instance: Any) -> bool: ...
 

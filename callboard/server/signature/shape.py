@@ -22,7 +22,7 @@ class Shape:
     name: str
     docstring: Docstring
     listed: tuple[inspect.Parameter, ...]
-    """What is published, with annotations evaluated."""
+    """The published signature, with evaluated annotations."""
     others: inspect.Parameter | None
     """`**kwargs`, if the function takes them."""
     context_parameter: str | None
@@ -127,7 +127,7 @@ def _name(function: Any) -> str:
 
 
 def _own_doc(function: Any) -> str:
-    """What the class of a callable object says; what `partial` says of itself is no news."""
+    """The docstring of a callable object's class; that of `partial` says nothing."""
     return "" if isinstance(function, functools.partial) else inspect.getdoc(function) or ""
 
 

@@ -1,4 +1,4 @@
-"""What a handler's signature says: its name, its schema, and how to make its arguments of JSON.
+"""The signature of a handler: its name, its schema, and the conversion of JSON to arguments.
 
 Everything is worked out when the handler is registered. A call then costs one decoding, one check against the
 published schema and one conversion to the annotated types.
@@ -25,7 +25,7 @@ from callboard.server.signature.schemas import Schema, Validator, compile_schema
 from callboard.server.signature.shape import Shape
 
 Arguments: TypeAlias = Mapping[str, Any] | bytes | msgspec.Raw | msgspec.UnsetType | None
-"""What a call brings: JSON as it stands in the message, or as values, or nothing at all."""
+"""Arguments of a call: JSON bytes of the message, values, or nothing."""
 
 _decode: Final = msgspec.json.Decoder().decode
 
@@ -37,7 +37,7 @@ class Signature:
     name: str
     description: str
     parameters: tuple[Parameter, ...]
-    """What is published, in the order of the signature. What is injected is not among it."""
+    """The published parameters, in the order of the signature. Injected ones are not among them."""
     input_schema: Schema
     output: OutputSchema | None
     context_parameter: str | None
