@@ -1,4 +1,4 @@
-"""What `connect` is given to be authorized: OAuth, or a token."""
+"""The `auth` option of `connect`: OAuth, or a token."""
 
 import re
 import ssl
@@ -33,7 +33,7 @@ class OAuth:
 
     grant: Grant = attrs.field(factory=AuthorizationCode)
     scopes: Sequence[str] = ()
-    """What to ask for in any case. What a server wants comes on top."""
+    """Scopes to request in any case, beside those that a server requires."""
     store: Store = attrs.field(factory=MemoryStore)
     trust: Sequence[str] = ()
     """Hosts that may be asked although only we can reach them: of one's own network."""

@@ -49,7 +49,7 @@ _PASSING: Final = frozenset(("temporarily_unavailable", "server_error", "slow_do
 
 @attrs.frozen(eq=False)
 class _Failure:
-    """What came of asking for tokens: nothing. *challenge* is what they were asked for after, if it was one."""
+    """No tokens were obtained. *challenge* is the one that led to the request, if any."""
 
     why: str
     challenge: Challenge | None = None
@@ -258,7 +258,7 @@ class Authorizer:
 
     @property
     def _server(self) -> str:
-        """As it stands in logs: what follows a URL's question mark may be a key."""
+        """The server for the log, without the query of the URL, which may contain a key."""
         return origin_of(self.url)
 
     # What is shown.

@@ -32,7 +32,7 @@ class DiscoveredServer:
     resource: str
     server: ServerMetadata
     scopes: list[str] | None = None
-    """Those that the resource supports."""
+    """Scopes that the resource supports."""
     binds_tokens: bool = False
     """Whether the resource takes only tokens that are bound to a key."""
 

@@ -18,7 +18,7 @@ from callboard.oauth.token_endpoint import TokenEndpoint
 
 @attrs.frozen
 class Granted:
-    """What was given, to which client, and what was asked for."""
+    """Tokens, their client, and the requested scopes."""
 
     answer: TokenAnswer
     client: OAuthClient

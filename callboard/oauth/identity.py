@@ -23,7 +23,7 @@ _JSON: Final = {"content-type": "application/json"}
 _WITH_SECRET: Final = (BASIC, POST)
 
 UNKNOWN: Final = frozenset(("invalid_client", "unauthorized_client"))
-"""What an authorization server says to a client that it does not know, or not any more."""
+"""Error codes of an authorization server for an unknown client."""
 
 
 @attrs.frozen(kw_only=True)
@@ -64,7 +64,7 @@ class Identity:
     document: str | None = None
     """The URL of a document that describes this client, and is its id wherever that is understood."""
     name: str = "callboard"
-    """What users are shown when they are asked for leave."""
+    """Name of the client on the consent page."""
 
     async def known(self, desk: TokenEndpoint, store: Store) -> OAuthClient | None:
         """As the desk's server knows us already."""

@@ -99,7 +99,7 @@ class EnterpriseManaged:
         return await self.client.at(desk.found.server, store)
 
     async def _leave(self, desk: TokenEndpoint, scopes: Scopes) -> str:
-        """What the identity provider gives for its own token: leave for one client, at one authorization server."""
+        """Exchange a token of the identity provider for an assertion for one client at one authorization server."""
         parameters = _asked(TOKEN_EXCHANGE, desk, scopes) | {
             "client_id": self.idp_client_id,
             "requested_token_type": ID_JAG,

@@ -1,4 +1,4 @@
-"""Where clients and tokens are kept: in memory, in files that only their owner can read, or in the system's keyring."""
+"""Stores for clients and tokens: in memory, in files that only their owner can read, or in the system's keyring."""
 
 import hashlib
 import os
@@ -29,7 +29,7 @@ class Store(Protocol):
     """Keeps small secrets by name, from one run to the next if it can. Raises `NotAuthorized` if it cannot be used."""
 
     async def load(self, name: str) -> bytes | None:
-        """What was saved under *name*."""
+        """The value under *name*."""
 
     async def save(self, name: str, value: bytes) -> None:
         """Keep *value*, all of it or, if this is cut off, what was there before."""
@@ -86,7 +86,7 @@ class FileStore:
 
 
 class Keyring(Protocol):
-    """What is used of the `keyring` package."""
+    """The part of the `keyring` package that is used."""
 
     def get_password(self, service_name: str, username: str) -> str | None: ...
     def set_password(self, service_name: str, username: str, password: str) -> None: ...
@@ -126,13 +126,13 @@ class KeyringStore:
 
     @property
     def _failures(self) -> tuple[type[Exception], ...]:
-        """What the package raises; it is only there where the extra is installed."""
+        """The exceptions of the package; it is an optional dependency."""
         kind = getattr(getattr(self.keyring, "errors", None), "KeyringError", None)
         return (OSError,) if kind is None else (OSError, kind)
 
 
 async def recall(store: Store, name: str, kind: type[T]) -> T | None:
-    """What is kept under *name*; None also if it cannot be read any more."""
+    """The value under *name*; None also if it can no longer be read."""
     kept = await store.load(name)
     if kept is None:
         return None

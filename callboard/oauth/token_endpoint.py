@@ -29,7 +29,7 @@ _FORM: Final = {"content-type": "application/x-www-form-urlencoded"}
 
 @attrs.define(eq=False)
 class TokenEndpoint:
-    """Where tokens are had."""
+    """A client of the token endpoint."""
 
     found: DiscoveredServer
     fetcher: Fetcher
