@@ -16,7 +16,7 @@ class Proof:
 
     headers: Headers = attrs.field(default=(), repr=False)
     generation: int = 0
-    """Which token it is: the next one has a higher number."""
+    """Serial number of the token: a newer one has a higher number."""
     authorizations: int = 0
     """How often leave was asked for in this request's name."""
     refreshes: int = 0
@@ -29,7 +29,7 @@ class Credentials(Protocol):
     """The credentials for one server. Used by all requests to it at the same time."""
 
     async def prove(self, method: bytes) -> Proof:
-        """What to send with a request. Raises `NotAuthorized`."""
+        """Credentials to send with a request. Raises `NotAuthorized`."""
 
     def helps(self, refusal: AnswerHead, used: Proof) -> bool:
         """Whether a new proof could make something else of *refusal*."""
@@ -39,7 +39,7 @@ class Credentials(Protocol):
 
 
 class Auth(Protocol):
-    """What `connect` is given to be authorized."""
+    """The `auth` option of `connect`."""
 
     def credentials(self, url: str) -> Credentials:
-        """Those for the server at *url*. Raises `NotAuthorized` if there can be none."""
+        """The credentials for the server at *url*. Raises `NotAuthorized` if there can be none."""

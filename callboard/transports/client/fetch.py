@@ -50,7 +50,7 @@ class Fetched:
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """What the system says that *host* is."""
+    """Resolve *host*."""
     found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 

@@ -363,7 +363,7 @@ class PostedRequest:
 
 @attrs.define(eq=False)
 class _Reading:
-    """What is read of one stream, over as many connections as it takes."""
+    """State of reading one stream, over as many connections as it takes."""
 
     outgoing: OutgoingRequest | None
     hear: Hear
@@ -434,7 +434,7 @@ async def _start_of(channel: Channel) -> bytes:
 
 
 def _said(head: AnswerHead, body: bytes) -> str:
-    """What a refusal says. A redirect is named, and not followed."""
+    """Text of an error response. A redirect is named, and not followed."""
     place = head.get(b"location")
     if head.status // 100 == 3 and place is not None:
         return f"not followed to {shown(place.decode('utf-8', 'replace'))}"

@@ -55,7 +55,7 @@ def shown(url: str) -> str:
 
 @attrs.frozen
 class Origin:
-    """Where a server is: scheme, host and port, or the path of a Unix socket."""
+    """Address of a server: scheme, host and port, or the path of a Unix socket."""
 
     scheme: str
     host: str
@@ -90,7 +90,7 @@ class Origin:
 
     @property
     def authority(self) -> bytes:
-        """What stands in `Host`."""
+        """The value of `Host`."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         bare = self.path is not None or self.port == _PORTS[self.scheme]
         return (host if bare else f"{host}:{self.port}").encode("idna" if not host.isascii() else "ascii")
@@ -140,7 +140,7 @@ def _why(error: BaseException) -> str:
 
 
 def _root(error: BaseException) -> BaseException:
-    """What is behind *error*: of several addresses that were tried, what the first one said."""
+    """The cause of *error*: if several addresses were tried, that of the first one."""
     while error.__cause__ is not None:
         error = error.__cause__
     return _root(first_leaf(error)) if isinstance(error, BaseExceptionGroup) else error

@@ -64,7 +64,7 @@ INHERITED: Final = (
     "SYSTEMROOT",
     "APPDATA",
 )
-"""What of our own environment a server gets unasked: enough to run, and nothing that could be a secret."""
+"""Variables of our environment that every server gets: enough to run, and none that could be a secret."""
 
 Args = TypeVarTuple("Args")
 OnStderr: TypeAlias = Callable[[str], None]
@@ -242,7 +242,7 @@ async def _stop(process: trio.Process, mark: str) -> None:
 
 
 def _not_started(told: str, brief: str) -> CannotConnect:
-    """What the operator is told, and *brief*: without the paths, which are no client's business."""
+    """The text for the operator, and *brief*, without paths, for clients."""
     failure = CannotConnect(told)
     failure.for_operator = told
     failure.brief = f"cannot start the server: {brief}"

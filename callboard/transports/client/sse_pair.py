@@ -91,7 +91,7 @@ async def open_pair(stream: HttpLink) -> AsyncIterator[PairLink]:
 
 
 async def _wait_endpoint(asked: PostedRequest, decoder: EventDecoder) -> tuple[str, Sequence[Event | PeerError]]:
-    """Where to post to, and what else has come already."""
+    """The URL of the endpoint event, and the events after it."""
     with trio.move_on_after(ENDPOINT_TIME) as scope:
         asked.hold = partial(held, scope)
         head = await asked.head()
@@ -109,7 +109,7 @@ async def _wait_endpoint(asked: PostedRequest, decoder: EventDecoder) -> tuple[s
 
 
 def _target(stream: HttpLink, endpoint: str) -> bytes:
-    """What to ask for there. Raises `BadAnswer` for another origin: what we say is for this server alone."""
+    """The request target of the endpoint. Raises `BadAnswer` for another origin: messages are for this server only."""
     origin = stream.pool.origin
     base = f"{origin.scheme}://{origin.authority.decode()}{stream.target.decode()}"
     try:

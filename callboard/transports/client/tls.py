@@ -23,6 +23,6 @@ async def secured(connected: socket.socket, host: str, tls: ssl.SSLContext | Non
 
 
 def why_untrusted(error: ssl.SSLError) -> str:
-    """What is wrong with a certificate, or with the rest of a handshake."""
+    """The reason why a certificate or a handshake failed."""
     said = getattr(error, "verify_message", "")
     return f"{error.reason or error}{f': {said}' if said else ''}"

@@ -1,4 +1,4 @@
-"""What a client and its server say to each other by WebSocket, over one socket after the other.
+"""A client's WebSocket connection that survives its socket.
 
 Both sides of a legacy session count whole messages from `initialize` and its result on. When the socket drops, the
 client comes back with its count, is told the server's, and each says again what the other one lacks: nothing is lost,
@@ -260,7 +260,7 @@ class ResumableLink:
             self.nursery.start_soon(self._catch_up, socket, again)
 
     def _lacking(self, there: int) -> Sequence[bytes]:
-        """What was said and did not arrive. Raises `ConnectionLost` if that is more than was kept."""
+        """The messages that did not arrive. Raises `ConnectionLost` if more are missing than were kept."""
         if self.kept is None or not self.kept.has_after(there):
             raise ConnectionLost("more messages were sent than are kept for replay")
         self.kept.acknowledge(there)

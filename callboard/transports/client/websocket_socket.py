@@ -18,7 +18,7 @@ from callboard.transports.client.pool import CONNECT_TIME, Dial, Origin, reach
 from callboard.transports.wire import Wire
 
 BROKEN: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
-"""What a wire raises when it is no more."""
+"""Exceptions of a lost wire."""
 
 
 class _Refused(HttpRefused):
@@ -31,7 +31,7 @@ class _Refused(HttpRefused):
 
 @attrs.frozen(eq=False)
 class Door:
-    """Where WebSockets are opened, and what is said there."""
+    """Address and options for opening WebSockets."""
 
     origin: Origin
     target: bytes
@@ -92,7 +92,7 @@ class ClientWebSocket:
     wire: Wire
     head: AnswerHead
     rest: bytes
-    """What came right behind the handshake."""
+    """Data behind the handshake response."""
     reader: MessageReader = attrs.field(factory=lambda: MessageReader(2 * MAX_FRAME, is_client=True), init=False)
 
     async def send(self, frame: bytes) -> None:
@@ -107,7 +107,7 @@ class ClientWebSocket:
         return mask(frame, os.urandom(4))
 
     async def receive(self) -> bytes:
-        """What comes next; nothing at the end, clean or not."""
+        """The next data; empty at the end, clean or not."""
         rest, self.rest = self.rest, b""
         if rest:
             return rest
