@@ -1,4 +1,4 @@
-"""Where to listen: addresses as people write them, and the sockets behind them.
+"""Addresses to listen at, and their sockets.
 
 TCP everywhere; Unix sockets where there are any. Nothing here accepts a connection.
 """

@@ -7,7 +7,7 @@ from callboard.actors.shares import Shares
 
 @attrs.define(eq=False)
 class HeldBytes:
-    """What one connection holds of a message that has begun, until the message is dealt with."""
+    """Bytes that one connection holds of a started message, until the message is processed."""
 
     shares: Shares
     account: str

@@ -1,4 +1,4 @@
-"""What may be set about the edges: every limit and time, each with its default and its reason."""
+"""Limits and timeouts of the transports, each with its default and its reason."""
 
 from typing import Any, Final
 

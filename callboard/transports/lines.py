@@ -18,13 +18,13 @@ IN_A_ROW: Final = 64
 
 
 class Incoming(Protocol):
-    """What `trio.abc.ReceiveStream` and its kind can do."""
+    """The part of `trio.abc.ReceiveStream` that is used."""
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray: ...
 
 
 class Outgoing(Protocol):
-    """What `trio.abc.SendStream` and its kind can do."""
+    """The part of `trio.abc.SendStream` that is used."""
 
     def send_all(self, data: bytes) -> Coroutine[Any, Any, None]: ...
 

@@ -69,7 +69,7 @@ class PipeEnd:
         return self.stream.fileno()
 
     def receive_nowait(self) -> bytes | None:
-        """What there is; nothing at the end, None if there is nothing yet. Raises as `receive_some`."""
+        """Available data; empty at the end, None if there is none yet. Raises as `receive_some`."""
         try:
             return os.read(self.stream.fileno(), READ_SIZE)
         except (BlockingIOError, InterruptedError):

@@ -23,7 +23,7 @@ _NO_DESCRIPTOR: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
 
 @attrs.define(eq=False)
 class _Heed:
-    """What was heard so far. Called by Python itself, and not by Trio: an author's function may block the loop."""
+    """Counts signals. Called by Python itself, not by Trio: the author's code may block the loop."""
 
     token: trio.lowlevel.TrioToken
     asked: trio.Event

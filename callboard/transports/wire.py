@@ -37,7 +37,7 @@ class Wire(Protocol):
     """A byte stream in both directions. One task reads; any may write."""
 
     async def receive(self) -> bytes:
-        """What the peer says next; nothing when it has ended. Raises BrokenResourceError, ClosedResourceError."""
+        """The next data of the peer; empty at its end. Raises BrokenResourceError, ClosedResourceError."""
 
     async def send(self, data: bytes) -> None:
         """Write all of *data*. Raises BrokenResourceError if the peer disconnected, or takes too long."""
@@ -62,7 +62,7 @@ class Wire(Protocol):
 
 
 class BatchWriter(Protocol):
-    """Where a whole answer may wait for others of the same turn."""
+    """Collector of whole responses of one turn."""
 
     def put(self, wire: "SocketWire", data: bytes) -> bool: ...
 
@@ -115,7 +115,7 @@ class SocketWire:
         return self._socket.fileno()
 
     def receive_nowait(self) -> bytes | None:
-        """What the peer has said; nothing when it has ended, None if there is nothing yet. Raises as `receive`."""
+        """Available data of the peer; empty at its end, None if there is none yet. Raises as `receive`."""
         try:
             return self._socket.recv(READ_SIZE)
         except (BlockingIOError, InterruptedError):

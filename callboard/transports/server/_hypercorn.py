@@ -21,7 +21,7 @@ __all__ = ["Closed", "Http2Protocol", "RawData", "TaskGroup", "Updated", "Worker
 
 
 def configured(max_streams: int, max_header: int) -> Config:
-    """What hypercorn needs to know. Its other settings are for listeners and workers, which it has none of here."""
+    """Settings for hypercorn. Its other settings are for listeners and workers, which are not used here."""
     config = Config()
     config.accesslog = config.errorlog = None
     config.include_server_header = config.include_date_header = False

@@ -45,7 +45,7 @@ FAILED: Final = Rate(1, per=10.0)
 
 @attrs.frozen(eq=False)
 class Http2:
-    """What the HTTP/2 connections of one edge share."""
+    """State that the HTTP/2 connections of one edge share."""
 
     endpoint: Endpoint
     is_tls: bool = False
@@ -156,7 +156,7 @@ class Http2Connection(Actor[Never]):
             nursery.cancel_scope.cancel()
 
     async def _receive(self) -> bytes:
-        """What the client says next; nothing when it is gone. An error that is raised inside hypercorn's nursery would
+        """The next data of the client; empty at its end. An error that is raised inside hypercorn's nursery would
         come out of it in a group, with what its other tasks say to that."""
         try:
             return await self.wire.receive()
@@ -164,7 +164,7 @@ class Http2Connection(Actor[Never]):
             return b""
 
     async def _send(self, event: "Event") -> None:
-        """What the protocol tells of: bytes for the client, the end, or whether any request is in flight."""
+        """Events of the protocol: data for the client, the end, or whether any request is in flight."""
         from callboard.transports.server._hypercorn import Closed, RawData, Updated
 
         if isinstance(event, RawData):

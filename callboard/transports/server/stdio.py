@@ -58,7 +58,7 @@ def claim_stdio() -> Iterator[Pipes]:
 
 @contextmanager
 def _others_elsewhere(pipes: Pipes) -> Iterator[None]:
-    """What is printed goes to standard error, and what is read is empty, also for child processes."""
+    """Redirect prints to standard error, and reads to an empty file, also for child processes."""
     printed = sys.stdout
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, IN)

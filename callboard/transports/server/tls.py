@@ -18,7 +18,7 @@ class Certificate:
     certificate: Path
     key: Path
     protocols: Sequence[str] = ("http/1.1",)
-    """What is offered to clients, by ALPN."""
+    """Protocols for ALPN."""
     context: ssl.SSLContext = attrs.field(init=False)
 
     name: ClassVar[str] = "certificate"

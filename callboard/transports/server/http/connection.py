@@ -228,7 +228,7 @@ class HttpConnection(Actor[Never]):
             await watch.wait_ended()
 
     async def _receive(self) -> bytes:
-        """What the client says next, also if the `PeerWatch` heard it meanwhile."""
+        """The next data of the client, also if the `PeerWatch` received it."""
         if self._watch is not None:
             await self._stop_watching()
             if not self._is_answering:
@@ -239,9 +239,9 @@ class HttpConnection(Actor[Never]):
         return b"" if self._is_left else await self.wire.receive()
 
     def hear(self, data: bytes) -> bool:
-        """What the client said while the connection was busy: an end of it ends what it waits for.
+        """Take data of a client while its request runs; no data is its end, which cancels the request.
 
-        Whether it may say more: what comes ahead of its time is kept, but not without bound.
+        Returns whether the client may send more: early data is kept, up to a limit.
         """
         if data:
             self._ahead += data

@@ -36,7 +36,7 @@ Authenticate: TypeAlias = Callable[[str], Awaitable[str | None]]
 
 @attrs.define(eq=False)
 class Upgraded:
-    """What the actor of a connection tells, and asks of, the protocol that its connection has turned into."""
+    """Callbacks and facts of an upgraded connection, for the connection's actor."""
 
     peer: str = LOCAL
     """The account of its client if it is anonymous."""
@@ -48,14 +48,14 @@ Upgrade: TypeAlias = Callable[[Head, bytes, Wire, Upgraded], Awaitable[None]]
 """Serves a connection that turned into a WebSocket, until it ends: its head, what was read beyond it, and its wire."""
 
 PATH: Final = b"/mcp"
-"""Where the endpoint is, on every listener."""
+"""Path of the endpoint, on every listener."""
 
 METHODS: Final = {
     PATH: ("POST", "GET", "DELETE", "OPTIONS"),
     SSE_PATH: ("GET", "OPTIONS"),
     MESSAGES_PATH: ("POST", "OPTIONS"),
 }
-"""What is where. The last two only if the operator wants HTTP+SSE."""
+"""Methods of each path. The last two paths only if the operator enables HTTP+SSE."""
 
 CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
 _CROSS_ORIGIN: Final = ((b"vary", b"origin"), (b"access-control-expose-headers", b"mcp-session-id"))
@@ -127,7 +127,7 @@ class Endpoint:
             raise HttpRefusal(406, "Accept must include application/json and text/event-stream", closes=True)
 
     def expect_head(self, peer: str) -> HeldBytes:
-        """Where the bytes of a head are counted that does not come at once: with those of bodies."""
+        """The account for bytes of an incomplete head: the same as for bodies."""
         return HeldBytes(self.host.bodies, peer)
 
     async def expect_body(self, head: Head, peer: str) -> tuple[str, HeldBytes]:

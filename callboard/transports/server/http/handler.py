@@ -1,4 +1,4 @@
-"""What a connection of the native door needs from the application behind it."""
+"""The application behind a connection, as the connection needs it."""
 
 from typing import Protocol
 
@@ -20,7 +20,7 @@ class RequestHandler(Protocol):
         """Raises `HttpRefusal` for a request that needs no body to be refused."""
 
     def expect_head(self, peer: str) -> HeldBytes | None:
-        """Where the bytes of a head are counted that does not come at once. Its sender may be any client at *peer*."""
+        """The account for bytes of an incomplete head. Its sender may be any client at *peer*."""
 
     async def expect_body(self, head: Head, peer: str) -> tuple[str, HeldBytes | None]:
         """The principal of a request whose body does not come with its head, and where the body's bytes are counted.

@@ -18,7 +18,7 @@ from callboard.transports.server.http.response import Response
 
 
 def _nothing() -> None:
-    """What a stream tells where there is no session that would want to know."""
+    """Callback of a stream without a session."""
 
 
 def _nobody(_: "LegacyStream") -> None:

@@ -43,7 +43,7 @@ _NO_ROOM: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.EN
 
 @attrs.frozen(eq=False)
 class Edge:
-    """What the listeners of one edge share. It outlives each of them."""
+    """State that the listeners of one edge share. It outlives each of them."""
 
     handler: RequestHandler
     settings: Settings

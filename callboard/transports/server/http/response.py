@@ -13,10 +13,10 @@ from callboard.transports.wire import Wire
 
 
 class Response(Protocol):
-    """What a door gives the endpoint to answer one request with.
+    """The response to one request, as the endpoint writes it.
 
-    Either `answer`, once; or `begin`, any number of `write`, and `end`. A client that is gone is no error here: what is
-    written to it is dropped, and `on_lost` was called.
+    Either `answer`, once; or `begin`, any number of `write`, and `end`. A lost client is no error here: data
+    for it is dropped, and `on_lost` was called.
     """
 
     on_lost: Callable[[], None]
@@ -29,7 +29,7 @@ class Response(Protocol):
     """The account of its client if it is anonymous."""
 
     held: HeldBytes | None
-    """What is held of a large request, until it is answered."""
+    """The account of a large request, until it is answered."""
 
     adopt: Adopt | None
     """Runs an errand in the connection's own task, and cancels it when the client leaves. None where it cannot."""

@@ -1,4 +1,4 @@
-"""What outlives a socket: a session, what it has said, and how much of what its client said it has heard.
+"""A session that survives its socket, with its sent messages and the count of received ones.
 
 A legacy session goes on for a while when its socket drops. Both sides count whole messages, each in its own direction,
 from `initialize` and its result on; a client that comes back says how many it has, is told how many arrived here, and
@@ -29,7 +29,7 @@ _MAX_DIGITS: Final = 15  # of a number in a pong, which is the peer's
 
 
 class AttachedSocket(Protocol):
-    """What is needed of the connection that a conversation is on at the moment."""
+    """The current connection of a session, as the session needs it."""
 
     @property
     def wire(self) -> Wire: ...
@@ -175,7 +175,7 @@ class ResumableSession:
             self.session.expire(math.inf)
 
     def resumption(self, received: int) -> bytes:
-        """What a client that comes back is told first."""
+        """First message for a client that resumes."""
         told = {"received": self.received, "replayed": self.kept.sent - received}
         return write_text(write_members({"jsonrpc": "2.0", "method": RESUMED, "params": told}))
 
@@ -219,7 +219,7 @@ class ResumableSession:
             self.session.supervisor.address.begin_stop()
 
     def stop_waiting(self) -> None:
-        """What is not said now will not be said any more."""
+        """Wait for no resumption: messages that were not sent are dropped."""
         self._is_over = True
         self._change()
 

@@ -1,4 +1,4 @@
-"""Where WebSockets come in: the handshake, and the sessions that a client may come back to."""
+"""WebSocket upgrade: the handshake, and the resumable sessions."""
 
 import secrets
 from itertools import count
