@@ -1,4 +1,4 @@
-"""What goes out to a peer, in its own revision. The one place where an exception becomes an error on the wire."""
+"""Frames for a peer, in its own revision. The one place where an exception becomes an error on the wire."""
 
 from typing import Any, Final
 

@@ -12,7 +12,7 @@ import attrs
 
 
 class RequestState(Enum):
-    """Where a request stands."""
+    """State of a request."""
 
     WAITING = "waiting"
     """Its handler or backend works, and its client waits for the answer."""
@@ -25,7 +25,7 @@ class RequestState(Enum):
 
 
 class RequestEvent(Enum):
-    """What can happen to a request."""
+    """Event in the life of a request."""
 
     RESULT = "result"
     FAILURE = "failure"
@@ -40,7 +40,7 @@ class RequestEvent(Enum):
 
 
 class Consequence(Enum):
-    """What follows."""
+    """Action that follows from an event."""
 
     ANSWER = "answer"
     ANSWER_INPUT_REQUIRED = "answer that input is required"

@@ -1,4 +1,4 @@
-"""Where messages to a peer go: the vocabulary between the company and the edges."""
+"""Outlets: the interface by which actors write messages to a peer."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Sequence
 from enum import Enum
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 class FrameKind(Enum):
-    """What a message is to a queue. The value says what happens when there is no more room."""
+    """Kind of a message in a queue. The value says what happens when the queue is full."""
 
     ANSWER = (Overflow.WAIT, "a")
     """Results and errors: never dropped."""
     QUESTION = (Overflow.WAIT, "q")
     """Requests of ours: never dropped either."""
     CHANGE = (Overflow.COALESCE, "c")
-    """Something changed: the latest news is all the news."""
+    """A change notification: only the latest matters."""
     REPORT = (Overflow.DROP_OLDEST, "r")
     """Progress and log messages: the newest matter."""
 
@@ -43,7 +43,7 @@ class Outbound:
 
 
 class Sink(Protocol):
-    """Where frames to one peer are written. A transport makes one."""
+    """Writer of frames to one peer. A transport makes one."""
 
     def send(self, frame: bytes) -> Coroutine[Any, Any, None]:
         """Waits while the peer cannot take it. Raises `trio.BrokenResourceError` when the peer is gone for good."""
@@ -93,7 +93,7 @@ class InlinePolicy(NamedTuple):
     cap: float
     """Seconds it may take."""
     failed: Callable[[Exception], bytes]
-    """What is answered when it is cut short: its time is over, or the server ends."""
+    """The answer to a request that is cut short by its deadline, or by the end of the server."""
     ends_with_client: bool
     """Whether it is cancelled when the client leaves."""
     on_wait: Callable[[Callable[[], None]], None]

@@ -42,7 +42,7 @@ class Shares:
     weight: int = 1
     ledger: "Shares | None" = None
     each_address: int | None = None
-    """What an address may hold, if that is not all but a quarter of *most*."""
+    """Share of one address, if that differs from all but a quarter of *most*."""
     total: int = attrs.field(default=0, init=False)
     _held: dict[str, int] = attrs.field(factory=dict, init=False)
 

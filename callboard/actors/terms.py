@@ -38,7 +38,7 @@ MAX_TITLE: Final = 256
 
 @attrs.frozen(kw_only=True)
 class Terms:
-    """Whose request it is, in which revision, and what the client can do."""
+    """The principal, the revision and the client's capabilities of a request."""
 
     revision: Revision
     capabilities: ClientCapabilities
@@ -62,7 +62,7 @@ def kept_info(revision: Revision, info: Implementation) -> Implementation:
 
 
 def kept_abilities(revision: Revision, capabilities: ClientCapabilities) -> ClientCapabilities:
-    """What a client can do, as a session keeps it: whole, or without what is experimental.
+    """The client's capabilities as a session keeps them: all, or all but the experimental ones.
 
     Raises `InvalidParams` if that is still too much.
     """

@@ -1,4 +1,4 @@
-"""What a conversation with the client's model must look like when tools are part of it."""
+"""Rules for a conversation with the client's model if tools are part of it."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise

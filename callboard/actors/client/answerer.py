@@ -70,7 +70,7 @@ class Answering:
             self._left_out[event] += 1
 
     def about(self) -> dict[str, object]:
-        """What the log says of the connection."""
+        """The facts that identify the connection in the log."""
         return {}
 
     def can_answer(self, method: str) -> bool:

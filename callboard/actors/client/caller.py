@@ -325,7 +325,7 @@ class Caller:
     # What goes out.
 
     def said(self) -> Mapping[str, Raw]:
-        """What every request of this client says in `_meta`, written once."""
+        """The members of `_meta` that every request of this client has, written once."""
         known = self._known
         if known is None or known[:2] != (self.revision, self.log_level):
             written = write(self.revision, self._meta()) if self.revision.dialect.terms_per_request else {}
@@ -425,7 +425,7 @@ class Caller:
             call.limit.deadline = -math.inf
 
     def _told_of_change(self, method: str, params: Mapping[str, Raw], on_change: OnChange | None) -> None:
-        """What a subscription says is for its holder; what belongs to none is for the general callback."""
+        """Route a notification: to its subscription, or to the general callback if it belongs to none."""
         call = self._calls.get(_subscription(params)) if "_meta" in params else None
         if call is not None and call.hearer.on_told is not None:
             on_change = call.hearer.on_told

@@ -94,7 +94,7 @@ class DuplexLink:
 
     connection: Connection
     peer: str = ""
-    """What the log calls the server."""
+    """Name of the server in the log."""
     keeps_time: bool = attrs.field(default=True, init=False)
     is_http: bool = attrs.field(default=False, init=False)
     is_stale: bool = attrs.field(default=False, init=False)
@@ -184,7 +184,7 @@ class DuplexLink:
             raise ConnectionLost(await self.why_broken(str(error))) from None
 
     async def why_broken(self, error: str) -> str:
-        """What to say of a connection that takes nothing more."""
+        """The error of a connection that accepts no more messages."""
         return error or "connection lost"
 
     async def listen(self, hear: Hear) -> None:
@@ -216,7 +216,7 @@ class DuplexLink:
             pass  # the same end, less politely
 
     def lose(self, why: str) -> None:
-        """Nothing will come any more: every waiter gets the failure at once."""
+        """End of the input: every waiter gets the failure at once."""
         self.lost = self.lost or why
         for waiting in self._waiting.values():
             waiting.end()
@@ -227,7 +227,7 @@ class DuplexLink:
         """There is one way for everything: the reader of answers hears the rest."""
 
     def agree(self, revision: Revision) -> None:
-        """Nothing changes: the messages say it all."""
+        """Nothing to do: a duplex connection needs no headers."""
 
     async def aclose(self) -> None:
         self.lose("closed locally")

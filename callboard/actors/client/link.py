@@ -43,14 +43,14 @@ class OutgoingRequest:
     limit: Deadline
     """Until when it may take. Moved by its caller; kept by the link if that `keeps_time`, else by its caller."""
     headers: Sequence[tuple[bytes, bytes]] = ()
-    """What HTTP repeats of it (2026-07-28)."""
+    """The members that HTTP repeats in headers (2026-07-28)."""
     hold: Hold = nullcontext
     why: Callable[[], str] | None = None
     """Why the request is no longer wanted, if it is not and there is a reason."""
 
     @property
     def reason(self) -> str:
-        """What the server is told when the request is no longer wanted."""
+        """The reason that the server gets when the request is cancelled."""
         return (self.why() if self.why is not None else "") or "no longer needed"
 
 

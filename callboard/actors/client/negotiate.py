@@ -47,7 +47,7 @@ _READ_NAMES = msgspec.json.Decoder(list[str])
 
 @attrs.frozen(kw_only=True)
 class Agreed:
-    """What was agreed on, and what the server said of itself."""
+    """The agreed revision, and the server's information and capabilities."""
 
     revision: Revision
     capabilities: ServerCapabilities
@@ -137,7 +137,7 @@ def _supported(code: int, data: object) -> Revisions:
 
 
 def _answered(caller: Caller) -> ClientCapabilities:
-    """What a legacy server may ask: it does so by requests, and a callback must be there to answer those."""
+    """The capabilities for a legacy server: it asks by requests, so each needs a callback."""
     declared, answers = caller.capabilities, caller.answering.can_answer
     return attrs.evolve(
         declared,

@@ -27,7 +27,7 @@ log = get_logger("callboard.actors")
 
 @attrs.frozen
 class _InFlight:
-    """What had begun before the drain: subscriptions, and requests that wait for an answer."""
+    """The work from before the drain: subscriptions, and requests that wait for an answer."""
 
     listening: list[Address[Any]]
     waiting: list[tuple[Address[Any], Exchange]]
@@ -158,7 +158,7 @@ def _find(host: Host) -> _InFlight:
 
 
 def _places(root: Supervisor) -> Iterator[Supervisor]:
-    """Where requests live: a modern one under the root, a legacy one under its session."""
+    """Supervisors of requests: a modern request is under the root, a legacy one under its session."""
     yield root.supervisor_of(tree.REQUESTS)
     for _, session in root.supervisor_of(tree.SESSIONS).actors():
         if isinstance(session, Supervisor):

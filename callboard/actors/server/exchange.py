@@ -59,7 +59,7 @@ _SEEN: Final = raw({meta.PROTOCOL_VERSION: LATEST.value, meta.CLIENT_CAPABILITIE
 
 
 class Parks(Protocol):
-    """Where an exchange waits for its client's next request."""
+    """The place where an exchange waits for its client's next request."""
 
     async def park(self, exchange: "Exchange") -> None:
         """Answer the front request with what is asked for, and let go of it."""
@@ -78,7 +78,7 @@ class Parks(Protocol):
 
 @attrs.define(eq=False)
 class Exchange:
-    """What a handler sees of the request that it serves, and what the request's actor keeps of it."""
+    """The request as its handler sees it, and the state that the request's actor keeps for it."""
 
     request: Request
     route: Route  # what was read of the request to find its handler
@@ -109,7 +109,7 @@ class Exchange:
 
     @property
     def terms(self) -> Terms:
-        """Those of the latest front request."""
+        """The terms of the latest front request."""
         return self.slot.terms
 
     @property
@@ -326,7 +326,7 @@ class Exchange:
         self._progress = self._relay = None
 
     def hush(self) -> None:
-        """Nothing more is to be said."""
+        """End of the exchange: no more messages go out."""
         for saying in (self._progress, self._relay):
             if saying is not None:
                 saying.kill()

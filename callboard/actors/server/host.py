@@ -95,7 +95,7 @@ result; that of a tool may be nothing but a text."""
 
 
 class Offer(Protocol):
-    """What a server offers: `ServerOffer` and `BrokerOffer` fill this in."""
+    """The interface of an offer: `ServerOffer` and `BrokerOffer` implement it."""
 
     info: Implementation
     instructions: str | None
@@ -117,7 +117,7 @@ class Offer(Protocol):
         it may log and report; without, it has nothing to say before its outcome. *account* is its client's."""
 
     def header_map(self, method: str, route: Route) -> HeaderMap:
-        """Which arguments of a request are mirrored into HTTP headers."""
+        """The arguments of a request that are mirrored into HTTP headers."""
 
 
 @attrs.define(eq=False)

@@ -35,7 +35,7 @@ class PendingInput:
 
 @attrs.define(eq=False)
 class InputRounds:
-    """What was asked and not answered yet. `number` is the round that went out last."""
+    """The open questions of an exchange. `number` is the round that was sent last."""
 
     number: int = 0
     closing: bool = False
@@ -62,11 +62,11 @@ class InputRounds:
                 del self.pending[one.key]
 
     def requests(self) -> dict[str, InputRequest]:
-        """What is still to be answered, as the client gets it."""
+        """The open questions, as the client gets them."""
         return {key: asked.request() for key, asked in self.pending.items() if asked.answer is None}
 
     def missing(self, responses: Container[str]) -> Iterator[ClientRequest]:
-        """What will still be to be answered after *responses*."""
+        """The questions that remain open after *responses*."""
         return (one.question for key, one in self.pending.items() if one.answer is None and key not in responses)
 
     def read(self, revision: Revision, responses: Mapping[str, Raw]) -> dict[str, Model]:

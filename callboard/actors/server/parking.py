@@ -238,7 +238,7 @@ class Parking(Actor[None]):
 
 
 async def _digest(request: Request) -> bytes:
-    """What a retry must have in common with its request. Raises `ParseError`."""
+    """The members that a retry must have in common with its request. Raises `ParseError`."""
     if salient_size(request.params) <= DIGESTED_HERE:
         return salient_digest(request.method, request.params)
     return await trio.to_thread.run_sync(salient_digest, request.method, request.params)

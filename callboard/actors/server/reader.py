@@ -28,7 +28,7 @@ class InlineCall:
 
 
 class Receiver(Protocol):
-    """What is needed of the session whose connection is read."""
+    """The session, as its reader needs it."""
 
     host: Host
     requests: Dispatch
@@ -54,7 +54,7 @@ class Reader(Actor[Never]):
     session: Receiver
     frames: AsyncIterable[bytes | PeerError]
     carried: InlineCall | None = attrs.field(default=None, init=False)
-    """What waits here, if anything does."""
+    """The stand-in that waits here, if there is one."""
     _waits: set[str] = attrs.field(factory=set, init=False)  # names of tools
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _deputy: "tuple[StandIn, Address[Never]] | None" = attrs.field(default=None, init=False)

@@ -1,4 +1,4 @@
-"""Where one front request is answered: once, and before that with the notifications that belong to it."""
+"""The slot for the one answer to a front request, and for the notifications before it."""
 
 from collections.abc import Callable, Hashable
 from typing import Final
@@ -58,7 +58,7 @@ class ReplySlot:
             await self.outlet.send(Outbound(frame, kind, (self.request_id, key)))
 
     def close(self) -> None:
-        """Nothing more goes out: it is answered, or the peer no longer wants to hear it."""
+        """Close the slot: the request is answered or cancelled, and no more messages go out."""
         if self.is_open:
             self.is_open = False
             self.on_close()

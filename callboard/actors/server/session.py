@@ -151,7 +151,7 @@ class Session(Actor[Outbound]):
         return True
 
     def _gathered(self, frame: bytes) -> list[bytes]:
-        """All that waits, up to a bound: one write wakes the peer once."""
+        """The waiting messages, up to a limit: one write wakes the peer once."""
         frames, size = [frame], len(frame)
         try:
             while size < GATHERED:
@@ -345,7 +345,7 @@ class Session(Actor[Outbound]):
             self.ignored += not self._questions.extend(params.progress_token)
 
     def _told(self, notification: Notification, model: type[M]) -> M | None:
-        """What a notification says; None if it makes no sense, which is counted and no more."""
+        """The params of a notification; None if they are invalid, which is only counted."""
         try:
             members = notification.members
             check_modelled(members)
@@ -370,7 +370,7 @@ class Session(Actor[Outbound]):
         await slot.answer(welcome(self.host.offer, self.terms, self._declared, self.greeting()))
 
     def greeting(self) -> ResultMetaObject | UnsetType:
-        """What a transport has to say beside what was agreed, once it is."""
+        """The `_meta` that a transport adds to the result of `initialize`."""
         return UNSET
 
     def _ready(self) -> None:

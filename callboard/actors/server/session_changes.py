@@ -1,4 +1,4 @@
-"""What a legacy session hears of: the lists and resources that it follows, and what became too much for it."""
+"""Change notifications of a legacy session: the lists and resources that it is subscribed to, and overload."""
 
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
@@ -27,7 +27,7 @@ log = get_logger("callboard.actors")
 
 
 class ChangeListener(Protocol):
-    """What is needed of a session that is told of changes."""
+    """The session, as its change notifications need it."""
 
     principal: str
     account: str
