@@ -47,7 +47,7 @@ class Peer:
     log_level: str | None = None
     heard: deque[Json] = attrs.field(factory=deque, init=False)
     agreed: Json = attrs.field(factory=dict, init=False)
-    """What the server answered to `initialize`."""
+    """The result of `initialize`."""
     _ids: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
     async def initialize(self) -> Json:
@@ -76,7 +76,7 @@ class Peer:
         return result
 
     def answered(self, result: Json) -> Json:
-        """What a retry says to an `input_required` result."""
+        """The params of a retry after an `input_required` result."""
         responses = {
             key: self.answers[asked["method"]](asked.get("params", {}))
             for key, asked in result["inputRequests"].items()
