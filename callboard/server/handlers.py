@@ -69,7 +69,7 @@ _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 class Declarations(News, Protocol):
     """The declarations of a server that its handlers need."""
 
-    repertoire: Registry
+    registry: Registry
     middlewares: list[Middleware]
     lists_kept: CacheHint
     show_errors: bool
@@ -83,7 +83,7 @@ class ServerOffer:
 
     def __init__(self, server: Declarations, lifespan: Any) -> None:
         self._server = server
-        self._repertoire = server.repertoire
+        self._registry = server.registry
         self._lifespan = lifespan
         self._limiter = trio.CapacityLimiter(THREADS)
         self._kept: dict[str, Any] = attrs.asdict(server.lists_kept)
@@ -111,16 +111,16 @@ class ServerOffer:
 
     def capabilities(self, revision: Revision) -> ServerCapabilities:
         """The kinds that the server offers now, or declared for later."""
-        return self._repertoire.capabilities
+        return self._registry.capabilities
 
     def header_map(self, method: str, route: Route) -> HeaderMap:
-        entry = self._repertoire.tools.entries.get(route.name or "") if method == "tools/call" else None
+        entry = self._registry.tools.entries.get(route.name or "") if method == "tools/call" else None
         return NO_HEADERS if entry is None else entry.headers
 
     def errand(self, request: Request, route: Route, *_: object) -> Errand | None:
         if self._server.middlewares or request.method != "tools/call" or request.params is UNSET:
             return None
-        entry = self._repertoire.tools.entries.get(route.name or "")
+        entry = self._registry.tools.entries.get(route.name or "")
         if entry is None or not entry.is_errand or not request.params.keys() <= _CALL:
             return None
         return self._run_errand(entry, request, request.params.get("arguments"))
@@ -150,31 +150,31 @@ class ServerOffer:
         )
 
     def _list_tools(self, exchange: Exchange) -> Model:
-        shown, cursor = self._page(exchange, self._repertoire.tools)
+        shown, cursor = self._page(exchange, self._registry.tools)
         return ListToolsResult(tools=shown, next_cursor=cursor, **self._kept)
 
     def _list_resources(self, exchange: Exchange) -> Model:
-        shown, cursor = self._page(exchange, self._repertoire.resources)
+        shown, cursor = self._page(exchange, self._registry.resources)
         return ListResourcesResult(resources=shown, next_cursor=cursor, **self._kept)
 
     def _list_templates(self, exchange: Exchange) -> Model:
-        shown, cursor = self._page(exchange, self._repertoire.templates)
+        shown, cursor = self._page(exchange, self._registry.templates)
         return ListResourceTemplatesResult(resource_templates=shown, next_cursor=cursor, **self._kept)
 
     def _list_prompts(self, exchange: Exchange) -> Model:
-        shown, cursor = self._page(exchange, self._repertoire.prompts)
+        shown, cursor = self._page(exchange, self._registry.prompts)
         return ListPromptsResult(prompts=shown, next_cursor=cursor, **self._kept)
 
     def _page(self, exchange: Exchange, shelf: Section[Any]) -> tuple[list[Any], Any]:
         cursor = exchange.params(PaginatedRequestParams).cursor
-        entries, following = shelf.page(None if cursor is UNSET else cursor, self._repertoire.cursors, time.time())
+        entries, following = shelf.page(None if cursor is UNSET else cursor, self._registry.cursors, time.time())
         return [entry.shown for entry in entries], UNSET if following is None else following
 
     # What takes an author's function.
 
     async def _call_tool(self, exchange: Exchange) -> Model:
         name, given = self._called(exchange)
-        entry = self._repertoire.tools.entries.get(name)
+        entry = self._registry.tools.entries.get(name)
         if entry is None:
             raise InvalidParams(f"Unknown tool: {name[:128]}")
         try:
@@ -220,7 +220,7 @@ class ServerOffer:
 
     def _asked_for(self, exchange: Exchange) -> tuple[str, Function | None]:
         """The name in a request, and the function behind it, as far as they are known."""
-        request, route, shelves = exchange.request, exchange.route, self._repertoire
+        request, route, shelves = exchange.request, exchange.route, self._registry
         if request.method == "resources/read":
             found = shelves.find_resource(route.uri or "")
             return route.uri or "", None if found is None else found[0].function
@@ -235,7 +235,7 @@ class ServerOffer:
 
     async def _read_resource(self, exchange: Exchange) -> Model:
         uri = exchange.params(ReadResourceRequestParams).uri
-        found = self._repertoire.find_resource(uri)
+        found = self._registry.find_resource(uri)
         if found is None:
             raise ResourceNotFound(uri)
         entry, mime_type, values = found
@@ -252,7 +252,7 @@ class ServerOffer:
 
     async def _get_prompt(self, exchange: Exchange) -> Model:
         params = exchange.params(GetPromptRequestParams)
-        entry = self._repertoire.prompts.entries.get(params.name)
+        entry = self._registry.prompts.entries.get(params.name)
         if entry is None:
             raise InvalidParams(f"Unknown prompt: {params.name[:128]}")
         arguments = entry.signature.read_text({} if params.arguments is UNSET else params.arguments)
@@ -264,9 +264,9 @@ class ServerOffer:
     async def _complete(self, exchange: Exchange) -> Model:
         params = exchange.params(CompleteRequestParams)
         of = params.ref.name if isinstance(params.ref, PromptReference) else params.ref.uri
-        entry = self._repertoire.completions.get((of, params.argument.name))
+        entry = self._registry.completions.get((of, params.argument.name))
         if entry is None:
-            if not self._repertoire.has(params.ref):
+            if not self._registry.has(params.ref):
                 raise InvalidParams(f"Nothing to complete: {of[:128]}")
             return CompleteResult(completion=Completion(values=[]))
         settled = UNSET if params.context is UNSET else params.context.arguments

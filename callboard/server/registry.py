@@ -143,7 +143,7 @@ class Section(Generic[E]):
         """One page, and the cursor of the next. A cursor names the last entry seen: what is added or removed in between
         moves no page.
 
-        Raises `InvalidParams` for a cursor that is not ours, or whose place is gone.
+        Raises `InvalidParams` for an unknown or expired cursor.
         """
         names = list(self.entries)
         start = 0

@@ -105,8 +105,8 @@ class Server(Served):
         )
         self.instructions = instructions
         self.revisions = frozenset(revisions)
-        self.repertoire = Registry()
-        self.repertoire.offer(*offers)
+        self.registry = Registry()
+        self.registry.offer(*offers)
         self.middlewares: list[Middleware] = []
         self.lists_kept = CacheHint.of(ttl, cache_scope)
         self.show_errors = show_errors
@@ -170,7 +170,7 @@ class Server(Served):
             )
             headers = HeaderMap.compile(signature.input_schema)
             entry = ToolEntry(function=function, signature=signature, shown=tool, headers=headers)
-            self.repertoire.tools.add(tool.name, entry)
+            self.registry.tools.add(tool.name, entry)
             self._offer("tools", signature)
             self._changed(ListChanged("tools"))
             return function
@@ -220,10 +220,10 @@ class Server(Served):
             if template.variables:
                 many = ResourceTemplate(uri_template=uri, **common)
                 entry = TemplateEntry(function=function, signature=signature, shown=many, template=template, kept=kept)
-                self.repertoire.templates.add(uri, entry)
+                self.registry.templates.add(uri, entry)
             else:
                 one = Resource(uri=uri, size=_or_unset(size), **common)
-                self.repertoire.resources.add(
+                self.registry.resources.add(
                     uri, ResourceEntry(function=function, signature=signature, shown=one, kept=kept)
                 )
             self._offer("resources", signature)
@@ -278,7 +278,7 @@ class Server(Served):
                 icons=tuple(icons) or UNSET,
                 meta=_checked(meta),
             )
-            self.repertoire.prompts.add(prompt.name, PromptEntry(function=function, signature=signature, shown=prompt))
+            self.registry.prompts.add(prompt.name, PromptEntry(function=function, signature=signature, shown=prompt))
             self._offer("prompts", signature)
             self._changed(ListChanged("prompts"))
             return function
@@ -294,7 +294,7 @@ class Server(Served):
 
         def add(function: F) -> F:
             signature = Signature.of(function, context_type=Context, output_schema=False)
-            self.repertoire.completions[of, argument] = HandlerEntry(function=function, signature=signature)
+            self.registry.completions[of, argument] = HandlerEntry(function=function, signature=signature)
             self._offer("completions", signature)
             return function
 
@@ -318,18 +318,18 @@ class Server(Served):
 
     def remove_tool(self, name: str) -> None:
         """Raises LookupError if there is none."""
-        self.repertoire.tools.remove(name)
+        self.registry.tools.remove(name)
         self._changed(ListChanged("tools"))
 
     def remove_resource(self, uri: str) -> None:
         """Remove a resource, or a template. Raises LookupError if there is none."""
-        shelf = self.repertoire.templates if uri in self.repertoire.templates.entries else self.repertoire.resources
+        shelf = self.registry.templates if uri in self.registry.templates.entries else self.registry.resources
         shelf.remove(uri)
         self._changed(ListChanged("resources"))
 
     def remove_prompt(self, name: str) -> None:
         """Raises LookupError if there is none."""
-        self.repertoire.prompts.remove(name)
+        self.registry.prompts.remove(name)
         self._changed(ListChanged("prompts"))
 
     def notify_updated(self, uri: str) -> None:
@@ -349,7 +349,7 @@ class Server(Served):
         context = nullcontext() if self._lifespan is None else self._lifespan(self)
         async with context as value, open_tree(tree.host(self.info.name.replace("/", "-"), lambda: lot)) as root:
             meters = {method: RateLimit(rate) for method, rate in self._rates.items()}
-            self.repertoire.offer_anything()
+            self.registry.offer_anything()
             host = Host(ServerOffer(self, value), root, lot, meters=meters)
             self._hosts.add(host)
             try:
@@ -371,7 +371,7 @@ class Server(Served):
         The clients of a running server were told once what it offers: the author should know that these miss it.
         """
         logs = signature is not None and signature.context_parameter is not None
-        late = self.repertoire.offer(kind, "logging") if logs else self.repertoire.offer(kind)
+        late = self.registry.offer(kind, "logging") if logs else self.registry.offer(kind)
         if late and self._hosts:
             hint = f"clients see it after they reconnect; declare it at the start with Server(offers={late})"
             log.warning("registered_after_start", server=self.info.name, kinds=late, hint=hint)

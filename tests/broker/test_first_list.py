@@ -16,7 +16,7 @@ class Late(Section[Any]):
     server: Server
 
     def page(self, *said: Any, **more: Any) -> Any:
-        if "late" not in self.server.repertoire.tools.entries:
+        if "late" not in self.server.registry.tools.entries:
             self.server.tool(name="late")(late)
         return super().page(*said, **more)
 
@@ -36,8 +36,8 @@ async def test_a_tool_that_comes_between_the_first_list_and_the_first_ear_is_lis
     server.tool(name="early")(late)
     server.resource("slow://{name}")(named)
     shelf = Late("template")
-    shelf.server, shelf.entries = server, server.repertoire.templates.entries
-    server.repertoire.templates = shelf
+    shelf.server, shelf.entries = server, server.registry.templates.entries
+    server.registry.templates = shelf
     async with brokered(server) as host, peer(host) as client:
         await trio.sleep(5)
         assert [tool["name"] for tool in (await client.request("tools/list"))["tools"]] == ["early", "late"]

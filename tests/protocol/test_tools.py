@@ -147,7 +147,7 @@ def test_a_schema_is_read_by_the_dialect_it_names_and_by_2020_12_if_it_names_non
         return ""
 
     def accepts(fresh: Server, arguments: Any) -> bool:
-        (entry,) = fresh.repertoire.tools
+        (entry,) = fresh.registry.tools
         try:
             entry.signature.read(arguments)
         except Exception:

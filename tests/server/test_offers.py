@@ -205,10 +205,10 @@ def test_threads_that_add_at_once_lose_nothing() -> None:
     sys.setswitchinterval(1e-6)
     try:
         for _ in range(100):
-            repertoire = Registry()
+            registry = Registry()
             with ThreadPoolExecutor(len(OFFERS)) as pool:
-                added = [new for (new,) in pool.map(repertoire.offer, OFFERS)]
+                added = [new for (new,) in pool.map(registry.offer, OFFERS)]
             assert added == list(OFFERS)
-            assert all(declares(repertoire.capabilities, kind) for kind in OFFERS)
+            assert all(declares(registry.capabilities, kind) for kind in OFFERS)
     finally:
         sys.setswitchinterval(interval)

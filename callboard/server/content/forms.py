@@ -35,7 +35,7 @@ from callboard.server.signature.schemas import (
 )
 
 MAX_FORMS: Final = 512
-"""Most classes whose forms are kept. A server has a handful; what is made on the fly must not pile up."""
+"""Maximum number of cached forms. A server has a handful; classes that are made at run time must not pile up."""
 
 T = TypeVar("T")
 

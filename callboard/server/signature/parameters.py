@@ -91,7 +91,7 @@ def _published(input_schema: Mapping[str, Any]) -> tuple[Parameter, ...]:
 
 
 def _described(shape: Shape) -> tuple[list[Schema], dict[str, Schema]]:
-    """The schemas of all parameters, `**kwargs` last. On failure, find out whose type it was."""
+    """The schemas of all parameters, `**kwargs` last. On failure, find the parameter."""
     parameters = shape.published
     try:
         return schemas_of([parameter.annotation for parameter in parameters])

@@ -78,7 +78,7 @@ def schemas_of(annotations: Sequence[Any], *, mode: Mode = "validation") -> tupl
 
 
 def with_object_root(schema: Schema, defs: Mapping[str, Schema]) -> Schema | None:
-    """Return one schema whose root says `type: object` in so many words, or None if it describes no object."""
+    """Return one schema with an explicit `type: object` at its root, or None if it describes no object."""
     name = schema.get("$ref", "").removeprefix(DEFS)
     root = {**defs[name], **{key: value for key, value in schema.items() if key != "$ref"}} if name else schema
     return with_defs(root, defs) if root.get("type") == "object" else None

@@ -109,7 +109,7 @@ def _is_context(annotation: Any, context_type: type) -> bool:
 
 
 def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function whose annotations count: under partials, decorators and callable objects."""
+    """The function that has the annotations: under partials, decorators and callable objects."""
     while isinstance(function, functools.partial):
         function = function.func
     function = inspect.unwrap(function)

@@ -108,7 +108,7 @@ class Signature:
             return self._read_whole_numbers(values, error)
 
     def read_text(self, arguments: Mapping[str, str | list[str]] | None = None) -> dict[str, Any]:
-        """As `read`, for prompts and URI templates, whose arguments are text.
+        """As `read`, for the string arguments of prompts and URI templates.
 
         Text is taken as it is where the schema allows that, and else as the JSON that it may be: `3`, `true`.
         """
