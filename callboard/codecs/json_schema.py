@@ -1,4 +1,4 @@
-"""JSON Schemas from strangers, looked through before a validator compiles them.
+"""Checks of untrusted JSON Schemas, before a validator compiles them.
 
 A tool's schema comes from the author of the server. It may be deep enough to blow a stack, wide enough to stall the
 process, or point into our network; a validator that fetches what it refers to is an HTTP client for its author.
@@ -50,7 +50,7 @@ def subschemas(schema: Mapping[str, Any]) -> Iterator[Subschema]:
 
     Raises `InvalidDefinition` past one of the limits, and for what is no schema at all.
     """
-    if not isinstance(schema, Mapping):  # it comes from a stranger, who may not keep to the annotation
+    if not isinstance(schema, Mapping):  # untrusted input may not match the annotation
         raise InvalidDefinition("the schema is not an object")
     stack: list[tuple[Any, Path | None, int]] = [(schema, (), 0)]
     seen = 0

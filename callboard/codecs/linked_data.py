@@ -56,7 +56,7 @@ _INTEGERS: Final = 10**21  # from here on, JSON-LD 1.1 reads a number without fr
 def to_jsonld(message: dict[str, Any]) -> dict[str, Any]:
     """Return *message* as a JSON-LD document: the same members in the same order after `@context`.
 
-    Raises `InvalidRequest` if the message itself has a member whose name no predicate can have.
+    Raises `InvalidRequest` if a member of the message has a name that is invalid as a predicate.
     """
     if not all(map(_is_name, message)):
         raise InvalidRequest("a member's name cannot be written as a predicate")

@@ -1,4 +1,4 @@
-"""How much work it may be to hold a value to a schema from strangers, told before it is done.
+"""An upper bound of the work to validate a value with an untrusted schema, computed before validation.
 
 A few lines of `allOf` and `$ref` lead to one schema in a million ways, and in as many again with each level of the
 value. A validator goes them all, and cannot be stopped. So the ways are counted, which is little work.

@@ -1,4 +1,4 @@
-"""Definitions of tools, prompts and resources on their way to a client: whose they are, and what an older one gets."""
+"""Definitions of tools, prompts and resources for a client: with the label of their backend, in its revision."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ KINDS: Final = (TOOLS, PROMPTS, RESOURCES, TEMPLATES)
 def front_definition(
     definition: Members, kind: Kind, shown: str, backend: str, *, is_stale: bool, flags: Sequence[str] = ()
 ) -> dict[str, Raw]:
-    """The definition as clients see it: under its name there, with a label that says whose it is."""
+    """The definition as clients see it: with its public name and the label of its backend."""
     said: dict[str, Any] = _meta(definition)
     said[BACKEND] = backend
     if is_stale:

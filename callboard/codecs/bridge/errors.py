@@ -73,4 +73,4 @@ def _names(data: object, uri: str) -> bool:
 
 _OUR_BUSINESS: Final = frozenset((HEADER_MISMATCH, UNSUPPORTED_PROTOCOL_VERSION))
 _RESERVED: Final = range(-32099, -31999)
-"""Codes whose meaning the modern revision keeps for itself: what a legacy server meant by one is not known."""
+"""Codes that the modern revision reserves: the meaning of one from a legacy server is unknown."""

@@ -117,7 +117,7 @@ def examine(kind: Kind, data: bytes, without: Sequence[str] = ()) -> Examined:
         return _checked(kind, data, without)
     except PeerError as error:
         return Refused(_name_in(kind, data), str(error))
-    except Exception as error:  # a trust boundary: what a stranger's definition does to our code costs it alone
+    except Exception as error:  # a trust boundary: a definition that breaks our code is left out, alone
         return Refused(_name_in(kind, data), f"cannot be read ({type(error).__name__})")
 
 

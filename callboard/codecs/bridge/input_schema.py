@@ -15,7 +15,7 @@ _NOTHING_FITS: Final[Mapping[str, Any]] = {"not": {}}
 
 
 def mend_input_schema(schema: Any) -> Mapping[str, Any]:
-    """The schema of arguments, whose root is an object: the same one if nothing is wrong.
+    """The schema of arguments with an object at its root: the same schema if nothing is wrong.
 
     Raises `InvalidDefinition` for what describes no object.
     """

@@ -16,7 +16,7 @@ MAX_READABLE: Final = 1024
 """Longest name of a backend's that is taken at all, in characters. A longer one is unreadable."""
 
 MAX_SKELETONS: Final = 32_768
-"""Names whose looks are remembered: they are compared whenever any list changes."""
+"""Names with a remembered skeleton: they are compared whenever any list changes."""
 
 SEPARATOR: Final = "__"
 _DIGEST: Final = 8  # hex digits

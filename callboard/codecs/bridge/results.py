@@ -25,7 +25,7 @@ from callboard.codecs.revisions import (
 from callboard.errors import PeerError
 
 BACKEND: Final = "dev.callboard/backend"
-"""The key of `_meta` under which a client finds whose words it reads."""
+"""The key of `_meta` with the name of the backend."""
 
 COMPLETE: Final = raw("complete")
 _INPUT_REQUIRED: Final = raw("input_required")
@@ -41,7 +41,7 @@ CACHEABLE: Final = frozenset(
         "resources/read",
     )
 )
-"""Methods whose modern results say how long they may be kept."""
+"""Methods with caching hints in their modern results."""
 
 MAX_TTL_MS: Final = 3_600_000
 """Longest time for which a client is told that it may keep an answer: an hour."""

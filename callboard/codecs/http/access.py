@@ -63,9 +63,9 @@ class Access:
         named = (*(LOOPBACK if is_loopback(host) or is_wildcard(host) else ()), _bracketed(host))
         more, given = list(hosts), list(origins)
         known = {_host(name, port) for name in named} | {_host(name, port) for name in more if name != ANY}
-        # `localhost` is another machine for each visitor: to a listener that others reach, its pages are strangers.
-        strangers = {_host(name, port) for name in LOOPBACK} if is_wildcard(host) else set()
-        own = {(scheme, name, number) for name, number in known - strangers}
+        # `localhost` is another machine for each client, so its pages are foreign to a listener that others reach.
+        foreign = {_host(name, port) for name in LOOPBACK} if is_wildcard(host) else set()
+        own = {(scheme, name, number) for name, number in known - foreign}
         allowed = own | {_origin(origin) for origin in given if origin != ANY}
         return cls(
             None if ANY in more else frozenset(known),

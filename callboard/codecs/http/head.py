@@ -96,7 +96,7 @@ def check_once(headers: HeaderList) -> None:
 
 
 def check_framing(headers: HeaderList) -> None:
-    """Raises `HttpRefusal` (400) if a body has two lengths: for a door whose parser lets that pass."""
+    """Raises `HttpRefusal` (400) if a body has two lengths: for a parser that does not check this."""
     names = {name for name, _ in headers}
     if b"content-length" in names and b"transfer-encoding" in names:
         raise HttpRefusal(400, "both content-length and transfer-encoding", closes=True)

@@ -17,4 +17,4 @@ class HttpRefusal(PeerError):
         self.headers = headers
         self.closes = closes
         self.is_bodiless = False
-        """Whether the request was one whose answer never has a body: HEAD."""
+        """Whether the response must have no body: HEAD."""

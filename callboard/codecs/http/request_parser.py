@@ -40,7 +40,7 @@ class Received(NamedTuple):
 class HeadMemory:
     """Heads that were read and admitted before, by their bytes: a client says the same with every request.
 
-    The same bytes get the same decisions, so nothing of it is worked out twice. Shared by the connections of a door.
+    The same bytes get the same decisions, so each is made once. Shared by the connections of a listener.
     """
 
     _known: dict[bytes, tuple[Head, int]] = attrs.field(factory=dict, init=False)
@@ -112,7 +112,7 @@ class RequestParser:
 
     @property
     def head(self) -> Head | None:
-        """The head of the request whose body is being read."""
+        """The head of the current request, while its body is read."""
         return self._head
 
     @property

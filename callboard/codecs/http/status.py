@@ -55,7 +55,7 @@ class NoRoom(HttpRefusal):
 
 
 def refusal_of(error: Overloaded) -> HttpRefusal:
-    """The refusal of a request whose body there is no room for. The rest of the body is not read."""
+    """The refusal of a request if there is no memory for its body. The rest of the body is not read."""
     return NoRoom(status_of(error), str(error), headers=RETRY_AFTER, closes=True)
 
 

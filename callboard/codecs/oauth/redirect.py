@@ -1,4 +1,4 @@
-"""The way of an authorization code: the URL that a user is sent to, and what comes back with him."""
+"""The authorization code flow: the authorization URL, and the query of the redirect."""
 
 import hashlib
 import hmac
@@ -66,7 +66,13 @@ def pkce_challenge(verifier: str) -> str:
 
 
 def authorization_url(
-    server: ServerMetadata, errand: PendingAuthorization, client_id: str, *, resource: str, scopes: Scopes, reach: Reach
+    server: ServerMetadata,
+    pending: PendingAuthorization,
+    client_id: str,
+    *,
+    resource: str,
+    scopes: Scopes,
+    reach: Reach,
 ) -> str:
     """The authorization URL. Raises `NotAuthorized`, and `UnsafeUrl` for a URL that no browser should open."""
     if server.authorization_endpoint is None:
@@ -78,10 +84,10 @@ def authorization_url(
     parameters = {
         "response_type": "code",
         "client_id": client_id,
-        "redirect_uri": errand.redirect_uri,
-        "code_challenge": pkce_challenge(errand.verifier),
+        "redirect_uri": pending.redirect_uri,
+        "code_challenge": pkce_challenge(pending.verifier),
         "code_challenge_method": S256,
-        "state": errand.state,
+        "state": pending.state,
         "resource": resource,
     }
     if scopes:
@@ -93,18 +99,18 @@ def authorization_url(
     return urlunsplit(parts._replace(query=query))
 
 
-def read_redirect(query: str, errand: PendingAuthorization) -> str:
+def read_redirect(query: str, pending: PendingAuthorization) -> str:
     """The code that came back. Nothing else that came is looked at before its sender is certain.
 
     Raises `NotAuthorized`.
     """
     given = _parameters(query)
-    if not hmac.compare_digest(given.get("state", "").encode(), errand.state.encode()):
+    if not hmac.compare_digest(given.get("state", "").encode(), pending.state.encode()):
         raise NotAuthorized("the redirect does not match the authorization request (state)")
-    match ISSUER_CHECKS[errand.announces_iss, "iss" in given]:
+    match ISSUER_CHECKS[pending.announces_iss, "iss" in given]:
         case IssuerCheck.REFUSE:
             raise NotAuthorized("the redirect does not name its authorization server (iss)")
-        case IssuerCheck.COMPARE if given["iss"] != errand.issuer:
+        case IssuerCheck.COMPARE if given["iss"] != pending.issuer:
             raise NotAuthorized("the redirect is from another authorization server (iss)")
         case _:
             pass

@@ -64,7 +64,7 @@ def union_reader(revision: Revision, form: Any, converter: Converter) -> Reader:
 
 
 def model_chooser(revision: Revision, models: Sequence[type[Model]], converter: Converter) -> Reader:
-    """Among objects: the branches that the tag names, and of these the first whose marks are all there."""
+    """Among objects: the branches for the tag, and of these the first with all its marks present."""
     tag = common_tag(revision, models)
     table: dict[object, Branches] = {}
     for model in models:

@@ -24,7 +24,7 @@ from callboard.errors import PeerError
 NULL: Final = b"null"
 
 _OBJECTS: Final[Mapping[str, int]] = {"ref": 1, "context": 1, "task": 1, "inputResponses": 2}
-"""Members of params whose own members are the protocol's, by how deep those are. They cross a broker as they are."""
+"""Members of params with members of the protocol inside, by depth. They cross a broker unchanged."""
 
 
 def without_nulls(method: str, params: Members) -> Members:
