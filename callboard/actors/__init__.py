@@ -1,1 +1,1 @@
-"""The company: MCP behaviour as actors. Uses `codecs` and `supervisor`, never a transport."""
+"""MCP behaviour as actors. Uses `codecs` and `supervisor`, never a transport."""

@@ -19,7 +19,7 @@ log = get_logger("callboard.actors")
 _encode = msgspec.json.Encoder().encode
 
 MAX_ANSWER: Final = 8 * 1024 * 1024
-"""Largest answer, in bytes: what fits into the outbox of a peer."""
+"""Largest response, in bytes: it must fit into the write buffer of a peer."""
 
 MAX_MESSAGE: Final = 1024
 """Longest error message, in characters. It may quote the peer's own words, and is no place for a payload."""
@@ -63,7 +63,7 @@ class _TextAnswer(Struct):
 
 
 def text_frame(request_id: RequestId, text: str, server_info: Raw | None) -> tuple[bytes, Exception | None]:
-    """As `answer_frame`, for a call whose result is nothing but a text: most are, and this is five times as fast as the
+    """As `answer_frame`, for a result of a call that is only text: most are, and this is five times as fast as the
     way through the models. In every revision; a modern one says *server_info* and that it is complete."""
     result = _TextResult([_Text(text)])
     if server_info is not None:

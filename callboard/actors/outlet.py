@@ -88,7 +88,7 @@ class Connection(Sink, Protocol):
 
 
 class InlinePolicy(NamedTuple):
-    """How an errand is looked after while it waits, in the task that brought it."""
+    """Policy for an inline call while it waits, in the task that read the request."""
 
     cap: float
     """Seconds it may take."""
@@ -101,7 +101,7 @@ class InlinePolicy(NamedTuple):
 
 
 class Adopt(Protocol):
-    """Runs an errand in the task that brought it."""
+    """Runs an inline call in the task that read the request."""
 
     async def __call__(self, errand: Coroutine[Any, Any, T], custody: InlinePolicy) -> T: ...
 

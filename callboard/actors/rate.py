@@ -20,7 +20,7 @@ class Rate:
 
 @attrs.define(eq=False)
 class RateLimit:
-    """One meter for each key that is counted. Meters whose time is up cost nothing and are forgotten.
+    """One meter for each key that is counted. Expired meters cost nothing and are dropped.
 
     A meter is one number: when it will be empty again (the generic cell rate algorithm).
     """
@@ -30,7 +30,7 @@ class RateLimit:
     _empty_at: dict[Hashable, float] = attrs.field(factory=dict, init=False)
 
     def allow(self, who: Hashable, now: float, count: int = 1) -> bool:
-        """Count *count* more for *who*, unless that is too many."""
+        """Add *count* to the meter of the key, unless that exceeds the rate."""
         empty_at = max(self._empty_at.get(who, now), now) + self.rate.interval * count
         if empty_at - now > self.rate.per + self.rate.interval / 2:
             return False

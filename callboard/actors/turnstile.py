@@ -12,7 +12,7 @@ import trio
 from trio.lowlevel import Abort, RaiseCancelT, RunVar, Task
 
 IN_A_TURN: Final = 16
-"""Peers whose leaving is dealt with in one turn: each takes up to 200 us, with all that ends with it. An unrelated call
+"""Disconnected peers that are cleaned up in one turn: each takes up to 200 us, with its requests. An unrelated call
 waits for three turns; with 50 in each it took up to 110 ms while ten thousand left, with 16 it takes 30."""
 
 

@@ -286,7 +286,7 @@ class Caller:
         await self.link.tell(notification_frame(self.revision, method, params or NotificationParams()))
 
     async def hear(self, message: Request | Notification, of: _Call | None = None) -> None:
-        """Take in what the server says unasked; *of* is the request on whose way it came, if it has one of its own."""
+        """Handle a notification of the server; *of* is the request whose stream it came on, if it came on one."""
         if self.pace is not None:
             await self.pace.keep(size_of(message))
         hearer = NOBODY if of is None else of.hearer

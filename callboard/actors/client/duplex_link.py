@@ -37,7 +37,7 @@ BANNER: Final = 200
 
 _NEVER_CANCELLED: Final = frozenset({"initialize"})
 
-# Where an answer says whose it is, if it is written as answers are.
+# The id of a response, if the response is written in the usual order.
 _AT_THE_START: Final = re.compile(
     rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"'
 )

@@ -11,7 +11,7 @@ T = TypeVar("T")
 def run_noticing(errand: Coroutine[Any, Any, T], on_wait: Callable[[], None]) -> Generator[Any, Any, T]:
     """Run *errand* here, to its end. If it has to wait, *on_wait* is called once, before it does.
 
-    Most errands never wait. Those need no watch on the connection meanwhile, and so cost nothing.
+    Most calls never wait. They need no watch on the connection, and so cost nothing.
     """
     try:
         trap = errand.send(None)
@@ -21,7 +21,7 @@ def run_noticing(errand: Coroutine[Any, Any, T], on_wait: Callable[[], None]) ->
     while True:
         try:
             told = yield trap
-        except BaseException as error:  # it is the errand's to hear, not ours
+        except BaseException as error:  # it is for the coroutine, not for this function
             step: Callable[[Any], Any] = errand.throw
             told = error
         else:

@@ -27,7 +27,7 @@ class Carrier(Protocol):
         """Whether a call of this tool may run there."""
 
     async def carry(self, errand: Errand, slot: ReplySlot, name: str, cap: float) -> None:
-        """Run an errand, and answer with its outcome."""
+        """Run an inline call, and answer with its outcome."""
 
 
 class OwnMethods(Protocol):
@@ -82,7 +82,7 @@ class Dispatch:
             self.in_flight[request.id] = going_on
 
     def note(self, slot: ReplySlot, going_on: InFlight) -> None:
-        """An errand waits: until then it could not be cancelled."""
+        """An inline call waits: from now on it can be cancelled."""
         self.in_flight[slot.request_id] = going_on
 
     def closed(self, request_id: RequestId, token: RequestId | None) -> None:

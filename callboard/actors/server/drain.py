@@ -32,7 +32,7 @@ class _InFlight:
     listening: list[Address[Any]]
     waiting: list[tuple[Address[Any], Exchange]]
     carried: list[InlineCall]
-    """Errands that wait with the reader of a connection which others share."""
+    """Inline calls that wait in the reader of a shared connection."""
 
 
 class Drainable(Protocol):
@@ -55,7 +55,7 @@ async def drain(
     within: float,
     spread: float,
 ) -> None:
-    """Come to an end in *within* seconds: new requests are refused, doors are closed, subscriptions get their closing
+    """Shut down in *within* seconds: new requests are refused, listeners are closed, subscriptions get their closing
     result, and what is in flight, *errands* of the edges too, may finish. What is not ready when only the time for
     last words is left is answered that the server ends. Then the sessions end, and last the *edges*.
 
@@ -93,7 +93,7 @@ async def drain(
 
 
 def _half(last: float) -> float:
-    """When a farewell is over: what follows it needs some of the time, too."""
+    """The end of the closing messages: the next step needs some of the time, too."""
     now = trio.current_time()
     return now + min(FAREWELL, max(last - now, 0) / 2)
 

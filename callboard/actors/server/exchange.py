@@ -200,9 +200,9 @@ class Exchange:
     async def ask(self, questions: Sequence[ClientRequest], *, at_once: bool = False) -> list[Model]:
         """Ask the client and wait for all answers. *at_once*: these are all; do not wait for others to join them.
 
-        Raises `RuntimeError` in a handler whose method may not ask; `MissingCapability` if the client did not say that
-        it can answer; `RequestFailed` if it was cancelled, for a handler that goes on regardless; in the legacy era
-        what `ClientRequests.ask` raises.
+        Raises `RuntimeError` in a handler of a method that may not ask; `MissingCapability` if the client lacks the
+        capability; `RequestFailed` if it was cancelled, for a handler that goes on regardless; in the legacy era
+        the exceptions of `ClientRequests.ask`.
         """
         check_may_ask(self.request.method)
         self._check_wanted()

@@ -31,7 +31,7 @@ class InFlight(Protocol):
 
 @attrs.frozen(eq=False)
 class InlineRequest:
-    """An errand that waits."""
+    """An inline call that waits."""
 
     slot: ReplySlot
     end: Callable[[], None]
@@ -59,7 +59,7 @@ async def run_adopted(
     cap: float,
     note: Callable[[ReplySlot, InFlight], None],
 ) -> None:
-    """Have a legacy session's errand run by the connection that brought it, and answer.
+    """Have an inline call of a legacy session run by the connection that read it, and answer.
 
     It goes on when its client leaves, for *cap* seconds at most. If it waits, *note* is told: then it can be cancelled.
     """

@@ -89,8 +89,8 @@ class Progress(Actor[ProgressReport]):
 
 @attrs.define(eq=False)
 class ProgressRelay(Actor[LoggingMessageNotificationParams]):
-    """Says what others may not wait to say: log messages of a backend, whose other requests must not wait for a client
-    that reads slowly."""
+    """Sends log messages of a backend in its own task: the backend's other requests must not wait for a client that
+    reads slowly."""
 
     mailbox = MailboxSpec[LoggingMessageNotificationParams](size=RELAYED, overflow=Overflow.DROP_OLDEST)
 

@@ -18,7 +18,7 @@ from callboard.supervisor import Actor, Address, Fact
 
 @attrs.define(eq=False)
 class InlineCall:
-    """An errand that waits in the reader's task."""
+    """An inline call that waits in the reader's task."""
 
     slot: ReplySlot
     name: str
@@ -44,9 +44,9 @@ class Receiver(Protocol):
 class Reader(Actor[Never]):
     """Reads the frames of a connection. Its end is the end of the session.
 
-    An errand that never waits is over before the next frame could be read in any case, so it runs here. The first time
-    that one waits, the reader stays with it, since a coroutine cannot change its task, and a deputy reads on until that
-    is over. What waits once is thought to wait always: from then on it gets a task of its own.
+    An inline call that never waits is over before the next frame could be read, so it runs here. The first time
+    that one waits, the reader stays with it, since a coroutine cannot change its task, and a stand-in reads on until it
+    ends. A tool that waited once gets its own task from then on.
     """
 
     mailbox = None
@@ -72,7 +72,7 @@ class Reader(Actor[Never]):
         return {} if self.carried is None else {"state": "waits", "tool": self.carried.name}
 
     async def _read(self) -> bool:
-        """Read to the end; False if an errand was cut short on the way. One scope for all errands that never wait."""
+        """Read to the end; False if an inline call was cut short. One scope for all inline calls that never wait."""
         is_over = False
         with trio.CancelScope() as self._scope:
             async for frame in self.frames:
@@ -87,14 +87,14 @@ class Reader(Actor[Never]):
             await carried.slot.fail(RequestTimedOut(after=self.session.host.cap))
         return is_over
 
-    # Errands.
+    # Inline calls.
 
     def carries(self, name: str) -> bool:
         """Whether a call of this tool may run here."""
         return self.carried is None and name not in self._waits
 
     async def carry(self, errand: Errand, slot: ReplySlot, name: str, cap: float) -> None:
-        """Run an errand here, and answer with its outcome. A peer that does not read makes the answer wait here."""
+        """Run an inline call here, and answer with its outcome. If the peer does not read, the answer waits here."""
 
         def on_wait() -> None:
             self.carried = InlineCall(slot, name, self._scope.cancel)
@@ -113,7 +113,7 @@ class Reader(Actor[Never]):
         await slot.answer(outcome)
 
     def _hand_over(self) -> None:
-        """Never raises: an errand waits."""
+        """Never raises: an inline call waits."""
         deputy = StandIn(self.session, self.frames, self._no_more)
         try:
             self._deputy = deputy, self.supervisor.spawn(deputy, name="deputy")

@@ -63,7 +63,7 @@ class RequestActor(Actor[Never]):
 
 @attrs.define(eq=False)
 class RequestEnd(Actor[Never]):
-    """Answers a request whose time is over."""
+    """Answers a request after its deadline."""
 
     mailbox = None
 
