@@ -15,7 +15,7 @@ from callboard.errors import NotAuthorized
 from callboard.oauth.loopback import Loopback, listen
 
 CONSENT_TIME: Final = 600.0
-"""Seconds that a user has to give leave. Then what he was sent away with is worth nothing any more."""
+"""Seconds that a user has to authorize the client. Then the state of the request expires."""
 
 Open: TypeAlias = Callable[[str], object]
 """Shows a URL to the user, if that works. Called in a thread."""
@@ -25,14 +25,14 @@ Visit: TypeAlias = Callable[[str], Awaitable[str]]
 
 
 Prepare: TypeAlias = Callable[[str], Awaitable[tuple[str, str]]]
-"""Given the URI of the way back, returns where to send the user, and the state that he will bear."""
+"""Called with the redirect URI; returns the authorization URL, and its state."""
 
 
 class Consent(Protocol):
     """A way to ask a user."""
 
     async def ask(self, prepare: Prepare, registered: str | None) -> str:
-        """Send the user away; returns the query that he comes back with.
+        """Send the user to the authorization page; returns the query of the redirect.
 
         *registered* is the URI of an earlier way back, which would do if it can be had again. Raises `NotAuthorized`,
         and what *prepare* raises.

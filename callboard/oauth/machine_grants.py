@@ -30,7 +30,7 @@ Word: TypeAlias = str | Callable[[], str | Awaitable[str]]
 
 @attrs.frozen(kw_only=True)
 class ClientCredentials:
-    """A client acts in its own right: by a secret, or by a *private_key* (PEM) whose other half the server has."""
+    """A client acts for itself: with a secret, or with a *private_key* (PEM) that the server has the public key of."""
 
     client_id: str
     client_secret: str | None = attrs.field(default=None, repr=False)
@@ -78,7 +78,7 @@ class WorkloadIdentity:
 
 @attrs.frozen(kw_only=True)
 class EnterpriseManaged:
-    """A company's identity provider, where the user is signed in, gives leave in the user's place."""
+    """The identity provider of an organization authorizes the client on behalf of a signed-in user."""
 
     client: RegisteredClient
     """As the authorization server of the resource knows it."""

@@ -210,7 +210,7 @@ def _clear(path: str) -> None:
     if not stat.S_ISSOCK(mode):
         raise CannotServe(f"unix:{path}: the file exists and is not a socket")
     with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as probe:
-        probe.setblocking(False)  # one whose backlog is full is alive, too
+        probe.setblocking(False)  # a listener with a full backlog is alive, too
         try:
             probe.connect(path)
         except ConnectionRefusedError:

@@ -17,7 +17,7 @@ from callboard.codecs.lines import MAX_FRAME
 
 
 def _setting(default: Any, why: str) -> Any:
-    """A field whose reason is there for `--help` and for the reference."""
+    """A field with its reason, for `--help` and for the reference."""
     return attrs.field(default=default, metadata={"why": why, "help": why}, kw_only=True, validator=_not_negative)
 
 

@@ -1,4 +1,4 @@
-"""Small fetches from addresses that strangers name: each is looked at first, asked once, and believed in small doses.
+"""Small fetches from URLs that servers name: each URL is checked first, and the response is limited in size and time.
 
 A name is looked up once, every address that it has is checked, and one of these is connected to: a name that means
 something else at the next look gains nothing. No redirect is followed.

@@ -340,7 +340,7 @@ class PostedRequest:
         head = await self._send(proof.headers)
         while self.may_renew and credentials.helps(head, proof):
             await _start_of(self.channel)
-            self._give_back(is_done=True)  # a person may be asked, and takes his time
+            self._give_back(is_done=True)  # a callback may ask the user, which takes time
             with self.hold():
                 proof = await credentials.renew(self.method, head, proof)
             await self._take()

@@ -75,7 +75,7 @@ class PairLink(DuplexLink):
 
 @asynccontextmanager
 async def open_pair(stream: HttpLink) -> AsyncIterator[PairLink]:
-    """The pair whose stream is at *stream*. Raises `CannotConnect`, `HttpRefused`, `BadAnswer`, `ConnectionLost`."""
+    """The pair with the stream at *stream*. Raises `CannotConnect`, `HttpRefused`, `BadAnswer`, `ConnectionLost`."""
     try:
         async with PostedRequest(stream, b"GET", STREAMED, b"", use="stream") as asked:
             decoder = EventDecoder(2 * MAX_FRAME)

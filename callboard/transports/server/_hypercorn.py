@@ -1,6 +1,6 @@
 """hypercorn's HTTP/2 protocol, with the one thing changed that a client could break it by.
 
-It takes a third of a second to load, so a door that needs it loads it when it is made, and others never do.
+Its import takes a third of a second, so only a listener with HTTP/2 imports it.
 """
 
 from contextlib import suppress

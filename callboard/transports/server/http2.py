@@ -62,7 +62,7 @@ class Http2:
 
 @attrs.define(eq=False)
 class Opening(Actor[Never]):
-    """A connection whose first bytes decide: the preface of HTTP/2, or anything else, which the native door reads."""
+    """A connection that is HTTP/2 if it starts with the preface; otherwise the native engine reads it."""
 
     mailbox = None
 
@@ -86,7 +86,7 @@ class Opening(Actor[Never]):
                 self.supervisor.spawn(self.http1, name=f"{self.name}-h1")
             is_taken_over = bool(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError, SupervisorClosed):
-            pass  # the client has left before it said anything, or the door closes
+            pass  # the client disconnected before its first byte, or the listener closes
         finally:
             if not is_taken_over:
                 self.http1.on_end()
@@ -188,7 +188,7 @@ class Http2Connection(Actor[Never]):
             await self._protocol.handle(Closed())
 
     async def _finish_when_asked(self, context: Any) -> None:
-        """Take no new request from the moment on that the door closes; end when those in flight are answered."""
+        """Accept no new request after the listener closed; end when those in flight are answered."""
         await self.wait_stopping()
         self._is_stopping = True
         await context.terminated.set()

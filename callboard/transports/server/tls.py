@@ -1,4 +1,4 @@
-"""The certificate of a door: read when the server starts, and again when its files change."""
+"""The certificate of a listener: read when the server starts, and again when its files change."""
 
 import ssl
 import stat

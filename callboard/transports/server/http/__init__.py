@@ -1,1 +1,1 @@
-"""The HTTP edge: one endpoint, and two doors that move its bytes."""
+"""The HTTP edge: one endpoint, and two HTTP engines in front of it."""

@@ -1,4 +1,4 @@
-"""One HTTP connection of the native door: reads requests, one after the other, and hands each to the endpoint.
+"""One HTTP connection of the native engine: reads requests, one after the other, and passes each to the endpoint.
 
 Its task only reads. An answer is written by the task that has it, on the wire itself, while this one waits for the
 next request: so it hears at once when the client leaves, and no task has to wake another.
@@ -66,7 +66,7 @@ class HttpConnection(Actor[Never]):
     _response: WireResponse | None = attrs.field(default=None, init=False)
     _until: float = attrs.field(default=math.inf, init=False)
     _began: float = attrs.field(default=0.0, init=False)
-    _since: float = attrs.field(default=0.0, init=False)  # when an errand began to wait
+    _since: float = attrs.field(default=0.0, init=False)  # when an inline call began to wait
     _principal: str | None = attrs.field(default=None, init=False)  # of the request whose body is being read
     _incoming: HeldBytes | None = attrs.field(default=None, init=False)  # what is held of that body
     _incoming_head: HeldBytes | None = attrs.field(
@@ -134,16 +134,16 @@ class HttpConnection(Actor[Never]):
 
     @property
     def has_errand(self) -> bool:
-        """Whether an errand runs here, and waits."""
+        """Whether an inline call runs here, and waits."""
         return self._custody is not None and self._is_answering
 
     async def wait_over(self) -> None:
-        """Wait for the end of the errand."""
+        """Wait for the end of the inline call."""
         if self.has_errand and self._response is not None:
             await self._response.wait_over()
 
     def cut_short(self) -> bool:
-        """The server ends: answer the errand so, and end. False if there is none any more."""
+        """The server shuts down: answer the inline call with that error, and end. False if there is none."""
         has_errand = self.has_errand
         if has_errand:
             self.address.kill(WHY_DRAIN)
@@ -190,7 +190,7 @@ class HttpConnection(Actor[Never]):
             self._allow_idling()
 
     async def _adopt(self, errand: Coroutine[Any, Any, T], custody: InlinePolicy) -> T:
-        """Run an errand here. Only if it waits for long, a `PeerWatch` must listen whether the client leaves."""
+        """Run an inline call here. If it waits for long, a `PeerWatch` reads the connection, to notice a disconnect."""
 
         def on_wait() -> None:
             self._custody, self._since = custody, trio.current_time()
@@ -215,7 +215,7 @@ class HttpConnection(Actor[Never]):
             self._begin_watching()
 
     def _begin_watching(self) -> None:
-        """Start a `PeerWatch`, while this task is busy. Never raises: an errand waits."""
+        """Start a `PeerWatch`, while this task is busy. Never raises: an inline call waits."""
         if self._watch is None:
             watches = self.supervisor.supervisor.supervisor_of(tree.WATCHES)
             with suppress(SupervisorClosed):  # the end has begun, and is heard of anyway
@@ -349,7 +349,7 @@ class HttpConnection(Actor[Never]):
         self.expire(until)
 
     def _part(self, custody: InlinePolicy) -> None:
-        """An errand was cut short: answer it all the same, unless its client has left."""
+        """Answer an inline call that was cut short, unless its client disconnected."""
         if self.why_cut == WHY_DEADLINE:
             self._parting = write_answer(200, JSON, custody.failed(RequestTimedOut(after=custody.cap)), closes=True)
         elif self.why_cut in (WHY_DRAIN, WHY_SUPERVISOR):

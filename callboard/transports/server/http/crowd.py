@@ -1,4 +1,4 @@
-"""How many connections a door has room for: in all, from one address, and by the descriptors of the process."""
+"""Limits on the connections of a listener: in all, from one address, and by the descriptors of the process."""
 
 import ipaddress
 import os
@@ -10,7 +10,7 @@ from callboard.actors.shares import Shares, anonymous_at
 from callboard.errors import Overloaded
 
 RESERVE: Final = 64
-"""Descriptors that no connection of a door may use: health checks, restarts of backends and files need them."""
+"""Descriptors that no connection may use: health checks, restarts of backends and files need them."""
 
 MOST_DESCRIPTORS: Final = 65_536
 """Descriptors that the process asks for at its start, if the hard limit allows it. No setting needs more, and some

@@ -1,4 +1,4 @@
-"""The MCP endpoint: what a request is answered with, or which actor is asked. Both doors bring their requests here."""
+"""The MCP endpoint: answers a request, or passes it to an actor. Both HTTP engines use it."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
@@ -73,7 +73,7 @@ _DIALECTS: Final = {revision.value.encode(): revision.dialect for revision in Re
 
 @attrs.define(eq=False)
 class Endpoint:
-    """Decides for both doors: method, path, headers, body and principal in; an answer, or a stream, out."""
+    """Handles requests of both engines: method, path, headers, body and principal in; a response, or a stream, out."""
 
     host: Host
     access: Access
@@ -131,9 +131,9 @@ class Endpoint:
         return HeldBytes(self.host.bodies, peer)
 
     async def expect_body(self, head: Head, peer: str) -> tuple[str, HeldBytes]:
-        """The principal of a request whose body does not come with its head, and where the body's bytes are counted.
+        """The principal of a request before its body arrives, and the account for the body's bytes.
 
-        Raises `HttpRefusal` (401): the body of a stranger is not read.
+        Raises `HttpRefusal` (401): the body of an unauthorized request is not read.
         """
         principal = ANYBODY if self.authenticate is None else await self._principal(head, self.authenticate)
         return principal, HeldBytes(self.host.bodies, account_of(principal, peer))

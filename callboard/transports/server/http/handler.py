@@ -23,7 +23,7 @@ class RequestHandler(Protocol):
         """The account for bytes of an incomplete head. Its sender may be any client at *peer*."""
 
     async def expect_body(self, head: Head, peer: str) -> tuple[str, HeldBytes | None]:
-        """The principal of a request whose body does not come with its head, and where the body's bytes are counted.
+        """The principal of a request before its body arrives, and the account for the body's bytes.
         Raises `HttpRefusal`."""
 
     async def serve(self, head: Head, body: bytes, response: Response, principal: str | None = None) -> None:

@@ -40,7 +40,7 @@ _STANDALONE: Final = 0  # the number of the stream that GET opens
 
 @attrs.define(eq=False)
 class HttpSession(Session):
-    """A session whose way out may lead nowhere for now, and which ends when it is not used."""
+    """A legacy session over HTTP. It may have no open stream for a while, and ends when it is idle."""
 
     ways: "LegacySession" = attrs.field(kw_only=True)
 

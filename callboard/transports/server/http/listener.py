@@ -1,4 +1,4 @@
-"""The native door: takes connections in, and the tree that they live in."""
+"""The native HTTP listener: accepts connections, and declares their tree."""
 
 import errno
 import socket

@@ -90,7 +90,7 @@ async def answer_unread(response: Response, error: PeerError | RequestFailed, re
 
 
 def _nobody_else(_: Callable[[], None]) -> None:
-    """A modern errand is cancelled by its client's leaving, and in no other way."""
+    """A modern inline call is cancelled by a disconnect of its client, and in no other way."""
 
 
 @attrs.define(eq=False)
@@ -130,7 +130,7 @@ class Modern:
     async def _run(
         self, errand: Errand, request: Request, terms: Terms, account: str, adopt: Adopt, response: Response
     ) -> None:
-        """Have an errand run by the connection that brought it."""
+        """Have an inline call run by the connection that read it."""
         host, revision = self.host, terms.revision
         error: Exception | None
         try:

@@ -32,7 +32,7 @@ class Response(Protocol):
     """The account of a large request, until it is answered."""
 
     adopt: Adopt | None
-    """Runs an errand in the connection's own task, and cancels it when the client leaves. None where it cannot."""
+    """Runs an inline call in the connection's own task, and cancels it when the client leaves. None if it cannot."""
 
     @property
     def is_lost(self) -> bool: ...
@@ -65,7 +65,7 @@ def _nobody_minds() -> None:
 
 
 class WireResponse:
-    """An answer of the native door: bytes on the connection's wire, by any task that has something to say."""
+    """A response of the native engine: bytes on the connection's wire, written by any task."""
 
     __slots__ = (
         "_chunked",

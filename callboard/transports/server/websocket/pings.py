@@ -1,4 +1,4 @@
-"""Finds sockets whose peer has vanished: a ping for each, now and then."""
+"""Pings that find WebSockets with a vanished peer."""
 
 from typing import Final, Never
 

@@ -31,7 +31,7 @@ START_TIME: Final = 5.0
 
 @attrs.define(eq=False, repr=False)  # printing it must not show an id
 class WebSocketUpgrade:
-    """Serves the connections that turn into WebSockets: `Endpoint(..., on_upgrade=door.serve)`."""
+    """Serves the connections that turn into WebSockets: `Endpoint(..., on_upgrade=upgrade.serve)`."""
 
     host: Host
     settings: Settings = DEFAULTS
