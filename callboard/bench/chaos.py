@@ -1,4 +1,4 @@
-"""Load on a server whose process is killed now and then: when a new one answers, and what is lost meanwhile."""
+"""Load on a server that is killed at random: time until a new process answers, and requests lost meanwhile."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence

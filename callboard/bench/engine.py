@@ -251,8 +251,8 @@ class Engine(Loop[Work, Lane]):
                         raise
 
     async def turn(self, seat: Seat[Lane], chance: random.Random, due: float) -> bool:
-        """One request, whose latency counts from when it was *due*. In a closed loop on a fast lane, all that follow on
-        it."""
+        """One request; its latency counts from the time it was *due*. In a closed loop on a fast lane, also the next
+        requests."""
         lane, is_settled, follows = seat.current, False, True
         try:
             if lane is None:

@@ -45,7 +45,7 @@ decode: Final = msgspec.json.Decoder(Answer).decode
 
 @attrs.frozen
 class Template:
-    """A request whose id can be chosen. What stands between *pieces* is the id; it is the progress token, too."""
+    """A request with a gap for its id between *pieces*; the id is the progress token, too."""
 
     pieces: tuple[bytes, ...]
 

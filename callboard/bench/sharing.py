@@ -71,7 +71,7 @@ class Inlet:
 
 @attrs.define(eq=False)
 class SharedLane(QuickLane):
-    """A session of the client's, whose connection has requests of ours among its own."""
+    """A session of the client, with prepared requests of the generator on the same connection."""
 
     hub: Hub
     incoming: QuickWire

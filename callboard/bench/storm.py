@@ -27,7 +27,7 @@ CALM: Final = "settled"
 
 @attrs.define(eq=False)
 class Storm(Drive[Work, ClientLane]):
-    """Calls that are cancelled, and a bystander: in a session of his own, if that is one of the same server."""
+    """Calls that are cancelled, and a bystander that sends requests, in its own session if the server is shared."""
 
     every: float = IN_FLIGHT
     has_bystander: bool = True

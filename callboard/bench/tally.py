@@ -39,7 +39,7 @@ def histogram(digits: int = DIGITS) -> Any:
 
 def record(counted: Any, value: int) -> None:
     """The same as the library's `record_value` in half of its time: it runs twice for each request. *value* is
-    within the limits of the histogram, whose smallest unit is 1."""
+    within the limits of the histogram; its smallest unit is 1."""
     half = counted.sub_bucket_half_count_magnitude
     shift = value.bit_length() - half - 1
     counted.counts[value if shift <= 0 else (shift << half) + (value >> shift)] += 1

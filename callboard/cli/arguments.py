@@ -40,7 +40,7 @@ def read_arguments(typed: Sequence[str], tool: Tool | None = None) -> dict[str, 
 
 
 def read_texts(typed: Sequence[str]) -> dict[str, str]:
-    """The same for a prompt, whose arguments are text. Raises `BadArgument`."""
+    """The same for a prompt: its arguments are strings. Raises `BadArgument`."""
     found: dict[str, str] = {}
     for one in typed:
         key, is_json, value = _split(one)

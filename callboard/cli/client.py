@@ -27,7 +27,7 @@ _PLAIN: Final = ClientOptions()
 def list_(target: Target, /, *, options: ClientOptions = _PLAIN) -> int:
     """List the tools, resources, resource templates and prompts of a server."""
 
-    async def errand(talk: Talk) -> Exit:
+    async def action(talk: Talk) -> Exit:
         client, offered = talk.client, talk.client.server_capabilities
         failures: list[RequestFailed] = []
         found: dict[str, Any] = {}
@@ -52,7 +52,7 @@ def list_(target: Target, /, *, options: ClientOptions = _PLAIN) -> int:
         talk.output.listing(client, Listing(**found))
         return Exit.FINE
 
-    return speak(target, options, errand)
+    return speak(target, options, action)
 
 
 def call(
@@ -66,7 +66,7 @@ def call(
 ) -> int:
     """Call a tool. Shows progress, and asks its questions at the terminal if there is one."""
 
-    async def errand(talk: Talk) -> Exit:
+    async def action(talk: Talk) -> Exit:
         listed = await _tools(talk)
         near = [] if tool in listed else get_close_matches(tool, listed, n=1)  # it is called all the same: lists err
         calling = talk.client.call_with(tool, read_arguments(arguments, listed.get(tool)))
@@ -86,7 +86,7 @@ def call(
             talk.screen.say(f"callboard: did you mean {name!r}?")
         return Exit.TOOL_FAILED
 
-    return speak(target, options, errand)
+    return speak(target, options, action)
 
 
 async def _tools(talk: Talk) -> Mapping[str, Tool]:
@@ -108,11 +108,11 @@ def read(
 ) -> int:
     """Read a resource. Prints text; binary contents go to a pipe unchanged."""
 
-    async def errand(talk: Talk) -> Exit:
+    async def action(talk: Talk) -> Exit:
         talk.output.read(await talk.client.read(uri))
         return Exit.FINE
 
-    return speak(target, options, errand)
+    return speak(target, options, action)
 
 
 def prompt(
@@ -124,11 +124,11 @@ def prompt(
 ) -> int:
     """Get a prompt, and print its messages."""
 
-    async def errand(talk: Talk) -> Exit:
+    async def action(talk: Talk) -> Exit:
         talk.output.prompted(await talk.client.prompt_with(name, read_texts(arguments)))
         return Exit.FINE
 
-    return speak(target, options, errand)
+    return speak(target, options, action)
 
 
 _FLAG: Final = Parameter(negative="", show_default=False)
@@ -151,7 +151,7 @@ def listen(
     lists = resources is not None and not resources
     everything = not (tools or prompts or lists or watched)
 
-    async def errand(talk: Talk) -> Exit:
+    async def action(talk: Talk) -> Exit:
         async with talk.client.listen(
             tools=tools or everything, prompts=prompts or everything, lists=lists or everything, resources=watched
         ) as changes:
@@ -160,7 +160,7 @@ def listen(
                 talk.output.changed(change)
         return Exit.FINE
 
-    return speak(target, options, errand)
+    return speak(target, options, action)
 
 
 _CODES: Final = """

@@ -1,4 +1,4 @@
-"""One errand of a command's at a server: from connecting to the exit code."""
+"""One command at a server: from connecting to the exit code."""
 
 import json
 import logging
@@ -85,7 +85,7 @@ class Talk:
     screen: Screen
 
 
-Errand: TypeAlias = Callable[[Talk], Awaitable[Exit]]
+Action: TypeAlias = Callable[[Talk], Awaitable[Exit]]
 
 _CODES: Final[tuple[tuple[type[Exception], Exit], ...]] = (
     (BadArgument, Exit.USAGE),
@@ -98,15 +98,15 @@ _CODES: Final[tuple[tuple[type[Exception], Exit], ...]] = (
 """The first that fits."""
 
 
-def speak(target: str, options: ClientOptions, errand: Errand) -> int:
-    """Connect to *target*, run the errand, and return the exit code. What goes wrong is one line on standard error."""
+def speak(target: str, options: ClientOptions, action: Action) -> int:
+    """Connect to *target*, run the action, and return the exit code. An error is one line on standard error."""
     prepare_streams()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING), processors=[_plain_line])
     screen = Screen(is_quiet=options.json)
     said = deque[str](maxlen=2 * LINES_KEPT)
     try:
         with screen:
-            return trio.run(_speak, target, options, errand, screen, said.append)
+            return trio.run(_speak, target, options, action, screen, said.append)
     except (CallboardError, BadArgument) as error:
         return complain(screen, error, said)
 
@@ -141,7 +141,7 @@ def _last_words(said: list[str]) -> list[str]:
 
 
 async def _speak(
-    target: str, options: ClientOptions, errand: Errand, screen: Screen, on_stderr: Callable[[str], None]
+    target: str, options: ClientOptions, action: Action, screen: Screen, on_stderr: Callable[[str], None]
 ) -> Exit:
     """Ctrl-C, or the end of the terminal, cancels everything: calls are taken back, sessions closed, processes ended.
     A second one does not wait."""
@@ -156,7 +156,7 @@ async def _speak(
         with heed_signals(nursery.cancel_scope.cancel, ends_with_terminal=True) as asked:
             nursery.start_soon(wait_asked, asked)
             try:
-                code = await _run(target, options, errand, screen, on_stderr)
+                code = await _run(target, options, action, screen, on_stderr)
             except (CallboardError, BadArgument) as error:
                 failure = error
             nursery.cancel_scope.cancel()
@@ -166,7 +166,7 @@ async def _speak(
 
 
 async def _run(
-    target: str, options: ClientOptions, errand: Errand, screen: Screen, on_stderr: Callable[[str], None]
+    target: str, options: ClientOptions, action: Action, screen: Screen, on_stderr: Callable[[str], None]
 ) -> Exit:
     within = math.inf if options.timeout is None else options.timeout
     met: list[Client] = []
@@ -186,7 +186,7 @@ async def _run(
         ) as client:
             connecting.deadline = math.inf
             met.append(client)
-            return await _written(errand(Talk(client, ResultPrinter(client.revision, options.json), screen)))
+            return await _written(action(Talk(client, ResultPrinter(client.revision, options.json), screen)))
     raise CannotConnect(f"timed out: no response within {within:g} s")
 
 
@@ -194,10 +194,10 @@ def has_authorization(headers: Mapping[str, str]) -> bool:
     return any(name.lower() == "authorization" for name in headers)
 
 
-async def _written(errand: Awaitable[Exit]) -> Exit:
+async def _written(action: Awaitable[Exit]) -> Exit:
     """Run the command, then write its output. Raises `CannotWrite`."""
     try:
-        code = await errand
+        code = await action
         sys.stdout.flush()
     except OSError as error:  # of our output: all else that can fail has a name of its own
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in buffers is not tried again

@@ -52,14 +52,14 @@ def login(target: Place, /, *, options: ClientOptions = _PLAIN) -> int:
     except (CallboardError, BadArgument) as error:
         return complain(Screen(is_quiet=options.json), error)
 
-    async def errand(talk: Talk) -> Exit:
+    async def action(talk: Talk) -> Exit:
         await talk.client.ping()  # some accept any connection, and want a token at the first request
         is_kept = await _is_kept(url, way.client_id if way.auth == "machine" else None)
         said = f"logged in at {url}" if is_kept else f"{url} requires no login"
         print(json_.dumps({"url": url, "is_kept": is_kept}) if options.json else said)  # noqa: T201  # the output
         return Exit.FINE
 
-    return speak(target, way, errand)
+    return speak(target, way, action)
 
 
 async def _is_kept(url: str, machine: str | None) -> bool:

@@ -66,7 +66,7 @@ MAX_TTL: Final = 3600.0
 """Longest time that anything is kept, in seconds; a server's longer wish is clipped."""
 
 MAX_KEPT: Final = 256
-"""Most resources whose contents are kept at once."""
+"""Maximum number of cached resources."""
 
 _CONTENTS: Final = "contents"
 _LISTS: Final = {
@@ -133,7 +133,7 @@ class ListCache:
     """How often each kind was said to be another one: what was asked for before is not kept."""
 
     async def tools(self) -> Sequence[Tool]:
-        """All tools that can be called. Over HTTP one whose header annotations break the rules cannot."""
+        """All tools that can be called. Over HTTP, tools with invalid header annotations cannot."""
         listed: Sequence[Tool] = await self._list("tools/list", "tools")
         if listed is not self._listed:
             self._listed, self._usable = listed, self._learn(listed)

@@ -22,7 +22,7 @@ from callboard.errors import (
 )
 
 MAX_KNOWN: Final = 256
-"""Servers whose era is remembered."""
+"""Maximum number of servers with a remembered era."""
 
 _OTHER_WAY: Final = frozenset({400, 404, 405})
 """How a server refuses a POST of Streamable HTTP if it only knows HTTP+SSE."""

@@ -55,7 +55,7 @@ class Asked(Generic[R_co]):
 
 
 class ManualClient(BaseClient):
-    """A conversation with one server whose questions are the caller's. Make it with `connect(..., input="manual")`.
+    """A client that leaves the server's questions to the caller: `connect(..., input="manual")`.
 
     ```python
     got = await client.call("book", city="Oslo")

@@ -1,7 +1,7 @@
 """The admin listener: whether a server lives, and whether it is ready, for the orchestrator that looks after it.
 
 On a port of its own, off unless asked for, and without any detail: it does not ask for a token. It is served by the
-native door, so health depends on no other HTTP library than the endpoint does.
+native engine, so health depends on no other HTTP library than the endpoint does.
 """
 
 import socket
@@ -89,7 +89,7 @@ class HealthHandler:
 
 
 def admin_edge(health: Health, access: Access, sockets: Sequence[socket.socket]) -> SupervisorSpec:
-    """The tree of the admin listener. It is there before the doors open, and after they were closed."""
+    """The tree of the admin listener. It runs before the other listeners open, and after they were closed."""
     crowd = ConnectionLimit(LIMITS.max_connections, ceiling=_ANY)
     edge = Edge(HealthHandler(health, access), LIMITS, crowd=crowd)
     return tree.admin(listeners(edge, sockets))
