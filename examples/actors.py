@@ -1,4 +1,4 @@
-"""Two actors under a supervisor: one counts, one crashes now and then and is put back on its feet.
+"""Two actors under a supervisor: one counts, one crashes now and then and is restarted.
 
 python examples/actors.py
 """
@@ -23,7 +23,7 @@ class Total(Ask[int]):
 
 @attrs.define(eq=False)
 class Counter(Actor[Add | Total]):
-    """Adds up what it is told. Crashes over a negative number."""
+    """Adds numbers. Crashes on a negative one."""
 
     total: int = 0
 

@@ -28,7 +28,7 @@ WAV: Final = base64.b64decode("UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZ
 MOMENT: Final = 0.05
 
 
-# What a tool can give: text, pictures, sounds, resources, or a reason why not.
+# Results: text, images, audio, resources, or an error.
 
 
 @server.tool
@@ -72,7 +72,7 @@ async def test_error_handling() -> str:
     raise ToolError("This tool intentionally returns an error for testing")
 
 
-# What a tool can take. Its signature is its schema, unless it brings one.
+# Arguments. The schema is derived from the signature, unless one is given.
 
 
 @server.tool
@@ -116,7 +116,7 @@ async def json_schema_2020_12_tool(contact: dict[str, Any]) -> str:
     return f"Contact by {'phone' if 'phone' in contact else 'email'}"
 
 
-# What a tool can say while it works.
+# Notifications during a call: logging and progress.
 
 
 @server.tool
@@ -147,12 +147,12 @@ async def test_reconnection(*, ctx: Context) -> str:
 
 @server.tool
 async def test_logging_tool(*, ctx: Context) -> str:
-    """Logs, which only a client that wants to hear it does hear."""
+    """Logs; only clients with a fitting log level get the messages."""
     await ctx.log("info", "Unheard, unless asked for")
     return "Logged"
 
 
-# What a tool can ask: the client's user by a form, the client's model, the client for its folders.
+# Requests to the client: elicitation (a form for the user), sampling (the client's model), roots.
 
 
 @attrs.frozen
@@ -188,7 +188,7 @@ CHOICES: Final = {
         },
     },
 }
-"""Every kind of choice: the third is spelled as the older revisions do, which no class can say."""
+"""Every kind of choice: the third is spelled as the older revisions do, which a class cannot express."""
 
 
 @server.tool
@@ -302,7 +302,7 @@ async def test_input_required_result_multi_round(*, ctx: Context) -> str:
 
 @server.tool
 async def test_input_required_result_capabilities(*, ctx: Context) -> str:
-    """Asks whomever the client has: its model, or else its user."""
+    """Asks the client's model if it has one, or else its user."""
     if ctx.client_can("sampling"):
         reply = await ctx.sample("What is your name?", max_tokens=50, key="model_name")
         return f"Hello, {reply.text}!"
@@ -319,7 +319,7 @@ async def test_input_required_result_tampered_state(*, ctx: Context) -> str:
 
 @server.tool
 async def test_input_required_result_request_state(*, ctx: Context) -> str | InputRequired:
-    """Asks without waiting: it runs anew when the answer is there, maybe after the server was restarted."""
+    """Asks without waiting: it runs again when the answer is there, perhaps after a restart of the server."""
     question = ctx.elicit("Please confirm", Confirmation, key="confirm")
     confirmation = ctx.answered(question)
     if confirmation is None:
@@ -327,7 +327,7 @@ async def test_input_required_result_request_state(*, ctx: Context) -> str | Inp
     return "state-ok" if confirmation.ok and ctx.state == {"asked": True} else "Not confirmed"
 
 
-# What a server offers may change. Whoever listens is told.
+# Tools and prompts may change at run time. Subscribed clients are notified.
 
 
 @server.tool
@@ -373,7 +373,7 @@ async def template_data(id: str) -> dict[str, Any]:
     return {"id": id, "templateTest": True, "data": f"Data for ID: {id}"}
 
 
-# Prompts: text and content that the user says, or messages of both sides.
+# Prompts: text and content of the user, or messages of both sides.
 
 
 @server.prompt

@@ -15,7 +15,7 @@ FRAME = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"weathe
 
 
 def forward(frame: bytes, onward_id: int) -> tuple[str, bytes]:
-    """Return whose call it is, and the frame for them: another id, their own name for the tool, the same arguments."""
+    """Return the backend and the frame for it: another id, its own name for the tool, the same arguments."""
     request = decode(frame)
     if not isinstance(request, Request) or request.params is UNSET:
         raise SystemExit("not a call")

@@ -29,7 +29,7 @@ async def sign(name: str) -> str:
 
 @pages.get("/")
 async def read() -> str:
-    """What people see: the names that their agents signed with."""
+    """The page: the names in the guest book."""
     return ", ".join(guests) or "Nobody was here yet."
 
 

@@ -14,14 +14,14 @@ server = Server("weather", version="1.2.0")
 
 @attrs.frozen
 class Consent:
-    """What the user is asked."""
+    """The form for the user."""
 
     agreed: bool
 
 
 @attrs.frozen
 class Forecast:
-    """What the tool returns: its schema is published, its value is structured content."""
+    """The result of the tool: its schema is published, its value is structured content."""
 
     city: str
     degrees: list[int]
