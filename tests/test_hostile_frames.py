@@ -12,8 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from callboard.codecs.batch import split_batch
-from callboard.codecs.envelope import Notification, Request, decode, encode
+from callboard.codecs.envelope import Notification, Request, decode, encode, split_batch
 from callboard.codecs.json_schema import check_schema
 from callboard.codecs.lines import MAX_FRAME, LineDecoder
 from callboard.codecs.mcp_headers.mirror import check_mirror

@@ -5,12 +5,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from callboard.actors.shares import Hold, Shares
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.members import read_members, write_members
 from callboard.codecs.revisions import ERROR_CODES, LATEST, Model, Revision, meta, write, write_params, write_result
 from callboard.codecs.revisions.older import for_older
-from callboard.errors import INTERNAL_ERROR, INVALID_PARAMS, BackendRefused, PeerError, RequestFailed
+from callboard.errors import INTERNAL_ERROR, INVALID_PARAMS, BackendRefused, Overloaded, PeerError, RequestFailed
 from callboard.supervisor import get_logger
 from callboard.supervisor.ended import drop_frames, failure_text, where
 
@@ -20,6 +21,9 @@ _encode = msgspec.json.Encoder().encode
 
 MAX_ANSWER: Final = 8 * 1024 * 1024
 """Largest response, in bytes: it must fit into the write buffer of a peer."""
+
+LARGE: Final = 65_536
+"""Bytes of an answer that count until it is written. Smaller ones fit into a socket, and wait in the kernel."""
 
 MAX_MESSAGE: Final = 1024
 """Longest error message, in characters. It may quote the peer's own words, and is no place for a payload."""
@@ -137,3 +141,20 @@ def error_frame(request_id: RequestId | None, revision: Revision, error: Excepti
     if data is not None:
         body["data"] = write(revision, data) if isinstance(data, Model) else data
     return write_members({"jsonrpc": "2.0", **({} if request_id is None else {"id": request_id}), "error": body})
+
+
+def hold_unread(
+    unread: Shares | None,
+    account: str,
+    request_id: RequestId,
+    revision: Revision,
+    frame: bytes,
+    error: Exception | None,
+) -> tuple[bytes, Exception | None, Hold | None]:
+    """Count a large answer until it is written. If too much waits already, the client gets an error in its place."""
+    if unread is None or len(frame) < LARGE:
+        return frame, error, None
+    try:
+        return frame, error, Hold(unread, account, len(frame))
+    except Overloaded as refused:
+        return error_frame(request_id, revision, refused), refused, None

@@ -1,4 +1,4 @@
-"""JSON-RPC envelopes: kind, id and method, with the payload left as the bytes it came in.
+"""JSON-RPC envelopes, and batches of them: kind, id and method, with the payload left as the bytes it came in.
 
 A message is decoded once, on the way in, in one pass over its bytes. Params and result are opened one level deep,
 because routing needs a name or a token from there; each member stays a `msgspec.Raw` until it is needed, and goes out
@@ -6,6 +6,8 @@ again untouched. A `Raw` is a view that keeps the whole frame alive: to keep one
 """
 
 import contextlib
+import re
+from collections.abc import Iterable
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
@@ -15,11 +17,16 @@ from msgspec import UNSET, Raw, UnsetType
 from callboard.codecs import json_scan
 from callboard.codecs.members import Members, check_count, compact_size, read_members, write_members
 from callboard.codecs.revisions.nulls import NULL, without_nulls
-from callboard.errors import InvalidRequest, ParseError, PeerError
+from callboard.errors import FrameTooLarge, InvalidRequest, ParseError, PeerError
 
 RequestId: TypeAlias = int | str
 """As the peer wrote it, however large. `1` and `"1"` are two ids; `true`, `1.0` and `null` are none."""
 
+MAX_BATCH: Final = 256
+"""Most members of one batch: four times what a peer may have in flight, so that notifications fit too."""
+
+_OPENING: Final = re.compile(rb"[ \t\r\n]*+\[")  # the four bytes that JSON calls white space
+_BATCH: Final = msgspec.json.Decoder(list[Raw])
 _MAX_ECHO: Final = 128  # characters of a peer's own text in what we answer
 
 
@@ -288,3 +295,38 @@ def _check_members(wire: _Wire, frame: bytes) -> None:
             read_members(members[name])
     if members.keys() - _SCALARS:
         json_scan.check_value(frame)
+
+
+# Batches, which only a session of 2025-03-26 may use. The members stay what they were, byte for byte: each is then read
+# as a frame of its own. Whether a batch may stand here, and that it holds no `initialize`, is decided by the session.
+
+
+def is_batch(frame: bytes) -> bool:
+    """Tell from its first byte whether *frame* can only be a batch. Valid JSON or not is not looked at."""
+    return _OPENING.match(frame) is not None
+
+
+def split_batch(frame: bytes, *, limit: int = MAX_BATCH) -> list[bytes]:
+    """Return the members of a batch, untouched and in order.
+
+    Raises ParseError if *frame* is not a JSON array, InvalidRequest if it is empty, FrameTooLarge past the
+    *limit*.
+    """
+    json_scan.check_frame(frame)  # also bounds the members, which must all be cut out before they can be counted
+    try:
+        members = _BATCH.decode(frame)
+    except (msgspec.MsgspecError, RecursionError):
+        raise ParseError("a batch must be a JSON array") from None
+    if not members:
+        raise InvalidRequest("a batch must not be empty")
+    if len(members) > limit:
+        raise FrameTooLarge("batch", limit=limit)
+    return [bytes(member) for member in members]  # a copy each: a Raw would keep the whole frame alive
+
+
+def join_batch(frames: Iterable[bytes]) -> bytes:
+    """Return one array of *frames*, each a JSON text. Raises ValueError for none: that is not a message."""
+    joined = b",".join(frames)
+    if not joined:
+        raise ValueError("an empty batch is not a message")
+    return b"[" + joined + b"]"

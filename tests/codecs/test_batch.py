@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.codecs.batch import MAX_BATCH, is_batch, join_batch, split_batch
+from callboard.codecs.envelope import MAX_BATCH, is_batch, join_batch, split_batch
 from callboard.errors import FrameTooLarge, InvalidRequest, ParseError, PeerError
 
 

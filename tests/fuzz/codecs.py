@@ -12,9 +12,8 @@ from typing import Any
 import attrs
 import msgspec
 
-from callboard.codecs.batch import split_batch
 from callboard.codecs.canonical import canonical
-from callboard.codecs.envelope import Notification, Request, ResultResponse, decode, encode
+from callboard.codecs.envelope import Notification, Request, ResultResponse, decode, encode, split_batch
 from callboard.codecs.json_schema import check_schema
 from callboard.codecs.lines import LineDecoder
 from callboard.codecs.linked_data import CONTEXT_URL, from_jsonld, from_turtle, to_turtle

@@ -14,8 +14,7 @@ from callboard.actors.frames import notification_frame
 from callboard.actors.outlet import Begin, Connection, ImmediateSink
 from callboard.actors.rate import Rate, RateLimit
 from callboard.actors.turnstile import wait_turn
-from callboard.codecs.batch import is_batch, split_batch
-from callboard.codecs.envelope import ErrorResponse, RequestId, ResultResponse, decode
+from callboard.codecs.envelope import ErrorResponse, RequestId, ResultResponse, decode, is_batch, split_batch
 from callboard.codecs.revisions import CancelledNotificationParams, Revision
 from callboard.errors import BadAnswer, CallboardError, ConnectionLost, FrameTooLarge, PeerError
 from callboard.supervisor import get_logger

@@ -4,7 +4,7 @@ import attrs
 
 from callboard.actors.outlet import Adopt, FrameKind, Outbound, Outlet
 from callboard.actors.server.reply_slot import ReplySlot
-from callboard.codecs.batch import join_batch
+from callboard.codecs.envelope import join_batch
 from callboard.codecs.lines import MAX_FRAME
 
 

@@ -1,22 +1,17 @@
 """The slot for the one answer to a front request, and for the notifications before it."""
 
 from collections.abc import Callable, Hashable
-from typing import Final
 
 import attrs
 from msgspec import Raw
 
-from callboard.actors.frames import answer_frame, error_frame, notification_frame, text_frame
+from callboard.actors.frames import answer_frame, error_frame, hold_unread, notification_frame, text_frame
 from callboard.actors.outlet import FrameKind, Outbound, Outlet
-from callboard.actors.shares import LOCAL, Hold, Shares
+from callboard.actors.shares import LOCAL, Shares
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.envelope import RequestId
-from callboard.codecs.revisions import Model, Revision
-from callboard.errors import Overloaded
-
-LARGE: Final = 65_536
-"""Bytes of an answer that count until it is written. Smaller ones fit into a socket, and wait in the kernel."""
+from callboard.codecs.revisions import Model
 
 
 @attrs.define(eq=False)
@@ -70,20 +65,3 @@ class ReplySlot:
                 self.unread, self.account, self.request_id, self.terms.revision, frame, error
             )
             await self.outlet.send(Outbound(frame, ends=True, error=error, hold=hold))
-
-
-def hold_unread(
-    unread: Shares | None,
-    account: str,
-    request_id: RequestId,
-    revision: Revision,
-    frame: bytes,
-    error: Exception | None,
-) -> tuple[bytes, Exception | None, Hold | None]:
-    """Count a large answer until it is written. If too much waits already, the client gets an error in its place."""
-    if unread is None or len(frame) < LARGE:
-        return frame, error, None
-    try:
-        return frame, error, Hold(unread, account, len(frame))
-    except Overloaded as refused:
-        return error_frame(request_id, revision, refused), refused, None

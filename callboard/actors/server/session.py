@@ -22,8 +22,7 @@ from callboard.actors.server.request import Handler
 from callboard.actors.server.session_changes import SessionChanges
 from callboard.actors.shares import LOCAL, account_of
 from callboard.actors.terms import ANYBODY, Terms, is_meant_modern, is_modern, modern_terms
-from callboard.codecs.batch import is_batch, split_batch
-from callboard.codecs.envelope import Envelope, Notification, Request, RequestId, decode
+from callboard.codecs.envelope import Envelope, Notification, Request, RequestId, decode, is_batch, split_batch
 from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import (

@@ -14,8 +14,7 @@ import trio
 
 from callboard.actors.client.link import Hear, Hold, OutgoingRequest, held
 from callboard.actors.frames import notification_frame
-from callboard.codecs.batch import is_batch, split_batch
-from callboard.codecs.envelope import ErrorResponse, ResultResponse, decode
+from callboard.codecs.envelope import ErrorResponse, ResultResponse, decode, is_batch, split_batch
 from callboard.codecs.http.response_parser import AnswerHead
 from callboard.codecs.lines import MAX_FRAME
 from callboard.codecs.revisions import CancelledNotificationParams, Dialect, Revision

@@ -9,8 +9,16 @@ from callboard.actors.frames import error_frame
 from callboard.actors.server.host import Host
 from callboard.actors.shares import LOCAL, account_of
 from callboard.actors.terms import ANYBODY, is_meant_modern, is_modern
-from callboard.codecs.batch import is_batch
-from callboard.codecs.envelope import Envelope, ErrorResponse, Notification, Request, RequestId, ResultResponse, decode
+from callboard.codecs.envelope import (
+    Envelope,
+    ErrorResponse,
+    Notification,
+    Request,
+    RequestId,
+    ResultResponse,
+    decode,
+    is_batch,
+)
 from callboard.codecs.http.access import Access
 from callboard.codecs.http.head import Head, covers, media_type_of
 from callboard.codecs.http.refusal import HttpRefusal

@@ -5,12 +5,12 @@ from functools import partial
 
 import attrs
 
-from callboard.actors.frames import answer_frame, error_frame, text_frame
+from callboard.actors.frames import answer_frame, error_frame, hold_unread, text_frame
 from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.outlet import Adopt, InlinePolicy, Outbound
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.host import Errand, Host, is_retry
-from callboard.actors.server.reply_slot import ReplySlot, hold_unread
+from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.shares import account_of
 from callboard.actors.terms import Terms, is_modern, modern_terms
 from callboard.codecs.envelope import Request, RequestId
