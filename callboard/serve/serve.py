@@ -23,7 +23,6 @@ from callboard.serve.tokens import TokenFile
 from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor, SupervisorSpec
 from callboard.transports.bind import BindAddress, Bound, listen
-from callboard.transports.server.http.connection import HttpConnection
 from callboard.transports.server.http.crowd import raise_descriptor_limit
 from callboard.transports.server.http.endpoint import Endpoint
 from callboard.transports.server.http.listener import HttpListener, http_edge
@@ -74,7 +73,6 @@ async def serve(
             host,
             close_doors=partial(_close_listeners, edges),
             edges=[edge.address for edge in edges],
-            errands=_errands(edges),
             tell=partial(announce_drain, within=settings.drain_time),
             within=settings.drain_time,
             spread=settings.spread,
@@ -174,13 +172,6 @@ async def _close_listeners(edges: Sequence[Supervisor]) -> None:
             if isinstance(actor, HttpListener):
                 await address.stop()
                 actor.listening.close()
-
-
-def _errands(edges: Sequence[Supervisor]) -> list[HttpConnection]:
-    """The connections that run a request by themselves."""
-    places = [place for edge in edges for _, place in edge.actors() if isinstance(place, Supervisor)]
-    connections = [actor for place in places for _, actor in place.actors() if isinstance(actor, HttpConnection)]
-    return [connection for connection in connections if connection.has_errand]
 
 
 async def _wait_first(ends: Sequence[Callable[[], Awaitable[object]]]) -> None:

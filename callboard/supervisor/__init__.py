@@ -1,7 +1,7 @@
 """What an actor is: mailbox, address, life cycle, supervision tree. Knows nothing of MCP."""
 
 from callboard.supervisor._node import State
-from callboard.supervisor.actor import Actor
+from callboard.supervisor.actor import Actor, Unfinished
 from callboard.supervisor.address import Address
 from callboard.supervisor.adopted import Adopted
 from callboard.supervisor.ask import Ask
@@ -45,6 +45,7 @@ __all__ = [
     "Strategy",
     "Supervisor",
     "SupervisorSpec",
+    "Unfinished",
     "get_logger",
     "live_trees",
     "open_tree",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import trio
 
@@ -21,6 +21,23 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 
 DEFAULT_MAILBOX: MailboxSpec[Any] = MailboxSpec()
+
+
+class Unfinished(Protocol):
+    """Work under way, as a drain sees it: it may finish, and is cut short if it takes too long."""
+
+    @property
+    def begin_stop(self) -> Callable[[], None] | None:
+        """Asks it to end; None for what ends by itself."""
+
+    async def wait_over(self) -> None:
+        """Wait for its end."""
+
+    def cut_short(self) -> bool:
+        """It takes too long: nothing but `part` answers it from now on. False if it has ended already."""
+
+    async def part(self) -> None:
+        """After that: answer that the server ends, for as long as this is not cancelled. Then it is over."""
 
 
 class Actor(Generic[M]):
@@ -61,6 +78,10 @@ class Actor(Generic[M]):
     def facts(self) -> Mapping[str, Fact]:
         """What the tree shows beside the usual. A "state" replaces the word "running"."""
         return NO_FACTS
+
+    def unfinished(self) -> Iterable[Unfinished]:
+        """The work here that a drain lets finish."""
+        return ()
 
     @property
     def inbox(self) -> Mailbox[M]:

@@ -7,7 +7,7 @@ Three kinds of children stand under a supervisor. *Declared* ones have a spec, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Never, TypeVar, cast, overload
 
 import trio
@@ -16,7 +16,7 @@ from trio.lowlevel import enable_ki_protection
 from callboard.errors import ActorError, NameTaken, StartFailed, SupervisorClosed
 from callboard.supervisor._declared import Declared
 from callboard.supervisor._node import Node, State, Stop
-from callboard.supervisor.actor import Actor
+from callboard.supervisor.actor import Actor, Unfinished
 from callboard.supervisor.address import Address
 from callboard.supervisor.adopted import Adopted
 from callboard.supervisor.dead_letters import DeadLetters
@@ -152,6 +152,10 @@ class Supervisor(Actor[Never]):
         declared = [self._children[name] for name in specs if name in self._children]
         others = [child for name, child in self._children.items() if name not in specs]
         return tuple(child.snapshot(now) for child in (*declared, *others))
+
+    def unfinished(self) -> Iterable[Unfinished]:
+        """The work of all below it."""
+        return [work for _, actor in self.actors() for work in actor.unfinished()]
 
     # Its life.
 

@@ -1,8 +1,8 @@
 """Lame duck, in virtual time: who is refused, who finishes, who is sent away, and when exactly it is over."""
 
 import sys
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Never
 
 import attrs
 import pytest
@@ -16,9 +16,9 @@ from callboard.codecs.revisions import CallToolResult, Revision
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.errors import DRAINING
 from callboard.serve.banner import announce_drain
-from callboard.serve.serve import _errands
-from callboard.supervisor import Actor, Address, ChildSpec
+from callboard.supervisor import Actor, Address, ChildSpec, Unfinished
 from callboard.testing import Peer, Refusal
+from callboard.transports.server.http.connection import HttpConnection
 from tests.actors.server.stage import Stage, said, stage, text
 from tests.actors.server.test_parking import form
 from tests.broker.back import Back
@@ -281,16 +281,27 @@ async def test_errands_that_an_edge_runs_by_itself_are_in_flight_too(autojump_cl
         peer = await here.peer(R5)
         await peer.begin("tools/call", name="work", arguments={})
         await wait_all_tasks_blocked()
-        assert await drained(here, errands=[Errand(5), Errand(4)]) == 5
+        for until in (5, 4):
+            here.root.spawn(Errand(until), name=f"until-{until}", shutdown=0)
+        assert await drained(here) == 5
 
 
 @attrs.define(eq=False)
-class Errand:
-    """A request that an edge runs by itself until a moment, or until it is cut."""
+class Errand(Actor[Never]):
+    """Something under way that takes until *until*."""
+
+    mailbox = None
 
     until: float
-    was_cut: bool = False
-    over: trio.Event = attrs.field(factory=trio.Event)
+    was_cut: bool = attrs.field(default=False, init=False)
+    over: trio.Event = attrs.field(factory=trio.Event, init=False)
+    begin_stop = None
+
+    async def run(self) -> None:
+        await trio.sleep_forever()
+
+    def unfinished(self) -> Iterable[Unfinished]:
+        return (self,)
 
     async def wait_over(self) -> None:
         with trio.CancelScope(deadline=self.until):
@@ -298,8 +309,10 @@ class Errand:
 
     def cut_short(self) -> bool:
         self.was_cut = trio.current_time() < self.until
-        self.over.set()
         return self.was_cut
+
+    async def part(self) -> None:
+        self.over.set()
 
 
 @pytest.mark.finding("faults-M2", "newcomer-P5")
@@ -308,7 +321,9 @@ async def test_errands_that_take_too_long_are_cut_and_counted(autojump_clock: Mo
     long, short = Errand(100), Errand(3)
     with structlog.testing.capture_logs() as logged:
         async with stage({}) as here:
-            assert await drained(here, errands=[long, short], tell=told.append) == 30 - FAREWELL
+            for name, errand in (("long", long), ("short", short)):
+                here.root.spawn(errand, name=name, shutdown=0)
+            assert await drained(here, tell=told.append) == 30 - FAREWELL
     assert (long.was_cut, short.was_cut, told) == (True, False, [2])
     assert [one["unfinished"] for one in logged if one["event"] == "drain_timed_out"] == [1]
 
@@ -326,10 +341,10 @@ async def test_every_request_over_http_is_answered_that_the_server_ends(is_legac
         else:
             await client.send(client.modern("tools/call", name=tool, arguments={"name": "a"}))
         await there.wait_started("a")
-        errands = _errands([place.edge])
-        assert len(errands) == (tool == "errand")
+        [work] = place.host.root.unfinished()
+        assert isinstance(work, HttpConnection) == (tool == "errand")
         started = trio.current_time()
-        await drain(place.host, edges=[place.edge.address], errands=errands, within=0.4, spread=0.1)
+        await drain(place.host, edges=[place.edge.address], within=0.4, spread=0.1)
         answer = await client.answer()
         assert (answer.status, answer.code, answer.json["id"]) == (503, DRAINING, 1)
         assert answer.headers["retry-after"] == "1"

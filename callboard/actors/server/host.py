@@ -196,8 +196,9 @@ class Host:
         return self.method(terms.revision, request.method, besides=besides)
 
     def begin_drain(self) -> None:
-        """Take no new work from now on. A retry of what is parked is refused, too: so nothing more is parked."""
-        self.is_draining = self.parking.is_closed = True
+        """Take no new work from now on. A retry of what is parked is refused, too: so nothing stays parked."""
+        self.is_draining = True
+        self.parking.close()
 
     def check_admits(self) -> None:
         """Raises `Draining` if no new work is taken."""

@@ -192,6 +192,13 @@ class Parking(Actor[None]):
             await self.park(exchange)
         return exchange
 
+    def close(self) -> None:
+        """Park nothing more, and cancel what is parked: no retry could come back for it."""
+        self.is_closed = True
+        for exchange in list(self._parked.values()):
+            if exchange.life.state is Stage.PARKED:
+                exchange.cancel(RequestEvent.SESSION_ENDED)
+
     def leave(self, exchange: Exchange) -> None:
         """The exchange is over, or was never parked."""
         name = self._names.pop(exchange, None)

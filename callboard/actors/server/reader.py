@@ -1,7 +1,7 @@
 """Reads a connection that requests share, and runs what needs no task of its own between two frames."""
 
 import math
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable, Callable, Iterable
 from typing import Never, Protocol
 
 import attrs
@@ -12,8 +12,8 @@ from callboard.actors.server.dispatch import Dispatch
 from callboard.actors.server.host import Errand, Host
 from callboard.actors.server.inline import InlineRequest
 from callboard.actors.server.reply_slot import ReplySlot
-from callboard.errors import PeerError, RequestTimedOut, SupervisorClosed
-from callboard.supervisor import Actor, Address, Fact
+from callboard.errors import Draining, PeerError, RequestTimedOut, SupervisorClosed
+from callboard.supervisor import Actor, Address, Fact, Unfinished
 
 
 @attrs.define(eq=False)
@@ -25,6 +25,19 @@ class InlineCall:
     end: Callable[[], None]
     """Cuts it short."""
     over: trio.Event = attrs.field(factory=trio.Event, init=False)
+    begin_stop: None = attrs.field(default=None, init=False)
+
+    async def wait_over(self) -> None:
+        await self.over.wait()
+
+    def cut_short(self) -> bool:
+        return not self.over.is_set()
+
+    async def part(self) -> None:
+        try:
+            await self.slot.fail(Draining())
+        finally:
+            self.end()
 
 
 class Receiver(Protocol):
@@ -67,6 +80,9 @@ class Reader(Actor[Never]):
         finally:
             self.session.requests.carrier = self._deputy = self.carried = None  # the latter two hold this reader
             self.session.hang_up()
+
+    def unfinished(self) -> Iterable[Unfinished]:
+        return () if self.carried is None else (self.carried,)
 
     def facts(self) -> dict[str, Fact]:
         return {} if self.carried is None else {"state": "waits", "tool": self.carried.name}

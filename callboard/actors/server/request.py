@@ -1,17 +1,17 @@
 """One in-flight request: runs its handler, and sees to it that there is exactly one outcome."""
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Never, TypeAlias
 
 import attrs
 
-from callboard.actors.lifecycle import RequestEvent, RequestState
+from callboard.actors.lifecycle import Consequence, RequestEvent, RequestState
 from callboard.actors.server.exchange import Exchange
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.revisions import Model
-from callboard.errors import RequestTimedOut
-from callboard.supervisor import WHY_DEADLINE, Actor
+from callboard.errors import Draining, RequestTimedOut
+from callboard.supervisor import WHY_DEADLINE, WHY_DRAIN, Actor, Unfinished
 from callboard.supervisor.groups import sole
 
 HARD_CAP: Final = 600.0
@@ -52,6 +52,25 @@ class RequestActor(Actor[Never]):
                 exchange.supervisor.spawn(RequestEnd(exchange, self.cap), name=f"{exchange.name}.late")
             else:
                 exchange.leave()
+
+    # How it is drained.
+
+    begin_stop = None
+
+    def unfinished(self) -> Iterable[Unfinished]:
+        return (self,) if self.exchange.life.state is RequestState.WAITING else ()
+
+    async def wait_over(self) -> None:
+        await self.address.wait_ended()
+
+    def cut_short(self) -> bool:
+        return self.exchange.life.meet(RequestEvent.DEADLINE) is Consequence.ANSWER
+
+    async def part(self) -> None:
+        try:
+            await self.exchange.slot.fail(Draining())
+        finally:
+            self.exchange.kill(WHY_DRAIN)
 
     def facts(self) -> dict[str, str | int]:
         exchange = self.exchange

@@ -1,5 +1,6 @@
 """One `subscriptions/listen`: acknowledged first, then every change once, closed by a result."""
 
+from collections.abc import Callable, Iterable
 from typing import Never
 
 import attrs
@@ -26,7 +27,7 @@ from callboard.codecs.revisions import (
     SubscriptionsListenResultMetaObject,
 )
 from callboard.errors import InvalidParams, Overloaded, SupervisorClosed
-from callboard.supervisor import WHY_OVERFLOW, Actor, Lost, MailboxSpec, Overflow
+from callboard.supervisor import WHY_OVERFLOW, Actor, Lost, MailboxSpec, Overflow, Unfinished
 
 SUBSCRIPTION_SIZE = 1024
 """Most changes that wait for one subscriber, each resource and list counted once."""
@@ -157,6 +158,24 @@ class Subscription(Actor[Change]):
         slot = self.exchange.slot
         params = CancelledNotificationParams(request_id=slot.request_id, reason="the subscription has ended")
         return Outbound(notification_frame(slot.terms.revision, "notifications/cancelled", params))
+
+    # How it is drained: asked to stop, it sends its closing result.
+
+    def unfinished(self) -> Iterable[Unfinished]:
+        return (self,)
+
+    @property
+    def begin_stop(self) -> Callable[[], None]:
+        return self.address.begin_stop
+
+    async def wait_over(self) -> None:
+        await self.address.wait_ended()
+
+    def cut_short(self) -> bool:
+        return False
+
+    async def part(self) -> None:
+        """Its session or its edge ends it."""
 
     def facts(self) -> dict[str, str | int]:
         return {"hears": count_of(self.granted)}

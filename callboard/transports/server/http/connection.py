@@ -5,7 +5,7 @@ next request: so it hears at once when the client leaves, and no task has to wak
 """
 
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, Final, Never, TypeVar
 
@@ -22,7 +22,7 @@ from callboard.codecs.http.request_parser import ParserStage, Received, RequestP
 from callboard.codecs.http.status import RETRY_AFTER, NoRoom, refusal_of
 from callboard.codecs.http.writer import CONTINUE, JSON, STREAM, write_answer
 from callboard.errors import Draining, Overloaded, RequestTimedOut, SupervisorClosed
-from callboard.supervisor import WHY_DEADLINE, WHY_DRAIN, WHY_SUPERVISOR, Actor, Address, Fact
+from callboard.supervisor import WHY_DEADLINE, WHY_DRAIN, WHY_SUPERVISOR, Actor, Address, Fact, Unfinished
 from callboard.transports.held import HeldBytes
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.endpoint import Upgraded
@@ -132,22 +132,27 @@ class HttpConnection(Actor[Never]):
         else:
             self.wire.close()
 
-    @property
-    def has_errand(self) -> bool:
-        """Whether an inline call runs here, and waits."""
-        return self._custody is not None and self._is_answering
+    # How an inline call that waits here is drained.
+
+    begin_stop = None
+
+    def unfinished(self) -> Iterable[Unfinished]:
+        return (self,) if self._has_errand else ()
 
     async def wait_over(self) -> None:
-        """Wait for the end of the inline call."""
-        if self.has_errand and self._response is not None:
+        if self._has_errand and self._response is not None:
             await self._response.wait_over()
 
     def cut_short(self) -> bool:
-        """The server shuts down: answer the inline call with that error, and end. False if there is none."""
-        has_errand = self.has_errand
-        if has_errand:
-            self.address.kill(WHY_DRAIN)
-        return has_errand
+        return self._has_errand
+
+    async def part(self) -> None:
+        self.address.kill(WHY_DRAIN)  # which answers as well
+        await self.wait_over()
+
+    @property
+    def _has_errand(self) -> bool:
+        return self._custody is not None and self._is_answering
 
     @property
     def _is_answering(self) -> bool:
