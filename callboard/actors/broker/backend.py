@@ -174,7 +174,7 @@ class Backend(Actor[Never]):
             primary.begin(use)
             return primary
         use.may_ask = bool(key.signature) and LATEST in METHODS[method].may_ask
-        alone = use.may_ask and not primary.is_http and key.who is not _session(exchange)
+        alone = use.may_ask and not primary.is_http and (exchange is None or key.who is not exchange.session)
         try:
             account = terms.principal if exchange is None else exchange.slot.account
             connection = await self.pool.take(key, use, account, alone=alone)
@@ -198,7 +198,7 @@ class Backend(Actor[Never]):
     def key_for(self, terms: Terms, exchange: Exchange | None) -> ConnectionKey:
         """Which connections a request may use."""
         signature = NOTHING if exchange is None else signature_of(terms.capabilities)
-        session = _session(exchange)
+        session = None if exchange is None else exchange.session
         who = EVERYBODY if self.settings.share == "all" or terms.principal == ANYBODY else terms.principal
         if session is not None and (signature or self.settings.share == "session"):
             return ConnectionKey(session, signature, who)  # what it is asked, only this session can answer
@@ -356,8 +356,3 @@ class Backend(Actor[Never]):
         self.subscriptions.lost(connection)
         self.listings.lost(connection)
         self.views.lost(connection)
-
-
-def _session(exchange: Exchange | None) -> object | None:
-    """The session of a legacy client, by which its connections are known; None for a modern one."""
-    return None if exchange is None else exchange.questions

@@ -21,7 +21,7 @@ from callboard.actors.client.link import Link
 from callboard.actors.client.negotiate import Agreed
 from callboard.actors.client.pace import ReadPace
 from callboard.actors.rate import Rate, RateLimit
-from callboard.actors.server.client_requests import ClientRequests
+from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.exchange import LEVELS, Exchange
 from callboard.actors.server.progress import MAX_REPORT_TEXT, ProgressReport
 from callboard.actors.shares import Shares
@@ -421,9 +421,9 @@ class BackendConnection(Actor[Never]):
             self.retire()
 
     @property
-    def _session(self) -> ClientRequests | None:
+    def _session(self) -> SessionKey | None:
         """The session of a legacy client that this connection belongs to, if it belongs to one."""
-        return self.key.who if isinstance(self.key.who, ClientRequests) else None
+        return self.key.who if isinstance(self.key.who, SessionKey) else None
 
     def _roots_changed(self) -> None:
         """The client says so: the backend is told, unless it is being told already."""

@@ -51,5 +51,5 @@ def are_of_one_client(uses: Collection[Lease]) -> bool:
 
 def is_one_session(exchanges: Sequence[Exchange]) -> bool:
     """Whether all of them are of one session of a legacy client."""
-    first = exchanges[0].questions
-    return first is not None and all(exchange.questions is first for exchange in exchanges)
+    first = exchanges[0].session
+    return first is not None and all(exchange.session is first for exchange in exchanges)

@@ -10,7 +10,7 @@ import trio
 
 from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.broker.leases import SHARED, ConnectionKey, Lease
-from callboard.actors.server.client_requests import ClientRequests
+from callboard.actors.server.client_requests import SessionKey
 from callboard.errors import Overloaded
 from callboard.supervisor import Supervisor, get_logger
 
@@ -113,7 +113,7 @@ class BackendPool:
             await trio.sleep(SWEEP)
             now = trio.current_time()
             for connection in self:
-                is_orphan = isinstance(connection.key.who, ClientRequests) and connection.key.who.is_over
+                is_orphan = isinstance(connection.key.who, SessionKey) and connection.key.who.is_over
                 if (
                     not connection.uses
                     and not self.keep(connection)

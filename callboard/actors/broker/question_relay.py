@@ -12,7 +12,7 @@ from msgspec import UNSET
 from callboard.actors.client.answerer import Answerer, Answering
 from callboard.actors.client.caller import Caller
 from callboard.actors.client.link import Link
-from callboard.actors.server.client_requests import ClientRequest, ClientRequests, check_declared
+from callboard.actors.server.client_requests import ClientRequest, SessionKey, check_declared
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.codecs.bridge.askable import NOTHING, Signature
@@ -82,7 +82,7 @@ class QuestionRelay(Answering):
     wait_asker: Callable[[float], Awaitable[Exchange | None]] | None = None
     roots: tuple[str, ...] = ()
     tasks: Mapping[str, KnownTask] = attrs.field(factory=dict)
-    session: ClientRequests | None = attrs.field(default=None, init=False)
+    session: SessionKey | None = attrs.field(default=None, init=False)
     """The session of a legacy client that the connection belongs to, if it belongs to one."""
     caller: Caller | None = attrs.field(default=None, init=False)
 
@@ -217,12 +217,12 @@ async def ask_client(
     return answer
 
 
-async def ask_session(session: ClientRequests, home: ReplySlot, question: ClientRequest) -> Model:
+async def ask_session(session: SessionKey, home: ReplySlot, question: ClientRequest) -> Model:
     """Ask the client of a session outside of any request, on the session's own way. Raises `BackendRefused`."""
     try:
         check_declared(question, home.terms)
         with trio.move_on_after(HOME_TIME):  # a client may never open the stream on which it could be asked
-            return await session.ask(question, home)
+            return await session.questions.ask(question, home)
     except MissingCapability as error:
         raise BackendRefused(METHOD_NOT_FOUND, str(error)) from None
     except PeerRefused as error:

@@ -441,5 +441,5 @@ def _runs(connection: BackendConnection) -> bool:
 def _whose(forwarding: Forward) -> Hashable:
     """The key by which tasks are counted. Anonymous clients are not one client."""
     principal, exchange = forwarding.terms.principal, forwarding.exchange
-    session = None if exchange is None else exchange.questions
+    session = None if exchange is None else exchange.session
     return principal if principal != ANYBODY or session is None else session

@@ -91,26 +91,11 @@ class ClientRequests:
     """The questions that one legacy client has not answered yet. It is asked nothing before it is `ready`."""
 
     ready: trio.Event = attrs.field(factory=trio.Event, init=False)
-    is_over: bool = attrs.field(default=False, init=False)
-    """Whether the session has ended: its client cannot be asked any more."""
-    home: ReplySlot | None = attrs.field(default=None, init=False)
-    """The session's own way, for questions that belong to none of its requests."""
-    on_roots_changed: set[Callable[[], None]] = attrs.field(factory=set, init=False)
-    """Called when the client says that its roots have changed."""
     _open: dict[RequestId, _Open] = attrs.field(factory=dict, init=False)
     _ids: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
     def __len__(self) -> int:
         return len(self._open)
-
-    def end(self) -> None:
-        """The session has ended."""
-        self.is_over, self.home = True, None
-        self.on_roots_changed.clear()
-
-    def tell_roots_changed(self) -> None:
-        for tell in list(self.on_roots_changed):
-            tell()
 
     async def ask(self, question: ClientRequest, slot: ReplySlot) -> Model:
         """Ask on the way of *slot* and wait for the answer.
@@ -178,3 +163,25 @@ class ClientRequests:
         if question.task is not None:
             said = attrs.evolve(said, extra={meta.RELATED_TASK: {"taskId": question.task}})
         return request_frame(request_id, revision, question.method, attrs.evolve(params, meta=said))
+
+
+@attrs.define(eq=False)
+class SessionKey:
+    """One session of a legacy client, told from all others by identity, and the way to ask that client."""
+
+    questions: ClientRequests = attrs.field(factory=ClientRequests, init=False)
+    is_over: bool = attrs.field(default=False, init=False)
+    """Whether the session has ended: its client cannot be asked any more."""
+    home: ReplySlot | None = attrs.field(default=None, init=False)
+    """The session's own way, for questions that belong to none of its requests."""
+    on_roots_changed: set[Callable[[], None]] = attrs.field(factory=set, init=False)
+    """Called when the client says that its roots have changed."""
+
+    def end(self) -> None:
+        """The session has ended."""
+        self.is_over, self.home = True, None
+        self.on_roots_changed.clear()
+
+    def tell_roots_changed(self) -> None:
+        for tell in list(self.on_roots_changed):
+            tell()

@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol
 import attrs
 
 from callboard.actors.lifecycle import RequestEvent
-from callboard.actors.server.client_requests import ClientRequests
+from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.host import Errand, Host, is_retry
 from callboard.actors.server.inline import InFlight, run_adopted
@@ -52,7 +52,7 @@ class Dispatch:
     host: Host
     principal: str
     account: str
-    questions: ClientRequests
+    key: SessionKey
     carrier: Carrier | None = attrs.field(default=None, init=False)
     in_flight: dict[RequestId, InFlight] = attrs.field(factory=dict, init=False)
     _tokens: dict[RequestId, RequestId] = attrs.field(factory=dict, init=False)  # and whose they are
@@ -68,9 +68,9 @@ class Dispatch:
             return
         if is_retry(method, route, slot.terms):
             self._admit(slot)
-            going_on = await self.host.resume(request, route, slot, home, self.questions)
+            going_on = await self.host.resume(request, route, slot, home, self.key)
         else:
-            going_on = self.host.exchange(request, route, slot, home, self.questions)
+            going_on = self.host.exchange(request, route, slot, home, self.key)
             if (result := session.answer(going_on)) is not None:
                 await slot.answer(result)
                 return
@@ -103,7 +103,7 @@ class Dispatch:
             can_run = slot.outlet.adopt is not None
         if not can_run:
             return None
-        exchange = partial(self.host.exchange, request, route, slot, home, self.questions)
+        exchange = partial(self.host.exchange, request, route, slot, home, self.key)
         errand = self.host.offer.errand(request, route, slot.terms, exchange, slot.account)
         if errand is not None:
             try:  # not `undo_unless_done`: every call of a tool comes by here

@@ -12,7 +12,13 @@ from msgspec import UNSET, Raw
 
 from callboard.actors.lifecycle import Consequence, Lifecycle, RequestEvent, RequestState
 from callboard.actors.rate import Rate, RateLimit
-from callboard.actors.server.client_requests import ClientRequest, ClientRequests, check_declared, check_may_ask
+from callboard.actors.server.client_requests import (
+    ClientRequest,
+    ClientRequests,
+    SessionKey,
+    check_declared,
+    check_may_ask,
+)
 from callboard.actors.server.input_rounds import GATHER, InputRounds, PendingInput
 from callboard.actors.server.progress import Progress, ProgressRelay, ProgressReport, as_kept
 from callboard.actors.server.reply_slot import ReplySlot
@@ -85,7 +91,7 @@ class Exchange:
     slot: ReplySlot
     supervisor: Supervisor  # under which its progress is reported
     parking: Parks
-    questions: ClientRequests | None = None  # how a legacy client is asked; None where it cannot be
+    session: SessionKey | None = None  # of a legacy client; None for a modern one, whose requests stand alone
     name: str = ""
     life: Lifecycle = attrs.field(factory=Lifecycle, init=False)
     _rounds: InputRounds | None = attrs.field(default=None, init=False)
@@ -210,12 +216,12 @@ class Exchange:
             check_declared(question, self.terms)
         if self.terms.revision.dialect.asks_in_results:
             return await self._ask_in_rounds(questions, at_once=at_once)
-        if self.questions is None:
+        if self.session is None:
             raise RuntimeError("this transport cannot send requests to the client")
         with trio.CancelScope() as scope:
             self._asking[scope] = None
             try:
-                return await self._ask_by_requests(self.questions, questions)
+                return await self._ask_by_requests(self.session.questions, questions)
             finally:
                 del self._asking[scope]
         raise RequestFailed("the request has ended")
@@ -341,8 +347,8 @@ class Exchange:
 
     def _take_back(self) -> None:
         """Stop asking a legacy client: another task of the handler may be the one that asks."""
-        if self._asking and self.questions is not None:
-            self.questions.take_back(self.slot)
+        if self._asking and self.session is not None:
+            self.session.questions.take_back(self.slot)
         for scope in self._asking:
             scope.cancel()
 

@@ -11,7 +11,7 @@ from msgspec import Raw
 from callboard import tree
 from callboard.actors.changes import MAX_FOLLOWED_BYTES, count_of
 from callboard.actors.rate import RateLimit
-from callboard.actors.server.client_requests import ClientRequests
+from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.parking import HANDED_OVER, PARKED, Parking
 from callboard.actors.server.reply_slot import ReplySlot
@@ -216,15 +216,15 @@ class Host:
         request: Request,
         route: Route,
         slot: ReplySlot,
-        session: Supervisor | None = None,
-        questions: ClientRequests | None = None,
+        home: Supervisor | None = None,
+        session: SessionKey | None = None,
     ) -> Exchange:
         """Admit a request. A modern one lives under the root, so that it may outlive its connection; a legacy one under
-        its session."""
+        the *home* of its session."""
         name = f"r-{next(self._names)}"
-        if session is None or not slot.terms.revision.dialect.has_sessions:
+        if home is None or not slot.terms.revision.dialect.has_sessions:
             return Exchange(request, route, slot, self.root.supervisor_of(tree.REQUESTS), self.parking, None, name)
-        return Exchange(request, route, slot, session, self.parking, questions, name)
+        return Exchange(request, route, slot, home, self.parking, session, name)
 
     def check_in_flight(self, count: int) -> None:
         """Raises `Overloaded` if one peer may not have another request beside these."""
@@ -244,8 +244,8 @@ class Host:
         request: Request,
         route: Route,
         slot: ReplySlot,
-        session: Supervisor | None = None,
-        questions: ClientRequests | None = None,
+        home: Supervisor | None = None,
+        session: SessionKey | None = None,
     ) -> Exchange:
         """Go on with what the state of a retry leads to: the exchange that is parked, or a new one that gets back what
         an earlier run gave the client to keep.
@@ -255,7 +255,7 @@ class Host:
         state = await self.parking.open(request, route.request_state or "", slot)
         if state.payload.startswith(PARKED):
             return await self.parking.retry(request, route, state, slot)
-        exchange = self.exchange(request, route, slot, session, questions)
+        exchange = self.exchange(request, route, slot, home, session)
         exchange.carried = state.payload.removeprefix(HANDED_OVER)
         exchange.rounds.number = state.round
         self.start(exchange)

@@ -12,7 +12,7 @@ from callboard.actors.frames import MAX_ANSWER, error_frame
 from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.outlet import CLOSED, Adopt, BatchSink, Outbound, Outlet, Sink
 from callboard.actors.server.batch import Batch
-from callboard.actors.server.client_requests import ClientRequests
+from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.dispatch import Dispatch
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.handshake import agree, welcome
@@ -101,7 +101,7 @@ class Session(Actor[Outbound]):
     is_ready: bool = attrs.field(default=False, init=False)
     ignored: int = attrs.field(default=0, init=False)
     requests: Dispatch = attrs.field(init=False)
-    _questions: ClientRequests = attrs.field(factory=ClientRequests, init=False)
+    key: SessionKey = attrs.field(factory=SessionKey, init=False)
     _gathering: BatchSink | None = attrs.field(init=False)
     _declared: ServerCapabilities = attrs.field(default=_NOTHING, init=False)  # at `initialize`, for the whole session
     _hearing: SessionChanges | None = attrs.field(
@@ -110,7 +110,7 @@ class Session(Actor[Outbound]):
 
     def __attrs_post_init__(self) -> None:
         self.account = account_of(self.principal, self.peer)
-        self.requests = Dispatch(self.host, self.principal, self.account, self._questions)
+        self.requests = Dispatch(self.host, self.principal, self.account, self.key)
         # Asked once: a check of a protocol at run time costs more than the rest of a write.
         self._gathering = self.sink if isinstance(self.sink, BatchSink) else None
 
@@ -142,7 +142,7 @@ class Session(Actor[Outbound]):
     @property
     def is_over(self) -> bool:
         """Whether the peer has left, and nothing more may begin."""
-        return self._questions.is_over
+        return self.key.is_over
 
     @property
     def is_attached(self) -> bool:
@@ -165,13 +165,13 @@ class Session(Actor[Outbound]):
         return {
             "revision": agreed,
             "in_flight": len(self.requests.in_flight),
-            "asked": len(self._questions),
+            "asked": len(self.key.questions),
             "ignored": self.ignored,
         }
 
     def hang_up(self) -> None:
         """The peer is gone: all that it had asked for is over."""
-        self._questions.end()
+        self.key.end()
         hearing, self._hearing = self._hearing, None
         if hearing is not None:
             hearing.end()
@@ -256,13 +256,13 @@ class Session(Actor[Outbound]):
             case Notification():
                 await self._notification(message)
             case _:
-                self.ignored += not self._questions.settle(message)
+                self.ignored += not self.key.questions.settle(message)
         return False
 
     async def _refuse(self, error: PeerError, way: Outlet) -> bool:
         """Refuse a message. False if it was meant as an answer: then its question fails, and nothing is said to it."""
         if error.is_answer:
-            self.ignored += not self._questions.fail(error)
+            self.ignored += not self.key.questions.fail(error)
             return False
         await self._refuse_as(error.request_id, error, way)
         return True
@@ -321,7 +321,7 @@ class Session(Actor[Outbound]):
         elif notification.method == "notifications/progress":
             self._progressed(notification)
         elif notification.method == "notifications/roots/list_changed":
-            self._questions.tell_roots_changed()
+            self.key.tell_roots_changed()
         else:
             self.ignored += 1
 
@@ -341,7 +341,7 @@ class Session(Actor[Outbound]):
     def _progressed(self, notification: Notification) -> None:
         params = self._told(notification, ProgressNotificationParams)
         if params is not None:
-            self.ignored += not self._questions.extend(params.progress_token)
+            self.ignored += not self.key.questions.extend(params.progress_token)
 
     def _told(self, notification: Notification, model: type[M]) -> M | None:
         """The params of a notification; None if they are invalid, which is only counted."""
@@ -365,7 +365,7 @@ class Session(Actor[Outbound]):
             return
         self.terms, self._declared = agree(self.host.offer, request, self.principal)
         slot = ReplySlot(request.id, request.method, self.terms, way)
-        self._questions.home = ReplySlot(request.id, request.method, self.terms, self)
+        self.key.home = ReplySlot(request.id, request.method, self.terms, self)
         await slot.answer(welcome(self.host.offer, self.terms, self._declared, self.greeting()))
 
     def greeting(self) -> ResultMetaObject | UnsetType:
@@ -377,7 +377,7 @@ class Session(Actor[Outbound]):
             self.ignored += 1
             return
         self.is_ready = True
-        self._questions.ready.set()
+        self.key.questions.ready.set()
         self._hearing = self._hearing or SessionChanges(self)
         lists = [ListChanged(name) for name in LISTS if declares(self._declared, f"{name}.list_changed")]
         self._hearing.join(self.host.audience.lists_for(lists, self.terms.capabilities))
