@@ -216,8 +216,7 @@ class Pinning(Actor[Never]):
     broker: Address[Approved]
 
     async def run(self) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._wait_stop, nursery.cancel_scope)
+        async with self.cancel_on_stop():
             try:
                 while True:
                     await self._keep()
@@ -229,10 +228,6 @@ class Pinning(Actor[Never]):
 
     def facts(self) -> dict[str, Fact]:
         return {"file": str(self.pins.file), "waiting": len(self.pins.waiting())}
-
-    async def _wait_stop(self, whole: trio.CancelScope) -> None:
-        await self.wait_stopping()
-        whole.cancel()
 
     async def _keep(self) -> None:
         if not self.pins.has_unkept:

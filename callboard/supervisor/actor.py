@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import trio
 
 from callboard.supervisor._node import NO_FACTS, Node, Stop
 from callboard.supervisor.address import Address
+from callboard.supervisor.groups import own_nursery
 from callboard.supervisor.lifetime import WHY_SUPERVISOR
 from callboard.supervisor.mailbox import Mailbox
 from callboard.supervisor.overflow import MailboxSpec
@@ -120,6 +122,20 @@ class Actor(Generic[M]):
         await trio.lowlevel.checkpoint()
         while node.stop is Stop.NO:
             await node.wait_change()
+
+    @asynccontextmanager
+    async def cancel_on_stop(self) -> AsyncIterator[trio.Nursery]:
+        """A block that is cancelled when the actor is asked to stop, and its nursery: for an actor that waits for other
+        things than messages."""
+        async with own_nursery() as nursery:
+
+            async def cancel() -> None:
+                await self.wait_stopping()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(cancel)
+            yield nursery
+            nursery.cancel_scope.cancel()
 
     def expire(self, at: float) -> None:
         """Be cancelled at *at*, on Trio's clock; calling again moves it, `math.inf` takes it back.

@@ -124,3 +124,42 @@ async def test_a_stop_during_a_start_does_not_wait_for_it(autojump_clock: MockCl
             await trio.testing.wait_all_tasks_blocked(0)
             root.child("in").kill()
         assert trio.current_time() == 0
+
+
+class Looping(Actor[Add]):
+    """Waits for the clock and not for messages."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails = fails
+        self.beats: list[str] = []
+
+    async def run(self) -> None:
+        async with self.cancel_on_stop() as nursery:
+            nursery.start_soon(self._beat)
+            await trio.sleep(3)
+            if self.fails:
+                raise Boom
+            await trio.sleep(100)
+        self.beats.append("over")
+
+    async def _beat(self) -> None:
+        while True:
+            self.beats.append("beat")
+            await trio.sleep(2)
+
+
+async def test_a_block_that_is_cancelled_on_stop_ends_at_once_and_the_actor_goes_on(autojump_clock: MockClock) -> None:
+    actor = Looping()
+    async with open_tree(TOP) as root:
+        address = root.spawn(actor, name="a")
+        await trio.sleep(5)
+        ended = await address.stop()
+        assert trio.current_time() == 5
+    assert ended.how is How.RETURNED
+    assert actor.beats == ["beat", "beat", "beat", "over"]
+
+
+async def test_a_failure_in_such_a_block_comes_out_by_its_own_name(autojump_clock: MockClock) -> None:
+    async with open_tree(TOP) as root:
+        ended = await root.spawn(Looping(fails=True), name="a").wait_ended()
+    assert isinstance(ended.error, Boom)

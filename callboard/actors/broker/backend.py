@@ -8,10 +8,11 @@ from typing import Final, Never, TypeAlias
 import attrs
 import trio
 from msgspec import Raw
+from trio.lowlevel import ParkingLot
 
 from callboard import tree
 from callboard.actors.broker.circuit import Circuit, CircuitState
-from callboard.actors.broker.connection import BackendConnection, Reach, leaf_of
+from callboard.actors.broker.connection import BackendConnection, Reach
 from callboard.actors.broker.health import HEALTH, SILENT, BackendHealth, Check
 from callboard.actors.broker.leases import EVERYBODY, SHARED, ConnectionKey, Lease
 from callboard.actors.broker.listing import BackendLists
@@ -26,11 +27,13 @@ from callboard.actors.fan_out import FanOut
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.shares import Shares
 from callboard.actors.terms import ANYBODY, Terms
+from callboard.actors.undo import undo_unless_done
 from callboard.codecs.bridge.askable import NOTHING, signature_of
 from callboard.codecs.bridge.definitions import TOOLS
 from callboard.codecs.revisions import LATEST, METHODS, Implementation
 from callboard.errors import BackendGone, CallboardError, Overloaded, SessionGone, SupervisorClosed
 from callboard.supervisor import Actor, Address, Fact, Supervisor, get_logger
+from callboard.supervisor.groups import first_leaf
 
 log = get_logger("callboard.broker")
 
@@ -91,7 +94,7 @@ class Backend(Actor[Never]):
     _checks: int = attrs.field(default=0, init=False)
     _exit_code: int | None = attrs.field(default=None, init=False)
     _primary: BackendConnection | None = attrs.field(default=None, init=False)
-    _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _changed: ParkingLot = attrs.field(factory=ParkingLot, init=False)
 
     def __attrs_post_init__(self) -> None:
         settings = self.settings
@@ -111,9 +114,8 @@ class Backend(Actor[Never]):
 
     async def run(self) -> None:
         try:
-            async with trio.open_nursery() as nursery:
+            async with self.cancel_on_stop() as nursery:
                 nursery.start_soon(self.pool.sweep)
-                nursery.start_soon(self._wait_stop, nursery.cancel_scope)
                 while True:
                     await self._live()
                     await self._rest()
@@ -151,7 +153,7 @@ class Backend(Actor[Never]):
             return primary
         with trio.move_on_after(START_WAIT):
             while self.circuit.may_wait or (self.circuit.state is CircuitState.UP and not self.is_up):
-                await self._changed.wait()
+                await self._changed.park()
         if (primary := self._open_primary()) is None:
             raise self.gone()
         return primary
@@ -164,7 +166,7 @@ class Backend(Actor[Never]):
     async def wait_settled(self) -> None:
         """Wait until it is up, or has failed once."""
         while self.circuit.state is CircuitState.STARTING:
-            await self._changed.wait()
+            await self._changed.park()
 
     async def take(self, terms: Terms, exchange: Exchange | None, method: str, use: Lease) -> BackendConnection:
         """A connection for a request, begun on it. Raises `BackendGone`, `Overloaded`."""
@@ -187,13 +189,8 @@ class Backend(Actor[Never]):
         return connection
 
     async def _have_it_tell(self, connection: BackendConnection, use: Lease) -> None:
-        is_told = False
-        try:
+        with undo_unless_done(lambda: self.give_back(connection, use)):
             await self.subscriptions.join(connection)
-            is_told = True
-        finally:
-            if not is_told:
-                self.give_back(connection, use)
 
     def key_for(self, terms: Terms, exchange: Exchange | None) -> ConnectionKey:
         """Which connections a request may use."""
@@ -275,7 +272,7 @@ class Backend(Actor[Never]):
             if rest is not None:
                 raise rest from None  # it is stopped: that the connection broke as well is no crash
             if failures is not None:
-                self._lose(leaf_of(failures))
+                self._lose(first_leaf(failures))
         else:
             self.why = self._brief = connection.lost
         finally:
@@ -307,13 +304,8 @@ class Backend(Actor[Never]):
 
     def _enter(self, state: CircuitState) -> None:
         self.circuit.state = state
-        self._changed.set()
-        self._changed = trio.Event()
+        self._changed.unpark_all()
         self.broker.send_nowait(StateChanged(self.name))
-
-    async def _wait_stop(self, whole: trio.CancelScope) -> None:
-        await self.wait_stopping()
-        whole.cancel()
 
     async def _check_health(self, connection: BackendConnection) -> None:
         if connection.is_http:

@@ -10,6 +10,7 @@ import attrs
 import msgspec
 import trio
 from msgspec import UNSET, Raw
+from trio.lowlevel import ParkingLot
 
 from callboard.actors.broker.leases import EVERYBODY, ConnectionKey, Lease, are_of_one_client, is_one_session
 from callboard.actors.broker.question_relay import KnownTask, QuestionRelay
@@ -43,6 +44,7 @@ from callboard.codecs.revisions import (
 )
 from callboard.errors import CallboardError, ConnectionLost, SupervisorClosed
 from callboard.supervisor import Actor, Address, Fact, Supervisor, get_logger
+from callboard.supervisor.groups import first_leaf
 
 log = get_logger("callboard.broker")
 
@@ -85,7 +87,7 @@ class BackendConnection(Actor[Never]):
     used: float = attrs.field(default=0.0, init=False)
     is_taken_away: bool = attrs.field(default=False, init=False)
     """Whether others needed it more than requests that waited for their clients."""
-    failure: Exception | None = attrs.field(default=None, init=False)
+    failure: CallboardError | None = attrs.field(default=None, init=False)
     opened: trio.Event = attrs.field(factory=trio.Event, init=False)
     is_over: bool = attrs.field(default=False, init=False)
     _over: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -94,7 +96,7 @@ class BackendConnection(Actor[Never]):
     _agreed: Agreed | None = attrs.field(default=None, init=False)
     _level: LoggingLevel | None = attrs.field(default=None, init=False)
     visits: UrlVisits = attrs.field(factory=UrlVisits, init=False)
-    _asked: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _asked: ParkingLot = attrs.field(factory=ParkingLot, init=False)
     _last_said: str = attrs.field(default="", init=False)  # why the link was lost, when that is gone
     _said: RateLimit = attrs.field(factory=lambda: RateLimit(SAID), init=False)
     _telling: Address[Never] | None = attrs.field(default=None, init=False)
@@ -120,7 +122,7 @@ class BackendConnection(Actor[Never]):
             failures, rest = group.split(CallboardError)
             if rest is not None or failures is None:
                 raise
-            self.failure = _lost(leaf_of(failures))
+            self.failure = _lost(first_leaf(failures))
         finally:
             self._end()
 
@@ -164,7 +166,7 @@ class BackendConnection(Actor[Never]):
     def lost(self) -> str:
         """Why it cannot be used."""
         if self.failure is not None:
-            return getattr(self.failure, "brief", None) or str(self.failure)
+            return self.failure.brief or str(self.failure)
         said = self._last_said if self._caller is None else self._caller.link.lost
         return said or "the connection is not open"
 
@@ -176,7 +178,7 @@ class BackendConnection(Actor[Never]):
     @property
     def heard(self) -> int:
         """Messages of any kind that have come from the server; of an HTTP server they are not counted."""
-        return 0 if self._caller is None else getattr(self._caller.link, "heard", 0)
+        return 0 if self._caller is None else self._caller.link.heard
 
     @property
     def is_lost(self) -> bool:
@@ -190,17 +192,18 @@ class BackendConnection(Actor[Never]):
     @property
     def is_process(self) -> bool:
         """Whether it is a server of its own: what happens in one, another does not hear of."""
-        return self._caller is not None and hasattr(self._caller.link, "process")
+        return self._caller is not None and self._caller.link.process is not None
 
     @property
     def exit_code(self) -> int | None:
         """How its process ended, if it had one and that has ended."""
-        return getattr(getattr(self._link, "process", None), "returncode", None)
+        process = None if self._link is None else self._link.process
+        return None if process is None else process.returncode
 
     def last_words(self) -> list[str]:
         """What its process said last on standard error, also if it never opened. For the log and the operator, never
         for a client."""
-        return list(getattr(self._link, "tail", ()))[-8:]
+        return [] if self._link is None else list(self._link.tail)[-8:]
 
     async def wait_open(self) -> None:
         """Raises what kept it from opening."""
@@ -223,8 +226,7 @@ class BackendConnection(Actor[Never]):
         self.uses[use] = None
         self.used = trio.current_time()
         if use.may_ask:
-            self._asked.set()
-            self._asked = trio.Event()
+            self._asked.unpark_all()
 
     def end(self, use: Lease) -> None:
         self.uses.pop(use, None)
@@ -359,7 +361,7 @@ class BackendConnection(Actor[Never]):
             while (found := self.whose()) is None:
                 if any(use.may_ask for use in self.uses):
                     return None  # several: waiting does not make it clearer
-                await self._asked.wait()
+                await self._asked.park()
             return found
         return None
 
@@ -476,12 +478,6 @@ def _lost(error: CallboardError) -> ConnectionLost:
     lost = ConnectionLost(str(error))
     lost.brief, lost.for_operator = error.brief, error.for_operator
     return lost
-
-
-def leaf_of(group: BaseExceptionGroup[CallboardError]) -> CallboardError:
-    """What went wrong first, of all that did."""
-    first = group.exceptions[0]
-    return leaf_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 @lru_cache(maxsize=16)

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 import attrs
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.connection import BackendConnection
@@ -186,7 +186,7 @@ class Attempt:
 
     def _body(self, asking: InputBridge) -> dict[str, Any]:
         forwarding, connection = self.forwarding, self.connection
-        params = {} if forwarding.request.params is UNSET else forwarding.request.params
+        params = forwarding.request.members
         body = back_params(params, forwarding.to.renamed)
         meta = {**carried_meta(forwarding.said), **connection.said(forwarding.terms, forwarding.said)}
         if meta:

@@ -6,13 +6,14 @@ connection on which nothing was said yet: there are servers that serve no other 
 """
 
 from collections.abc import Callable
-from typing import Final, Never, Protocol, runtime_checkable
+from typing import Final, Never
 
 import attrs
 import trio
 
 from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.client.caller import Patience
+from callboard.actors.client.link import Link
 from callboard.errors import CallboardError, ConnectionLost, RequestTimedOut
 from callboard.supervisor import Actor, get_logger
 
@@ -28,14 +29,6 @@ HEALTH: Final = 10.0
 PAUSE: Final = 0.5
 """Seconds before a server is asked that has let go of a connection, as some do all the time; and before another one is
 looked for, if all are in use."""
-
-
-@runtime_checkable
-class Holdable(Protocol):
-    """A link whose server can be held on to."""
-
-    async def wait_dropped(self) -> bool:
-        """Hold an idle connection until the server lets go of it. False, at once, if there is none."""
 
 
 @attrs.define(eq=False)
@@ -69,12 +62,11 @@ class BackendHealth:
     async def _wait_doubt(self, connection: BackendConnection) -> None:
         link = connection.caller.link
         async with trio.open_nursery() as nursery:
-            if isinstance(link, Holdable):
-                nursery.start_soon(self._hold, link)
+            nursery.start_soon(self._hold, link)
             await self._doubted.wait()
             nursery.cancel_scope.cancel()
 
-    async def _hold(self, link: Holdable) -> None:
+    async def _hold(self, link: Link) -> None:
         while not await link.wait_dropped():  # noqa: ASYNC110 -- all are in use, and no event tells when one is not
             await trio.sleep(PAUSE)
         await trio.sleep(PAUSE)

@@ -34,6 +34,7 @@ from callboard.codecs.revisions.convert import read_form
 from callboard.codecs.revisions.elicitation import URLElicitationRequiredData
 from callboard.codecs.revisions.inputs import InputRequest, InputRequests
 from callboard.errors import INTERNAL_ERROR, BackendRefused, InvalidRequest, InvalidState, MissingCapability, PeerError
+from callboard.supervisor.groups import own_nursery
 
 MAX_ROUNDS: Final = 16
 """Rounds that one request may take at its backend."""
@@ -156,12 +157,9 @@ class InputBridge:
             answers[key] = write(self.connection.revision, await self._answer(key, request))
 
         self.has_asked = True
-        try:
-            async with trio.open_nursery() as nursery:
-                for key, request in wanted.items():
-                    nursery.start_soon(one, key, request)
-        except ExceptionGroup as group:  # the nursery is ours: what went wrong comes out by its own name
-            raise group.exceptions[0] from None
+        async with own_nursery(takes_first=True) as nursery:
+            for key, request in wanted.items():
+                nursery.start_soon(one, key, request)
         return answers
 
     async def _answer(self, key: str, request: InputRequest) -> Model:

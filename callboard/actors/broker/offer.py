@@ -46,7 +46,7 @@ from callboard.codecs.revisions import (
     UnsetType,
     declares,
 )
-from callboard.codecs.routing import Route, read_route
+from callboard.codecs.routing import Route
 from callboard.errors import DefinitionChanged, InvalidParams, PeerError, ResourceNotFound
 
 MAX_INSTRUCTIONS: Final = 16_384
@@ -247,7 +247,7 @@ class BrokerOffer:
     # What goes to a backend.
 
     async def _forward(self, exchange: Exchange) -> Model | Forwarded:
-        route, terms = read_route(exchange.request), exchange.terms
+        route, terms = exchange.route, exchange.terms
         try:
             forwarding = self._forwarding(exchange.request, terms, route, exchange)
         except (InvalidParams, ResourceNotFound):
@@ -311,7 +311,7 @@ class BrokerOffer:
             raise backend.gone()
 
     def _of_completion(self, request: Request, signature: Signature) -> ForwardTarget:
-        params = {} if request.params is UNSET else request.params
+        params = request.members
         ref = _reference(params)
         if "name" in ref:
             entry = self.catalogue.prompt(ref["name"], signature)

@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 import trio
+from trio.lowlevel import ParkingLot
 
 from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.broker.leases import SHARED, ConnectionKey, Lease
@@ -46,7 +47,7 @@ class BackendPool:
         factory=set, init=False
     )  # those that made room, and have not ended yet
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
-    _freed: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _freed: ParkingLot = attrs.field(factory=ParkingLot, init=False)
 
     def __len__(self) -> int:
         return sum(map(len, self._legs.values()))
@@ -134,7 +135,7 @@ class BackendPool:
                     return self.open(key, account)
                 if not self._may_become_free(account):
                     break
-                await self._freed.wait()
+                await self._freed.park()
                 if (connection := self._free(key, alone=alone)) is not None:
                     return connection
         is_own = self._held(account) >= self._each
@@ -204,5 +205,4 @@ class BackendPool:
         )
 
     def _free_all(self) -> None:
-        self._freed.set()
-        self._freed = trio.Event()
+        self._freed.unpark_all()

@@ -7,7 +7,6 @@ from typing import Final, Protocol, TypeAlias
 
 import attrs
 import trio
-from msgspec import UNSET
 
 from callboard.actors.client.answerer import Answerer, Answering
 from callboard.actors.client.caller import Caller
@@ -128,7 +127,7 @@ class RelayedQuestion(Answerer):
             return Empty()
         if self.is_refused:
             raise Overloaded("too many questions at once")
-        given = {} if request.params is UNSET else request.params
+        given = request.members
         check_modelled(given)
         params = read_params(revision, request.method, write_members(given))
         task = task_named(given)

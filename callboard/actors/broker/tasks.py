@@ -9,12 +9,14 @@ import secrets
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from typing import Any, Final, Never
 
 import attrs
 import trio
 from msgspec import UNSET
+from trio.lowlevel import ParkingLot
 
 from callboard import tree
 from callboard.actors.broker.backend import Backend
@@ -28,6 +30,7 @@ from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.server.request import Handler
 from callboard.actors.terms import ANYBODY, Terms
+from callboard.actors.undo import undo_unless_done
 from callboard.codecs.bridge.errors import front_error
 from callboard.codecs.bridge.params import carried_meta
 from callboard.codecs.bridge.results import Crossing, Forwarded, front_result
@@ -48,7 +51,6 @@ from callboard.codecs.envelope import ErrorResponse, Request, ResultResponse
 from callboard.codecs.members import Members, write_members
 from callboard.codecs.revisions import Model, TaskMetadata, TaskRequestParams, declares, read
 from callboard.codecs.revisions.revision import R4
-from callboard.codecs.routing import read_route
 from callboard.errors import (
     CannotConnect,
     InvalidParams,
@@ -139,22 +141,16 @@ class Tasks(Actor[Never]):
     most_each: int = MAX_TASKS_EACH
     _held: dict[str, BrokeredTask] = attrs.field(factory=dict, init=False)
     _begun: Counter[Hashable] = attrs.field(factory=Counter, init=False)  # calls that may become tasks, by whose
-    _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _changed: ParkingLot = attrs.field(factory=ParkingLot, init=False)
 
     async def run(self) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._wait_stop, nursery.cancel_scope)
+        async with self.cancel_on_stop():
             while True:
-                self._changed = trio.Event()
                 with trio.move_on_at(min((held.expires for held in self._held.values()), default=math.inf)):
-                    await self._changed.wait()
+                    await self._changed.park()
                 now = trio.current_time()
                 for held in [held for held in self._held.values() if held.expires <= now]:
                     self._forget(held)
-
-    async def _wait_stop(self, whole: trio.CancelScope) -> None:
-        await self.wait_stopping()
-        whole.cancel()
 
     def facts(self) -> Mapping[str, Fact]:
         waiting = sum(not held.is_spent for held in self._held.values())
@@ -167,7 +163,7 @@ class Tasks(Actor[Never]):
 
     async def _ask_about(self, exchange: Exchange) -> Model | Forwarded:
         held = self._find(exchange.params(TaskRequestParams).task_id, exchange.terms.principal)
-        said = read_route(exchange.request).meta
+        said = exchange.route.meta
         to = ForwardTarget(backend=held.backend)
         return await _Inquiry(exchange.request, exchange.terms, said, to, exchange, held=held).run()
 
@@ -185,7 +181,7 @@ class Tasks(Actor[Never]):
         self, request: Request, terms: Terms, said: Members, to: ForwardTarget, exchange: Exchange | None
     ) -> Forward:
         """A request on its way: as a task, if it is to be one and can be."""
-        params = {} if request.params is UNSET else request.params
+        params = request.members
         if request.method == "tools/call" and _may_defer(to.backend):
             if terms.revision.dialect.has_tasks and "task" in params:
                 read(terms.revision, TaskMetadata, params["task"], at="params.task")
@@ -234,7 +230,7 @@ class Tasks(Actor[Never]):
             held.ways[exchange.slot] = None
         held.begin()
         self._held[held.id] = held
-        self._changed.set()
+        self._changed.unpark_all()
         return held
 
     def _forget(self, held: BrokeredTask) -> None:
@@ -266,9 +262,7 @@ class _Beginning(Attempt):
     tasks: Tasks = attrs.field(kw_only=True)
 
     async def ask(self, body: dict[str, Any]) -> ResultResponse | ErrorResponse:
-        params = self.forwarding.request.params
-        wish = {} if params is UNSET else params["task"]
-        return await super().ask({**body, "task": wish})
+        return await super().ask({**body, "task": self.forwarding.request.members.get("task", {})})
 
     async def complete(self, result: Members, asking: InputBridge, method: str | None = None) -> Model | Forwarded:
         if "task" not in result:
@@ -351,13 +345,9 @@ class _Driving(Attempt):
             return created
         standing = standing_of(created.result["task"])
         self.use.task = standing.task_id
-        is_over = False
-        try:
+        withdraw = partial(_withdraw, backend, self.connection, standing.task_id, may_ask=self.use.may_ask)
+        with undo_unless_done(withdraw):
             answer = await self._see_through(standing)
-            is_over = True
-        finally:
-            if not is_over:
-                _withdraw(backend, self.connection, standing.task_id, may_ask=self.use.may_ask)
         return unrelated(answer)
 
     async def _see_through(self, standing: TaskStanding) -> ResultResponse | ErrorResponse:
@@ -424,7 +414,7 @@ def check_extension(request: Request, terms: Terms) -> None:
     """Raises `MissingCapability` for what belongs to the tasks extension, from a modern client that does not declare
     it. One that does hears that there is no such method here."""
     extensions = terms.capabilities.extensions
-    params = {} if request.params is UNSET else request.params
+    params = request.members
     if needs_extension(request.method, params) and (extensions is UNSET or EXTENSION not in extensions):
         raise MissingCapability(f"the extension {EXTENSION}", {"extensions": {EXTENSION: {}}})
 

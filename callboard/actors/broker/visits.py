@@ -7,6 +7,7 @@ import attrs
 import msgspec
 import trio
 from msgspec import Raw
+from trio.lowlevel import ParkingLot
 
 MAX_VISITS: Final = 1024
 """Visits to URLs that one connection remembers: the latest."""
@@ -20,7 +21,7 @@ class UrlVisits:
     """The visits that one backend has said are over, on one connection."""
 
     _over: dict[str, None] = attrs.field(factory=dict, init=False)
-    _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _changed: ParkingLot = attrs.field(factory=ParkingLot, init=False)
 
     def add(self, said: Raw | None) -> None:
         """The backend says so of a visit, by this id."""
@@ -31,11 +32,10 @@ class UrlVisits:
             self._over[found] = None
             if len(self._over) > MAX_VISITS:
                 del self._over[next(iter(self._over))]
-            self._changed.set()
-            self._changed = trio.Event()
+            self._changed.unpark_all()
 
     async def wait(self, ids: Sequence[str], within: float) -> None:
         """Wait until all these are over, but not for long."""
         with trio.move_on_after(within):
             while not self._over.keys() >= set(ids):
-                await self._changed.wait()
+                await self._changed.park()

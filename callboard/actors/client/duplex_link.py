@@ -225,6 +225,9 @@ class DuplexLink:
     async def wait_listening(self) -> None:
         """There is one way for everything: the reader of answers hears the rest."""
 
+    async def wait_dropped(self) -> bool:
+        return await trio.sleep_forever()  # the reader of answers notices the end
+
     def agree(self, revision: Revision) -> None:
         """Nothing to do: a duplex connection needs no headers."""
 

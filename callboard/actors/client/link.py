@@ -103,6 +103,9 @@ class Link(Protocol):
     async def wait_listening(self) -> None:
         """Wait until `listen` hears what comes, or never will. Bounded in time: some servers only answer with news."""
 
+    async def wait_dropped(self) -> bool:
+        """Hold an idle connection until the server lets go of it. False, at once, if there is none to hold."""
+
     def agree(self, revision: Revision) -> None:
         """The handshake of a legacy session is done."""
 
