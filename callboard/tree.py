@@ -112,8 +112,8 @@ def session(name: str, own: Make, readers: Iterable[Make] = ()) -> SupervisorSpe
 
 
 def keep_alive(make: Make, name: str = "keep-alive") -> ChildSpec[Any]:
-    """What sends comments to quiet streams, or pings to quiet sockets."""
-    return ChildSpec(name, make, shutdown=0, kept="streams and sockets are in it")
+    """Actor that sends comments to idle streams, or pings to idle sockets."""
+    return ChildSpec(name, make, shutdown=0, kept="it holds the streams and sockets")
 
 
 def listeners(write_batch: Make, slow_requests: Make, accepting: Sequence[Make], write_time: float) -> Children:

@@ -1,4 +1,4 @@
-"""What an actor is: mailbox, address, life cycle, supervision tree. Knows nothing of MCP."""
+"""Actors: mailbox, address, life cycle, supervision tree. Knows nothing of MCP."""
 
 from callboard.supervisor._node import State
 from callboard.supervisor.actor import Actor, Unfinished

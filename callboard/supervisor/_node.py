@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class State(Enum):
-    """Where an actor stands. Actors may show finer ones of their own through `facts()["state"]`."""
+    """State of an actor. Actors may show finer states through `facts()["state"]`."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -35,7 +35,7 @@ class State(Enum):
 
 
 class Stop(Enum):
-    """What an actor was asked to stop for."""
+    """Reason why an actor was asked to stop."""
 
     NO = "no"
     RESTART = "restart"

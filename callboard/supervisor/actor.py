@@ -1,4 +1,4 @@
-"""What an actor is: a class with a mailbox and a `run`."""
+"""The base class of actors: a mailbox and a `run`."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Actor(Generic[M]):
         raise NotImplementedError
 
     def facts(self) -> Mapping[str, Fact]:
-        """What the tree shows beside the usual. A "state" replaces the word "running"."""
+        """Additional facts for the tree. A "state" replaces the word "running"."""
         return NO_FACTS
 
     def unfinished(self) -> Iterable[Unfinished]:
@@ -179,5 +179,5 @@ class Actor(Generic[M]):
         return self._bound().shutdown
 
     def snapshots(self, now: float) -> tuple[Snapshot, ...]:
-        """Those below it."""
+        """Its children."""
         return ()

@@ -1,4 +1,4 @@
-"""What others hold of an actor."""
+"""Addresses of actors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 class Address(trio.abc.SendChannel[M_contra]):
-    """Where one actor can be reached, through all its restarts: the sending end of its mailbox.
+    """Address of one actor, valid through all its restarts: the sending end of its mailbox.
 
     Two addresses are equal if they reach the same actor. An actor that later gets the same name is another one.
     """

@@ -45,7 +45,7 @@ class Ask(Generic[R]):
         return self
 
     def answer(self) -> R:
-        """What `reply` was called with. Raises WouldBlock if it was not."""
+        """The argument of `reply`. Raises WouldBlock before it was called."""
         reply = reply_of(self)
         if reply is None or reply.state is not AskState.ANSWERED:
             raise trio.WouldBlock
@@ -137,7 +137,7 @@ def open_reply(question: object, owner: Owner) -> PendingReply:
     """
     before = reply_of(question)
     if before is not None and before.state not in (AskState.ANSWERED, AskState.REFUSED):
-        raise RuntimeError(f"this {type(question).__name__} is already asked; ask a fresh one")
+        raise RuntimeError(f"this {type(question).__name__} was already sent; create a new one")
     reply = PendingReply(owner)
     _reply_slot.__set__(question, reply)
     return reply

@@ -13,7 +13,7 @@ REMEMBERED: Final = 1000
 
 @attrs.frozen
 class DeadLetter:
-    """That a message of this kind did not reach *path*, and why. What it said is not kept."""
+    """Record that a message of this kind did not reach *path*, and why. Its contents are not kept."""
 
     path: str
     kind: str

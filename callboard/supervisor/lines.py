@@ -1,6 +1,6 @@
-"""What every log line of callboard is held to, wherever it goes: fit to be shown, of bounded length, and not too many.
+"""Rules for every log line of callboard: printable, of limited length, and rate-limited.
 
-Names, reasons and URIs come from backends and strangers, and so does the number of lines that they cause.
+Names, reasons and URIs come from untrusted peers, and so does the number of lines that they cause.
 """
 
 import threading
@@ -29,7 +29,7 @@ MERGED: Final = 10.0
 """Seconds within which a line that says the same again is counted, and not written."""
 
 MAX_KINDS: Final = 1000
-"""Pairs of event and peer whose lines are counted at a time. The one that was silent for longest is forgotten."""
+"""Pairs of event and peer with counted lines. The one that was silent for longest is forgotten."""
 
 SILENT: Final = BURST / REFILL
 """Seconds of silence after which a pair is forgotten in any case: it may write a whole burst again."""

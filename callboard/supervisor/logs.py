@@ -21,7 +21,7 @@ LEVEL_VARIABLE: Final = "CALLBOARD_LOG_LEVEL"
 """The environment variable that names the lowest level which is written, where the application does not decide."""
 
 LINES: Final = LogLines()
-"""What all loggers write passes through here."""
+"""The processor of all log lines."""
 
 _FILE: Final[Any] = STANDARD_ERROR
 

@@ -28,7 +28,7 @@ class MailboxClosed(trio.ClosedResourceError):
 
 @attrs.frozen
 class MailboxStatistics:
-    """What a mailbox says about itself."""
+    """Statistics of a mailbox."""
 
     depth: int
     size: int
@@ -213,7 +213,7 @@ class Mailbox(trio.abc.ReceiveChannel[M]):
                 yield entry.message
 
     def waiting(self) -> Iterator[M]:
-        """What senders in line hold."""
+        """Weight of the messages of waiting senders."""
         return iter((self._senders or {}).values())
 
     @property
@@ -322,7 +322,7 @@ class Mailbox(trio.abc.ReceiveChannel[M]):
         return True
 
     def _give_up_oldest(self) -> bool:
-        """Drop the oldest message whose own policy allows it. A full mailbox is asked for each message: no search."""
+        """Drop the oldest message that may be dropped. Called for each message, so without a search."""
         if not self._droppable:
             return False
         entry = self._droppable.popleft()

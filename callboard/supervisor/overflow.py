@@ -13,7 +13,7 @@ M = TypeVar("M")
 
 
 class Overflow(Enum):
-    """What a full mailbox does with one more message."""
+    """Policy of a full mailbox for one more message."""
 
     WAIT = "wait"
     """The sender waits: back-pressure."""
@@ -43,7 +43,7 @@ class MailboxSpec(Generic[M]):
     size: int = attrs.field(default=MAILBOX_SIZE, validator=attrs.validators.ge(1))
     overflow: Overflow | Callable[[M], Overflow] = Overflow.WAIT
     key: Callable[[M], Hashable] = type
-    """What makes two messages the same for COALESCE: by default their class."""
+    """Key of a message for COALESCE: by default its class."""
     most_weight: int | None = None
     """A second bound, in the unit of `weigh` (bytes); None counts messages only."""
     weigh: Callable[[M], int] | None = None
@@ -57,7 +57,7 @@ class MailboxSpec(Generic[M]):
 
 
 class Owner(Protocol):
-    """What a mailbox tells of messages that it could not keep."""
+    """Callback for dropped messages."""
 
     def lose(self, message: object, reason: Lost) -> None:
         """Called once for each message given up. Must not block, raise, or touch the mailbox."""

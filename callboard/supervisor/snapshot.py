@@ -8,7 +8,7 @@ from typing import TypeAlias
 import attrs
 
 Fact: TypeAlias = str | int | float | bool | None
-"""What an actor may say about itself: small, and fit for a page that strangers see."""
+"""Value of a fact of an actor: small, and fit for a public page."""
 
 
 @attrs.frozen(kw_only=True)
@@ -41,7 +41,7 @@ class Snapshot:
 
 
 def facts_of(facts: Callable[[], Mapping[str, Fact]]) -> dict[str, Fact]:
-    """What *facts* says, or that it failed: looking at a tree never breaks it."""
+    """The facts of an actor, or that they failed: a snapshot never breaks a tree."""
     try:
         return dict(facts())
     except Exception as error:

@@ -24,7 +24,7 @@ M = TypeVar("M")
 
 
 class Restart(Enum):
-    """Which ends of a child are answered with a restart."""
+    """Kinds of ends of a child that lead to a restart."""
 
     PERMANENT = "permanent"
     TRANSIENT = "transient"
@@ -32,7 +32,7 @@ class Restart(Enum):
 
 
 class Strategy(Enum):
-    """Which children are restarted with one."""
+    """Children that are restarted together."""
 
     ONE_FOR_ONE = "one_for_one"
     ONE_FOR_ALL = "one_for_all"
@@ -41,7 +41,7 @@ class Strategy(Enum):
 def check_name(name: str) -> None:
     """Refuse what is not one step of a path. Raises ValueError."""
     if not name or "/" in name:
-        raise ValueError(f"not a name: {name!r}")
+        raise ValueError(f"invalid name {name!r}")
 
 
 def _name(_: object, attribute: object, value: str) -> None:
@@ -80,7 +80,7 @@ class SupervisorSpec:
     def __attrs_post_init__(self) -> None:
         names = [child.name for child in self.children]
         if len(set(names)) != len(names):
-            raise ValueError(f"{self.name} has two children of one name")
+            raise ValueError(f"{self.name} has two children with the same name")
 
 
 def needs_restart(restart: Restart, how: How) -> bool:
@@ -97,7 +97,7 @@ RESTARTED_AFTER: Final = {
 
 @attrs.frozen
 class ChildPlan:
-    """What a death leads to: first *stop* these, in this order; then, after the back-off, *start* these."""
+    """Plan after the end of a child: first *stop* these, in this order; then, after the backoff, *start* these."""
 
     stop: tuple[str, ...] = ()
     start: tuple[str, ...] = ()

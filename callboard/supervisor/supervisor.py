@@ -111,7 +111,7 @@ class Supervisor(Actor[Never]):
                 return nested.address_of(spec)
             except LookupError:
                 continue
-        raise LookupError(f"no living {spec.name} under {self.spec.name}")
+        raise LookupError(f"no running {spec.name} under {self.spec.name}")
 
     def supervisor_of(self, path: str) -> Supervisor:
         """The supervisor at *path* below this one: `root.supervisor_of("sessions")`. Raises LookupError."""
@@ -128,7 +128,7 @@ class Supervisor(Actor[Never]):
         node = self.node(name)
         if node is not None and node.actor is not None:  # before its first step it has no mailbox yet
             return Address(node)
-        raise LookupError(f"no living {name} under {self.spec.name}")
+        raise LookupError(f"no running {name} under {self.spec.name}")
 
     def actors(self) -> list[tuple[Address[Any], Actor[Any]]]:
         """The actors directly under it now, in no order. Adopted ones have no address, and are left out."""
@@ -185,7 +185,7 @@ class Supervisor(Actor[Never]):
         return self._bound().stop is not Stop.NO
 
     def drain_time(self) -> float:
-        """What its children may take one after the other; the spawned ones take theirs together."""
+        """Sum of the shutdown times of its declared children; spawned children stop together."""
         nodes = [child for child in self._children.values() if isinstance(child, Node)]
         drains = {node: node.actor.drain_time() for node in nodes if node.actor is not None}
         together = max([self.spec.drain, *(drain for node, drain in drains.items() if not node.declared)])
@@ -295,7 +295,7 @@ class Supervisor(Actor[Never]):
     # What nodes tell it.
 
     def notice(self) -> None:
-        """Something changed that its own task may be waiting for."""
+        """Wake the supervisor's task: its state changed."""
         self._declared.notice()
 
     def forget(self, node: Node) -> None:

@@ -281,7 +281,7 @@ async def test_a_question_is_asked_by_one_at_a_time(autojump_clock: MockClock) -
         hang = Hang()
         with pytest.raises(AskTimedOut):
             await address.ask(hang, within=1)
-        with pytest.raises(RuntimeError, match="ask a fresh one"):
+        with pytest.raises(RuntimeError, match="create a new one"):
             await address.ask(hang, within=1)
         address.kill()
 

@@ -42,9 +42,9 @@ def test_who_is_stopped_and_started_in_which_order(
 
 
 def test_names_are_single_steps_of_a_path_and_unique() -> None:
-    with pytest.raises(ValueError, match="not a name"):
+    with pytest.raises(ValueError, match="invalid name"):
         player("a/b", History())
-    with pytest.raises(ValueError, match="not a name"):
+    with pytest.raises(ValueError, match="invalid name"):
         SupervisorSpec("")
-    with pytest.raises(ValueError, match="two children of one name"):
+    with pytest.raises(ValueError, match="two children with the same name"):
         SupervisorSpec("top", children=(player("a", History()), SupervisorSpec("a")))
