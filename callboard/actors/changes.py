@@ -15,7 +15,7 @@ ListName: TypeAlias = Literal["tools", "prompts", "resources"]
 LISTS: Final[tuple[ListName, ...]] = ("tools", "prompts", "resources")
 
 MAX_STEPS: Final = 32
-"""Folders of a changed resource whose followers are told of it, the innermost first."""
+"""Parent paths of a changed resource with subscribers that are notified, the innermost first."""
 
 
 MAX_FOLLOWED_BYTES: Final = 32 * 1024 * 1024
@@ -65,7 +65,7 @@ Hear: TypeAlias = Callable[[News], None]
 
 
 def folders(uri: str) -> Iterator[int]:
-    """Where the folders that a URI is in end, before their slashes: the innermost first, and not too many."""
+    """Ends of the parent paths of a URI, without their slashes: the innermost first, up to a limit."""
     root, cut = uri.find("://") + 2, len(uri)
     for _ in range(MAX_STEPS):
         cut = uri.rfind("/", 0, cut)

@@ -59,7 +59,7 @@ class SubscriberPace:
             self.fan_out.behind[self] = None
 
     def catch_up(self) -> None:
-        """Nothing waits for it, or it has ended."""
+        """No notification waits, or the relay has ended."""
         if self.fan_out.behind.pop(self, self) is None and not self.fan_out.behind:
             self.fan_out.ease()
 
@@ -73,7 +73,7 @@ class FanOut:
     """The changes of one server that are not told yet, and the subscribers that are behind."""
 
     supervisor: Supervisor | None = None
-    """Where the relay runs. Without one, everything is told at once."""
+    """Supervisor of the relay. Without one, all subscribers are notified at once."""
     behind: dict[SubscriberPace, None] = attrs.field(factory=dict, init=False)
     lost: int = attrs.field(default=0, init=False)
     _queue: OrderedDict[tuple[Hashable, Change], Tell] = attrs.field(factory=OrderedDict, init=False)
@@ -130,7 +130,7 @@ class FanOut:
             )
         if topics not in self._more:
             self._more[topics] = None
-            log.warning("changes_lost", waiting=len(self._queue))
+            log.warning("changes_dropped", waiting=len(self._queue))
 
     # For the sources of changes.
 

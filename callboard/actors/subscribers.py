@@ -21,7 +21,7 @@ class Subscribers:
     fan_out: FanOut = attrs.field(factory=FanOut)
     _hearers: dict[Change, dict[Hear, None]] = attrs.field(factory=dict, init=False)
     _lengths: Counter[int] = attrs.field(factory=Counter, init=False)
-    """How many resources are followed whose URI is so long: only these prefixes of a URI are looked up."""
+    """Number of subscribed resources by length of the URI: only these prefixes of a URI are looked up."""
 
     def join(self, hear: Hear, changes: Iterable[Change]) -> None:
         for change in changes:
@@ -59,7 +59,7 @@ class Subscribers:
         return told
 
     def _wider(self, change: Change) -> Iterator[Change]:
-        """What a change belongs to: a file that changed is news to subscribers of its folder, with or without its
+        """Topics of a change: subscribers of a directory are notified of its files, with or without its
         slash."""
         if isinstance(change, ListChanged) or not self._lengths:
             return
@@ -110,7 +110,7 @@ class HostedAudience:
     """The audience of a hosted server: all clients hear the same, and may follow any URI."""
 
     lists: Subscribers
-    """Those of resources, too."""
+    """Subscribers of resources, too."""
 
     @property
     def fan_out(self) -> FanOut:

@@ -69,7 +69,7 @@ async def test_a_client_over_its_share_loses_its_oldest_question_and_no_other(au
         first, *_ = await park(back, alice, 15)
         with pytest.raises(Refusal) as refused:
             await answer(alice, first)
-        assert (refused.value.code, "others needed the connection" in str(refused.value)) == (-31003, True)
+        assert (refused.value.code, "other calls needed the connection" in str(refused.value)) == (-31003, True)
         begun = await bob.begin("tools/call", **answered(asked))
         await wait_all_tasks_blocked()
         [line] = [line for line in back.lines if line.answers]

@@ -127,7 +127,7 @@ async def test_a_stream_that_the_backend_breaks_off_with_an_error_is_opened_anew
         await follow(client, ONE)
         line = back.lines[-1]
         [begun] = [begun for begun, wanted in line.listens.items() if "resourceSubscriptions" in wanted]
-        await line.refuse({"id": begun}, -32000, "more has changed than is kept")
+        await line.refuse({"id": begun}, -32000, "too many changes for this subscriber")
         with trio.fail_after(30):
             while followed(back)[0] < 2:
                 await back.wait_news()

@@ -72,7 +72,7 @@ class Backend(Actor[Never]):
     reach: Reach
     info: Implementation
     group: Supervisor
-    """Where its connections live, and the actors that ask its questions."""
+    """Supervisor of its connections, and of the actors that ask its questions."""
     broker: Address[Listed | StateChanged]
     on_view: OnView
     serves: Serves
@@ -87,7 +87,7 @@ class Backend(Actor[Never]):
     why: str = attrs.field(default="", init=False)
     """Why it is not up."""
     said: tuple[str, ...] = attrs.field(default=(), init=False)
-    """What it wrote last to standard error before it was lost. For the operator, never for a client."""
+    """The last lines on its standard error before it was lost. For the operator, never for a client."""
     in_flight: Shares = attrs.field(init=False)
     _asked: Shares = attrs.field(factory=question_bytes, init=False)
     _brief: str = attrs.field(default="", init=False)  # the same for clients, without paths
@@ -193,7 +193,7 @@ class Backend(Actor[Never]):
             await self.subscriptions.join(connection)
 
     def key_for(self, terms: Terms, exchange: Exchange | None) -> ConnectionKey:
-        """Which connections a request may use."""
+        """The connections that a request may use."""
         signature = NOTHING if exchange is None else signature_of(terms.capabilities)
         session = None if exchange is None else exchange.session
         who = EVERYBODY if self.settings.share == "all" or terms.principal == ANYBODY else terms.principal
@@ -206,7 +206,7 @@ class Backend(Actor[Never]):
 
     def gone(self, why: str = "") -> BackendGone:
         """The error for a request. The server's own words stay in the log."""
-        text = f"{self.name} is {self.circuit.state.value}: {why or self._brief or self.why or 'not there'}"
+        text = f"{self.name} is {self.circuit.state.value}: {why or self._brief or self.why or 'not connected'}"
         return BackendGone(text[:500], backend=self.name, exit_code=self._exit_code)
 
     def doubt(self, connection: BackendConnection, error: Exception) -> None:
@@ -297,7 +297,7 @@ class Backend(Actor[Never]):
             if not connection.uses:  # another process of it may live, and serve a request
                 connection.retire()
         if self.circuit.state is CircuitState.DOWN and is_news:
-            log.warning("backend_down", backend=self.name, again_in=round(delay, 1))
+            log.warning("backend_down", backend=self.name, retry_in=round(delay, 1))
         await trio.sleep(delay)
         self.circuit.tried(trio.current_time())
         self._enter(self.circuit.state)

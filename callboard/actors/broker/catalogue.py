@@ -1,4 +1,4 @@
-"""All that the backends offer, as one: merged, name-spaced, filtered, in the same order every time."""
+"""The catalogue: definitions of all backends, merged, name-spaced and filtered, in a stable order."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -118,7 +118,7 @@ class Catalogue:
             self._store({**self._offered, backend: attrs.evolve(offered, is_stale=is_stale)})
 
     def review(self) -> set[str]:
-        """What is approved of may be something else now. Returns which lists have changed."""
+        """Apply changed approvals. Returns the lists that have changed."""
         before = dict(self._shown)
         changed = self._merge(self._offered, [TOOLS])
         for signature, shown in before.items():
@@ -148,7 +148,7 @@ class Catalogue:
         return self._of(signature).merged[PROMPTS.member].entries.get(shown)
 
     def owner_of_template(self, template: str, signature: Signature = NOTHING) -> tuple[str, str] | None:
-        """Whose a template is, or a resource that is named in its place, and how it is written there.
+        """The backend of a template, or of a resource that is named in its place, and its URI there.
 
         Raises `InvalidParams` if it is several backends'.
         """
@@ -225,7 +225,7 @@ class Catalogue:
                 del self._others[signature]
 
     def _of(self, signature: Signature) -> MergedLists:
-        """What clients of *signature* are shown."""
+        """The lists for clients of *signature*."""
         if signature not in self._others:
             return self._base
         shown = self._shown.get(signature)

@@ -50,7 +50,7 @@ log = get_logger("callboard.broker")
 
 Begin: TypeAlias = Callable[[Link], Caller]
 Reach: TypeAlias = Callable[[Begin], AbstractAsyncContextManager[tuple[Caller, Agreed]]]
-"""How a backend is reached: the front door knows. Called with what makes a caller out of a link."""
+"""Opens a connection to a backend. Called with a function that makes a caller of a link."""
 
 SAID: Final = Rate(10)
 """How many log messages that belong to no request are noted in the broker's own log."""
@@ -156,7 +156,7 @@ class BackendConnection(Actor[Never]):
 
     @property
     def speaks_for_all(self) -> bool:
-        """Whether what it says of its lists is for all clients: each request says whose it is, not the connection.
+        """Whether what it says of its lists is for all clients: each request names its client, not the connection.
 
         False too before the handshake is done: a server may send notifications before its answer is read.
         """
@@ -201,7 +201,7 @@ class BackendConnection(Actor[Never]):
         return None if process is None else process.returncode
 
     def last_words(self) -> list[str]:
-        """What its process said last on standard error, also if it never opened. For the log and the operator, never
+        """The last lines of its process on standard error, also if it never opened. For the log and the operator, never
         for a client."""
         return [] if self._link is None else list(self._link.tail)[-8:]
 
@@ -270,7 +270,7 @@ class BackendConnection(Actor[Never]):
         return answer
 
     def said(self, terms: Terms, front: Members) -> dict[str, Raw]:
-        """What a request says of the client in `_meta`: nothing to a legacy backend, which knows by the connection."""
+        """The members of `_meta` about the client: none for a legacy backend, which knows them by the connection."""
         revision = self.revision
         if not revision.dialect.terms_per_request:
             return {}
@@ -284,7 +284,7 @@ class BackendConnection(Actor[Never]):
         return spoken
 
     def said_for(self, signature: Signature) -> dict[str, Raw]:
-        """What a request of the broker's own says, for clients of *signature*."""
+        """The members of `_meta` of a request by the broker itself, for clients of *signature*."""
         spoken = dict(self.caller.said())
         if signature and self.revision.dialect.terms_per_request:
             spoken[meta.CLIENT_CAPABILITIES] = _capabilities(self.revision, signature)
@@ -342,7 +342,7 @@ class BackendConnection(Actor[Never]):
         if listening and (self.key.who != EVERYBODY or are_of_one_client(self.uses)):
             listening[-1].log_nowait(params)
         elif self._said.allow(None, trio.current_time()):
-            log.debug("backend_says", backend=self.backend, level=params.level)
+            log.debug("backend_log", backend=self.backend, level=params.level)
 
     def whose(self, task: str | None = None) -> Exchange | None:
         """The exchange that an unattributed question belongs to: that of the *task* it names; the only one that may

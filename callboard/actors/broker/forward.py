@@ -47,12 +47,12 @@ LONG: Final = 10 * 365 * 86_400.0  # no limit of its own: what waits so long is 
 
 @attrs.frozen(eq=False, kw_only=True)
 class ForwardTarget:
-    """Where a request goes, and what it is called there."""
+    """The backend of a request, and its name there."""
 
     backend: Backend
     renamed: Mapping[str, Raw] = attrs.field(factory=dict)
     headers: Callable[[], HeaderMap] = lambda: NO_HEADERS
-    """What is repeated in HTTP headers, as far as is known by now."""
+    """The members that are repeated in HTTP headers, as far as they are known."""
     uri: str | None = None
     may_repeat: bool = False
     must_defer: bool = False
@@ -69,7 +69,7 @@ class Forward:
     to: ForwardTarget
     exchange: Exchange | None = None
     account: str = LOCAL
-    """Whose share it is counted to. That of an *exchange* is its client's."""
+    """The account that the request is counted to: that of the client of an *exchange*."""
 
     async def run(self) -> Model | Forwarded:
         """Ask the backend, and return its answer as the client gets it.
@@ -96,7 +96,7 @@ class Forward:
             raise BackendTimedOut(after=error.after, backend=backend.name) from None
         except (ConnectionLost, CannotConnect) as error:
             if connection.is_taken_away:
-                raise Overloaded("the client did not answer, and others needed the connection") from None
+                raise Overloaded("the client did not answer, and other calls needed the connection") from None
             backend.doubt(connection, error)
             if may_repeat:
                 raise _Again from None
@@ -157,7 +157,7 @@ class Attempt:
                     if not connection.revision.dialect.asks_in_results or not asks(answer.result):
                         return await self.complete(answer.result, asking)
                     if not self._may_ask:
-                        raise UnfitResult(f"a question in answer to {method}")
+                        raise UnfitResult(f"input_required in response to {method}")
                     if forwarding.terms.revision.dialect.asks_in_results:
                         return await asking.hand_over(answer.result)
                     await asking.answer(body, answer.result)
@@ -208,7 +208,7 @@ class Attempt:
         return True
 
     async def complete(self, result: Members, asking: InputBridge, method: str | None = None) -> Model | Forwarded:
-        """The result as the client gets it. *method* is whose result it is, if it is not that of the request."""
+        """The result as the client gets it. *method* is the method of the result, if it differs from the request's."""
         await asking.finish()
         forwarding, connection = self.forwarding, self.connection
         method = method or forwarding.request.method
@@ -223,7 +223,7 @@ class Attempt:
         return answer
 
     def _hint(self, said: bytes) -> str:
-        """What the operator could do about an error, if that can be told. It is in the log, too."""
+        """A hint for the operator about an error, if there is one. It is in the log, too."""
         hint = hint_for(self.forwarding.to.backend.name, self.connection.revision, said)
         if hint:
             self.connection.note("backend_cannot_ask", hint=hint)

@@ -1,7 +1,7 @@
 """Whether an HTTP server is still there: nothing ends at once when it does, as a process or a socket would.
 
 One of the connections that it keeps alive is held and listened to. A server that dies lets go of it, and is asked then;
-so it is when a request fails, and now and then in any case, for one whose machine is gone lets go of nothing. (Not a
+so it is when a request fails, and now and then in any case, because a vanished machine releases nothing. (Not a
 connection on which nothing was said yet: there are servers that serve no other client until something is.)
 """
 

@@ -1,4 +1,4 @@
-"""What an operator can do about a server that speaks two eras, and asks its clients only in the older one.
+"""A hint for the operator of a server that supports both eras, but asks its clients only in the older one.
 
 Such a server is spoken to in the newest revision. A tool of it that asks by a request of its own then fails, and says
 that there is no way to do so in that revision. The setting that helps is named in the log and in the error.
@@ -18,7 +18,7 @@ _OLDER: Final = max(LEGACY).value
 
 
 def hint_for(backend: str, revision: Revision, said: bytes) -> str:
-    """What to try, if *said* is how a server refuses to ask in a modern *revision*: it names that. Else nothing."""
+    """The hint, if *said* is the error of a server that cannot ask in a modern *revision*; else nothing."""
     if not revision.dialect.asks_in_results or revision.value.encode() not in said:
         return ""
     if not any(clue in said.lower() for clue in _CLUES):

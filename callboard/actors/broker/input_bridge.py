@@ -60,7 +60,7 @@ class InputRefused(Exception):
 
 @attrs.define(eq=False)
 class InputBridge:
-    """What one request was asked so far."""
+    """The questions of one request so far."""
 
     backend: Backend
     connection: BackendConnection
@@ -71,7 +71,7 @@ class InputBridge:
     _visited: dict[str, str] = attrs.field(factory=dict, init=False)  # URLs, and the ids that we gave them
     _pause: float = attrs.field(default=FIRST_PAUSE, init=False)
 
-    # Modern client, modern backend: the client keeps what the backend gave it, sealed with whose it is.
+    # Modern client, modern backend: the client keeps the backend's state, sealed together with the backend's name.
 
     def take_up(self, body: dict[str, Any]) -> None:
         """Give the backend the state back that it gave. Raises `InvalidState` if that was another backend."""
@@ -165,7 +165,9 @@ class InputBridge:
     async def _answer(self, key: str, request: InputRequest) -> Model:
         params = _params(request)
         if self.exchange is None:
-            raise InputRefused(key, "there is no way to ask it")  # only a client that declares nothing has none
+            raise InputRefused(
+                key, "the transport cannot send requests to the client"
+            )  # only a client that declares nothing has none
         if self._was_visited(request):
             return ElicitResult(action="accept")
         ours = secrets.token_urlsafe(12)
@@ -208,7 +210,7 @@ class InputBridge:
         if not new:
             ids = [one.elicitation_id for one in data.elicitations if isinstance(one.elicitation_id, str)]
             await self.connection.visits.wait(ids, SHORT_WAIT)
-            self._visited.clear()  # if that does not help, he is sent there again
+            self._visited.clear()  # if that does not help, the user is asked again
             return
         self.has_asked = True
         asked = [
@@ -217,7 +219,7 @@ class InputBridge:
         ]
         for one, answer in zip(new, await self.exchange.ask(asked, at_once=True), strict=True):
             if not isinstance(answer, ElicitResult) or answer.action != "accept":
-                raise InputRefused("elicitation", "the user did not go where the server wants him first")
+                raise InputRefused("elicitation", "the user did not open the URL that the server requires first")
             self._visited[one.url] = ""
 
 

@@ -15,12 +15,12 @@ EVERYBODY: Final = ""
 
 @attrs.frozen
 class ConnectionKey:
-    """Whose a connection to a legacy backend is, and what its clients can be asked."""
+    """The account of a connection to a legacy backend, and the questions that its clients can answer."""
 
     who: Hashable = EVERYBODY
     signature: Signature = NOTHING
     whose: Hashable = attrs.field(default=attrs.Factory(lambda self: self.who, takes_self=True))
-    """The principal, where *who* is one of its sessions; or `EVERYBODY`."""
+    """The principal of a session, or the account that all clients share."""
 
 
 SHARED: Final = ConnectionKey()

@@ -1,4 +1,4 @@
-"""What a backend offers: its lists, each read page by page on its own, and read anew when the backend says it changed.
+"""Lists of a backend: each is read page by page, and again when the backend notifies of a change.
 
 A list that cannot be read costs that list, and neither the others nor the backend. What is read is bounded in entries
 and in bytes, and passes the guard of definitions before any client sees it.
@@ -93,7 +93,7 @@ CHANGES: Final[Mapping[str, tuple[str, ...]]] = {
 _ALL: Final = tuple(kind.member for kind in KINDS)
 
 Listing: TypeAlias = Mapping[str, Sequence[Definition]]
-"""What one backend offers, by the members of its lists."""
+"""The lists of one backend."""
 
 _read_text = msgspec.json.Decoder(str | None).decode
 
@@ -113,9 +113,9 @@ class BackendList:
     failure: CallboardError | None = None
     """Why it could not be read the last time."""
     known: dict[bytes, Examined] = attrs.field(factory=dict)
-    """What became of each definition: the same bytes are not examined twice."""
+    """The verdict on each definition: the same bytes are not examined twice."""
     told: frozenset[tuple[str | None, str]] = frozenset()
-    """What was left out of it, and why, according to the log."""
+    """Definitions that were omitted, and why, as logged."""
     cut: str = ""
     """Why it was not read to its end, according to the log."""
     dirty: trio.Event = attrs.field(factory=trio.Event)
@@ -156,7 +156,7 @@ class BackendLists:
     _may_defer: bool = attrs.field(default=False, init=False)
     _said: Set[str] = attrs.field(default=frozenset(), init=False)
     _spoke: BackendConnection | None = attrs.field(default=None, init=False)
-    """Which of several processes said last that its lists have changed: they may be others than its neighbour's."""
+    """The process that notified last of changed lists: each process may have other lists."""
 
     def has_read(self, kind: Kind) -> bool:
         return self.lists[kind.member].is_read
@@ -357,10 +357,10 @@ class ListReading:
     signature: Signature = NOTHING
     """The clients it is read for: a modern backend is told with each request what its client can be asked."""
     shared: Mapping[bytes, Examined] = attrs.field(factory=dict)
-    """What is kept in any case, and counts nothing here."""
+    """Definitions that are kept in any case, and are not counted here."""
     found: list[Examined] = attrs.field(factory=list, init=False)
     fresh: list[Examined] = attrs.field(factory=list, init=False)
-    """Those that were examined for the first time."""
+    """Definitions that were examined for the first time."""
     known: dict[bytes, Examined] = attrs.field(factory=dict, init=False)
     size: int = attrs.field(default=0, init=False)
     cut: str = attrs.field(default="", init=False)
@@ -383,7 +383,7 @@ class ListReading:
             if cursor is None or self.cut:
                 return
             if cursor in seen or len(cursor) > MAX_CURSOR:
-                self.cut = "the same cursor twice" if cursor in seen else "a cursor too long"
+                self.cut = "repeated cursor" if cursor in seen else "cursor too long"
                 return
             seen.add(cursor)
         self.cut = f"more than {MAX_PAGES} pages"
@@ -402,7 +402,7 @@ class ListReading:
         try:
             return read_list(kind, answer.result.get(kind.member)), None if following is None else _read_text(following)
         except msgspec.MsgspecError:
-            raise BadAnswer(f"{kind.method}: a cursor that is no text") from None
+            raise BadAnswer(f"{kind.method}: cursor is not a string") from None
 
     async def _take(self, entries: Sequence[Raw], without: Sequence[str]) -> None:
         """Keep the definitions of one page: as copies, not as views of the frame that they came in."""

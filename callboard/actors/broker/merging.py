@@ -24,7 +24,7 @@ Key: TypeAlias = tuple[str, str]
 
 @attrs.frozen(eq=False)
 class MergedEntry:
-    """Something that a backend offers: what it calls it, and how clients see it."""
+    """A definition of a backend: its name there, and the definition for clients."""
 
     backend: str
     shown: str
@@ -63,7 +63,7 @@ class MergedList:
 
 @attrs.frozen(eq=False)
 class MergedLists:
-    """What some clients are shown: the merged list of each kind, and which backend answers for a resource."""
+    """The merged lists of each kind for some clients, and the owners of resources."""
 
     merged: Mapping[str, MergedList] = attrs.field(factory=lambda: {kind.member: MergedList() for kind in KINDS})
     owners: Owners = attrs.field(factory=Owners)
@@ -172,7 +172,7 @@ def _apart(settings: Mapping[Key, BackendSettings]) -> dict[Key, str]:
 
 
 def _clashing(wanted: Mapping[Key, str]) -> Sequence[Key]:
-    """Those whose name another one has, and those whose name looks like one of another backend's."""
+    """Definitions with a duplicate name, or with a name that looks like one of another backend."""
     times = Counter(wanted.values())
     if len({backend for backend, _ in wanted}) < 2:
         return [key for key, shown in wanted.items() if times[shown] > 1]

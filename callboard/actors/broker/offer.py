@@ -221,7 +221,7 @@ class BrokerOffer:
     # What clients of one signature are shown.
 
     def _unknown(self, signature: Signature, exchange: Exchange) -> list[ListView]:
-        """What is being read for clients of *signature*, and should be waited for."""
+        """Lists that are being read for clients of *signature*, and are waited for."""
         account = exchange.slot.account
         wanted = (backend.views.want(signature, account) for backend in self.backends.values())
         return [view for view in wanted if view is not None]
@@ -238,7 +238,7 @@ class BrokerOffer:
         return bool(views)
 
     def _signature_in(self, route: Route) -> Signature:
-        """What the client of a modern request can be asked; nothing if that cannot be read, which is refused later."""
+        """The questions that the client of a modern request can answer; none if that cannot be read."""
         try:
             return signature_of(modern_terms(route, self.revisions, "").capabilities)
         except PeerError:
@@ -263,7 +263,7 @@ class BrokerOffer:
         return self.tasks.forwarding(request, terms, route.meta, to, exchange)
 
     def _destination(self, request: Request, route: Route, signature: Signature) -> ForwardTarget:
-        """Where a request goes. Raises `InvalidParams`, `ResourceNotFound` or `DefinitionChanged`."""
+        """The route of a request. Raises `InvalidParams`, `ResourceNotFound` or `DefinitionChanged`."""
         match request.method:
             case "tools/call":
                 return self._of_tool(route.name or "", signature)
@@ -301,7 +301,7 @@ class BrokerOffer:
         return ForwardTarget(backend=self.backends[entry.backend], renamed=_renamed(entry), may_repeat=True)
 
     def _check_listed(self, kind: Kind, shown: str) -> None:
-        """Raises `BackendGone` if the name says whose it is, and that backend has not come to tell what it has."""
+        """Raises `BackendGone` if the name has the prefix of a backend that has not listed it has."""
         named = {
             name if one.settings.prefix is None else one.settings.prefix: one for name, one in self.backends.items()
         }
@@ -328,7 +328,7 @@ class BrokerOffer:
         return ForwardTarget(backend=self.backends[owner], renamed=renamed, may_repeat=True)
 
     def find_resource(self, uri: str, signature: Signature = NOTHING) -> tuple[Backend, str]:
-        """Whose a resource is, and what it is called there. Raises `ResourceNotFound`, `InvalidParams`."""
+        """The backend of a resource, and its URI there. Raises `ResourceNotFound`, `InvalidParams`."""
         found = self.catalogue.owner_of(uri, signature)
         if found is None:
             raise ResourceNotFound(uri)
@@ -357,7 +357,7 @@ def _is_harmless(entry: MergedEntry) -> bool:
 
 
 def _reference(params: Members) -> dict[str, Any]:
-    """What is to be completed. Raises `InvalidParams` if it cannot be told."""
+    """The prompt or template to complete. Raises `InvalidParams`."""
     try:
         ref = msgspec.json.decode(params["ref"])
     except (KeyError, msgspec.DecodeError):
@@ -370,7 +370,7 @@ def _reference(params: Members) -> dict[str, Any]:
 
 
 def _union(backends: list[Backend]) -> ServerCapabilities:
-    """What at least one of them can do. One that was never there may turn out to do anything."""
+    """Capabilities of at least one backend. A backend that was never up may have any."""
     known = [backend.agreed for backend in backends if backend.agreed is not None]
     is_known = len(known) == len(backends) and bool(backends)
 
@@ -380,7 +380,7 @@ def _union(backends: list[Backend]) -> ServerCapabilities:
     def listed(name: str) -> Any:
         return ListChangedCapability(list_changed=True) if can(name) else UNSET
 
-    # A backend whose revision has no capability for completion may have it all the same.
+    # A backend of a revision without a capability for completion may have it all the same.
     completes = can("completions") or not all(agreed.revision.dialect.declares_completions for agreed in known)
     return ServerCapabilities(
         tools=listed("tools"),
@@ -403,7 +403,7 @@ def _tasks(running: list[ServerCapabilities]) -> ServerTasksCapability | UnsetTy
 
 
 def _instructions(backends: list[Backend]) -> str | None:
-    """What each backend wants its users to know; of several, with whose words they are."""
+    """The instructions of the backends; of several, each with its name."""
     said = {
         backend.name: backend.agreed.instructions
         for backend in backends

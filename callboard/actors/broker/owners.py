@@ -1,4 +1,4 @@
-"""Whose a resource is: which backend answers for a URI, and which URIs several of them claim."""
+"""Owners of resources: the backend for a URI, and the URIs that several backends have."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
@@ -34,7 +34,7 @@ class Claim(Protocol):
 
 @attrs.frozen(eq=False)
 class Owners:
-    """Which backend may answer for which URI. Made from the lists of all backends, and never changed."""
+    """The backend for each URI. Made from the lists of all backends, and never changed."""
 
     listed: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
     """The backends that list a resource, by its URI."""
@@ -136,7 +136,7 @@ def addressed(uri: str) -> tuple[str, str]:
 
 
 def ambiguous(uri: str, backends: Sequence[str]) -> InvalidParams:
-    error = InvalidParams("several servers have this resource: name the one you mean")
+    error = InvalidParams("several servers have this resource: use one of the candidates")
     error.data = {"origin": "broker", "candidates": [address_of(backend, uri) for backend in backends]}
     return error
 

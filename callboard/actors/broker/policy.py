@@ -11,7 +11,7 @@ from callboard.codecs.revisions import Revision
 from callboard.supervisor import Backoff, Intensity
 
 Share: TypeAlias = Literal["all", "principal", "session"]
-"""What shares a connection to a legacy backend: all requests, those of one principal, or those of one session."""
+"""The requests that share a connection to a legacy backend: all, those of one principal, or those of one session."""
 
 SHARES: Final[tuple[Share, ...]] = ("all", "principal", "session")
 
@@ -36,7 +36,7 @@ COOL_DOWN: Final = 30.0
 
 @attrs.frozen(kw_only=True)
 class Filter:
-    """Which names are let through: those that *allow* matches and *deny* does not. Shell patterns."""
+    """Filter of names: *allow* must match and *deny* must not. Shell patterns."""
 
     allow: tuple[str, ...] = ("*",)
     deny: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class BackendSettings:
     """All of it, with what is right for most."""
 
     prefix: str | None = None
-    """What its names begin with, `__` in between. None: its own name. Empty: nothing, where that collides with none."""
+    """Prefix of its names, followed by `__`. None: its own name. Empty: no prefix, unless names collide."""
     tools: Filter = Filter()
     rename: Mapping[str, str] = MappingProxyType({})
     """Other names for its tools and prompts: as it calls them, as clients see them (before the prefix)."""
@@ -84,4 +84,4 @@ class BackendSettings:
     pin: bool = False
     """Whether a tool with a changed definition is withheld until the operator approves of it."""
     roots: tuple[str, ...] = ()
-    """What it is told of roots when it asks outside of any request."""
+    """Roots for a backend that asks outside of any request."""

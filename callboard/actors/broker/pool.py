@@ -30,10 +30,10 @@ FEW: Final = 3
 
 @attrs.define(eq=False)
 class BackendPool:
-    """Connections by whose they are, *most* in all.
+    """Connections by account, *most* in all.
 
     No account may hold all of them: a quarter stays for the others, and one is only for requests that cannot ask. If
-    all are taken, an idle one is ended, or else the one whose requests wait longest for answers of their clients.
+    all are taken, an idle one is ended, or else the one that waits longest for answers of its clients.
     """
 
     supervisor: Supervisor
@@ -163,7 +163,7 @@ class BackendPool:
         return [connection for connection in self if not connection.uses or held[connection.account] > held[account]]
 
     def _make_room(self, pool: list[BackendConnection]) -> bool:
-        """End one of *pool*: the one that has been idle for longest, or whose requests have waited longest for their
+        """End one of *pool*: the one that has been idle for longest, or has waited longest for answers of its
         clients. False if there is none of either kind."""
         if len(self._ending) >= self.most:
             return False  # a process may take its time to end: there are never more than twice as many

@@ -1,4 +1,4 @@
-"""Questions of a legacy backend, asked of the client whose request they belong to, and its answers back."""
+"""Relay of the questions of a legacy backend to the client of the request, and of its answers back."""
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
@@ -76,7 +76,7 @@ class QuestionRelay(Answering):
 
     backend: str = ""
     signature: Signature = NOTHING
-    """What the client said that it can be asked: nothing else is passed on."""
+    """The client's declared capabilities: other questions are not forwarded."""
     whose: Callable[[str | None], Exchange | None] = attrs.field(default=lambda _: None)
     wait_asker: Callable[[float], Awaitable[Exchange | None]] | None = None
     roots: tuple[str, ...] = ()
@@ -170,7 +170,7 @@ class RelayedQuestion(Answerer):
         """The client never said that it can answer this, and the backend knows."""
         if question.method == "roots/list" and self.relaying.roots:
             return self._configured_roots()
-        reason = f"the client does not declare {question.needs}"
+        reason = f"the client did not declare {question.needs}"
         self.relaying.note("question_refused", method=question.method, reason=reason)
         is_mode = isinstance(question.params, ElicitRequestURLParams)
         raise BackendRefused(INVALID_PARAMS if is_mode else METHOD_NOT_FOUND, reason)
@@ -208,7 +208,7 @@ async def ask_client(
         is_mode = method == "elicitation/create" and isinstance(params, ElicitRequestURLParams)
         raise BackendRefused(INVALID_PARAMS if is_mode else METHOD_NOT_FOUND, str(error)) from None
     except PeerRefused as error:
-        raise BackendRefused(error.peer_code, "the client refused") from None
+        raise BackendRefused(error.peer_code, "the client returned an error") from None
     except InvalidParams as error:
         raise BackendRefused(INTERNAL_ERROR, str(error)) from None
     except RequestFailed:  # the client does not wait any more, or too much is waited for already
@@ -225,7 +225,7 @@ async def ask_session(session: SessionKey, home: ReplySlot, question: ClientRequ
     except MissingCapability as error:
         raise BackendRefused(METHOD_NOT_FOUND, str(error)) from None
     except PeerRefused as error:
-        raise BackendRefused(error.peer_code, "the client refused") from None
+        raise BackendRefused(error.peer_code, "the client returned an error") from None
     except (InvalidParams, RequestFailed) as error:
         raise BackendRefused(INTERNAL_ERROR, str(error)) from None
     return refusal(question.method)

@@ -66,13 +66,13 @@ MAX_TASKS: Final = 1024
 """Most tasks of all clients that are known at once. Each may hold a connection open."""
 
 MAX_TASKS_EACH: Final = 64
-"""Most tasks of one principal, or of one session whose client is not known: what one client may have in flight."""
+"""Most tasks of one principal, or of one session of an anonymous client: what one client may have in flight."""
 
 MAX_TTL: Final = 86_400.0
 """Longest time that a task is known, in seconds. A backend may keep its tasks for ever; a broker does not."""
 
 POLL: Final = 1.0
-"""Seconds between two looks at a task whose backend does not say how often to look."""
+"""Default polling interval of a task in seconds, if the backend gives none."""
 
 SHORTEST_POLL, LONGEST_POLL = 0.1, 30.0
 """Bounds of that, in seconds; a backend's wish is clipped to them."""
@@ -98,7 +98,7 @@ class BrokeredTask:
     expires: float
     is_fetched: bool = attrs.field(default=False, init=False)
     ways: dict[ReplySlot, None] = attrs.field(factory=dict, init=False)
-    """Where its client can be told of it: a connection that is there all the time, or an answer that is waited for."""
+    """The outlet to its client: a lasting connection, or a response that is waited for."""
     _use: Lease = attrs.field(factory=Lease, init=False)
 
     def begin(self) -> None:

@@ -1,4 +1,4 @@
-"""What the parts of a backend need of the whole."""
+"""A backend, as its parts need it."""
 
 from collections.abc import Mapping
 from typing import Protocol

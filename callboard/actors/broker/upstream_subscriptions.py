@@ -69,7 +69,7 @@ class UpstreamSubscription:
         self.hearers.setdefault(known, Counter())[hear] += 1
 
     def remove(self, known: str, hear: Hear) -> None:
-        """That subscriber follows it no longer. After the last one, the backend is told so."""
+        """Remove a subscriber. After the last one, unsubscribe at the backend."""
         hearers = self.hearers[known]
         hearers[hear] -= 1
         if not hearers[hear]:
@@ -191,7 +191,7 @@ class UpstreamSubscriptions:
                 self._note(one)
 
     def hand_over(self) -> list[UpstreamSubscription]:
-        """All that is followed: the caller takes over from here on."""
+        """All subscriptions; the caller takes them over."""
         followed, self._followed = list(self._followed.values()), {}
         for index in (self._by_uri, self._granted, self._told_on):
             index.clear()
@@ -384,7 +384,7 @@ class UpstreamSubscriptions:
         if same.pop(mine, mine) is None and not same:
             del self._by_uri[mine.uri.rstrip("/")]
         if mine.stream is not None:
-            mine.stream.kill("nobody listens")
+            mine.stream.kill("no subscribers")
         for connection in mine.heard_on():
             self._names += 1
             self._leaving[connection, mine.uri] = trio.Event()

@@ -1,4 +1,4 @@
-"""What one backend shows to clients that can be asked: the lists of each signature, where they are others.
+"""Views of one backend: the lists of each signature, where they differ from the base lists.
 
 The base lists come from the shared connection, which declares nothing. Some servers show more to a client that declares
 more, so the lists are read once more for each signature that a client comes with.
@@ -38,7 +38,7 @@ VIEW_WAIT: Final = 5.0
 base lists, and hears of a change when the others are there."""
 
 VIEWS_AT_ONCE: Final = 2
-"""Signatures whose lists are read from one backend at a time: each may need a process of its own."""
+"""Signatures with lists that are read from one backend at a time: each may need a process of its own."""
 
 _ALL: Final = frozenset(kind.member for kind in KINDS)
 
@@ -72,7 +72,7 @@ class ListView:
     tried: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set when the lists have been read, or could not be."""
     spoke: BackendConnection | None = attrs.field(default=None, init=False)
-    """Which of several connections said last that its lists have changed."""
+    """The connection that notified last of changed lists."""
     wanted_at: float = attrs.field(default=-math.inf, init=False)
     """When a client needed it last."""
     not_before: float = attrs.field(default=-math.inf, init=False)
@@ -231,7 +231,7 @@ class ListViews:
 
     @asynccontextmanager
     async def _connection(self, view: ListView) -> AsyncIterator[BackendConnection]:
-        """Where the lists are read: on a connection that belongs to no client; or on the one that said last that its
+        """The connection for reading lists: one that belongs to no client; or the one that notified last that its
         lists have changed, if all may see them. A modern backend is told with each request what its client can be
         asked, and needs but the shared connection."""
         backend, use, spoke = self.backend, Lease(), view.spoke

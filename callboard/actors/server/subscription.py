@@ -146,7 +146,7 @@ class Subscription(Actor[Change]):
         slot.close()
         last = self._that_it_ended()
         if not slot.is_shared:
-            error = Overloaded("more has changed than is kept for a subscriber: read anew")
+            error = Overloaded("too many changes for this subscriber: read the lists and resources again")
             last = Outbound(error_frame(slot.request_id, slot.terms.revision, error), ends=True, error=error)
         try:  # there may be no room for it before the peer reads on
             supervisor.spawn(SubscriptionEnd(slot.outlet, last), name=f"{self.exchange.name}-last", shutdown=0)
@@ -195,7 +195,7 @@ class SubscriptionEnd(Actor[Never]):
 
 
 def granted(chosen: SubscriptionFilter, *, lists: dict[str, bool], resources: bool) -> SubscriptionFilter:
-    """What of *chosen* this server can tell of at all."""
+    """The part of *chosen* that this server supports."""
 
     def allowed(name: str, flag: object) -> bool | None:
         return True if flag is True and lists.get(name) else None
