@@ -38,7 +38,7 @@ from callboard.supervisor import Address, Supervisor, get_logger, open_tree
 log = get_logger("callboard.broker")
 
 PRE_WARM: Final = 10.0
-"""Seconds that the doors stay closed for backends to come up. A slower one is in the lists when it is there."""
+"""Seconds that the listeners wait for backends to come up. A slower backend is listed when it is up."""
 
 RELOAD: Final = 60.0
 """Seconds that the broker may take to end and start backends. Each of them has a few to end in."""
@@ -125,7 +125,7 @@ class Broker(Served):
 
     @property
     def backends(self) -> Mapping[str, Backend]:
-        """Those that run now, by their names."""
+        """The running backends, by name."""
         return {} if self._offer is None else self._offer.backends
 
     @property
@@ -171,7 +171,7 @@ class Broker(Served):
 
     def _control(self) -> Address[News]:
         if self._root is None:
-            raise RuntimeError("the broker does not run")
+            raise RuntimeError("the broker is not running")
         return self._root.supervisor_of(tree.CONTROL).child(tree.BROKER)
 
     async def _wait_settled(self) -> None:
@@ -220,4 +220,4 @@ def _reach(spec: BackendSpec) -> Reach:
 
 
 def _says(backend: str, line: str) -> None:
-    log.debug("backend_says", backend=backend, text=line)
+    log.debug("backend_stderr", backend=backend, text=line)

@@ -1,4 +1,4 @@
-"""Which definitions of tools were approved: kept in a file beside the configuration, shared with `callboard approve`.
+"""Approved definitions of tools: stored in a file beside the configuration, shared with `callboard approve`.
 
 The first list of tools that a pinned server gives is taken as it is. From then on a tool that is another, or new, waits
 until the operator approves of it.
@@ -62,7 +62,7 @@ class Waiting:
 
 
 class _File(msgspec.Struct):
-    """What stands in the file."""
+    """Contents of the file."""
 
     servers: dict[str, dict[str, Pin]]
     version: int = VERSION
@@ -79,14 +79,14 @@ class Pins:
 
     @classmethod
     def beside(cls, configuration: Path) -> Self:
-        """Those of the servers of *configuration*. Raises `CannotServe` for a file that cannot be trusted to be one."""
+        """The pins for the servers of *configuration*. Raises `CannotServe` for an invalid file."""
         pins = cls(configuration.with_name(configuration.name + SUFFIX))
         pins._seen = look(pins.file)
         pins._servers = _read(pins.file)
         return pins
 
     def approve(self, server: str, digests: Mapping[str, str]) -> Mapping[str, str]:
-        """Which of these tools are to be withheld, with the digests that were approved in place of theirs."""
+        """The tools to withhold, with the digests that were approved instead of theirs."""
         if not digests:
             return {}
         is_first = server not in self._servers
@@ -109,7 +109,7 @@ class Pins:
         return withheld
 
     def waiting(self, server: str | None = None, tool: str | None = None) -> list[Waiting]:
-        """What waits for approval; of one server, or one of its tools, if they are named."""
+        """Tools that wait for approval: all, those of one server, or one tool."""
         return [
             Waiting(server=owner, tool=name, pinned=pin.pinned or NOTHING, found=pin.found)
             for owner, pins in self._servers.items()
@@ -191,7 +191,7 @@ class _Saving:
     file: Path
     new: Mapping[tuple[str, str], Pin]
     kept: dict[str, dict[str, Pin]] = attrs.field(factory=dict, init=False)
-    """What stands in the file then."""
+    """The new contents of the file."""
     seen: Stamp | None = attrs.field(default=None, init=False)
 
     def run(self, *, are_ours: bool = False, patience: float = 0.0) -> None:
@@ -266,9 +266,9 @@ def _read(file: Path) -> dict[str, dict[str, Pin]]:
     except OSError as error:
         raise CannotServe(f"{file}: {error.strerror or error}") from None
     except msgspec.MsgspecError as error:
-        raise CannotServe(f"{file}: is no file of pins: {error}") from None
+        raise CannotServe(f"{file}: not a valid pins file: {error}") from None
     if found.version != VERSION:
-        raise CannotServe(f"{file}: is of another version of callboard")
+        raise CannotServe(f"{file}: was written by another version of callboard")
     return found.servers
 
 

@@ -23,7 +23,7 @@ _READS: Final = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
 @attrs.frozen
 class Order:
-    """What is asked of whoever books."""
+    """The form for a booking."""
 
     name: Annotated[str, Meta(title="Your name", min_length=1, max_length=60)]
     place: Annotated[Literal["stalls", "circle", "gods"], Meta(title="Where to sit")] = "circle"
@@ -32,7 +32,7 @@ class Order:
 
 @attrs.frozen
 class Ticket:
-    """What is given for it."""
+    """A booking."""
 
     play: str
     name: str
@@ -65,7 +65,7 @@ async def book_seats(play: str, seats: Annotated[int, Meta(ge=1, le=8)] = 2, *, 
 
 @server.resource("programme://{play}", mime_type="text/plain")
 async def programme(play: str) -> str | None:
-    """What a play is about."""
+    """The plot of a play."""
     return PLAYS.get(play)
 
 

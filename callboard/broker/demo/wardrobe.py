@@ -17,7 +17,7 @@ RACK: Final = {"hamlet": "a black doublet", "macbeth": "a borrowed robe", "malvo
 
 @attrs.frozen
 class Costume:
-    """What hangs on the rack in the end."""
+    """A finished costume."""
 
     role: str
     made: str
@@ -40,7 +40,7 @@ async def sew_costume(role: str, pace: Annotated[float, Meta(ge=0, le=10)] = 0.5
 
 @server.resource("rack://{role}", mime_type="text/plain")
 async def rack(role: str) -> str | None:
-    """What hangs there for a role."""
+    """The costume of a role."""
     return RACK.get(role.lower())
 
 
