@@ -259,7 +259,7 @@ def test_a_file_that_is_removed_approves_of_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", '{"servers": {"a": 1}}', '{"version": 9, "servers": {}}'])
 def test_a_file_that_is_none_is_not_overlooked(text: str, tmp_path: Path) -> None:
     (tmp_path / "servers.toml.pins.json").write_text(text)
-    with pytest.raises(CannotServe, match=r"servers.toml.pins.json: is "):
+    with pytest.raises(CannotServe, match=r"pins.json: (not a valid pins file|was written by another version)"):
         Pins.beside(tmp_path / "servers.toml")
 
 

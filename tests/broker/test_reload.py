@@ -106,7 +106,7 @@ async def test_a_wrong_file_changes_nothing_and_is_told_with_its_line(tmp_path: 
         before = [await pid(client, name) for name in ("kept", "other")]
         for servers, words in (
             ({"kept": entry(), "other": {"command": 7}}, f"{config}:14: mcpServers.other.command: must be"),
-            ({"kept": entry(NEW="1"), "other": {"python": str(broken)}}, "broken.py does not load"),
+            ({"kept": entry(NEW="1"), "other": {"python": str(broken)}}, "broken.py: import failed"),
         ):
             del process.stderr[:]
             write(config, **servers)
