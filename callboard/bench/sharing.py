@@ -205,7 +205,7 @@ def share(link: Link, hub: Hub, note: Note) -> SharedLane | None:
         pipes = link.connection
         if isinstance(pipes.incoming, PipeEnd) and isinstance(pipes.outgoing, PipeEnd):
             lane = SharedLane(hub, pipes.incoming, pipes.outgoing, LineCutter(), _line)
-            pipes.incoming, pipes.outgoing = lane.inlet, _SharedPipe(pipes.outgoing, note)
+            pipes.use(lane.inlet, _SharedPipe(pipes.outgoing, note))
             return lane
     return None
 

@@ -50,8 +50,13 @@ class LineConnection:
     _ended: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._begin = self.outgoing.begin if isinstance(self.outgoing, ImmediateSink) else None
+        self.use(self.incoming, self.outgoing)
         self._decoder = LineDecoder(self.limit)
+
+    def use(self, incoming: Incoming, outgoing: Outgoing) -> None:
+        """Go on with these ends."""
+        self.incoming, self.outgoing = incoming, outgoing
+        self._begin = outgoing.begin if isinstance(outgoing, ImmediateSink) else None
 
     async def send(self, frame: bytes) -> None:
         """Waits as long as the peer does not read. Raises `trio.BrokenResourceError` when it never will."""

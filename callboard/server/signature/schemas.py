@@ -59,7 +59,7 @@ def compile_schema(schema: Mapping[str, Any], *, is_strange: bool = False) -> Va
 
 
 def _refuse(uri: str) -> NoReturn:
-    raise LookupError(f"{uri} is never fetched")
+    raise LookupError(f"external reference {uri} is not fetched")
 
 
 def schemas_of(annotations: Sequence[Any], *, mode: Mode = "validation") -> tuple[list[Schema], dict[str, Schema]]:
