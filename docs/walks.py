@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from inspect import CO_COROUTINE, CO_GENERATOR
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -37,18 +38,21 @@ META: Final[dict[str, Any]] = {
 }
 ANSWER: Final = {"action": "accept", "content": {"name": "Ada"}}
 PARTS: Final = ("transports", "codecs", "supervisor", "actors", "server", "broker")
+FIRST: Final = 8
+"""Where a coroutine stands when it is called: within its first instructions."""
 LONGEST: Final = 30.0
 """Seconds for one walk."""
 
 
 @contextmanager
 def traced() -> Iterator[list[str]]:
-    """The files whose functions run meanwhile."""
+    """The files whose functions are called meanwhile. A coroutine that waited before, and goes on, is not called."""
     files: dict[str, None] = {}
     prefix = f"{PACKAGE}/"
 
     def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(prefix):
+        is_resumed = frame.f_code.co_flags & (CO_COROUTINE | CO_GENERATOR) and frame.f_lasti > FIRST
+        if event == "call" and not is_resumed and frame.f_code.co_filename.startswith(prefix):
             files[frame.f_code.co_filename.removeprefix(prefix)] = None
 
     found: list[str] = []
@@ -162,9 +166,16 @@ def page(found: dict[str, list[str]]) -> str:
     for name, files in found.items():
         counts = [sum(file.startswith(f"{part}/") for file in files) for part in PARTS]
         lines.append(" | ".join([f"| {name}", f"**{len(files)}**", *map(str, counts)]) + " |")
+    more = [file for file in found["subscription"] if file not in found["brokered call"] + found["bridged call"]]
+    own = [file for file in more if not file.startswith("codecs/")]
+    lines += ["", f"**A subscription beyond a call**, {len(own)} files, codecs aside: " + _listed(own) + "."]
     for name, files in found.items():
-        lines += ["", f"**{name.capitalize()}**, {len(files)} files: " + ", ".join(f"`{file}`" for file in files) + "."]
+        lines += ["", f"**{name.capitalize()}**, {len(files)} files: " + _listed(files) + "."]
     return "\n".join(lines) + "\n"
+
+
+def _listed(files: list[str]) -> str:
+    return ", ".join(f"`{file}`" for file in files)
 
 
 async def main() -> None:

@@ -134,6 +134,7 @@ def seen(terminal: Terminal, port: int) -> list[str]:
 
 def assert_like(command: str, found: list[str], expected: list[str]) -> None:
     if " bench " in command:
+        found = [line for line in found if "were due" not in line]  # a busy machine did not keep the rate
         found, expected = ([_FIGURE.sub("#", _WIDTH.sub(r"\1", line)) for line in lines] for lines in (found, expected))
     assert like(found, expected), "\n".join(["$ " + command, *found, "", "and not", "", *expected])
 
