@@ -32,6 +32,8 @@ from benchmarks.hosting_servers import Contender, Running, cores, moved, running
 from benchmarks.measure import add_json, write_json
 from benchmarks.peers import HERE
 
+FROM_ONE_ADDRESS: Final = 2500
+"""Sessions that are opened from one address: it may hold 160 MiB, and each counts as 28 KiB."""
 SESSIONS: Final = (1, 10, 100, 1_000, 10_000)
 TOOLS: Final = (1, 10, 100, 500)
 BACKENDS: Final = (1, 10, 50, 100, 500)
@@ -169,15 +171,23 @@ def tried(server: Running, call: Call, expected: str = '"ok"') -> bytes:
             caller.close()
 
 
+def opened(server: Running, count: int) -> list[str]:
+    """Open so many sessions, from several addresses."""
+    sessions = []
+    for number, start in enumerate(range(0, count, FROM_ONE_ADDRESS), 1):
+        caller = Caller(server.port, source=f"127.0.0.{number}")
+        sessions += [caller.open_session() for _ in range(min(FROM_ONE_ADDRESS, count - start))]
+        caller.close()
+    return sessions
+
+
 def with_sessions(plan: Plan) -> list[Table]:
     """Calls in one of many sessions, and in all of them by turns."""
     with ExitStack() as stack:
         idle, busy = [], []
         for size in plan.sizes(SESSIONS):
             server = stack.enter_context(hosted())
-            caller = Caller(server.port)
-            calls = [tool_call("noop0", session=caller.open_session(), is_streamed=False) for _ in range(size)]
-            caller.close()
+            calls = [tool_call("noop0", session=session, is_streamed=False) for session in opened(server, size)]
             idle.append(Stand(size, server, [tried(server, calls[-1])]))
             busy.append(Stand(size, server, [call.raw(server.port) for call in calls]))
         return [

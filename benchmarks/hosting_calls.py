@@ -65,10 +65,14 @@ class Caller:
 
     port: int
     path: str = "/mcp"
+    source: str = "127.0.0.1"
+    """The address that it calls from: what a server lets one address hold is bounded."""
     _connection: http.client.HTTPConnection = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_TIME)
+        self._connection = http.client.HTTPConnection(
+            "127.0.0.1", self.port, timeout=ANSWER_TIME, source_address=(self.source, 0)
+        )
 
     def open_session(self) -> str:
         """Shake hands, and return the session's id. Raises `WrongAnswer`."""
