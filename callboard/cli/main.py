@@ -5,7 +5,7 @@ import os
 import sys
 from typing import Final
 
-from cyclopts import App, CycloptsError, Group
+from cyclopts import App, CycloptsError, Group, UnusedCliTokensError
 from rich.console import Console
 
 from callboard._version import __version__
@@ -46,6 +46,10 @@ def _with_command(arguments: list[str]) -> list[str]:
 
 
 def _one_line(error: CycloptsError) -> str:
+    if isinstance(error, UnusedCliTokensError):
+        extra = " ".join(error.unused_tokens or ())
+        command = " ".join(("callboard", *(error.command_chain or ())))
+        return f"callboard: unexpected argument: {extra}; see {command} --help"
     return f"callboard: {' '.join(str(error).split())}"
 
 
