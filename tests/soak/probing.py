@@ -30,7 +30,8 @@ class Probe:
     def samples(self, since: float = 0.0, until: float = 1e12) -> list[tuple[float, int]]:
         """Seconds and status of every request that was under way between two times."""
         found = []
-        for line in self.file.read_text().splitlines():
+        *whole, _ = self.file.read_text().split("\n")  # the last line may be half written
+        for line in whole:
             at, seconds, status = line.split()
             if float(at) + float(seconds) >= since and float(at) <= until:
                 found.append((float(seconds), int(status)))
