@@ -8,13 +8,14 @@
       control
         broker                                owns the catalogue, starts and ends backends; a broker has one
       parking                                 requests that wait for their clients' next message
-      requests                                every request of a modern client, each an actor of its own
+      progress                                sends progress reports that came too fast
+      requests                                requests of modern clients that wait, each an actor
       sessions
         NAME                                  one for each session: it ends when either of the two does
           session, reader                     writes to the client; reads what it says
       http-N, admin, asgi, pings-N            listeners, added while they listen
         keep-alive, write-batch, slow-requests  one timer or queue for all connections of a listener
-        watches, connections                  one for each connection; a watch while its request waits
+        connections                           one for each connection
         listener-N                            accepts
     client                                    open_tree(client())
       answers, background                     answers to what the server asks; its reader
@@ -28,7 +29,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from callboard.supervisor import Actor, Backoff, ChildSpec, Intensity, Restart, Strategy, SupervisorSpec
+from callboard.supervisor import Actor, Backoff, ChildSpec, Intensity, Restart, Strategy, Supervisor, SupervisorSpec
 
 Make: TypeAlias = Callable[[], Actor[Any]]
 """Makes an actor: called for each incarnation of it."""
@@ -39,7 +40,6 @@ BACKENDS: Final = "backends"
 CONNECTIONS: Final = "connections"
 REQUESTS: Final = "requests"
 SESSIONS: Final = "sessions"
-WATCHES: Final = "watches"
 ANSWERS: Final = "answers"
 SUBSCRIPTIONS: Final = "subscriptions"
 CONTROL: Final = "control"
@@ -59,22 +59,23 @@ NEWS_WAITS: Final = Backoff(first=0.1, most=5.0)
 """How long news of backends wait after the broker's own actor has crashed."""
 
 
-def host(name: str, parking: Make) -> SupervisorSpec:
+def host(name: str, parking: Make, reports: Make) -> SupervisorSpec:
     """A hosted server."""
     return SupervisorSpec(
         name,
         children=(
             ChildSpec("parking", parking, shutdown=0, kept="requests that wait are in it; it has nothing to finish"),
+            ChildSpec("progress", reports, shutdown=0, kept="requests have reports in it; the last ones they send"),
             SupervisorSpec(REQUESTS),
             SupervisorSpec(SESSIONS),
         ),
     )
 
 
-def broker(name: str, parking: Make, own: Make) -> SupervisorSpec:
+def broker(name: str, parking: Make, reports: Make, own: Make) -> SupervisorSpec:
     """A broker: a server whose handlers are other servers. If its own actor crashes, calls go on with the lists as they
     are, and the next incarnation reads anew what each backend has."""
-    served = host(name, parking)
+    served = host(name, parking, reports)
     control = SupervisorSpec(CONTROL, children=(ChildSpec(BROKER, own),), intensity=ENDLESS, backoff=NEWS_WAITS)
     return attrs.evolve(served, children=(SupervisorSpec(BACKENDS), control, *served.children))
 
@@ -96,14 +97,15 @@ def backend_actor(make: Make) -> ChildSpec[Any]:
     return ChildSpec("backend", make, restart=Restart.TRANSIENT, significant=True)
 
 
-def session(name: str, own: Make, readers: Iterable[Make] = ()) -> SupervisorSpec:
-    """A session, with the reader of its connection where that is its own. Stopping begins with not reading any more."""
+def session(name: str, own: Make, readers: Iterable[Make], requests: Supervisor) -> SupervisorSpec:
+    """A session, with the reader of its connection where that is its own. Stopping begins with not reading any more.
+    The reader's task is one of the *requests*: it may stay with one that is parked when the session ends."""
     return SupervisorSpec(
         name,
         children=(
             ChildSpec("session", own, restart=Restart.TEMPORARY, significant=True),
             *(
-                ChildSpec("reader", reader, restart=Restart.TEMPORARY, significant=True, shutdown=0)
+                ChildSpec("reader", reader, restart=Restart.TEMPORARY, significant=True, shutdown=0, tasks=requests)
                 for reader in readers
             ),
         ),
@@ -121,7 +123,6 @@ def listeners(write_batch: Make, slow_requests: Make, accepting: Sequence[Make],
     return (
         ChildSpec("write-batch", write_batch, shutdown=0, kept="wires write by way of it"),
         ChildSpec("slow-requests", slow_requests, shutdown=0, kept="connections are reminded by it"),
-        SupervisorSpec(WATCHES, drain=0),
         SupervisorSpec(CONNECTIONS, drain=write_time),
         *(ChildSpec(f"listener-{number}", make, shutdown=0) for number, make in enumerate(accepting, 1)),
     )

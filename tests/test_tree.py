@@ -66,7 +66,7 @@ class Poison:
     def beat(self, *_: object, **__: object) -> bool:
         raise ZeroDivisionError
 
-    def write_nowait(self, _: bytes) -> None:
+    def try_write(self, _: bytes) -> bool:
         raise ZeroDivisionError
 
 

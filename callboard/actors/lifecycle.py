@@ -14,6 +14,8 @@ import attrs
 class RequestState(Enum):
     """State of a request."""
 
+    __hash__ = object.__hash__  # as equality is: by identity. The name's would be a call in Python for each look-up
+
     WAITING = "waiting"
     """Its handler or backend works, and its client waits for the answer."""
     PARKED = "parked"
@@ -26,6 +28,8 @@ class RequestState(Enum):
 
 class RequestEvent(Enum):
     """Event in the life of a request."""
+
+    __hash__ = object.__hash__
 
     RESULT = "result"
     FAILURE = "failure"

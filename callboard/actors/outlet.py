@@ -2,15 +2,13 @@
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Sequence
 from enum import Enum
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 import trio
 
 from callboard.errors import PeerError
-from callboard.supervisor import Overflow
-
-T = TypeVar("T")
+from callboard.supervisor import Lifetime, Overflow
 
 
 class FrameKind(Enum):
@@ -37,8 +35,6 @@ class Outbound:
     frame: bytes
     kind: FrameKind = FrameKind.ANSWER
     key: Hashable = None
-    ends: bool = False  # it is the answer, after which its request has nothing more to say
-    error: Exception | None = None  # what an answer is about that is an error: HTTP says it in the status, too
     hold: object = None  # of the bytes that wait to be read: as long as this message
 
 
@@ -67,6 +63,14 @@ class BatchSink(Protocol):
         """As `send`, in order."""
 
 
+@runtime_checkable
+class PostingSink(Protocol):
+    """A sink that mostly takes a frame at once, and together with what else is said in the same turn of the loop."""
+
+    def post(self, frame: bytes) -> bool:
+        """Send *frame*, without waiting. False if it must be sent otherwise."""
+
+
 Begin: TypeAlias = Callable[[bytes], Coroutine[Any, Any, None] | None]
 
 
@@ -87,37 +91,49 @@ class Connection(Sink, Protocol):
     def __aiter__(self) -> AsyncIterator[bytes | PeerError]: ...
 
 
-class InlinePolicy(NamedTuple):
-    """Policy for an inline call while it waits, in the task that read the request."""
+class Carried(Protocol):
+    """A request that waits, as the task that carries it needs it."""
 
-    cap: float
-    """Seconds it may take."""
-    failed: Callable[[Exception], bytes]
-    """The answer to a request that is cut short by its deadline, or by the end of the server."""
-    ends_with_client: bool
-    """Whether it is cancelled when the client leaves."""
-    on_wait: Callable[[Callable[[], None]], None]
-    """Called when it waits for the first time, with what cancels it. Until then it cannot be cancelled."""
+    @property
+    def until(self) -> float:
+        """When it is cancelled."""
+
+    def own(self, lifetime: Lifetime) -> None:
+        """From now on *lifetime* is the request's alone: another task reads on."""
 
 
-class Adopt(Protocol):
-    """Runs an inline call in the task that read the request."""
+class Carrier(Protocol):
+    """The task that reads a connection, and runs the requests that it reads.
 
-    async def __call__(self, errand: Coroutine[Any, Any, T], custody: InlinePolicy) -> T: ...
+    A request that never waits is over before anything else could happen. When one waits, its task stays with it, since
+    a coroutine cannot change its task, and another task reads on: a connection can.
+    """
+
+    def carry(self, request: Carried) -> None:
+        """*request* waits in this task. It gets the lifetime of its task when another one reads on: now, or later if
+        the connection can wait. Never raises."""
+
+    def free(self) -> Lifetime:
+        """Have another task read on now. Returns the lifetime of the one that stays."""
+
+    def drop(self, request: Carried) -> None:
+        """*request* is over. Harmless for one that is not carried here."""
 
 
 class Outlet(Protocol):
     """The way to the peer: a session's, or that of one HTTP response. Frames arrive in the order they were sent."""
 
-    @property
-    def adopt(self) -> Adopt | None:
-        """How the task that brought a request can run it; None if others on this way would have to wait for it."""
+    async def answer(self, frame: bytes, error: Exception | None = None, hold: object = None) -> None:
+        """Hand over the answer to a request, which ends it. *error* if it is one; *hold* as in `Outbound`."""
 
     async def send(self, message: Outbound) -> None:
         """Hand over one frame. Waits while there is no room for it; if the way is closed, the frame is dropped."""
 
     def send_nowait(self, message: Outbound) -> None:
         """As `send`, but drop the frame where that would wait: for what is only a courtesy."""
+
+    def try_send(self, message: Outbound) -> bool:
+        """As `send`, if that needs no waiting. False if it does: then nothing was sent."""
 
     async def give_up(self) -> None:
         """A request on this way was cancelled: there will be no answer to it."""

@@ -52,20 +52,25 @@ class Shares:
 
     def take(self, account: str, count: int = 1) -> None:
         """Hold *count* more for *account*. Raises `Overloaded`, and then nothing more is held."""
+        self.check(account, count)
+        self.hold(account, count)
+
+    def hold(self, account: str, count: int = 1) -> None:
+        """As `take`, after a `check`, with nothing in between."""
+        if self.ledger is not None:
+            self.ledger.hold(account, count * self.weight)
+        self._held[account] = self._held.get(account, 0) + count
+        self.total += count
+
+    def check(self, account: str, count: int = 1) -> None:
+        """Raises `Overloaded` if *account* could not take *count* more now."""
         held = self._held.get(account, 0) + count
         if self.total + count > self.most:
             raise Overloaded(f"too many {self.what}", for_all=True)
         if held > self.each and held > self.bound_of(account):
             raise Overloaded(f"too many {self.what}")
         if self.ledger is not None:
-            self.ledger.take(account, count * self.weight)
-        self._held[account] = held
-        self.total += count
-
-    def check(self, account: str, count: int = 1) -> None:
-        """Raises `Overloaded` if *account* could not take *count* more now."""
-        self.take(account, count)
-        self.give_back(account, count)
+            self.ledger.check(account, count * self.weight)
 
     def give_back(self, account: str, count: int = 1) -> None:
         """Hold *count* less for *account*."""

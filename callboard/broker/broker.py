@@ -24,6 +24,7 @@ from callboard.actors.client.caller import Caller
 from callboard.actors.client.negotiate import Agreed
 from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
+from callboard.actors.server.progress import ProgressTimer
 from callboard.broker.pins import Pinning, Pins
 from callboard.broker.reload import Reloader
 from callboard.client.connect import Connector
@@ -105,8 +106,9 @@ class Broker(Served):
         audience = BrokerAudience(offer.find_resource)
         offer.on_lists = audience.lists_changed
         plans: dict[str, BackendPlan] = {}
-        name = self.info.name.replace("/", "-")
-        spec = tree.broker(name, lambda: lot, lambda: BrokerActor(self.info, offer, audience, plans))
+        name, reports = self.info.name.replace("/", "-"), ProgressTimer()
+        actor = partial(BrokerActor, self.info, offer, audience, plans)
+        spec = tree.broker(name, lambda: lot, lambda: reports, actor)
         async with open_tree(spec) as root:
             self._offer, self._root = offer, root
             try:
@@ -117,7 +119,8 @@ class Broker(Served):
                 if self.configuration is not None:  # it has nothing to finish
                     root.spawn(Reloader(self, self.configuration), name="configuration", shutdown=0)
                 await self._wait_settled()
-                self._host = Host(offer, root, lot, audience=audience, check_extensions=check_extension)
+                self._host = Host(offer, root, lot, audience=audience, reports=reports)
+                self._host.check_extensions = check_extension
                 self._host.cap = self._cap()
                 yield self._host
             finally:

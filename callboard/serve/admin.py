@@ -21,7 +21,7 @@ from callboard.server.served import Hosted
 from callboard.supervisor import SupervisorSpec
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.crowd import ConnectionLimit
-from callboard.transports.server.http.endpoint import Upgraded
+from callboard.transports.server.http.endpoint import Reading, Upgraded
 from callboard.transports.server.http.listener import Edge, listeners
 from callboard.transports.server.http.response import Response
 from callboard.transports.wire import Wire
@@ -84,7 +84,7 @@ class HealthHandler:
         body = b"" if refusal.is_bodiless else b"refused\n"
         await response.answer(refusal.status, (*_PLAIN, *refusal.headers), body)
 
-    async def upgrade(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
+    async def upgrade(self, head: Head, rest: bytes, wire: Wire, reading: Reading) -> Upgraded:
         raise HttpRefusal(501, "no WebSocket at this address", closes=True)
 
 

@@ -10,13 +10,11 @@ import msgspec
 import trio
 from msgspec import UNSET, Raw
 
-from callboard.actors.server.exchange import Exchange
-from callboard.actors.server.host import Errand, Instant
-from callboard.actors.server.request import Handler
+from callboard.actors.server.exchange import Exchange, Handler
+from callboard.actors.server.host import Instant
 from callboard.codecs.envelope import Request
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
-    LATEST,
     CallToolRequestParams,
     CallToolResult,
     CompleteRequestParams,
@@ -38,6 +36,7 @@ from callboard.codecs.revisions import (
     ReadResourceResult,
     Revision,
     ServerCapabilities,
+    TextContent,
 )
 from callboard.codecs.routing import Route
 from callboard.errors import HandlerFailed, InvalidParams, MissingCapability, Overloaded, ResourceNotFound
@@ -45,7 +44,7 @@ from callboard.server.content.content import to_contents, to_messages, to_result
 from callboard.server.content.errors import BadArguments, Unfit
 from callboard.server.content.failures import error_result, failure_text, is_unexpected
 from callboard.server.context import Context, InputRequired, News
-from callboard.server.faults import exited, log_failure
+from callboard.server.faults import log_failure
 from callboard.server.registry import CacheHint, Function, HandlerEntry, Registry, Section, ToolEntry
 from callboard.supervisor.ended import drop_frames
 from callboard.supervisor.groups import sole
@@ -61,7 +60,7 @@ GoOn: TypeAlias = Callable[[], Awaitable[Model]]
 Middleware: TypeAlias = Callable[[Context, GoOn], Awaitable[Model]]
 """Stands around every handler: does what it wants before and after, and calls the second argument in between."""
 
-_Handler: TypeAlias = Callable[[Exchange], Awaitable[Model]]
+_Handler: TypeAlias = Callable[[Exchange], Awaitable[Any]]
 _CALL: Final = frozenset(("name", "arguments", "_meta"))
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 
@@ -98,7 +97,7 @@ class ServerOffer:
             "prompts/list": self._list_prompts,
         }
         handlers: Mapping[str, _Handler] = {
-            "tools/call": self._call_tool,
+            "tools/call": self._call_as_model if server.middlewares else self._call_tool,
             "resources/read": self._read_resource,
             "prompts/get": self._get_prompt,
             "completion/complete": self._complete,
@@ -116,28 +115,6 @@ class ServerOffer:
     def header_map(self, method: str, route: Route) -> HeaderMap:
         entry = self._registry.tools.entries.get(route.name or "") if method == "tools/call" else None
         return NO_HEADERS if entry is None else entry.headers
-
-    def errand(self, request: Request, route: Route, *_: object) -> Errand | None:
-        if self._server.middlewares or request.method != "tools/call" or request.params is UNSET:
-            return None
-        entry = self._registry.tools.entries.get(route.name or "")
-        if entry is None or not entry.is_errand or not request.params.keys() <= _CALL:
-            return None
-        return self._run_errand(entry, request, request.params.get("arguments"))
-
-    async def _run_errand(self, entry: ToolEntry, request: Request, given: Raw | None) -> Model | str:
-        try:
-            arguments = entry.signature.read(_arguments(given))
-            value = await entry.function(**arguments)
-            if type(value) is str and entry.signature.output is None:
-                return value
-            return to_result(value, entry.signature)
-        except Exception as error:
-            if _is_for_client(LATEST, sole(error)):
-                raise sole(error) from None
-            return self._failed(request, entry, sole(error))
-        except (SystemExit, BaseExceptionGroup) as error:
-            return self._failed(request, entry, exited(error))
 
     # What is answered at once.
 
@@ -172,19 +149,26 @@ class ServerOffer:
 
     # What takes an author's function.
 
-    async def _call_tool(self, exchange: Exchange) -> Model:
+    async def _call_tool(self, exchange: Exchange) -> Model | str:
         name, given = self._called(exchange)
         entry = self._registry.tools.entries.get(name)
         if entry is None:
             raise InvalidParams(f"Unknown tool: {name[:128]}")
+        signature = entry.signature
         try:
-            arguments = entry.signature.read(given)
-            value = await self._perform(entry, arguments, exchange)
-            return value if isinstance(value, InputRequiredResult) else to_result(value, entry.signature)
+            value = await self._perform(entry, signature.read(given), exchange)
+            if type(value) is str and signature.output is None:
+                return value  # most say only that, and it needs no model
+            return value if isinstance(value, InputRequiredResult) else to_result(value, signature)
         except Exception as error:
             if _is_for_client(exchange.terms.revision, sole(error)):
                 raise sole(error) from None
             return self._failed(exchange.request, entry, sole(error))
+
+    async def _call_as_model(self, exchange: Exchange) -> Model:
+        """As middlewares expect it."""
+        result = await self._call_tool(exchange)
+        return CallToolResult(content=[TextContent(text=result)]) if isinstance(result, str) else result
 
     def _called(self, exchange: Exchange) -> tuple[str, Mapping[str, Any] | None]:
         """The tool and its arguments. Params without other members are read without a model."""
@@ -207,9 +191,9 @@ class ServerOffer:
         `HandlerFailed` raised in its place."""
         wrapped = self._wrapped(handler)
 
-        async def guarded(exchange: Exchange) -> Model:
+        async def guarded(exchange: Exchange) -> Model | str:
             try:
-                return await wrapped(exchange)
+                return await wrapped(exchange)  # type: ignore[no-any-return]  # of a method, or a middleware
             except Exception as error:
                 if not is_unexpected(error):
                     raise

@@ -12,6 +12,7 @@ from callboard.actors.changes import Change, ListChanged, ListName, ResourceUpda
 from callboard.actors.rate import Rate, RateLimit
 from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
+from callboard.actors.server.progress import ProgressTimer
 from callboard.codecs.mcp_headers.header_map import HeaderMap
 from callboard.codecs.revisions import (
     ALL,
@@ -345,12 +346,13 @@ class Server(Served):
     @asynccontextmanager
     async def host(self, *, parking: Parking | None = None) -> AsyncIterator[Host]:
         """Run the server, without any transport yet: for a caller that brings connections of its own."""
-        lot = Parking(self.info.name) if parking is None else parking
+        lot, reports = Parking(self.info.name) if parking is None else parking, ProgressTimer()
         context = nullcontext() if self._lifespan is None else self._lifespan(self)
-        async with context as value, open_tree(tree.host(self.info.name.replace("/", "-"), lambda: lot)) as root:
+        spec = tree.host(self.info.name.replace("/", "-"), lambda: lot, lambda: reports)
+        async with context as value, open_tree(spec) as root:
             meters = {method: RateLimit(rate) for method, rate in self._rates.items()}
             self.registry.offer_anything()
-            host = Host(ServerOffer(self, value), root, lot, meters=meters)
+            host = Host(ServerOffer(self, value), root, lot, meters=meters, reports=reports)
             self._hosts.add(host)
             try:
                 yield host

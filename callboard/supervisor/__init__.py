@@ -3,11 +3,11 @@
 from callboard.supervisor._node import State
 from callboard.supervisor.actor import Actor, Unfinished
 from callboard.supervisor.address import Address
-from callboard.supervisor.adopted import Adopted
+from callboard.supervisor.adopted import Adopted, AdoptedBlock
 from callboard.supervisor.ask import Ask
 from callboard.supervisor.dead_letters import DeadLetter, DeadLetters
 from callboard.supervisor.ended import Ended, How
-from callboard.supervisor.lifetime import WHY_DEADLINE, WHY_DRAIN, WHY_KILLED, WHY_OVERFLOW, WHY_SUPERVISOR
+from callboard.supervisor.lifetime import WHY_DEADLINE, WHY_DRAIN, WHY_KILLED, WHY_OVERFLOW, WHY_SUPERVISOR, Lifetime
 from callboard.supervisor.logs import get_logger
 from callboard.supervisor.mailbox import Mailbox
 from callboard.supervisor.overflow import Lost, MailboxSpec, Overflow
@@ -26,6 +26,7 @@ __all__ = [
     "Actor",
     "Address",
     "Adopted",
+    "AdoptedBlock",
     "Ask",
     "Backoff",
     "ChildSpec",
@@ -35,6 +36,7 @@ __all__ = [
     "Fact",
     "How",
     "Intensity",
+    "Lifetime",
     "Lost",
     "Mailbox",
     "MailboxSpec",

@@ -68,6 +68,7 @@ class Node(Lifetime):
         "state",
         "stop",
         "streak",
+        "tasks",
     )
 
     def __init__(
@@ -81,6 +82,7 @@ class Node(Lifetime):
         self.restart = restart
         self.shutdown = shutdown
         self.start_within = START_TIME
+        self.tasks: Supervisor | None = None  # where its task runs, if not with its siblings
         self.actor: Actor[Any] | None = None
         self.mailbox: Mailbox[Any] | None = None
         self.state = State.STARTING

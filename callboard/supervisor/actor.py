@@ -12,7 +12,7 @@ import trio
 from callboard.supervisor._node import NO_FACTS, Node, Stop
 from callboard.supervisor.address import Address
 from callboard.supervisor.groups import own_nursery
-from callboard.supervisor.lifetime import WHY_SUPERVISOR
+from callboard.supervisor.lifetime import WHY_SUPERVISOR, Lifetime
 from callboard.supervisor.mailbox import Mailbox
 from callboard.supervisor.overflow import MailboxSpec
 from callboard.supervisor.snapshot import Fact, Snapshot
@@ -143,6 +143,27 @@ class Actor(Generic[M]):
         Costs no scope of its own. Asked to stop, the actor gets its drain time and not more, wherever this points.
         """
         self._bound().expire(at)
+
+    # A task that stays with something else.
+
+    @property
+    def turn(self) -> object:
+        """Stands for the task that runs the actor now: another one after `pass_on`."""
+        return self._bound().scope
+
+    def pass_on(self) -> Lifetime:
+        """Have a new task call `run`, for the one that runs it now waits for something else: for as long as that takes,
+        and whatever becomes of this actor. Returns the lifetime of the task that stays.
+
+        `run` must be able to go on where it was. In the task that stays it returns as soon as it sees that its `turn`
+        is over, and cleans nothing up. Raises `SupervisorClosed` if the end has begun.
+        """
+        return self.supervisor.relaunch(self._bound())
+
+    @property
+    def lifetime(self) -> Lifetime:
+        """The lifetime of the task that runs the actor."""
+        return self._bound()
 
     @property
     def why_cut(self) -> str | None:

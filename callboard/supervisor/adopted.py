@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import trio
 
@@ -12,10 +12,30 @@ from callboard.supervisor.lifetime import WHY_KILLED, Lifetime
 from callboard.supervisor.snapshot import Fact, Snapshot, facts_of
 
 if TYPE_CHECKING:
+    from callboard.supervisor.actor import Unfinished
     from callboard.supervisor.supervisor import Supervisor
 
 
-class Adopted(Lifetime):
+class Adopted(Protocol):
+    """A child that runs in a task of another actor: `take_in` of a supervisor puts it into the tree, `let_go` takes it
+    out."""
+
+    @property
+    def name(self) -> str: ...
+
+    def drain(self, until: float) -> None:
+        """Its supervisor ends: it may finish until then, and is cancelled if it has not."""
+
+    def cancel(self, why: str = WHY_KILLED) -> None:
+        """End it now."""
+
+    def unfinished(self) -> Iterable[Unfinished]:
+        """The work that a drain lets finish."""
+
+    def snapshot(self, now: float) -> Snapshot: ...
+
+
+class AdoptedBlock(Lifetime):
     """A `with` block that is in the tree, with its own cancel scope; it has no mailbox and no task.
 
     Exceptions pass through to the adopter, whose affair they are. `scope.cancelled_caught` says, after the block,
@@ -53,6 +73,9 @@ class Adopted(Lifetime):
     def cancel(self, why: str = WHY_KILLED) -> None:
         """Cut the block short. The first *why* stays."""
         self.cut(why)
+
+    def unfinished(self) -> Iterable[Unfinished]:
+        return ()
 
     def snapshot(self, now: float) -> Snapshot:
         return Snapshot(

@@ -36,6 +36,16 @@ class Lifetime:
             self._why = why
             self.scope.cancel()
 
+    def split(self) -> "Lifetime":
+        """Go on with a fresh scope. The present one, which a task is in, becomes a lifetime of its own, without a
+        deadline: what is returned."""
+        other, drained_at = Lifetime(), self._drained_at
+        other.scope = self.scope
+        other.scope.deadline = math.inf
+        self.begin()
+        self.drain(drained_at)
+        return other
+
     def expire(self, at: float) -> None:
         """Cancel it at *at*, on Trio's clock, unless moved again. A stop that is under way is not put off."""
         self.scope.deadline = min(at, self._drained_at)

@@ -221,6 +221,11 @@ class Mailbox(trio.abc.ReceiveChannel[M]):
         return len(self._queue) - self._dropped if self._queue else 0
 
     @property
+    def is_waited_for(self) -> bool:
+        """Whether its reader waits for a message: then nothing is queued, and the reader does nothing else."""
+        return self._reader is not None
+
+    @property
     def coalesced(self) -> int:
         """How many messages wait that a later one of the same key would replace."""
         return len(self._keyed) if self._keyed else 0

@@ -13,6 +13,7 @@ from callboard.supervisor.window import Backoff, Intensity
 
 if TYPE_CHECKING:
     from callboard.supervisor.actor import Actor
+    from callboard.supervisor.supervisor import Supervisor
 
 DRAIN_TIME: Final = 5.0
 """Seconds a child has to finish when it is asked to stop, as in OTP; then it is cancelled."""
@@ -59,6 +60,8 @@ class ChildSpec(Generic[M]):
     start_within: float = attrs.field(default=START_TIME, kw_only=True)
     significant: bool = attrs.field(default=False, kw_only=True)
     """When it has ended for good, its supervisor stops the others and returns (OTP: `any_significant`)."""
+    tasks: Supervisor | None = attrs.field(default=None, kw_only=True)
+    """Where its task runs, if it may stay with something that outlives the siblings (`Actor.pass_on`)."""
     kept: str = attrs.field(default="", kw_only=True)
     """Why the same object comes back after a crash, where it does: what it holds that others rely on."""
 

@@ -3,11 +3,16 @@
 Three kinds of children stand under a supervisor. *Declared* ones have a spec, an order and a restart rule.
 *Spawned* ones are temporary: one task each, and no word to the supervisor's own task when they start or end.
 *Adopted* ones run in a task that exists already.
+
+A task may stay with something that takes longer than the actor it runs: then the actor is *passed on* to a new task,
+and goes on there. A coroutine cannot change its task; an actor can.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, Final, Never, TypeVar, cast, overload
 
 import trio
@@ -18,10 +23,10 @@ from callboard.supervisor._declared import Declared
 from callboard.supervisor._node import Node, State, Stop
 from callboard.supervisor.actor import Actor, Unfinished
 from callboard.supervisor.address import Address
-from callboard.supervisor.adopted import Adopted
+from callboard.supervisor.adopted import Adopted, AdoptedBlock
 from callboard.supervisor.dead_letters import DeadLetters
 from callboard.supervisor.ended import CUT_OFF, Ended, How, drop_frames, failure_text, where
-from callboard.supervisor.lifetime import WHY_SUPERVISOR
+from callboard.supervisor.lifetime import WHY_SUPERVISOR, Lifetime
 from callboard.supervisor.logs import report
 from callboard.supervisor.snapshot import Fact, Snapshot, facts_of
 from callboard.supervisor.spec import ChildSpec, Restart, SupervisorSpec, check_name
@@ -37,10 +42,11 @@ class Supervisor(Actor[Never]):
 
     __slots__ = (
         "_children",
+        "_context",
         "_declared",
         "_nested",
-        "_nursery",
         "dead_letters",
+        "nursery",
         "spec",
     )
 
@@ -53,7 +59,8 @@ class Supervisor(Actor[Never]):
         self._nested = {s.name: Supervisor(s, dead_letters) for s in spec.children if isinstance(s, SupervisorSpec)}
         self._children: dict[str, Node | Adopted] = {}
         self._declared = Declared()
-        self._nursery: trio.Nursery | None = None  # None when it takes no children
+        self._context: Context = copy_context()
+        self.nursery: trio.Nursery | None = None  # None when it takes no children. For supervisors only
 
     # What others ask of it.
 
@@ -97,9 +104,26 @@ class Supervisor(Actor[Never]):
             raise StartFailed(node.path, why=node.over.why) from node.over.error
         return supervisor if supervisor is not None else Address(node)
 
-    def adopt(self, name: str, *, kind: str, facts: Callable[[], Mapping[str, Fact]] | None = None) -> Adopted:
+    def adopt(self, name: str, *, kind: str, facts: Callable[[], Mapping[str, Fact]] | None = None) -> AdoptedBlock:
         """A `with` block of the caller's that shall be in the tree. Raises as `spawn` does, on entry."""
-        return Adopted(self, name, kind, facts)
+        return AdoptedBlock(self, name, kind, facts)
+
+    def carry(self, run: Callable[[], Awaitable[None]], *, name: str) -> Lifetime:
+        """Start a task for what is adopted, here or elsewhere, and return its lifetime. Raises `SupervisorClosed`."""
+        if self.nursery is None:
+            raise SupervisorClosed(self.path)
+        lifetime = Lifetime()
+        self._context.run(partial(self.nursery.start_soon, self._carry, run, name, lifetime, name=name))
+        return lifetime
+
+    async def _carry(self, run: Callable[[], Awaitable[None]], name: str, lifetime: Lifetime) -> None:
+        try:
+            with lifetime.scope:
+                await run()
+        except Exception as error:
+            _report_crash(f"{self.path}/{name}", name, error)
+        finally:
+            self._task_ended()
 
     def address_of(self, spec: ChildSpec[M]) -> Address[M]:
         """The address of a declared child, here or below. Raises LookupError if it is not running here."""
@@ -155,25 +179,29 @@ class Supervisor(Actor[Never]):
 
     def unfinished(self) -> Iterable[Unfinished]:
         """The work of all below it."""
-        return [work for _, actor in self.actors() for work in actor.unfinished()]
+        children = list(self._children.values())
+        below = [child.actor if isinstance(child, Node) else child for child in children]
+        return [work for one in below if one is not None for work in one.unfinished()]
 
     # Its life.
 
     async def run(self) -> None:
         failure: ActorError | None = None
+        self._context = copy_context()
         self._declared.begin(self)
         try:
             async with trio.open_nursery() as nursery:
-                self._nursery = nursery
+                self.nursery = nursery
                 try:
                     failure = await self._declared.start([self._as_child(spec) for spec in self.spec.children])
                     if failure is None:
                         self._bound().mark_started()
                         failure = await self._declared.supervise()
                 finally:
-                    self._nursery = None  # here, not after the nursery: it is closed before its children have ended
-                await self._stop_others()
+                    self.nursery = None  # here, not after the nursery: it is closed before its children have ended
+                limit = await self._stop_others()
                 await self._declared.stop()
+                nursery.cancel_scope.deadline = limit  # of tasks that stay with what is adopted elsewhere
         finally:
             self._leave_nothing()
         if failure is not None:
@@ -194,29 +222,33 @@ class Supervisor(Actor[Never]):
     def on_stop(self) -> None:
         self._declared.notice()
 
-    async def _stop_others(self) -> None:
-        """Stop spawned and adopted children, all at once."""
+    async def _stop_others(self) -> float:
+        """Stop spawned and adopted children, all at once. Returns until when they were given time."""
         limit = trio.current_time() + self.spec.drain
         for child in list(self._children.values()):
-            if isinstance(child, Adopted):
+            if not isinstance(child, Node):
                 child.drain(limit)
             elif not child.declared:
                 child.begin_stop(Stop.GOOD)
         with trio.CancelScope(deadline=limit):
-            await self._wait_gone(Node, Adopted)
-        await self._wait_gone(Node)  # adopted ones are cancelled by now; their own tasks wait for them
+            await self._wait_gone(and_adopted=True)
+        await self._wait_gone(and_adopted=False)  # adopted ones are cancelled by now; their own tasks wait for them
+        return limit
 
-    async def _wait_gone(self, *kinds: type[Node | Adopted]) -> None:
+    async def _wait_gone(self, *, and_adopted: bool) -> None:
         specs = self._declared.specs
-        while any(name not in specs and isinstance(child, kinds) for name, child in self._children.items()):
+        while any(
+            name not in specs and (and_adopted or isinstance(child, Node)) for name, child in self._children.items()
+        ):
             await self._declared.wait_notice()
 
     def _leave_nothing(self) -> None:
         for child in list(self._children.values()):
-            if isinstance(child, Adopted):
-                child.cancel(WHY_SUPERVISOR)
-            else:
+            if isinstance(child, Node):
+                child.cut(WHY_SUPERVISOR)  # its task may run elsewhere
                 child.finish(CUT_OFF)
+            else:
+                child.cancel(WHY_SUPERVISOR)
         self._children.clear()
         self._declared.clear()
 
@@ -230,7 +262,7 @@ class Supervisor(Actor[Never]):
     def place(self, spec: ChildSpec[Any], *, declared: bool) -> Node:
         """Make room for a child; *declared* if its name is taken by itself. Raises as `spawn` does."""
         node = self._node_for(spec.name, spec.restart, spec.shutdown, declared=declared)
-        node.start_within = spec.start_within
+        node.start_within, node.tasks = spec.start_within, spec.tasks
         self._children[spec.name] = node
         return node
 
@@ -241,7 +273,7 @@ class Supervisor(Actor[Never]):
         return node
 
     def _check_place(self, name: str, *, declared: bool) -> None:
-        if self._nursery is None:
+        if self.nursery is None:
             raise SupervisorClosed(self.path)
         if name in self._children or (name in self._declared.specs and not declared):
             raise NameTaken(f"{self.path}/{name}")
@@ -249,14 +281,29 @@ class Supervisor(Actor[Never]):
 
     def launch(self, node: Node, make: Callable[[], Actor[Any]] | None) -> None:
         """Start the task of one incarnation."""
-        if self._nursery is not None:
-            self._nursery.start_soon(self._live, node, make, name=node.name)
+        nursery = (node.tasks or self).nursery
+        if nursery is not None:
+            nursery.start_soon(self._live, node, make, name=node.name)
+
+    def relaunch(self, node: Node) -> Lifetime:
+        """Have a new task run the actor of *node* from now on; return the lifetime of the task that ran it, which is no
+        child any more. When this supervisor ends, that task gets as long as children do.
+
+        Raises `SupervisorClosed`, also if the actor is being cancelled.
+        """
+        nursery = (node.tasks or self).nursery
+        if self.nursery is None or nursery is None or node.scope.cancel_called:
+            raise SupervisorClosed(self.path)
+        kept = node.split()
+        # Not in the context of the task that stays: what a handler has set there is for that handler only.
+        self._context.run(partial(nursery.start_soon, self._live, node, None, name=node.name))
+        return kept
 
     async def _live(self, node: Node, make: Callable[[], Actor[Any]] | None) -> None:
         """The task of one incarnation. The one place where any exception of an actor is caught."""
-        over = CUT_OFF
+        over, scope = CUT_OFF, node.scope
         try:
-            with node.scope:
+            with scope:
                 if make is not None:
                     node.embody(make())
                 actor = node.actor
@@ -267,7 +314,8 @@ class Supervisor(Actor[Never]):
                     if not actor.starts_itself:
                         node.mark_started()
                     await actor.run()
-            over = node.verdict()
+            if node.scope is scope:
+                over = node.verdict()
         except Exception as error:
             over = _crashed(node, error)
         except BaseExceptionGroup as group:  # it was cancelled from above, and something broke on its way out
@@ -277,12 +325,20 @@ class Supervisor(Actor[Never]):
                 raise rest from None  # type: ignore[misc]  # else `group` were an Exception
             raise
         finally:
-            self._ended(node, over)
+            if node.scope is scope:
+                self._ended(node, over)
+            else:
+                self._task_ended()
+
+    def _task_ended(self) -> None:
+        """A task has ended that was no child, or not any more."""
+        if self.nursery is None:
+            self._declared.notice()
 
     @enable_ki_protection
     def _ended(self, node: Node, over: Ended) -> None:
         node.end_incarnation(over)
-        closing = self._nursery is None
+        closing = self.nursery is None
         if node.never_ran and node.declared:
             node.stop = Stop.GOOD  # the supervisor that declared it hears that it failed, and decides
         if closing or node.stop is Stop.GOOD or node.restart is Restart.TEMPORARY or over is CUT_OFF:
@@ -313,7 +369,7 @@ class Supervisor(Actor[Never]):
     def let_go(self, adopted: Adopted) -> None:
         if self._children.get(adopted.name) is adopted:
             del self._children[adopted.name]
-        if self._nursery is None:
+        if self.nursery is None:
             self._declared.notice()
 
     def bind(self, node: Node) -> None:
@@ -328,16 +384,23 @@ class Supervisor(Actor[Never]):
 
 
 def _crashed(node: Node, error: Exception) -> Ended:
-    """One log line. No `exc_info`: a pretty traceback prints local variables, and those hold what peers confided."""
     over = Ended(How.START_FAILED if node.state is State.STARTING else How.RAISED, failure_text(error), error)
+    facts = facts_of(node.actor.facts) if node.actor is not None else {}
+    _report_crash(node.path, type(node.actor).__name__, error, how=over.how, facts=facts)
+    return over
+
+
+def _report_crash(
+    path: str, kind: str, error: Exception, *, how: How = How.RAISED, facts: Mapping[str, Fact] | None = None
+) -> None:
+    """One log line. No `exc_info`: a pretty traceback prints local variables, and those hold what peers confided."""
     report(
         "actor_crashed",
-        path=node.path,
-        kind=type(node.actor).__name__,
-        how=over.how.value,
-        failure=over.why,
+        path=path,
+        kind=kind,
+        how=how.value,
+        failure=failure_text(error),
         where=where(error),
-        facts=facts_of(node.actor.facts) if node.actor is not None else {},
+        facts=facts or {},
     )
     drop_frames(error)
-    return over

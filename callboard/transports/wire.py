@@ -18,6 +18,9 @@ from callboard.actors.turnstile import wait_turn
 READ_SIZE: Final = 65_536
 """Bytes that are read at once."""
 
+MAX_HELD: Final = 65_536
+"""Bytes that are held for the end of a turn. More may not fit into the socket, and needs no batching."""
+
 
 def peer_of(connected: socket.socket) -> str:
     """The account of an anonymous client at the other end: its address, without the port."""
@@ -43,7 +46,9 @@ class Wire(Protocol):
         """Write all of *data*. Raises BrokenResourceError if the peer disconnected, or takes too long."""
 
     def send_soon(self, data: bytes) -> bool:
-        """Write all of *data* together with what others say in this turn. False if it must be sent otherwise."""
+        """Write all of *data* without waiting: now, or with what others say in this turn. What the system does not take
+        at once is written later, by no task of the caller's. False if it must be sent otherwise: others wait to write,
+        or it is large."""
 
     def send_nowait(self, data: bytes) -> bool:
         """Write all of *data* if that is possible without waiting; else nothing. A courtesy."""
@@ -62,15 +67,19 @@ class Wire(Protocol):
 
 
 class BatchWriter(Protocol):
-    """Collector of whole responses of one turn."""
+    """Collector of what is said in one turn of the loop."""
 
-    def put(self, wire: "SocketWire", data: bytes) -> bool: ...
+    def put(self, wire: "SocketWire", data: bytes) -> bool:
+        """Write *data* when the turn is over. False if it must be written otherwise."""
+
+    def finish(self, wire: "SocketWire") -> None:
+        """See that what *wire* holds is written."""
 
 
 class SocketWire:
     """A non-blocking socket: the system calls without a layer in between."""
 
-    __slots__ = ("_is_broken", "_lock", "_rest", "_socket", "_write_time", "write_batch")
+    __slots__ = ("_is_broken", "_is_held", "_lock", "_rest", "_socket", "_write_time", "write_batch")
 
     def __init__(self, connected: socket.socket, write_time: float) -> None:
         self._socket = connected
@@ -78,6 +87,7 @@ class SocketWire:
         self._lock: trio.Lock | None = None  # made when a writer has to wait, for the first time
         self._rest = b""  # what is held, or what a courtesy left over
         self._is_broken = False
+        self._is_held = False  # until the turn is over: then it is flushed
         self.write_batch: BatchWriter | None = None
 
     async def receive(self) -> bytes:
@@ -103,6 +113,8 @@ class SocketWire:
     def begin(self, data: bytes) -> Coroutine[Any, Any, None] | None:
         """Write what goes at once. If that is not all, what is returned must be awaited. Raises as `send`."""
         sent = 0
+        if self._is_held:
+            data, self._rest, self._is_held = self._rest + data, b"", False
         if self.is_free:
             sent = self._try(data)
             if sent == len(data):
@@ -137,7 +149,25 @@ class SocketWire:
         return False
 
     def send_soon(self, data: bytes) -> bool:
-        return self.write_batch is not None and self.write_batch.put(self, data)
+        batch = self.write_batch
+        if batch is None or len(data) > MAX_HELD or not (self._is_held or self.is_free):
+            return False
+        if batch.put(self, data):
+            return True
+        if self._is_held:  # too much to be held any longer
+            data, self._rest, self._is_held = self._rest + data, b"", False
+        try:
+            self._rest = data[self._try(data) :]
+        except trio.BrokenResourceError:
+            return True  # the reader hears it
+        if self._rest:
+            batch.finish(self)
+        return True
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `send_soon` would take a little."""
+        return self.write_batch is not None and (self._is_held or self.is_free)
 
     @property
     def is_free(self) -> bool:
@@ -145,6 +175,8 @@ class SocketWire:
         return self._lock is None and not self._rest and not self._is_broken
 
     def send_nowait(self, data: bytes) -> bool:
+        if self._is_held:
+            self.flush()
         if not self.is_free:
             return False
         try:
@@ -173,20 +205,27 @@ class SocketWire:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)
 
     async def linger(self) -> None:
+        if not self.flush():
+            await self.finish()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
         while await self.receive():
             pass
 
     def hold(self, data: bytes) -> bool:
-        """Keep *data* until it is flushed; all that is sent meanwhile comes after it. False if others wait already."""
+        """Keep *data* until it is flushed; all that is sent meanwhile comes after it. False if others wait already, or
+        if that would be too much."""
+        if self._is_held and len(self._rest) + len(data) <= MAX_HELD:
+            self._rest += data
+            return True
         if not self.is_free:
             return False
-        self._rest = data
+        self._rest, self._is_held = data, True
         return True
 
     def flush(self) -> bool:
         """Write what is held, as far as that is possible without waiting. False if something is left."""
+        self._is_held = False
         if not self._rest or self._lock is not None or self._is_broken:
             return True  # the next writer in line sees to it, or it is too late
         try:
@@ -219,6 +258,7 @@ class SocketWire:
 
     async def _send_slowly(self, data: bytes, *, is_torn: bool) -> None:
         """Wait in line, then for the peer. Cut off in the middle, nothing that follows could be told from the rest."""
+        self._is_held = False
         lock = self._lock = self._lock or trio.Lock()
         is_whole = False
         with trio.move_on_after(self._write_time):
@@ -332,7 +372,20 @@ class SslWire:
         await self._send(self._sealed(data))
 
     def send_soon(self, data: bytes) -> bool:
-        return False
+        if not self._is_open or len(data) > MAX_HELD // 2 or not self._wire.is_ready:
+            return False
+        try:
+            return self._wire.send_soon(self._sealed(data))
+        except trio.BrokenResourceError:
+            return True  # the reader hears it
+
+    @property
+    def write_batch(self) -> BatchWriter | None:
+        return self._wire.write_batch
+
+    @write_batch.setter
+    def write_batch(self, batch: BatchWriter) -> None:
+        self._wire.write_batch = batch
 
     async def _send(self, sealed: bytes) -> None:
         """Once sealed it must go out, or all that is sealed after it cannot be opened."""

@@ -70,8 +70,9 @@ class Stream:
     def __init__(self, written: list[int]) -> None:
         self.written = written
 
-    def write_nowait(self, _: bytes) -> None:
+    def try_write(self, _: bytes) -> bool:
         self.written.append(1)
+        return True
 
 
 @pytest.mark.finding("faults-M1")

@@ -17,10 +17,8 @@ from callboard.actors.broker.merging import MergedEntry
 from callboard.actors.broker.tasks import Tasks
 from callboard.actors.broker.views import VIEW_WAIT, ListView
 from callboard.actors.changes import ListName
-from callboard.actors.server.exchange import Exchange
-from callboard.actors.server.host import Errand, Instant
-from callboard.actors.server.request import Handler
-from callboard.actors.shares import LOCAL
+from callboard.actors.server.exchange import Exchange, Handler
+from callboard.actors.server.host import Instant
 from callboard.actors.terms import Terms, modern_terms
 from callboard.codecs.bridge.askable import NOTHING, Signature, signature_of
 from callboard.codecs.bridge.definitions import KINDS, PROMPTS, TOOLS, Kind
@@ -103,40 +101,6 @@ class BrokerOffer:
         if method != "tools/call":
             return NO_HEADERS
         return self._headers(route.name or "", self._signature_in(route) if self.catalogue.tells_apart else NOTHING)
-
-    def errand(
-        self,
-        request: Request,
-        route: Route,
-        terms: Terms,
-        exchange: Callable[[], Exchange] | None = None,
-        account: str = LOCAL,
-    ) -> Errand | None:
-        """A request about which the client cannot be asked."""
-        if request.method not in _FORWARDED or route.request_state is not None or signature_of(terms.capabilities):
-            return None
-        # The connections of a legacy session are known by its exchange: it keeps one though it hears no log.
-        is_quiet = terms.log_level is None and route.progress_token is None
-        if is_quiet and not terms.revision.dialect.has_sessions:
-            return self._run_quiet_errand(request, route, terms, account)
-        return None if exchange is None else self._run_errand(request, route, terms, exchange())
-
-    async def _run_quiet_errand(self, request: Request, route: Route, terms: Terms, account: str) -> Model | Forwarded:
-        forwarding = self._forwarding(request, terms, route, None)
-        forwarding.account = account
-        return await forwarding.run()
-
-    async def _run_errand(self, request: Request, route: Route, terms: Terms, exchange: Exchange) -> Model | Forwarded:
-        try:
-            return await self._forwarding(request, terms, route, exchange).run()
-        finally:
-            await self._fall_silent(exchange)
-
-    async def _fall_silent(self, exchange: Exchange) -> None:
-        try:
-            await exchange.finish_saying()
-        finally:
-            exchange.hush()
 
     # What changes it.
 

@@ -26,9 +26,8 @@ from callboard.actors.broker.input_bridge import InputBridge
 from callboard.actors.broker.leases import Lease
 from callboard.actors.client.caller import Patience
 from callboard.actors.outlet import FrameKind, Outbound
-from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.reply_slot import ReplySlot
-from callboard.actors.server.request import Handler
 from callboard.actors.terms import ANYBODY, Terms
 from callboard.actors.undo import undo_unless_done
 from callboard.codecs.bridge.errors import front_error

@@ -2,7 +2,7 @@
 
 import attrs
 
-from callboard.actors.outlet import Adopt, FrameKind, Outbound, Outlet
+from callboard.actors.outlet import Outbound, Outlet
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.codecs.envelope import join_batch
 from callboard.codecs.lines import MAX_FRAME
@@ -22,19 +22,18 @@ class Batch:
         """A member that is answered through *slot*, or cancelled."""
         self._slots.append(slot)
 
+    async def answer(self, frame: bytes, error: Exception | None = None, hold: object = None) -> None:
+        self._answers.append(frame)
+        await self.flush()
+
     async def send(self, message: Outbound) -> None:
-        if message.kind is FrameKind.ANSWER:
-            self._answers.append(message.frame)
-            await self.flush()
-        else:
-            await self.outlet.send(message)
+        await self.outlet.send(message)
 
     def send_nowait(self, message: Outbound) -> None:
         self.outlet.send_nowait(message)
 
-    @property
-    def adopt(self) -> Adopt | None:
-        return None
+    def try_send(self, message: Outbound) -> bool:
+        return self.outlet.try_send(message)
 
     async def give_up(self) -> None:
         await self.flush()  # it may have been the last that the others waited for
@@ -52,8 +51,10 @@ class Batch:
         self._is_over, answers = True, self._answers
         fits = sum(map(len, answers)) + len(answers) < MAX_FRAME
         frames = [join_batch(answers)] if answers and fits else answers
-        for index, frame in enumerate(frames, 1):
-            await self.outlet.send(Outbound(frame, ends=index == len(frames)))
+        for frame in frames[:-1]:
+            await self.outlet.send(Outbound(frame))
+        if frames:
+            await self.outlet.answer(frames[-1])
         if self._slots and not frames:
             await self.outlet.give_up()
 

@@ -1,16 +1,16 @@
 """One operation of a client, from admission to its outcome. In the modern era it may span several front requests."""
 
-import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import Context
 from types import MappingProxyType
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
-import attrs
 import trio
 from msgspec import UNSET, Raw
 
 from callboard.actors.lifecycle import Consequence, Lifecycle, RequestEvent, RequestState
+from callboard.actors.outlet import Carrier
 from callboard.actors.rate import Rate, RateLimit
 from callboard.actors.server.client_requests import (
     ClientRequest,
@@ -20,7 +20,7 @@ from callboard.actors.server.client_requests import (
     check_may_ask,
 )
 from callboard.actors.server.input_rounds import GATHER, InputRounds, PendingInput
-from callboard.actors.server.progress import Progress, ProgressRelay, ProgressReport, as_kept
+from callboard.actors.server.progress import Progress, ProgressRelay, ProgressReport, ProgressTimer, as_kept
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.results import Forwarded
@@ -58,6 +58,9 @@ LEVELS: Final[tuple[LoggingLevel, ...]] = (
 )
 """From the least to the most severe."""
 
+MAX_TARGET: Final = 128
+"""Characters of a tool's name or a URI that the tree shows: they are the peer's own text."""
+
 _NONE: Final[Mapping[str, Model]] = MappingProxyType({})
 
 # Stands for a `_meta` that was read when the terms were: the least that the modern revision takes for one.
@@ -82,36 +85,72 @@ class Parks(Protocol):
         """A state for the client to keep: the retry is a fresh run that gets *payload* back."""
 
 
-@attrs.define(eq=False)
-class Exchange:
-    """The request as its handler sees it, and the state that the request's actor keeps for it."""
+class Engine(Protocol):
+    """The server's side of all requests, as each of them needs it: the `Host`."""
 
-    request: Request
-    route: Route  # what was read of the request to find its handler
-    slot: ReplySlot
-    supervisor: Supervisor  # under which its progress is reported
-    parking: Parks
+    cap: float
+    """Seconds that a request may take."""
+    context: Context
+    """The context variables that each request begins with."""
+    reports: ProgressTimer
+
+    @property
+    def parking(self) -> Parks: ...
+
+    def new_name(self) -> str:
+        """A name in the tree for a request."""
+
+
+class Running(Protocol):
+    """The actor of a request that waits."""
+
+    @property
+    def why_cut(self) -> str: ...
+
+    def expire(self, at: float) -> None: ...
+    def pause(self) -> None: ...
+    def go_on(self) -> None: ...
+    def leave(self) -> None: ...
+
+
+class Exchange:
+    """The request as its handler sees it, and its state.
+
+    There is one for each request, and most never wait: what few of them need is a default of the class until then.
+    """
+
     session: SessionKey | None = None  # of a legacy client; None for a modern one, whose requests stand alone
-    name: str = ""
-    life: Lifecycle = attrs.field(factory=Lifecycle, init=False)
-    _rounds: InputRounds | None = attrs.field(default=None, init=False)
-    outcome: Model | Forwarded | Exception | None = attrs.field(default=None, init=False)
-    digest: bytes | None = attrs.field(default=None, init=False)  # of what a retry must repeat, once it is worked out
-    carried: bytes | None = attrs.field(default=None, init=False)  # what an earlier run gave the client to keep
-    answers: Mapping[str, Model] = attrs.field(default=_NONE, init=False)
-    kill: Callable[[str], None] = attrs.field(default=lambda _: None, init=False)
-    _progress: Address[ProgressReport] | None = attrs.field(default=None, init=False)
-    _relay: Address[LoggingMessageNotificationParams] | None = attrs.field(default=None, init=False)
-    _kept_report: ProgressReport | None = attrs.field(default=None, init=False)
-    _kept_logs: "deque[LoggingMessageNotificationParams]" = attrs.field(
-        factory=lambda: deque(maxlen=KEPT_LOGS), init=False
-    )
-    _asking: dict[trio.CancelScope, None] = attrs.field(factory=dict, init=False)
-    _reported: float = attrs.field(default=-math.inf, init=False)
-    _logged: RateLimit | None = attrs.field(default=None, init=False)
-    _expire: Callable[[float], None] | None = attrs.field(default=None, init=False)
-    _until: float = attrs.field(default=math.inf, init=False)
-    _left: float = attrs.field(default=math.inf, init=False)
+    carrier: Carrier | None = None  # the task that read it, if that can stay with it
+    actor: Running | None = None  # once it has waited
+    outcome: Model | Forwarded | str | Exception | None = None  # kept for a retry
+    digest: bytes | None = None  # of what a retry must repeat, once it is worked out
+    carried: bytes | None = None  # what an earlier run gave the client to keep
+    answers: Mapping[str, Model] = _NONE
+    progress: Progress | None = None
+    _rounds: InputRounds | None = None
+    _relay: Address[LoggingMessageNotificationParams] | None = None
+    _kept_report: ProgressReport | None = None
+    _kept_logs: "deque[LoggingMessageNotificationParams] | None" = None
+    _asking: dict[trio.CancelScope, None] | None = None
+    _logged: RateLimit | None = None
+
+    def __init__(self, engine: Engine, request: Request, route: Route, slot: ReplySlot, supervisor: Supervisor) -> None:
+        self.engine = engine
+        self.request = request
+        self.route = route  # what was read of the request to find its handler
+        self.slot = slot
+        self.supervisor = supervisor  # under which it is in the tree
+        self.life = Lifecycle()
+        self.kill: Callable[[str], None] = _does_not_wait
+
+    @property
+    def parking(self) -> Parks:
+        return self.engine.parking
+
+    @property
+    def target(self) -> str:
+        """The tool, prompt or resource that it is about; empty for other methods."""
+        return (self.route.name or self.route.uri or "")[:MAX_TARGET]
 
     @property
     def terms(self) -> Terms:
@@ -167,12 +206,11 @@ class Exchange:
         """As `log`, for a caller that may not wait: an actor says it. What is said while this is parked is for the
         next front request, if that wants to hear it."""
         if self.life.state is RequestState.PARKED:
+            self._kept_logs = self._kept_logs or deque(maxlen=KEPT_LOGS)
             self._kept_logs.append(as_kept(params))
         elif self._wants_log(params.level) and self.life.state is RequestState.WAITING:
             if self._relay is None:
-                self._relay = self.supervisor.spawn(
-                    ProgressRelay(self.slot), name=f"{self.name}.log-{self.rounds.number}"
-                )
+                self._relay = self.supervisor.spawn(ProgressRelay(self.slot), name=f"{self.engine.new_name()}.log")
             self._relay.send_nowait(as_kept(params))
 
     def _wants_log(self, level: LoggingLevel) -> bool:
@@ -184,22 +222,22 @@ class Exchange:
 
     async def report(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress, if the client gave a token. A value that does not rise is dropped."""
-        await trio.lowlevel.checkpoint()
+        if self.progress is None:  # the first one waits for nothing: a handler that reports once need not wait at all
+            await trio.lowlevel.checkpoint_if_cancelled()
+        else:
+            await trio.lowlevel.checkpoint()
         self.report_nowait(ProgressReport(progress, total, message))
 
     def report_nowait(self, report: ProgressReport) -> None:
         """As `report`, for a caller that may not wait."""
-        token = self.terms.progress_token
-        if self.life.state is RequestState.PARKED:
+        state = self.life.state
+        if state is RequestState.PARKED:
             self._kept_report = report  # no client hears it now, and the old token is over
-        if token is None or report.progress <= self._reported or self.life.state is not RequestState.WAITING:
-            return
-        self._reported = report.progress
-        if self._progress is None:
-            name = f"{self.name}.progress-{self.rounds.number}"
-            self._progress = self.supervisor.spawn(Progress(self.slot, token, report), name=name)
-        else:
-            self._progress.send_nowait(report)
+        elif state is RequestState.WAITING:
+            if self.progress is None and self.terms.progress_token is not None:
+                self.progress = Progress(self.slot, self.terms.progress_token, self.engine.reports)
+            if self.progress is not None:
+                self.progress.report(report)
 
     # What a handler asks.
 
@@ -218,12 +256,13 @@ class Exchange:
             return await self._ask_in_rounds(questions, at_once=at_once)
         if self.session is None:
             raise RuntimeError("this transport cannot send requests to the client")
+        asking = self._asking = {} if self._asking is None else self._asking
         with trio.CancelScope() as scope:
-            self._asking[scope] = None
+            asking[scope] = None
             try:
                 return await self._ask_by_requests(self.session.questions, questions)
             finally:
-                del self._asking[scope]
+                del asking[scope]
         raise RequestFailed("the request has ended")
 
     async def _ask_by_requests(self, way: ClientRequests, questions: Sequence[ClientRequest]) -> list[Model]:
@@ -276,36 +315,24 @@ class Exchange:
 
     # How it goes on and ends.
 
-    def forget_time(self) -> None:
-        """There is no deadline to move any more. Else it and its actor would hold each other."""
-        self._expire = None
-
-    def give_time(self, seconds: float, expire: Callable[[float], None]) -> None:
-        """Give the handler so many seconds, those not counted that it is parked. *expire* moves the deadline."""
-        self._expire = expire
-        self._until = trio.current_time() + seconds
-        expire(self._until)
-
     def pause(self) -> None:
         """The clock stands still while it is parked."""
-        if self._expire is not None:
-            self._left = self._until - trio.current_time()
-            self._expire(math.inf)
+        if self.actor is not None:
+            self.actor.pause()
 
     def attach(self, slot: ReplySlot, request: Request, route: Route) -> None:
         """Go on with the next front request: its id, its token, its terms."""
         self.slot, self.request, self.route = slot, request, route
-        self._reported = -math.inf
-        if self._expire is not None:
-            self._until = trio.current_time() + self._left
-            self._expire(self._until)
+        if self.actor is not None:
+            self.actor.go_on()
         report, self._kept_report = self._kept_report, None
         if report is not None:
             self.report_nowait(report)
-        while self._kept_logs:
-            self.log_nowait(self._kept_logs.popleft())
+        kept, self._kept_logs = self._kept_logs, None
+        for params in kept or ():
+            self.log_nowait(params)
 
-    async def settle(self, outcome: Model | Forwarded | Exception, event: RequestEvent) -> None:
+    async def settle(self, outcome: Model | Forwarded | str | Exception, event: RequestEvent) -> None:
         """The handler has come to an end: answer, or keep it for the retry, or say nothing."""
         act = self.life.meet(event)
         if act is Consequence.ANSWER:
@@ -316,9 +343,10 @@ class Exchange:
         if act is Consequence.KEEP:
             self.outcome = outcome
 
-    async def answer(self, outcome: Model | Forwarded | Exception) -> None:
+    async def answer(self, outcome: Model | Forwarded | str | Exception) -> None:
         """Send what was reported last, and then the answer."""
-        await self.finish_saying()
+        if self.progress is not None or self._relay is not None:
+            await self.finish_saying()
         if isinstance(outcome, Exception):
             await self.slot.fail(outcome)
         else:
@@ -326,16 +354,19 @@ class Exchange:
 
     async def finish_saying(self) -> None:
         """See that everything is said that comes before the answer."""
-        for saying in (self._progress, self._relay):
-            if saying is not None:
-                await saying.stop()
-        self._progress = self._relay = None
+        progress, self.progress = self.progress, None
+        if progress is not None:
+            await progress.finish()
+        relay, self._relay = self._relay, None
+        if relay is not None:
+            await relay.stop()
 
     def hush(self) -> None:
         """End of the exchange: no more messages go out."""
-        for saying in (self._progress, self._relay):
-            if saying is not None:
-                saying.kill()
+        if self.progress is not None:
+            self.progress.forget()
+        if self._relay is not None:
+            self._relay.kill()
 
     def leave(self) -> None:
         """The handler's task ends: no answer goes out any more, and a retry finds only what was kept."""
@@ -349,7 +380,7 @@ class Exchange:
         """Stop asking a legacy client: another task of the handler may be the one that asks."""
         if self._asking and self.session is not None:
             self.session.questions.take_back(self.slot)
-        for scope in self._asking:
+        for scope in self._asking or ():
             scope.cancel()
 
     async def give_up(self) -> None:
@@ -367,6 +398,14 @@ class Exchange:
         if self._rounds is not None:
             self._rounds.change()
         return True
+
+
+Handler: TypeAlias = Callable[[Exchange], Awaitable[Model | Forwarded | str]]
+"""Serves a request. The result of a tool may be nothing but a text."""
+
+
+def _does_not_wait(_: str) -> None:
+    """Used until a request waits: nothing can come in between that would cancel it."""
 
 
 def given_in(request: Request) -> Mapping[str, Raw]:

@@ -1,8 +1,9 @@
 """A hosted server, as all of its peers share it: what it offers, and what lives longer than a connection."""
 
-from collections.abc import Callable, Container, Coroutine, Mapping
+from collections.abc import Callable, Container, Mapping
+from contextvars import Context, copy_context
 from itertools import count
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import attrs
 import trio
@@ -11,13 +12,12 @@ from msgspec import Raw
 from callboard import tree
 from callboard.actors.changes import MAX_FOLLOWED_BYTES, count_of
 from callboard.actors.rate import RateLimit
-from callboard.actors.server.client_requests import SessionKey
-from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.parking import HANDED_OVER, PARKED, Parking
-from callboard.actors.server.reply_slot import ReplySlot
-from callboard.actors.server.request import HARD_CAP, Handler, RequestActor
+from callboard.actors.server.progress import ProgressTimer
+from callboard.actors.server.request import HARD_CAP, run_request, start_request
 from callboard.actors.server.subscription import Subscription, granted
-from callboard.actors.shares import LOCAL, Shares
+from callboard.actors.shares import Shares
 from callboard.actors.subscribers import Audience, HostedAudience, Subscribers
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.results import Forwarded
@@ -39,7 +39,7 @@ from callboard.codecs.revisions import (
 )
 from callboard.codecs.routing import Route
 from callboard.errors import Draining, MethodNotFound, Overloaded
-from callboard.supervisor import Actor, Address, Supervisor
+from callboard.supervisor import Supervisor
 
 Instant: TypeAlias = Callable[[Exchange], Model | Forwarded | None]
 """A handler that never waits: it runs where the request was read. None if this request has to wait after all: then the
@@ -89,9 +89,14 @@ MAX_FOLLOWED: Final = 4096
 _LISTEN: Final = frozenset({"subscriptions/listen"})
 
 
-Errand: TypeAlias = Coroutine[Any, Any, Model | Forwarded | str]
-"""A modern request that needs nothing but its arguments, and so may run in the task that brought it. Its outcome is its
-result; that of a tool may be nothing but a text."""
+class OwnMethods(Protocol):
+    """What a session answers itself, and no handler of the server's does."""
+
+    def own_answer(self, exchange: Exchange) -> Model | None:
+        """The answer to a method of its own; None if it has no such method, or a handler must wait for it."""
+
+    def own_handler(self, method: str) -> Handler | None:
+        """What serves a method of its own that waits."""
 
 
 class Offer(Protocol):
@@ -104,17 +109,6 @@ class Offer(Protocol):
     handlers: Mapping[str, Handler]
 
     def capabilities(self, revision: Revision) -> ServerCapabilities: ...
-
-    def errand(
-        self,
-        request: Request,
-        route: Route,
-        terms: Terms,
-        exchange: Callable[[], Exchange] | None = None,
-        account: str = LOCAL,
-    ) -> Errand | None:
-        """A request that cannot be spoken to while it runs, as one coroutine; None if it can. With an *exchange*
-        it may log and report; without, it has nothing to say before its outcome. *account* is its client's."""
 
     def header_map(self, method: str, route: Route) -> HeaderMap:
         """The arguments of a request that are mirrored into HTTP headers."""
@@ -145,7 +139,10 @@ class Host:
     meters: Mapping[str, RateLimit] = attrs.field(factory=dict)
     check_extensions: Callable[[Request, Terms], None] = attrs.field(default=lambda _, __: None)
     """Raises what is said to a modern request that belongs to an extension which is not offered."""
+    reports: ProgressTimer = attrs.field(factory=ProgressTimer)
+    context: Context = attrs.field(factory=copy_context, init=False)
     is_draining: bool = attrs.field(default=False, init=False)
+    _requests: Supervisor | None = attrs.field(default=None, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _methods: dict[tuple[Revision, str], tuple[ServerCapabilities, Method]] = attrs.field(factory=dict, init=False)
     _infos: dict[Revision, Raw | None] = attrs.field(factory=dict, init=False)
@@ -211,65 +208,76 @@ class Host:
         if meters is not None and not meters.allow(principal, trio.current_time()):
             raise Overloaded(f"{method}: more than {meters.rate.count} in {meters.rate.per:g} s")
 
-    def exchange(
-        self,
-        request: Request,
-        route: Route,
-        slot: ReplySlot,
-        home: Supervisor | None = None,
-        session: SessionKey | None = None,
-    ) -> Exchange:
-        """Admit a request. A modern one lives under the root, so that it may outlive its connection; a legacy one under
-        the *home* of its session."""
-        name = f"r-{next(self._names)}"
-        if home is None or not slot.terms.revision.dialect.has_sessions:
-            return Exchange(request, route, slot, self.root.supervisor_of(tree.REQUESTS), self.parking, None, name)
-        return Exchange(request, route, slot, home, self.parking, session, name)
-
     def check_in_flight(self, count: int) -> None:
         """Raises `Overloaded` if one peer may not have another request beside these."""
         if count >= self.most_in_flight:
             raise Overloaded("too many requests in flight")
 
-    async def answers_at_once(self, exchange: Exchange) -> bool:
-        """Answer a request that needs no waiting; False if it does."""
-        instant = self.offer.instant.get(exchange.request.method)
-        result = None if instant is None else instant(exchange)
-        if result is not None:
-            await exchange.slot.answer(result)
-        return result is not None
+    def new_name(self) -> str:
+        return f"r-{next(self._names)}"
 
-    async def resume(
-        self,
-        request: Request,
-        route: Route,
-        slot: ReplySlot,
-        home: Supervisor | None = None,
-        session: SessionKey | None = None,
-    ) -> Exchange:
-        """Go on with what the state of a retry leads to: the exchange that is parked, or a new one that gets back what
+    @property
+    def requests(self) -> Supervisor:
+        """Under which modern requests are: they may outlive their connections."""
+        if self._requests is None:
+            self._requests = self.root.supervisor_of(tree.REQUESTS)
+        return self._requests
+
+    async def serve(self, exchange: Exchange, method: Method, own: OwnMethods | None = None) -> None:
+        """Answer a request, or start what will; a session has methods of its *own*.
+
+        Raises `PeerError` and `RequestFailed`: then it has not begun.
+        """
+        name, slot, handler = exchange.request.method, exchange.slot, None
+        if exchange.route.request_state is not None and slot.terms.revision in method.may_ask:
+            if await self._resume(exchange) is not exchange:
+                return
+        else:
+            result: Model | Forwarded | None = None if own is None else own.own_answer(exchange)
+            instant = self.offer.instant.get(name)
+            if result is None and instant is not None:
+                result = instant(exchange)
+            if result is not None:
+                await slot.answer(result)
+                return
+            if own is not None:
+                handler = own.own_handler(name)
+            if slot.admission is not None:
+                slot.admission.check(slot)
+        if name in _LISTEN:
+            self._listen(exchange)
+            return
+        handler = handler or self.offer.handlers[name]
+        if exchange.carrier is None:
+            start_request(exchange, handler)
+        else:
+            await run_request(exchange, handler)
+
+    async def _resume(self, exchange: Exchange) -> Exchange:
+        """Go on with what the state of a retry leads to: the exchange that is parked, or this one, which gets back what
         an earlier run gave the client to keep.
 
         Raises as `Parking.open` and `Parking.retry` do.
         """
+        request, route, slot = exchange.request, exchange.route, exchange.slot
+        if slot.admission is not None:
+            slot.admission.check(slot)
+        slot.admit()  # opening the state may take a thread
         state = await self.parking.open(request, route.request_state or "", slot)
         if state.payload.startswith(PARKED):
-            return await self.parking.retry(request, route, state, slot)
-        exchange = self.exchange(request, route, slot, home, session)
+            parked = await self.parking.retry(request, route, state, slot)
+            if slot.is_open:
+                slot.follow(parked)
+            return parked
         exchange.carried = state.payload.removeprefix(HANDED_OVER)
         exchange.rounds.number = state.round
-        self.start(exchange)
         return exchange
 
-    def start(self, exchange: Exchange, handler: Handler | None = None) -> None:
-        """Start the actor of a request; *handler* if the offer has none for it."""
-        actor: Actor[Any]
-        if exchange.request.method in _LISTEN:
-            actor = self._subscription(exchange)
-        else:
-            actor = RequestActor(exchange, handler or self.offer.handlers[exchange.request.method], self.cap)
-        address: Address[Any] = exchange.supervisor.spawn(actor, name=exchange.name)
-        exchange.kill = address.kill
+    def _listen(self, exchange: Exchange) -> None:
+        subscription = self._subscription(exchange)
+        exchange.kill = exchange.supervisor.spawn(subscription, name=self.new_name()).kill
+        exchange.slot.admit()
+        exchange.slot.follow(exchange)
 
     def check_followed(self, count: int) -> None:
         """Raises `Overloaded` if one subscriber may not follow so many resources and lists."""
@@ -284,8 +292,3 @@ class Host:
         lists = {name: declares(declared, f"{name}.list_changed") for name in ("tools", "prompts", "resources")}
         allowed = granted(params.notifications, lists=lists, resources=declares(declared, "resources.subscribe"))
         return Subscription(exchange, self.audience, allowed, self.followed)
-
-
-def is_retry(method: Method, route: Route, terms: Terms) -> bool:
-    """Whether a request brings back the state of an earlier one, for `Host.resume`."""
-    return route.request_state is not None and terms.revision in method.may_ask

@@ -1,6 +1,7 @@
 """One progress token: what a handler reports, made fit for the wire."""
 
-from typing import Final
+import math
+from typing import Final, Never
 
 import attrs
 import msgspec
@@ -10,7 +11,7 @@ from msgspec import UNSET, Raw
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.revisions import LoggingMessageNotificationParams, ProgressNotificationParams
-from callboard.supervisor import Actor, MailboxSpec, Overflow
+from callboard.supervisor import Actor, Fact, MailboxSpec, Overflow, Snapshot
 
 INTERVAL: Final = 0.01
 """Seconds between two notifications of one token. A person sees no difference, a peer's queue does."""
@@ -29,6 +30,12 @@ MAX_LOG_META: Final = 1024
 
 MAX_REPORT_TEXT: Final = 4096
 """Longest message in a progress report of a backend that is passed on, in characters."""
+
+
+MAX_TOKEN: Final = 64
+"""Characters of a progress token that the tree shows."""
+
+_METHOD: Final = "notifications/progress"
 
 
 def as_kept(params: LoggingMessageNotificationParams) -> LoggingMessageNotificationParams:
@@ -54,36 +61,115 @@ class ProgressReport:
     message: str | None = None
 
 
-@attrs.define(eq=False)
-class Progress(Actor[ProgressReport]):
-    """Sends reports on: the first at once, then the latest of every interval, and the last one always.
+class ProgressTimer(Actor[Never]):
+    """Sends the reports of all tokens that came too soon after the one before."""
 
-    Its mailbox holds one report, the newest. Stopping it lets it send what is there, so that a request which stops it
-    before answering keeps the order: reports, then the answer.
-    """
+    __slots__ = ("_due", "_wanted")
 
-    mailbox = MailboxSpec[ProgressReport](size=1, overflow=Overflow.COALESCE)
+    mailbox = None
 
-    slot: ReplySlot
-    token: RequestId
-    first: ProgressReport  # not by mailbox: a second one would take its place there
+    def __init__(self) -> None:
+        self._due: dict[Progress, None] = {}
+        self._wanted = trio.Event()
+
+    def add(self, token: "Progress") -> None:
+        """*token* has a report that waits."""
+        self._due[token] = None
+        self._wanted.set()
+
+    def discard(self, token: "Progress") -> None:
+        self._due.pop(token, None)
 
     async def run(self) -> None:
-        await self._send(self.first)
-        async for report in self.inbox:
-            await self._send(report)
+        while True:
+            if not self._due:
+                self._wanted = trio.Event()
+                await self._wanted.wait()
+            await trio.sleep(INTERVAL)
+            due, self._due = self._due, {}
+            for token in due:
+                if not token.flush():
+                    self._due.setdefault(token)
 
-    async def _send(self, report: ProgressReport) -> None:
-        await self.slot.notify("notifications/progress", self._params(report))
-        with trio.move_on_after(INTERVAL):
-            await self.wait_stopping()
+    def facts(self) -> dict[str, Fact]:
+        return {"waiting": len(self._due)}
+
+
+class Progress:
+    """One progress token: the first report is sent at once, then the latest of every interval, and the last one always.
+
+    It has no task: the timer that all tokens share sends what came too soon, and the request's own task the last.
+    """
+
+    __slots__ = ("_sent_at", "_slot", "_timer", "_token", "_waiting", "count", "latest", "started_at")
+
+    def __init__(self, slot: ReplySlot, token: RequestId, timer: ProgressTimer) -> None:
+        self._slot = slot
+        self._token = token
+        self._timer = timer
+        self._waiting = False
+        self._sent_at = -math.inf
+        self.latest: ProgressReport | None = None
+        self.count = 0
+        self.started_at = trio.current_time()
+
+    def report(self, report: ProgressReport) -> None:
+        """Send *report*, now or soon. A value that does not rise is dropped."""
+        if self.latest is not None and report.progress <= self.latest.progress:
+            return
+        self.latest = report
+        self.count += 1
+        if self._waiting:
+            return
+        if trio.current_time() - self._sent_at >= INTERVAL and self._try():
+            return
+        self._waiting = True
+        self._timer.add(self)
+
+    def flush(self) -> bool:
+        """Send what waits, unless the client does not read: False."""
+        self._waiting = not self._try()
+        return not self._waiting
+
+    async def finish(self) -> None:
+        """Send the last report, if that waits; the answer comes next."""
+        if self._waiting and self.latest is not None:
+            self.forget()
+            await self._slot.notify(_METHOD, self._params(self.latest))
+
+    def forget(self) -> None:
+        """Send nothing more."""
+        self._waiting = False
+        self._timer.discard(self)
+
+    def _try(self) -> bool:
+        if self.latest is None or not self._slot.try_notify(_METHOD, self._params(self.latest)):
+            return False
+        self._sent_at = trio.current_time()
+        return True
 
     def _params(self, report: ProgressReport) -> ProgressNotificationParams:
         return ProgressNotificationParams(
-            progress_token=self.token,
+            progress_token=self._token,
             progress=report.progress,
             total=UNSET if report.total is None else report.total,
             message=UNSET if report.message is None else report.message,
+        )
+
+    def snapshot(self, path: str, now: float) -> Snapshot:
+        """The token, as the tree shows it below its request at *path*."""
+        latest = self.latest or ProgressReport(0.0)
+        facts: dict[str, Fact] = {"token": str(self._token)[:MAX_TOKEN], "progress": latest.progress}
+        if latest.total is not None:
+            facts["total"] = latest.total
+        return Snapshot(
+            name="progress",
+            path=f"{path}/progress",
+            kind="Progress",
+            state="running",
+            age=now - self.started_at,
+            handled=self.count,
+            facts=facts,
         )
 
 

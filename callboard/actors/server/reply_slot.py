@@ -1,17 +1,40 @@
 """The slot for the one answer to a front request, and for the notifications before it."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 from msgspec import Raw
 
-from callboard.actors.frames import answer_frame, error_frame, hold_unread, notification_frame, text_frame
+from callboard.actors.frames import LARGE, answer_frame, error_frame, hold_unread, notification_frame, text_frame
 from callboard.actors.outlet import FrameKind, Outbound, Outlet
 from callboard.actors.shares import LOCAL, Shares
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.revisions import Model
+
+if TYPE_CHECKING:
+    from callboard.actors.server.exchange import Exchange
+
+
+class Admission(Protocol):
+    """Counts the requests in flight of one connection, or of one endpoint. One that never waits is never in flight."""
+
+    def check(self, slot: "ReplySlot") -> None:
+        """Raises `Overloaded` if the request may not begin."""
+
+    def admit(self, slot: "ReplySlot") -> None:
+        """The request is in flight from now on, until its slot is released. It was checked."""
+
+    def follow(self, exchange: "Exchange") -> None:
+        """*exchange* goes on with the request of its slot: it is cancelled when the client does no longer want it."""
+
+    def closed(self, slot: "ReplySlot") -> None:
+        """It is answered, or will not be: its id is free."""
+
+    def release(self, slot: "ReplySlot") -> None:
+        """Its answer is written, or will not be."""
 
 
 @attrs.define(eq=False)
@@ -23,12 +46,25 @@ class ReplySlot:
     terms: Terms
     outlet: Outlet
     server_info: Raw | None = None
-    on_close: Callable[[], None] = attrs.field(default=lambda: None)
-    is_shared: bool = False  # others are answered on the same way, so its end is not the end of a stream
+    admission: Admission | None = None
     account: str = LOCAL  # what fairness is counted by
     unread: Shares | None = None  # where the bytes of an answer count until it is written
+    is_shared: bool = attrs.field(default=False, init=False)  # its end is not the end of a stream: others use the way
     is_open: bool = attrs.field(default=True, init=False)
+    is_admitted: bool = attrs.field(default=False, init=False)
+    _is_sending: bool = attrs.field(default=False, init=False)
     reason: str = attrs.field(default="", init=False)  # why the client cancelled the request, in its own words
+
+    def admit(self) -> None:
+        """The request waits, so it is in flight. It was checked before it began."""
+        if self.admission is not None and not self.is_admitted and (self.is_open or self._is_sending):
+            self.is_admitted = True
+            self.admission.admit(self)
+
+    def follow(self, exchange: "Exchange") -> None:
+        """*exchange* goes on, and can be cancelled."""
+        if self.admission is not None:
+            self.admission.follow(exchange)
 
     async def answer(self, result: Model | Forwarded | str) -> None:
         """Send the result and close. One that the revision cannot say is a fault of ours, and answered as such.
@@ -36,32 +72,55 @@ class ReplySlot:
         A text alone is the result of a tool that says nothing else.
         """
         if isinstance(result, str):
-            await self._close(*text_frame(self.request_id, result, self.server_info))
+            await self._send(*text_frame(self.request_id, result, self.server_info))
             return
-        await self._close(*answer_frame(self.request_id, self.terms.revision, self.method, result, self.server_info))
+        await self._send(*answer_frame(self.request_id, self.terms.revision, self.method, result, self.server_info))
 
     async def fail(self, error: Exception) -> None:
         """Send an error and close."""
-        await self._close(error_frame(self.request_id, self.terms.revision, error), error)
+        await self._send(error_frame(self.request_id, self.terms.revision, error), error)
 
     async def notify(
         self, method: str, params: Model, kind: FrameKind = FrameKind.REPORT, key: Hashable = None
     ) -> None:
         """Send a notification that belongs to this request; none after the answer."""
         if self.is_open:
-            frame = notification_frame(self.terms.revision, method, params)
-            await self.outlet.send(Outbound(frame, kind, (self.request_id, key)))
+            await self.outlet.send(self._notification(method, params, kind, key))
+
+    def try_notify(self, method: str, params: Model) -> bool:
+        """As `notify`, if that needs no waiting; False if it does."""
+        return not self.is_open or self.outlet.try_send(self._notification(method, params, FrameKind.REPORT, None))
+
+    def _notification(self, method: str, params: Model, kind: FrameKind, key: Hashable) -> Outbound:
+        return Outbound(notification_frame(self.terms.revision, method, params), kind, (self.request_id, key))
 
     def close(self) -> None:
-        """Close the slot: the request is answered or cancelled, and no more messages go out."""
+        """Close the slot: the request is cancelled, and no more messages go out."""
         if self.is_open:
-            self.is_open = False
-            self.on_close()
+            self._close()
+            self._release()
 
-    async def _close(self, frame: bytes, error: Exception | None) -> None:
-        if self.is_open:
-            self.close()
-            frame, error, hold = hold_unread(
-                self.unread, self.account, self.request_id, self.terms.revision, frame, error
-            )
-            await self.outlet.send(Outbound(frame, ends=True, error=error, hold=hold))
+    def _close(self) -> None:
+        self.is_open = False
+        if self.is_admitted and self.admission is not None:
+            self.admission.closed(self)
+
+    def _release(self) -> None:
+        if self.is_admitted and self.admission is not None:
+            self.is_admitted = False
+            self.admission.release(self)
+
+    async def _send(self, frame: bytes, error: Exception | None) -> None:
+        if not self.is_open:
+            return
+        self._close()
+        hold: object = None
+        if len(frame) >= LARGE:
+            account, revision = self.account, self.terms.revision
+            frame, error, hold = hold_unread(self.unread, account, self.request_id, revision, frame, error)
+        self._is_sending = True
+        try:
+            await self.outlet.answer(frame, error, hold)
+        finally:  # not before: a client that does not read its answers has them in flight
+            self._is_sending = False
+            self._release()

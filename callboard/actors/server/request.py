@@ -1,67 +1,207 @@
-"""One in-flight request: runs its handler, and sees to it that there is exactly one outcome."""
+"""One in-flight request: runs its handler, and sees to it that there is exactly one outcome.
+
+It runs in the task that read it. As long as it does not wait it is nothing but a call. When it waits for the first time
+it becomes an actor: it gets a name and a place in the tree, it is counted as in flight, and it can be cancelled. The
+task stays with it, and another task reads on (`Carrier`); so it may outlive its connection, and it may park.
+"""
 
 import math
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, Never, TypeAlias
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
 
-import attrs
+import trio
 
 from callboard.actors.lifecycle import Consequence, RequestEvent, RequestState
-from callboard.actors.server.exchange import Exchange
+from callboard.actors.outlet import Carrier
+from callboard.actors.server.exchange import Exchange, Handler, Running
+from callboard.actors.server.noticing import run_noticing
+from callboard.actors.server.progress import Progress
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.revisions import Model
-from callboard.errors import Draining, RequestTimedOut
-from callboard.supervisor import WHY_DEADLINE, WHY_DRAIN, Actor, Unfinished
+from callboard.errors import Draining, RequestFailed, RequestTimedOut, SupervisorClosed
+from callboard.supervisor import (
+    WHY_DEADLINE,
+    WHY_DRAIN,
+    WHY_KILLED,
+    WHY_SUPERVISOR,
+    Fact,
+    Lifetime,
+    Snapshot,
+    Unfinished,
+)
 from callboard.supervisor.groups import sole
 
 HARD_CAP: Final = 600.0
 """Seconds a hosted request may take in all, the time that it is parked not counted."""
 
-Handler: TypeAlias = Callable[[Exchange], Awaitable[Model | Forwarded]]
+LAST_WORD: Final = 1.0
+"""Seconds in which a request that was cut short is answered so. Mostly that needs no waiting at all."""
 
 
-@attrs.define(eq=False)
-class RequestActor(Actor[Never]):
-    """Own one request: its handler's task, its deadline and its single answer."""
+async def run_request(exchange: Exchange, handler: Handler) -> None:
+    """Run the handler of a request in this task, and answer."""
+    await run_noticing(_run(exchange, handler), exchange.engine.context.copy(), _begin_waiting, exchange)
 
-    mailbox = None
 
-    exchange: Exchange
-    handler: Handler
-    cap: float = HARD_CAP
+def start_request(exchange: Exchange, handler: Handler) -> None:
+    """Run it in a task of its own: where the task that read it has others to begin, or must end with the answer."""
+    name = exchange.engine.new_name()
+    actor = RequestActor(exchange, None, name)
+    lifetime = exchange.supervisor.carry(partial(_run, exchange, handler), name=name)
+    actor.begin()
+    actor.own(lifetime)
+    exchange.slot.admit()
+    exchange.slot.follow(exchange)
 
-    async def run(self) -> None:
-        exchange = self.exchange
-        exchange.give_time(self.cap, self.expire)
+
+def _begin_waiting(exchange: Exchange) -> None:
+    """Never raises: the request runs."""
+    carrier, has_place = exchange.carrier, True
+    actor = RequestActor(exchange, carrier, exchange.engine.new_name())
+    exchange.slot.admit()
+    exchange.slot.follow(exchange)
+    try:
+        actor.begin()
+    except SupervisorClosed:
+        has_place = False
+    if carrier is not None:
+        carrier.carry(actor)
+    if not has_place:  # its session or its server ends, and would not find it later
+        exchange.cancel(RequestEvent.SESSION_ENDED)
+
+
+async def _run(exchange: Exchange, handler: Handler) -> None:
+    try:
         try:
-            try:
-                outcome: Model | Forwarded | Exception = await self.handler(exchange)
-                event = RequestEvent.RESULT
-            except Exception as error:  # the handler's own: answered, of any type
-                outcome, event = sole(error), RequestEvent.FAILURE
-            exchange.give_time(math.inf, self.expire)  # an answer is not torn by the deadline of the work
-            try:
-                await exchange.settle(outcome, event)
-            except Exception as error:  # a fault of ours: the client is answered, and the supervisor hears of it
-                await exchange.slot.fail(error)
-                raise
-        finally:
-            exchange.forget_time()
-            if exchange.life.state is RequestState.WAITING and self.why_cut == WHY_DEADLINE:
-                # This task can say nothing more: its own scope is what the deadline cancelled.
-                exchange.supervisor.spawn(RequestEnd(exchange, self.cap), name=f"{exchange.name}.late")
-            else:
-                exchange.leave()
+            outcome: Model | Forwarded | str | Exception = await handler(exchange)
+            event = RequestEvent.RESULT
+        except Exception as error:  # the handler's own: answered, of any type
+            outcome, event = sole(error), RequestEvent.FAILURE
+        if exchange.actor is not None:
+            exchange.actor.expire(math.inf)  # an answer is not torn by the deadline of the work
+        try:
+            await exchange.settle(outcome, event)
+        except Exception as error:  # a fault of ours: the client is answered, and the supervisor hears of it
+            await exchange.slot.fail(error)
+            raise
+    finally:
+        if exchange.actor is not None:
+            await _end(exchange, exchange.actor)
 
-    # How it is drained.
+
+async def _end(exchange: Exchange, actor: Running) -> None:
+    """The task of a request that has waited comes to its end."""
+    try:
+        if exchange.life.state is RequestState.WAITING:
+            await _answer_cut_short(exchange, actor)
+    finally:
+        exchange.leave()
+        actor.leave()
+
+
+async def _answer_cut_short(exchange: Exchange, actor: Running) -> None:
+    """It was cancelled, and not by its client, which waits for an answer."""
+    error: Exception = RequestFailed("the request was ended by the server")
+    if actor.why_cut == WHY_DEADLINE:
+        error = RequestTimedOut(after=exchange.engine.cap)
+    elif actor.why_cut in (WHY_DRAIN, WHY_SUPERVISOR):
+        error = Draining()
+    with trio.CancelScope(shield=True, deadline=trio.current_time() + LAST_WORD):
+        await exchange.settle(error, RequestEvent.DEADLINE)
+
+
+class RequestActor:
+    """One request that waits: its place in the tree, its deadline, and the lifetime of its task."""
+
+    __slots__ = ("_carrier", "_left", "_lifetime", "_over", "_until", "exchange", "name", "started_at")
 
     begin_stop = None
+
+    def __init__(self, exchange: Exchange, carrier: Carrier | None, name: str) -> None:
+        self.exchange = exchange
+        self.name = name
+        self.started_at = trio.current_time()
+        self._carrier = carrier
+        self._lifetime: Lifetime | None = None
+        self._over: trio.Event | None = None
+        self._left = exchange.engine.cap
+        runs = exchange.life.state is RequestState.WAITING  # else it is parked, or its answer waits to be read
+        self._until = self.started_at + self._left if runs else math.inf
+
+    def begin(self) -> None:
+        """Take the place in the tree. Raises `SupervisorClosed`."""
+        exchange = self.exchange
+        exchange.actor, exchange.kill = self, self.cancel
+        exchange.supervisor.take_in(self)
+
+    def leave(self) -> None:
+        """Its task ends."""
+        exchange = self.exchange
+        exchange.supervisor.let_go(self)
+        exchange.actor, exchange.kill = None, _is_over
+        if self._carrier is not None:
+            self._carrier.drop(self)
+        if self._over is not None:
+            self._over.set()
+
+    # How long it lives.
+
+    def own(self, lifetime: Lifetime) -> None:
+        """From now on *lifetime* is the request's alone."""
+        self._lifetime = lifetime
+        lifetime.expire(self._until)
+
+    @property
+    def until(self) -> float:
+        """When it is cancelled."""
+        return self._until
+
+    def _own(self) -> Lifetime:
+        if self._lifetime is None and self._carrier is not None:
+            self.own(self._carrier.free())
+        if self._lifetime is None:
+            raise RuntimeError(f"{self.path} has no task")
+        return self._lifetime
+
+    def expire(self, at: float) -> None:
+        """Be cancelled at *at*, on Trio's clock."""
+        self._until = at
+        if self._lifetime is not None:
+            self._lifetime.expire(at)
+
+    def pause(self) -> None:
+        """The clock stands still while it is parked, and another task reads on: the client has its answer for now."""
+        self._left = self._until - trio.current_time()
+        self._own()
+        self.expire(math.inf)
+
+    def go_on(self) -> None:
+        """The clock goes on."""
+        self.expire(trio.current_time() + self._left)
+
+    def cancel(self, why: str = WHY_KILLED) -> None:
+        """End it now. The first *why* stays."""
+        self._own().cut(why)
+
+    def drain(self, until: float) -> None:
+        self._own().drain(until)
+
+    @property
+    def why_cut(self) -> str:
+        """Why it is being cancelled."""
+        why = None if self._lifetime is None else self._lifetime.why_cut
+        return WHY_SUPERVISOR if why is None else why
+
+    # How it is drained.
 
     def unfinished(self) -> Iterable[Unfinished]:
         return (self,) if self.exchange.life.state is RequestState.WAITING else ()
 
     async def wait_over(self) -> None:
-        await self.address.wait_ended()
+        if self.exchange.actor is self:
+            self._over = self._over or trio.Event()
+            await self._over.wait()
 
     def cut_short(self) -> bool:
         return self.exchange.life.meet(RequestEvent.DEADLINE) is Consequence.ANSWER
@@ -72,25 +212,36 @@ class RequestActor(Actor[Never]):
         finally:
             self.exchange.kill(WHY_DRAIN)
 
-    def facts(self) -> dict[str, str | int]:
+    # What the tree shows.
+
+    @property
+    def path(self) -> str:
+        return f"{self.exchange.supervisor.path}/{self.name}"
+
+    def snapshot(self, now: float) -> Snapshot:
         exchange = self.exchange
-        shown: dict[str, str | int] = {"method": exchange.request.method, "revision": exchange.terms.revision.value}
-        if exchange.life.state is RequestState.PARKED:
-            shown |= {"state": "parked", "round": exchange.rounds.number}
-        return shown
+        request, life = exchange.request, exchange.life
+        facts: dict[str, Fact] = {"method": request.method, "revision": exchange.terms.revision.value}
+        if exchange.target:
+            facts["target"] = exchange.target
+        if self._until < math.inf:
+            facts["deadline"] = round(self._until - now, 3)
+        state = "parked" if life.state is RequestState.PARKED else "running" if not life.is_over else "answering"
+        if state == "parked":
+            facts["round"] = exchange.rounds.number
+        token = exchange.progress
+        if token is None and exchange.terms.progress_token is not None:  # nothing was reported yet
+            token = Progress(exchange.slot, exchange.terms.progress_token, exchange.engine.reports)
+        return Snapshot(
+            name=self.name,
+            path=self.path,
+            kind="RequestActor",
+            state=state,
+            age=now - self.started_at,
+            facts=facts,
+            children=() if token is None else (token.snapshot(self.path, now),),
+        )
 
 
-@attrs.define(eq=False)
-class RequestEnd(Actor[Never]):
-    """Answers a request after its deadline."""
-
-    mailbox = None
-
-    exchange: Exchange
-    cap: float
-
-    async def run(self) -> None:
-        try:
-            await self.exchange.settle(RequestTimedOut(after=self.cap), RequestEvent.DEADLINE)
-        finally:
-            self.exchange.leave()
+def _is_over(_: str) -> None:
+    """Used once a request has no task any more."""

@@ -1,7 +1,6 @@
 """One connection of either era, or one legacy session: what was agreed, what is in flight, and the way to the peer."""
 
 from collections.abc import Callable, Container, Mapping
-from functools import partial
 from typing import ClassVar, Final, TypeVar
 
 import attrs
@@ -10,15 +9,14 @@ import trio
 from callboard.actors.changes import LISTS, ListChanged
 from callboard.actors.frames import MAX_ANSWER, error_frame
 from callboard.actors.lifecycle import RequestEvent
-from callboard.actors.outlet import CLOSED, Adopt, BatchSink, Outbound, Outlet, Sink
+from callboard.actors.outlet import CLOSED, BatchSink, Carrier, Outbound, Outlet, PostingSink, Sink
 from callboard.actors.server.batch import Batch
 from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.dispatch import Dispatch
-from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.handshake import agree, welcome
 from callboard.actors.server.host import Host
 from callboard.actors.server.reply_slot import ReplySlot
-from callboard.actors.server.request import Handler
 from callboard.actors.server.session_changes import SessionChanges
 from callboard.actors.shares import LOCAL, account_of
 from callboard.actors.terms import ANYBODY, Terms, is_meant_modern, is_modern, modern_terms
@@ -103,6 +101,7 @@ class Session(Actor[Outbound]):
     requests: Dispatch = attrs.field(init=False)
     key: SessionKey = attrs.field(factory=SessionKey, init=False)
     _gathering: BatchSink | None = attrs.field(init=False)
+    _posting: PostingSink | None = attrs.field(init=False)
     _declared: ServerCapabilities = attrs.field(default=_NOTHING, init=False)  # at `initialize`, for the whole session
     _hearing: SessionChanges | None = attrs.field(
         default=None, init=False
@@ -110,9 +109,10 @@ class Session(Actor[Outbound]):
 
     def __attrs_post_init__(self) -> None:
         self.account = account_of(self.principal, self.peer)
-        self.requests = Dispatch(self.host, self.principal, self.account, self.key)
+        self.requests = Dispatch(self.host, self.principal, self.account)
         # Asked once: a check of a protocol at run time costs more than the rest of a write.
         self._gathering = self.sink if isinstance(self.sink, BatchSink) else None
+        self._posting = self.sink if isinstance(self.sink, PostingSink) else None
 
     async def run(self) -> None:
         try:
@@ -127,7 +127,7 @@ class Session(Actor[Outbound]):
         """End for good, and let go of the way out, which may hold the session: they would wait for the collector."""
         self.hang_up()
         self.on_end()
-        self.on_end, self.sink, self._gathering = lambda: None, CLOSED, None
+        self.on_end, self.sink, self._gathering, self._posting = lambda: None, CLOSED, None, None
 
     async def _write(self, frame: bytes) -> None:
         """Write a frame, and with it what waits behind it where the sink takes several at once."""
@@ -164,7 +164,7 @@ class Session(Actor[Outbound]):
         agreed = "none" if self.terms is None else self.terms.revision.value
         return {
             "revision": agreed,
-            "in_flight": len(self.requests.in_flight),
+            "in_flight": self.requests.count,
             "asked": len(self.key.questions),
             "ignored": self.ignored,
         }
@@ -178,6 +178,11 @@ class Session(Actor[Outbound]):
         self.requests.cancel_all(RequestEvent.SESSION_ENDED)
 
     # The way out.
+
+    async def answer(self, frame: bytes, error: Exception | None = None, hold: object = None) -> None:
+        """Mostly nothing else waits to be written: then it is written here, and no other task is woken for it."""
+        if self._posting is None or hold is not None or not self.inbox.is_waited_for or not self._posting.post(frame):
+            await self.send(Outbound(frame, hold=hold))
 
     async def send(self, message: Outbound) -> None:
         try:
@@ -197,9 +202,12 @@ class Session(Actor[Outbound]):
         letters = self.supervisor.dead_letters
         letters.add(self.address.path, message, Lost.OVERFLOWED, at=trio.current_time())
 
-    @property
-    def adopt(self) -> Adopt | None:
-        return None
+    def try_send(self, message: Outbound) -> bool:
+        try:
+            self.address.send_nowait(message)
+        except trio.WouldBlock:
+            return False
+        return True
 
     async def give_up(self) -> None:
         await trio.lowlevel.checkpoint()  # a client that cancels does not wait for a word
@@ -209,15 +217,15 @@ class Session(Actor[Outbound]):
 
     # The way in.
 
-    async def receive(self, frame: bytes | PeerError, way: Outlet | None = None) -> bool:
+    async def receive(self, frame: bytes | PeerError, carrier: Carrier | None, way: Outlet | None = None) -> bool:
         """Deal with one frame of the peer's. True if it is answered, or will be, on *way*: the session's own, or that
-        of one HTTP response."""
+        of one HTTP response. *carrier* is the task that read it, if that can run a request that waits."""
         if isinstance(frame, PeerError):
             return await self._refuse(frame, way or self)
         if self.takes_batches and is_batch(frame):
             return await self._receive_batch(frame, way or self)
         try:
-            return await self.take(decode(frame), way or self)
+            return await self.take(decode(frame), way or self, carrier)
         except PeerError as error:
             return await self._refuse(error, way or self)
 
@@ -238,25 +246,25 @@ class Session(Actor[Outbound]):
         return batch.is_answered
 
     async def receive_member(self, frame: bytes, batch: Batch) -> None:
-        """Deal with one member of a batch, which is no batch itself."""
+        """Deal with one member of a batch, which is no batch itself. The others do not wait for it: it gets a task of
+        its own."""
         try:
-            await self.take(decode(frame), batch)
+            await self.take(decode(frame), batch, None)
         except PeerError as error:
             await self._refuse(error, batch)
 
-    async def take(self, message: Envelope, way: Outlet, route: Route | None = None) -> bool:
+    async def take(self, message: Envelope, way: Outlet, carrier: Carrier | None, route: Route | None = None) -> bool:
         """Deal with one message, as `receive` does. *route* is what was read of it already, if it was."""
-        match message:
-            case Request():
-                try:
-                    await self._request(message, way, route)
-                except PeerError as error:
-                    await self._refuse(error, way)
-                return True
-            case Notification():
-                await self._notification(message)
-            case _:
-                self.ignored += not self.key.questions.settle(message)
+        if isinstance(message, Request):
+            try:
+                await self._request(message, way, carrier, route)
+            except PeerError as error:
+                await self._refuse(error, way)
+            return True
+        if isinstance(message, Notification):
+            await self._notification(message)
+        else:
+            self.ignored += not self.key.questions.settle(message)
         return False
 
     async def _refuse(self, error: PeerError, way: Outlet) -> bool:
@@ -269,9 +277,11 @@ class Session(Actor[Outbound]):
 
     async def _refuse_as(self, request_id: RequestId | None, error: Exception, way: Outlet) -> None:
         revision = LATEST if self.terms is None else self.terms.revision
-        await way.send(Outbound(error_frame(request_id, revision, error), ends=True, error=error))
+        await way.answer(error_frame(request_id, revision, error), error)
 
-    async def _request(self, request: Request, way: Outlet, route: Route | None = None) -> None:
+    async def _request(
+        self, request: Request, way: Outlet, carrier: Carrier | None, route: Route | None = None
+    ) -> None:
         if request.id in self.requests.in_flight:
             self.ignored += 1
             # An error with that id would end the first one, which goes on untouched.
@@ -287,18 +297,33 @@ class Session(Actor[Outbound]):
         except PeerError as error:
             error.request_id = request.id
             raise
-        info = self.host.server_info(terms.revision)
-        closed = partial(self.requests.closed, request.id, route.progress_token)
-        account, unread = self.account, self.host.unread
-        slot = ReplySlot(
-            request.id, request.method, terms, way, info, closed, way is self, account=account, unread=unread
-        )
+        slot = self._slot(request, terms, way)
         if isinstance(way, Batch):
             way.expect(slot)
         try:
-            await self.requests.serve(request, route, slot, self)
+            method = self.host.method_for(request, terms, besides=self.own_methods)
+            self.requests.check_token(terms.progress_token)
+            await self.host.serve(self._exchange(request, route, slot, carrier), method, self)
         except (PeerError, RequestFailed) as error:
             await slot.fail(error)
+
+    def _slot(self, request: Request, terms: Terms, way: Outlet) -> ReplySlot:
+        host = self.host
+        info = host.server_info(terms.revision)
+        slot = ReplySlot(request.id, request.method, terms, way, info, self.requests, self.account, host.unread)
+        slot.is_shared = way is self
+        return slot
+
+    def _exchange(self, request: Request, route: Route, slot: ReplySlot, carrier: Carrier | None) -> Exchange:
+        """A modern request may outlive its connection; a legacy one ends with its session."""
+        host = self.host
+        if slot.terms.revision.dialect.has_sessions:
+            exchange = Exchange(host, request, route, slot, self.supervisor)
+            exchange.session = self.key
+        else:
+            exchange = Exchange(host, request, route, slot, host.requests)
+        exchange.carrier = carrier
+        return exchange
 
     def _terms_of(self, request: Request, route: Route) -> Terms:
         if is_modern(route):
@@ -384,7 +409,7 @@ class Session(Actor[Outbound]):
 
     # What it answers itself.
 
-    def answer(self, exchange: Exchange) -> Model | None:
+    def own_answer(self, exchange: Exchange) -> Model | None:
         match exchange.request.method:
             case "ping":
                 pass
@@ -397,7 +422,7 @@ class Session(Actor[Outbound]):
                 return None
         return Empty()
 
-    def handler(self, method: str) -> Handler | None:
+    def own_handler(self, method: str) -> Handler | None:
         return self._subscribe if method == "resources/subscribe" else None
 
     def _set_level(self, level: LoggingLevel) -> None:

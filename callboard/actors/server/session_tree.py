@@ -22,7 +22,7 @@ async def add_session(host: Host, session: Session, name: str, *readers: tree.Ma
     Raises `Overloaded` if its account, or all together, have too many.
     """
     # Handed out once: a spec that kept the session would be kept by it, too, by way of its supervisor.
-    spec = tree.session(name, [session].pop, readers)
+    spec = tree.session(name, [session].pop, readers, host.requests)
     shares, account, tell = host.sessions, session.account, session.on_end
     shares.take(account)
 

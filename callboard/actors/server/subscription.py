@@ -1,6 +1,7 @@
 """One `subscriptions/listen`: acknowledged first, then every change once, closed by a result."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Never
 
 import attrs
@@ -15,12 +16,14 @@ from callboard.actors.outlet import FrameKind, Outbound, Outlet
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.shares import Shares
 from callboard.actors.subscribers import Audience, Following
+from callboard.codecs.envelope import RequestId
 from callboard.codecs.revisions import (
     CancelledNotificationParams,
     Model,
     NotificationMetaObject,
     NotificationParams,
     ResourceUpdatedNotificationParams,
+    Revision,
     SubscriptionFilter,
     SubscriptionsAcknowledgedNotificationParams,
     SubscriptionsListenResult,
@@ -144,14 +147,12 @@ class Subscription(Actor[Change]):
         """Say so: a stream that only fell silent would look like one on which nothing happens."""
         slot, supervisor = self.exchange.slot, self.exchange.supervisor
         slot.close()
-        last = self._that_it_ended()
+        error = None
         if not slot.is_shared:
             error = Overloaded("too many changes for this subscriber: read the lists and resources again")
-            last = Outbound(error_frame(slot.request_id, slot.terms.revision, error), ends=True, error=error)
-        try:  # there may be no room for it before the peer reads on
-            supervisor.spawn(SubscriptionEnd(slot.outlet, last), name=f"{self.exchange.name}-last", shutdown=0)
-        except SupervisorClosed:
-            slot.outlet.send_nowait(last)
+        last = SubscriptionEnd(slot.outlet, self._that_it_ended(), slot.request_id, slot.terms.revision, error)
+        with suppress(SupervisorClosed):  # then its edge ends too, and says so
+            supervisor.spawn(last, name=f"{self.name}-last", shutdown=0)
 
     def _that_it_ended(self) -> Outbound:
         """The specification has two ways to say it: a result, and where no stream ends with it this notification."""
@@ -183,15 +184,22 @@ class Subscription(Actor[Change]):
 
 @attrs.define(eq=False)
 class SubscriptionEnd(Actor[Never]):
-    """Waits for room to say one thing more."""
+    """Waits for room to say one thing more: there may be none before the peer reads on."""
 
     mailbox = None
 
     outlet: Outlet
     message: Outbound
+    request_id: RequestId
+    revision: Revision
+    error: Exception | None
+    """What ends the stream that belongs to the subscription alone, if there is one."""
 
     async def run(self) -> None:
-        await self.outlet.send(self.message)
+        if self.error is None:
+            await self.outlet.send(self.message)
+        else:
+            await self.outlet.answer(error_frame(self.request_id, self.revision, self.error), self.error)
 
 
 def granted(chosen: SubscriptionFilter, *, lists: dict[str, bool], resources: bool) -> SubscriptionFilter:

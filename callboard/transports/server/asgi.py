@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 import trio
 
-from callboard.actors.outlet import Adopt
+from callboard.actors.outlet import Carrier
 from callboard.actors.shares import LOCAL, anonymous_at
 from callboard.codecs.http.head import Head, check_coding, check_framing, check_length, check_once
 from callboard.codecs.http.refusal import HttpRefusal
@@ -50,7 +50,7 @@ class AsgiResponse:
         self.extra: tuple[tuple[bytes, bytes], ...] = ()
         self.held: HeldBytes | None = None
         self.on_lost: Callable[[], None] = lambda: None
-        self.adopt: Adopt | None = None
+        self.carrier: Carrier | None = None  # the server in front has the task, which ends with the answer
 
     async def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes = b"") -> None:
         self._is_begun = True
@@ -68,17 +68,28 @@ class AsgiResponse:
         if data:
             await self.write(data)
 
+    def try_begin(self, headers: Iterable[tuple[bytes, bytes]], data: bytes) -> bool:
+        """As `begin`: at the beginning the queue has room."""
+        if self.is_over:
+            return True
+        self._is_begun = True
+        self._queue.send_nowait(_start(200, (*headers, *self.extra)))
+        return self.try_write(data)
+
     async def write(self, data: bytes) -> None:
         await self._put({"type": "http.response.body", "body": data, "more_body": True})
 
-    def write_nowait(self, data: bytes) -> None:
-        if not self.is_over:
-            try:
+    def try_write(self, data: bytes) -> bool:
+        try:
+            if not self.is_over:
                 self._queue.send_nowait({"type": "http.response.body", "body": data, "more_body": True})
-            except trio.WouldBlock:
-                return
+        except trio.WouldBlock:
+            return False
+        return True
 
-    async def end(self) -> None:
+    async def end(self, data: bytes = b"") -> None:
+        if data:
+            await self.write(data)
         await self._put(_LAST)
         self._finish()
 

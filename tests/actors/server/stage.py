@@ -8,12 +8,11 @@ from typing import Any
 import attrs
 
 from callboard import tree
-from callboard.actors.server.exchange import Exchange
-from callboard.actors.server.host import Errand, Host, Instant
+from callboard.actors.server.exchange import Exchange, Handler
+from callboard.actors.server.host import Host, Instant
 from callboard.actors.server.parking import Parking
-from callboard.actors.server.request import Handler
+from callboard.actors.server.progress import ProgressTimer
 from callboard.actors.server.session_tree import open_session
-from callboard.codecs.envelope import Request
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
     CallToolRequestParams,
@@ -76,9 +75,6 @@ class BareOffer:
             logging={},
         )
 
-    def errand(self, request: Request, route: Route, *_: object) -> Errand | None:
-        return None
-
     def header_map(self, method: str, route: Route) -> HeaderMap:
         return NO_HEADERS
 
@@ -114,6 +110,6 @@ class Stage:
 
 @asynccontextmanager
 async def stage(tools: Mapping[str, Handler], **options: Any) -> AsyncIterator[Stage]:
-    parking = Parking("bare", **options)
-    async with open_tree(tree.host("bare", lambda: parking)) as root:
-        yield Stage(Host(BareOffer(tools), root, parking), root)
+    parking, reports = Parking("bare", **options), ProgressTimer()
+    async with open_tree(tree.host("bare", lambda: parking, lambda: reports)) as root:
+        yield Stage(Host(BareOffer(tools), root, parking, reports=reports), root)

@@ -4,8 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from callboard.actors.server.exchange import Exchange
-from callboard.actors.server.request import Handler
+from callboard.actors.server.exchange import Exchange, Handler
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.members import raw
 from callboard.codecs.revisions import LATEST, CallToolResult, Revision, TextContent

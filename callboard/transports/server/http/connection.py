@@ -1,28 +1,24 @@
 """One HTTP connection of the native engine: reads requests, one after the other, and passes each to the endpoint.
 
-Its task only reads. An answer is written by the task that has it, on the wire itself, while this one waits for the
-next request: so it hears at once when the client leaves, and no task has to wake another.
+An answer is written by the task that has it, on the wire itself: no task has to wake another.
 """
 
 import math
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, Final, Never, TypeVar
+from typing import Final, Never
 
 import attrs
 import trio
 
-from callboard import tree
-from callboard.actors.lifecycle import RequestEvent
-from callboard.actors.outlet import InlinePolicy
-from callboard.actors.server.adoption import run_noticing
+from callboard.actors.outlet import Carried
 from callboard.actors.shares import LOCAL
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.request_parser import ParserStage, Received, RequestParser
 from callboard.codecs.http.status import RETRY_AFTER, NoRoom, refusal_of
-from callboard.codecs.http.writer import CONTINUE, JSON, STREAM, write_answer
-from callboard.errors import Draining, Overloaded, RequestTimedOut, SupervisorClosed
-from callboard.supervisor import WHY_DEADLINE, WHY_DRAIN, WHY_SUPERVISOR, Actor, Address, Fact, Unfinished
+from callboard.codecs.http.writer import CONTINUE, JSON, write_answer
+from callboard.errors import Overloaded, SupervisorClosed
+from callboard.supervisor import WHY_DEADLINE, Actor, Fact, Lifetime
 from callboard.transports.held import HeldBytes
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.endpoint import Upgraded
@@ -30,8 +26,6 @@ from callboard.transports.server.http.handler import RequestHandler
 from callboard.transports.server.http.response import WireResponse
 from callboard.transports.server.http.slow_requests import SOON, SlowRequests
 from callboard.transports.wire import READ_SIZE, Wire
-
-T = TypeVar("T")
 
 SLACK: Final = 5.0
 """Seconds by which the end of an idle connection may come early: its deadline is not moved for every request."""
@@ -51,7 +45,12 @@ _NO_MEMORY: Final = b'{"jsonrpc":"2.0","error":{"code":-31003,"message":"out of 
 
 @attrs.define(eq=False)
 class HttpConnection(Actor[Never]):
-    """Owns a wire, the parser of what comes in, and the answer that is on its way out, if any."""
+    """Owns a wire, the parser of what comes in, and the answer that is on its way out, if any.
+
+    Its task runs the requests that it reads. If one waits, the task stays with it, and the connection is passed on to
+    another task, which hears when the client leaves: at once on a WebSocket, where others may come in between; else
+    only if it takes a while, for no other request may overtake it.
+    """
 
     mailbox = None
 
@@ -63,22 +62,22 @@ class HttpConnection(Actor[Never]):
     on_end: Callable[[], None] = attrs.field(default=lambda: None, kw_only=True)
     served: int = attrs.field(default=0, init=False)
     _parser: RequestParser = attrs.field(init=False)
+    _received: Iterator[Received] = attrs.field(factory=lambda: iter(()), init=False)  # and not served yet
     _response: WireResponse | None = attrs.field(default=None, init=False)
+    _carried: Carried | None = attrs.field(default=None, init=False)  # waits in the task that runs this
     _until: float = attrs.field(default=math.inf, init=False)
     _began: float = attrs.field(default=0.0, init=False)
-    _since: float = attrs.field(default=0.0, init=False)  # when an inline call began to wait
     _principal: str | None = attrs.field(default=None, init=False)  # of the request whose body is being read
     _incoming: HeldBytes | None = attrs.field(default=None, init=False)  # what is held of that body
     _incoming_head: HeldBytes | None = attrs.field(
         default=None, init=False
     )  # what is held of a head that has not ended
     _reading: ParserStage = attrs.field(default=ParserStage.IDLE, init=False)
+    _is_begun: bool = attrs.field(default=False, init=False)
     _is_stopping: bool = attrs.field(default=False, init=False)
-    _watch: Address[Never] | None = attrs.field(default=None, init=False)
     _is_left: bool = attrs.field(default=False, init=False)
     _ahead: bytes = attrs.field(default=b"", init=False)
-    _custody: InlinePolicy | None = attrs.field(default=None, init=False)
-    _parting: bytes = attrs.field(default=b"", init=False)
+    _early: trio.CancelScope | None = attrs.field(default=None, init=False)  # around a wait that the answer ends
     _upgraded: Upgraded | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -92,18 +91,12 @@ class HttpConnection(Actor[Never]):
         )
 
     async def run(self) -> None:
+        turn = self.turn
         try:
-            if not self._ahead:
-                self._wait_until(trio.current_time() + min(self.settings.first_byte_time, self.settings.keep_alive))
-            while data := await self._receive():
-                if self._reading is ParserStage.IDLE and not self._is_answering:
-                    self._allow_idling()  # a deadline that is close must not fall into what is served now
-                for received in self._parser.feed(data):
-                    await self._serve(received)
-                    del received  # its body is the request's to keep, and goes with it
-                if self._parser.stage is not ParserStage.IDLE or self._reading is not ParserStage.IDLE:
-                    await self._mind_the_body()
-                    await self._mind_the_time()
+            if self._upgraded is None:
+                await self._read(turn)
+            if self._upgraded is not None and self.turn is turn:
+                await self._upgraded.run()
         except HttpRefusal as refusal:
             await self._refuse(refusal)
         except MemoryError:
@@ -111,7 +104,30 @@ class HttpConnection(Actor[Never]):
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the peer is gone, or the answer was the last one
         finally:
-            self._hang_up()
+            if self.turn is turn:
+                self._hang_up()
+
+    async def _read(self, turn: object) -> None:
+        """Read requests and serve them: to the end, or until another task does."""
+        if not self._is_begun:
+            self._is_begun = True
+            if not self._ahead:
+                self._wait_until(trio.current_time() + min(self.settings.first_byte_time, self.settings.keep_alive))
+        while True:
+            for received in self._received:
+                await self._serve(received)
+                if self.turn is not turn or self._upgraded is not None:
+                    return
+                del received  # its body is the request's to keep, and goes with it
+            if self._parser.stage is not ParserStage.IDLE or self._reading is not ParserStage.IDLE:
+                await self._mind_the_body()
+                await self._mind_the_time()
+            data = await self._receive()
+            if not data:
+                return
+            if self._reading is ParserStage.IDLE and not self._is_answering:
+                self._allow_idling()  # a deadline that is close must not fall into what is served now
+            self._received = iter(self._parser.feed(data))
 
     def begin_with(self, data: bytes) -> None:
         """Let *data*, which was read already, be the first that the client has said."""
@@ -125,34 +141,12 @@ class HttpConnection(Actor[Never]):
     def on_stop(self) -> None:
         """Finish the answer that is on its way, and end."""
         self._is_stopping = True
-        if self._upgraded is not None and self._upgraded.on_stop is not None:
-            self._upgraded.on_stop()
+        if self._upgraded is not None:
+            self._upgraded.leave()
         elif self._response is not None and self._is_answering:
             self._response.close_after()
         else:
             self.wire.close()
-
-    # How an inline call that waits here is drained.
-
-    begin_stop = None
-
-    def unfinished(self) -> Iterable[Unfinished]:
-        return (self,) if self._has_errand else ()
-
-    async def wait_over(self) -> None:
-        if self._has_errand and self._response is not None:
-            await self._response.wait_over()
-
-    def cut_short(self) -> bool:
-        return self._has_errand
-
-    async def part(self) -> None:
-        self.address.kill(WHY_DRAIN)  # which answers as well
-        await self.wait_over()
-
-    @property
-    def _has_errand(self) -> bool:
-        return self._custody is not None and self._is_answering
 
     @property
     def _is_answering(self) -> bool:
@@ -160,24 +154,21 @@ class HttpConnection(Actor[Never]):
 
     async def _serve(self, received: Received) -> None:
         await self._wait_answered()
-        if self._is_stopping:
+        if self._is_stopping or self._is_left:
             raise trio.ClosedResourceError("the answer was the last one")
         head = received.head
         self.served += 1
-        self._custody = None
         if self._reading is not ParserStage.IDLE:
             self._reading = ParserStage.IDLE
             self._mind_the_head(0)  # it came whole in the end
             self._allow_idling()
         if received.rest is not None:
             self.expire(math.inf)
-            await self._stop_watching()
-            self._upgraded = Upgraded(self.peer)
-            await self.endpoint.upgrade(head, received.rest + self._ahead, self.wire, self._upgraded)
+            self._upgraded = await self.endpoint.upgrade(head, received.rest + self._ahead, self.wire, self)
             return
         keeps_alive = head.keeps_alive and not self._is_stopping
         response = WireResponse(self.wire, keeps_alive=keeps_alive, chunked=head.version == "1.1", peer=self.peer)
-        response.adopt = self._adopt
+        response.carrier = self
         self._response = response
         principal = None
         if self._principal is not None:
@@ -185,95 +176,102 @@ class HttpConnection(Actor[Never]):
             response.held, self._incoming = self._incoming, None
             principal, self._principal = self._principal, None
         await self.endpoint.serve(head, received.body, response, principal)
-        if not response.is_over:
+        if not response.is_over and self._response is response:
             response.on_over = self._answered
             self._wait_until(math.inf)
 
     def _answered(self) -> None:
         """The client may take its time, unless it has begun with the next request."""
+        if self._early is not None:
+            self._early.cancel()
         if self._parser.stage is ParserStage.IDLE:
             self._allow_idling()
 
-    async def _adopt(self, errand: Coroutine[Any, Any, T], custody: InlinePolicy) -> T:
-        """Run an inline call here. If it waits for long, a `PeerWatch` reads the connection, to notice a disconnect."""
+    # How it runs requests that wait.
 
-        def on_wait() -> None:
-            self._custody, self._since = custody, trio.current_time()
-            if self._watch is None and custody.cap > 2 * SOON:
-                self.slow_requests.expect(self, self.served)
-            else:
-                self.mind(self.served)
-            custody.on_wait(self._cancel_errand)
-
-        try:
-            outcome = await run_noticing(errand, on_wait)
-        except Exception:  # its sender answers that; one that is cancelled is answered when this hangs up
-            self._custody = None
-            raise
-        self._custody = None
-        return outcome
+    def carry(self, request: Carried) -> None:
+        response = self._response
+        if self._upgraded is not None or response is None or response.is_over:
+            request.own(self.free())
+        elif request.until - trio.current_time() <= 2 * SOON:
+            response.on_over = self._answered
+            request.own(self.free())
+        else:
+            response.on_over = self._answered
+            self._carried = request
+            self.slow_requests.expect(self, self.served)
 
     def mind(self, number: int) -> None:
-        """If request *number* still waits here, bound its time, and notice if its client leaves."""
-        if self.served == number and self._custody is not None:
-            self._wait_until(self._since + self._custody.cap)
-            self._begin_watching()
+        """If request *number* still waits in the task that reads, let another one read on."""
+        if self.served == number and self._carried is not None:
+            self._carried.own(self.free())
 
-    def _begin_watching(self) -> None:
-        """Start a `PeerWatch`, while this task is busy. Never raises: an inline call waits."""
-        if self._watch is None:
-            watches = self.supervisor.supervisor.supervisor_of(tree.WATCHES)
-            with suppress(SupervisorClosed):  # the end has begun, and is heard of anyway
-                self._watch = watches.spawn(PeerWatch(self), name=self.name)
+    def free(self) -> Lifetime:
+        self._carried = None
+        try:
+            lifetime = self.pass_on()
+        except SupervisorClosed:  # the end has begun: nothing more is read
+            return self.lifetime
+        if self._upgraded is None and not self._is_answering:
+            self._until = math.inf
+            self._allow_idling()
+        return lifetime
 
-    async def _stop_watching(self) -> None:
-        if self._watch is not None:
-            watch, self._watch = self._watch, None
-            watch.kill()
-            await watch.wait_ended()
+    def drop(self, request: Carried) -> None:
+        if self._carried is request:
+            self._carried = None
+
+    # What the client says.
 
     async def _receive(self) -> bytes:
-        """The next data of the client, also if the `PeerWatch` received it."""
-        if self._watch is not None:
-            await self._stop_watching()
+        """The next data of the client. What it says before its answer is written is kept, up to a limit."""
+        while self._ahead or self._is_left:
             if not self._is_answering:
-                self._allow_idling()
-        if self._ahead:
-            ahead, self._ahead = self._ahead, b""
-            return ahead
-        return b"" if self._is_left else await self.wire.receive()
-
-    def hear(self, data: bytes) -> bool:
-        """Take data of a client while its request runs; no data is its end, which cancels the request.
-
-        Returns whether the client may send more: early data is kept, up to a limit.
-        """
-        if data:
-            self._ahead += data
-            return len(self._ahead) < READ_SIZE
-        self._is_left = True
-        if self._custody is None or self._custody.ends_with_client:
-            self.address.kill(RequestEvent.DISCONNECTED.value)
-        elif self._response is not None:
-            self._response.lose()
-        return False
-
-    def _cancel_errand(self) -> None:
-        """Answer nothing: a stream without an event. The connection ends with it."""
-        self._parting = write_answer(200, STREAM, b"", closes=True)
-        self.address.kill(RequestEvent.PEER_CANCELLED.value)
+                ahead, self._ahead = self._ahead, b""
+                return ahead
+            await self._read_ahead()
+        data = await self._hear()
+        if not self._is_answering:
+            return data
+        self._keep(data)
+        return await self._receive()
 
     async def _wait_answered(self) -> None:
         """Answers go out in the order of their requests."""
-        if self._response is not None and not self._response.is_over:
+        while self._is_answering:
             self._wait_until(math.inf)
-            self._begin_watching()
-            await self._response.wait_over()
+            await self._read_ahead()
+
+    async def _read_ahead(self) -> None:
+        """Wait until the answer is written, or the client says something, or leaves."""
+        if self._is_left or len(self._ahead) >= READ_SIZE:
+            if self._response is not None:
+                await self._response.wait_over()
+            return
+        with trio.CancelScope() as self._early:
+            self._keep(await self._hear())
+        self._early = None
+
+    async def _hear(self) -> bytes:
+        try:
+            return await self.wire.receive()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            if self._is_answering:
+                return b""
+            raise
+
+    def _keep(self, data: bytes) -> None:
+        """No data is the end of the client: what it asked for may be cancelled by that."""
+        if data:
+            self._ahead += data
+            return
+        self._is_left = True
+        if self._response is not None:
+            self._response.lose()
 
     async def _refuse(self, refusal: HttpRefusal) -> None:
         """Answer what could not be read as a request, after what was asked before it."""
         await self._wait_answered()
-        await self._stop_watching()
         self._reading = ParserStage.IDLE
         response = self._response = WireResponse(self.wire, keeps_alive=False, chunked=False)
         response.lingers = True
@@ -353,18 +351,7 @@ class HttpConnection(Actor[Never]):
         self._until = until
         self.expire(until)
 
-    def _part(self, custody: InlinePolicy) -> None:
-        """Answer an inline call that was cut short, unless its client disconnected."""
-        if self.why_cut == WHY_DEADLINE:
-            self._parting = write_answer(200, JSON, custody.failed(RequestTimedOut(after=custody.cap)), closes=True)
-        elif self.why_cut in (WHY_DRAIN, WHY_SUPERVISOR):
-            self._parting = write_answer(503, (*JSON, *RETRY_AFTER), custody.failed(Draining()), closes=True)
-
     def _hang_up(self) -> None:
-        if self._custody is not None and not self._parting:
-            self._part(self._custody)
-        if self._parting:
-            self.wire.send_nowait(self._parting)
         if self._is_answering and self._response is not None:
             self._response.lose()
         elif self._reading is not ParserStage.IDLE and self.why_cut == WHY_DEADLINE:
@@ -372,29 +359,11 @@ class HttpConnection(Actor[Never]):
         for held in (self._incoming, self._incoming_head):
             if held is not None:
                 held.release()
-        self._custody = self._response = None
+        self._carried = self._response = self._upgraded = None
+        self._received = iter(())
         self._parser.close()
         self.wire.close()
         self.on_end()
-
-
-@attrs.define(eq=False)
-class PeerWatch(Actor[Never]):
-    """Listens in the place of a connection that is busy: the client may leave."""
-
-    mailbox = None
-
-    connection: HttpConnection
-
-    async def run(self) -> None:
-        while self.connection.hear(await self._next()):
-            pass
-
-    async def _next(self) -> bytes:
-        try:
-            return await self.connection.wire.receive()
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return b""
 
 
 def _grow(held: HeldBytes, size: int) -> None:

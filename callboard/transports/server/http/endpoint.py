@@ -1,13 +1,14 @@
 """The MCP endpoint: answers a request, or passes it to an actor. Both HTTP engines use it."""
 
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import attrs
 
 from callboard.actors.frames import error_frame
+from callboard.actors.outlet import Carrier
 from callboard.actors.server.host import Host
-from callboard.actors.shares import LOCAL, account_of
+from callboard.actors.shares import account_of
 from callboard.actors.terms import ANYBODY, is_meant_modern, is_modern
 from callboard.codecs.envelope import (
     Envelope,
@@ -42,18 +43,31 @@ Authenticate: TypeAlias = Callable[[str], Awaitable[str | None]]
 """Checks a bearer token: gives its principal, or None if the token is invalid."""
 
 
-@attrs.define(eq=False)
-class Upgraded:
-    """Callbacks and facts of an upgraded connection, for the connection's actor."""
+class Reading(Carrier, Protocol):
+    """The actor of a connection: another task may run it when a request waits."""
 
-    peer: str = LOCAL
+    peer: str
     """The account of its client if it is anonymous."""
-    on_stop: Callable[[], None] | None = None
-    facts: Callable[[], dict[str, Fact]] = dict
+
+    @property
+    def turn(self) -> object:
+        """Stands for the task that reads now."""
 
 
-Upgrade: TypeAlias = Callable[[Head, bytes, Wire, Upgraded], Awaitable[None]]
-"""Serves a connection that turned into a WebSocket, until it ends: its head, what was read beyond it, and its wire."""
+class Upgraded(Protocol):
+    """A connection that turned into another protocol."""
+
+    async def run(self) -> None:
+        """Read it, to its end or until another task does; that one calls this again."""
+
+    def leave(self) -> None:
+        """The server ends."""
+
+    def facts(self) -> dict[str, Fact]: ...
+
+
+Upgrade: TypeAlias = Callable[[Head, bytes, Wire, Reading], Awaitable[Upgraded]]
+"""Begins to serve a connection that turns into a WebSocket: its head, what was read beyond it, its wire, its task."""
 
 PATH: Final = b"/mcp"
 """Path of the endpoint, on every listener."""
@@ -175,11 +189,11 @@ class Endpoint:
         frame = error_frame(refusal.request_id, LATEST, refusal)
         await response.answer(refusal.status, (*JSON, *refusal.headers), b"" if refusal.is_bodiless else frame)
 
-    async def upgrade(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
-        """Serve a connection that turns into another protocol. Raises `HttpRefusal`."""
+    async def upgrade(self, head: Head, rest: bytes, wire: Wire, reading: Reading) -> Upgraded:
+        """Begin to serve a connection that turns into another protocol. Raises `HttpRefusal`."""
         if self.on_upgrade is None:
             raise HttpRefusal(501, "WebSocket is not served at this address", closes=True)
-        await self.on_upgrade(head, rest, wire, upgraded)
+        return await self.on_upgrade(head, rest, wire, reading)
 
     async def _principal(self, head: Head, authenticate: Authenticate) -> str:
         """Raises `HttpRefusal` (401) if a token is required and there is no valid one."""

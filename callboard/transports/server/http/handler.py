@@ -6,7 +6,7 @@ from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.request_parser import HeadMemory
 from callboard.transports.held import HeldBytes
-from callboard.transports.server.http.endpoint import Upgraded
+from callboard.transports.server.http.endpoint import Reading, Upgraded
 from callboard.transports.server.http.response import Response
 from callboard.transports.wire import Wire
 
@@ -32,5 +32,5 @@ class RequestHandler(Protocol):
     async def refuse(self, refusal: HttpRefusal, response: Response) -> None:
         """Answer a request that could not be read, or was not admitted."""
 
-    async def upgrade(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
-        """Serve a connection that turns into another protocol. Raises `HttpRefusal`."""
+    async def upgrade(self, head: Head, rest: bytes, wire: Wire, reading: Reading) -> Upgraded:
+        """Begin to serve a connection that turns into another protocol. Raises `HttpRefusal`."""

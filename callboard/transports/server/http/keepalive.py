@@ -46,7 +46,7 @@ class KeepAlive(Actor[Never]):
     async def _beat(self, now: float) -> None:
         for written, (response, _) in enumerate(self._due.pop_due(now), 1):
             if not response.is_over:
-                response.write_nowait(COMMENT)
+                response.try_write(COMMENT)
                 self._due.put(response, now + self.every)
             if written % BURST == 0:
                 await trio.lowlevel.checkpoint()

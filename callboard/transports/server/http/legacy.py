@@ -162,7 +162,7 @@ class LegacySession:
         """Take in what was posted: a message, or a batch. Raises `Overloaded` for one stream too many."""
         self.touch()
         if not isinstance(message, (Request, bytes)):  # needs no stream: an answer must get through when all are taken
-            await self.session.take(message, self.session)
+            await self.session.take(message, self.session, response.carrier)
             await response.answer(202, ())
             return
         self._tidy()
@@ -174,8 +174,8 @@ class LegacySession:
         stream.held, response.held = response.held, None  # the request goes on when its client has left
         self.streams[number] = stream
         if isinstance(message, Request):
-            await self.session.take(message, stream, route)
-        elif not await self.session.receive(message, stream):
+            await self.session.take(message, stream, response.carrier, route)
+        elif not await self.session.receive(message, response.carrier, stream):
             stream.on_plain_end()
             await response.answer(202, ())
 

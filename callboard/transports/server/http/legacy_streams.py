@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import attrs
 
-from callboard.actors.outlet import Adopt, Outbound
+from callboard.actors.outlet import Outbound
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import RETRY_AFTER, status_of_legacy
 from callboard.codecs.http.writer import JSON, STREAM
@@ -114,43 +114,55 @@ class LegacyStream:
     _last: int = attrs.field(default=0, init=False)
     _coming: Response | None = attrs.field(default=None, init=False)  # the one that is being told what it missed
 
-    @property
-    def adopt(self) -> Adopt | None:
-        return None if self.response is None else self.response.adopt
+    async def answer(self, frame: bytes, error: Exception | None = None, hold: object = None) -> None:
+        response = self.response
+        self._finish()
+        if self._is_stream:
+            await self._end(self._keep(frame))
+            return
+        self.on_plain_end()
+        if response is not None:
+            await self._answer(response, frame, error)
 
     async def send(self, message: Outbound) -> None:
-        response = self.response
-        if message.ends:
-            self._finish()
-            if not self._is_stream:
-                self.on_plain_end()
-                if response is not None:
-                    await self._answer(response, message)
-                return
         await self._begin(self.retry)
         await self._write(self._keep(message.frame))
-        if message.ends:
-            await self._end()
 
     async def send_together(self, frames: Sequence[bytes]) -> None:
         """Send what ends nothing, in one piece."""
         await self._begin(self.retry)
         await self._write(b"".join([self._keep(frame) for frame in frames]))
 
-    async def _answer(self, response: Response, message: Outbound) -> None:
-        status = status_of_legacy(message.error)
+    async def _answer(self, response: Response, frame: bytes, error: Exception | None) -> None:
+        status = status_of_legacy(error)
         if status != 200:
-            await response.answer(status, (*JSON, *RETRY_AFTER), message.frame)
-        elif self.headers and message.error is None:
-            await response.answer(200, (*JSON, *self.headers), message.frame)
+            await response.answer(status, (*JSON, *RETRY_AFTER), frame)
+        elif self.headers and error is None:
+            await response.answer(200, (*JSON, *self.headers), frame)
         else:
-            await response.answer_json(message.frame)
+            await response.answer_json(frame)
 
     def send_nowait(self, message: Outbound) -> None:
         if self._is_stream and not self.is_over:
             event = self._keep(message.frame)
             if self.response is not None:
-                self.response.write_nowait(event)
+                self.response.try_write(event)
+
+    def try_send(self, message: Outbound) -> bool:
+        response = self.response
+        if not self._is_stream:
+            if response is not None and not response.try_begin((*STREAM, *self.headers), b""):
+                return False
+            primer, self._is_stream = self._primer(self.retry), True
+            if response is not None:
+                self.pulse.add(response)
+                response.try_write(primer)
+        event = self._event(message.frame)
+        if response is not None and not response.try_write(event):
+            self._last -= 1
+            return False
+        self.store.add(self, self._last, event)
+        return True
 
     async def give_up(self) -> None:
         """Cancelled: a stream without an event, and its end."""
@@ -242,28 +254,34 @@ class LegacyStream:
     async def _begin(self, retry: float) -> None:
         if self._is_stream:
             return
-        self._is_stream = True
+        primer, self._is_stream = self._primer(retry), True
         response = self.response
-        primer = self._keep(b"", round(retry * 1000)) if self.is_polled else b""
         if response is not None:
             self.pulse.add(response)
             await response.begin((*STREAM, *self.headers), primer)
 
+    def _primer(self, retry: float) -> bytes:
+        """The first event of a stream that is polled: from it on, the client can come back."""
+        return self._keep(b"", round(retry * 1000)) if self.is_polled and not self._is_stream else b""
+
     def _keep(self, frame: bytes, retry: int | None = None) -> bytes:
-        self._last += 1
-        event = encode_event(frame, event_id=f"{self.number}-{self._last}", event=None, retry=retry)
+        event = self._event(frame, retry)
         self.store.add(self, self._last, event)
         return event
+
+    def _event(self, frame: bytes, retry: int | None = None) -> bytes:
+        self._last += 1
+        return encode_event(frame, event_id=f"{self.number}-{self._last}", event=None, retry=retry)
 
     async def _write(self, event: bytes) -> None:
         if self.response is not None:
             await self.response.write(event)
 
-    async def _end(self) -> None:
+    async def _end(self, event: bytes = b"") -> None:
         response, self.response = self.response, None
         if response is not None:
             self.pulse.discard(response)
             self.on_left()
-            await response.end()
+            await response.end(event)
             if self.is_over and not response.is_lost:
                 self.on_told(self)

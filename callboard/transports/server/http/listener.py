@@ -60,10 +60,8 @@ class Edge:
         return ConnectionLimit(self.settings.max_connections)
 
     def wire(self, connected: socket.socket) -> Wire:
-        tls = self.tls.context if isinstance(self.tls, Certificate) else self.tls
-        if tls is not None:
-            return SslWire(connected, tls, self.settings.write_time)
-        wire = SocketWire(connected, self.settings.write_time)
+        tls, write_time = self.tls.context if isinstance(self.tls, Certificate) else self.tls, self.settings.write_time
+        wire = SocketWire(connected, write_time) if tls is None else SslWire(connected, tls, write_time)
         wire.write_batch = self.write_batch
         return wire
 

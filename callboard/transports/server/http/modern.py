@@ -1,15 +1,12 @@
 """A modern request over HTTP: it stands alone, and so does its answer."""
 
-from collections.abc import Callable
-from functools import partial
-
 import attrs
 
-from callboard.actors.frames import answer_frame, error_frame, hold_unread, text_frame
+from callboard.actors.frames import error_frame
 from callboard.actors.lifecycle import RequestEvent
-from callboard.actors.outlet import Adopt, InlinePolicy, Outbound
+from callboard.actors.outlet import Outbound
 from callboard.actors.server.exchange import Exchange
-from callboard.actors.server.host import Errand, Host, is_retry
+from callboard.actors.server.host import Host
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.shares import account_of
 from callboard.actors.terms import Terms, is_modern, modern_terms
@@ -41,30 +38,34 @@ class ResponseWay:
     pulse: KeepAlive
     _is_stream: bool = attrs.field(default=False, init=False)
 
-    @property
-    def adopt(self) -> Adopt | None:
-        return self.response.adopt
+    async def answer(self, frame: bytes, error: Exception | None = None, hold: object = None) -> None:
+        if self._is_stream:
+            self.pulse.discard(self.response)
+            await self.response.end(encode_event(frame))
+        else:
+            await answer(self.response, frame, error)
 
     async def send(self, message: Outbound) -> None:
-        response = self.response
-        if message.ends and not self._is_stream:
-            await answer(response, message.frame, message.error)
-            return
-        if not self._is_stream:
+        event = encode_event(message.frame)
+        if self._is_stream:
+            await self.response.write(event)
+        else:
             self._is_stream = True
-            self.pulse.add(response)
-            await response.begin(STREAM)
-        await response.write(encode_event(message.frame))
-        if message.ends:
-            self.pulse.discard(response)
-            await response.end()
+            self.pulse.add(self.response)
+            await self.response.begin(STREAM, event)
 
     def send_nowait(self, message: Outbound) -> None:
         if self._is_stream:
-            self.response.write_nowait(encode_event(message.frame))
-        if message.ends:
-            self.pulse.discard(self.response)
-            self.response.cut()
+            self.response.try_write(encode_event(message.frame))
+
+    def try_send(self, message: Outbound) -> bool:
+        response, event = self.response, encode_event(message.frame)
+        if self._is_stream:
+            return response.try_write(event)
+        self._is_stream = response.try_begin(STREAM, event)
+        if self._is_stream:
+            self.pulse.add(response)
+        return self._is_stream
 
     async def give_up(self) -> None:
         await self.response.end()
@@ -89,66 +90,66 @@ async def answer_unread(response: Response, error: PeerError | RequestFailed, re
     await response.answer(status, headers, error_frame(request_id, LATEST, error))
 
 
-def _nobody_else(_: Callable[[], None]) -> None:
-    """A modern inline call is cancelled by a disconnect of its client, and in no other way."""
-
-
 @attrs.define(eq=False)
 class Modern:
-    """Takes modern requests in: checks what they say of themselves, and starts them."""
+    """Takes modern requests in: checks what they say of themselves, and starts them. Counts those in flight."""
 
     host: Host
     settings: Settings
     pulse: KeepAlive
 
     async def serve(self, head: Head, request: Request, route: Route, principal: str, response: Response) -> None:
-        """Start a request, or answer it at once."""
+        """Answer a request, or start what will."""
+        host = self.host
         try:
             terms, method = self._check(head, request, route, principal)
-            self.host.check_rate(request.method, principal)
-            account = account_of(principal, response.peer)
-            self.host.in_flight.take(account)
+            host.check_rate(request.method, principal)
         except (PeerError, RequestFailed) as error:
             await answer_unread(response, error, request.id)
             return
-        adopt = response.adopt
-        errand = None if adopt is None else self.host.offer.errand(request, route, terms, None, account)
-        if adopt is not None and errand is not None:
-            await self._run(errand, request, terms, account, adopt, response)
-            return
-        way = ResponseWay(response, self.pulse)
-        info, over = self.host.server_info(terms.revision), partial(self.host.in_flight.give_back, account)
-        slot = ReplySlot(request.id, request.method, terms, way, info, over, account=account, unread=self.host.unread)
+        way, info = ResponseWay(response, self.pulse), host.server_info(terms.revision)
+        account = account_of(principal, response.peer)
+        slot = ReplySlot(request.id, request.method, terms, way, info, self, account, host.unread)
+        exchange = Exchange(host, request, route, slot, host.requests)
+        exchange.carrier = response.carrier
         try:
-            await self._begin(request, route, slot, method, response)
+            await host.serve(exchange, method)
         except (PeerError, RequestFailed) as error:
             await slot.fail(error)
         except BaseException:
             slot.close()  # the connection ends here, and its share with it
             raise
 
-    async def _run(
-        self, errand: Errand, request: Request, terms: Terms, account: str, adopt: Adopt, response: Response
-    ) -> None:
-        """Have an inline call run by the connection that read it."""
-        host, revision = self.host, terms.revision
-        error: Exception | None
-        try:
-            failed = partial(error_frame, request.id, revision)
-            outcome = await adopt(errand, InlinePolicy(host.cap, failed, ends_with_client=True, on_wait=_nobody_else))
-        except (PeerError, RequestFailed) as failure:
-            frame, error = error_frame(request.id, revision, failure), failure
+    # What is in flight.
+
+    def check(self, slot: ReplySlot) -> None:
+        self.host.in_flight.check(slot.account)
+
+    def admit(self, slot: ReplySlot) -> None:
+        self.host.in_flight.hold(slot.account)
+
+    def follow(self, exchange: Exchange) -> None:
+        """The client that closes the stream cancels its request, as long as it waits for the answer."""
+        slot, way = exchange.slot, exchange.slot.outlet
+        if not isinstance(way, ResponseWay):
+            return
+        response, pulse = way.response, self.pulse
+
+        def lost() -> None:
+            pulse.discard(response)
+            if slot.is_open:
+                exchange.cancel(RequestEvent.DISCONNECTED)
+
+        if response.is_lost:
+            lost()
         else:
-            info = host.server_info(revision)
-            if isinstance(outcome, str):
-                frame, error = text_frame(request.id, outcome, info)
-            else:
-                frame, error = answer_frame(request.id, revision, request.method, outcome, info)
-        finally:
-            host.in_flight.give_back(account)
-        frame, error, hold = hold_unread(host.unread, account, request.id, revision, frame, error)
-        await answer(response, frame, error)
-        del hold  # it was kept until the answer was written
+            response.on_lost = lost
+
+    def closed(self, slot: ReplySlot) -> None:
+        pass  # an id is known to its own connection only
+
+    def release(self, slot: ReplySlot) -> None:
+        self.host.in_flight.give_back(slot.account)
 
     def _check(self, head: Head, request: Request, route: Route, principal: str) -> tuple[Terms, Method]:
         header_map = self.host.offer.header_map(request.method, route)
@@ -164,27 +165,3 @@ class Modern:
         if header_map.paths:
             check_params(received, mirrored_arguments(request.params, header_map), header_map)
         return terms, method
-
-    async def _begin(self, request: Request, route: Route, slot: ReplySlot, method: Method, response: Response) -> None:
-        host = self.host
-        if is_retry(method, route, slot.terms):
-            going_on = await host.resume(request, route, slot)
-        else:
-            going_on = host.exchange(request, route, slot)
-            if await host.answers_at_once(going_on):
-                return
-            host.start(going_on)
-
-        def lost() -> None:
-            self.pulse.discard(response)
-            self._left(going_on, slot)
-
-        if response.is_lost:
-            lost()
-        else:
-            response.on_lost = lost
-
-    def _left(self, exchange: Exchange, slot: ReplySlot) -> None:
-        """The client closed the stream: that is the cancellation, as long as it waited for the answer."""
-        if slot.is_open:
-            exchange.cancel(RequestEvent.DISCONNECTED)

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import trio
 
-from callboard.actors.outlet import Adopt
+from callboard.actors.outlet import Carrier
 from callboard.actors.shares import LOCAL
 from callboard.codecs.http.writer import LAST_CHUNK, STREAM, write_answer, write_chunk, write_head, write_json
 from callboard.transports.held import HeldBytes
@@ -31,8 +31,8 @@ class Response(Protocol):
     held: HeldBytes | None
     """The account of a large request, until it is answered."""
 
-    adopt: Adopt | None
-    """Runs an inline call in the connection's own task, and cancels it when the client leaves. None if it cannot."""
+    carrier: Carrier | None
+    """The task that read the request, if it can run one that waits."""
 
     @property
     def is_lost(self) -> bool: ...
@@ -49,12 +49,16 @@ class Response(Protocol):
     async def begin(self, headers: Iterable[tuple[bytes, bytes]], data: bytes = b"") -> None:
         """Begin a stream, with its first piece if there is one: no other writer gets between them."""
 
+    def try_begin(self, headers: Iterable[tuple[bytes, bytes]], data: bytes) -> bool:
+        """As `begin`, if that needs no waiting; False if it does."""
+
     async def write(self, data: bytes) -> None: ...
 
-    def write_nowait(self, data: bytes) -> None:
-        """Write if that needs no waiting, else not at all."""
+    def try_write(self, data: bytes) -> bool:
+        """As `write`, if that needs no waiting; False if it does. To a client that has left, nothing is written."""
 
-    async def end(self) -> None: ...
+    async def end(self, data: bytes = b"") -> None:
+        """End a stream, with its last piece if there is one."""
 
     def cut(self) -> None:
         """End at once, politely if that needs no waiting: nothing more will be said."""
@@ -72,7 +76,7 @@ class WireResponse:
         "_closes",
         "_is_stream",
         "_wire",
-        "adopt",
+        "carrier",
         "extra",
         "held",
         "is_lost",
@@ -94,7 +98,7 @@ class WireResponse:
         self.is_over = False
         self._is_stream = False
         self.lingers = False  # the connection closes itself when the answer was heard
-        self.adopt: Adopt | None = None
+        self.carrier: Carrier | None = None
         self.on_lost: Callable[[], None] = _nobody_minds
         self.on_over: Callable[[], None] = _nobody_minds
 
@@ -110,30 +114,38 @@ class WireResponse:
         if self._closes or self.extra:
             await self.answer(200, ((b"content-type", b"application/json"),), body)
         else:
-            data = write_json(body)
-            if self.is_over or not self._wire.send_soon(data):
-                await self._write(data)
+            await self._write(write_json(body))
             self._finish()
 
     async def begin(self, headers: Iterable[tuple[bytes, bytes]], data: bytes = b"") -> None:
         self._is_stream = True
+        await self._write(self._beginning(headers, data))
+
+    def try_begin(self, headers: Iterable[tuple[bytes, bytes]], data: bytes) -> bool:
+        if self.is_lost or self.is_over:
+            return True
+        self._is_stream = self._wire.send_soon(self._beginning(headers, data))
+        return self._is_stream
+
+    def _beginning(self, headers: Iterable[tuple[bytes, bytes]], data: bytes) -> bytes:
         if self._chunked:
             headers = (*headers, (b"transfer-encoding", b"chunked"))
         else:
             self._closes = True  # HTTP/1.0 knows no other end of a stream
         first = write_chunk(data) if data and self._chunked else data
-        await self._write(write_head(200, (*headers, *self.extra), closes=self._closes) + first)
+        return write_head(200, (*headers, *self.extra), closes=self._closes) + first
 
     async def write(self, data: bytes) -> None:
         await self._write(write_chunk(data) if self._chunked else data)
 
-    def write_nowait(self, data: bytes) -> None:
-        if not self.is_lost and not self.is_over:
-            self._wire.send_nowait(write_chunk(data) if self._chunked else data)
+    def try_write(self, data: bytes) -> bool:
+        return self.is_lost or self.is_over or self._wire.send_soon(write_chunk(data) if self._chunked else data)
 
-    async def end(self) -> None:
+    async def end(self, data: bytes = b"") -> None:
         if self._chunked:
-            await self._write(LAST_CHUNK)
+            data = write_chunk(data) + LAST_CHUNK if data else LAST_CHUNK
+        if data:
+            await self._write(data)
         self._finish()
 
     def cut(self) -> None:
@@ -173,11 +185,11 @@ class WireResponse:
         on_over = self.on_over
         # A request that is parked keeps its answer, and the answer must not keep the connection and what minded it.
         self.on_lost = self.on_over = _nobody_minds
-        self.adopt = None
+        self.carrier = None
         on_over()
 
     async def _write(self, data: bytes) -> None:
-        if self.is_lost or self.is_over:
+        if self.is_lost or self.is_over or self._wire.send_soon(data):
             return
         try:
             await self._wire.send(data)

@@ -80,8 +80,9 @@ class Pairs:
         session = self._sessions.get(named[0])
         if session is None or session.principal != principal:
             raise HttpRefusal(404, "session not found")
+        carrier = response.carrier
         await response.answer(202, ())
-        await session.receive(body)
+        await session.receive(body, carrier)
 
     def __len__(self) -> int:
         return len(self._sessions)

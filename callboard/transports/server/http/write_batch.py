@@ -6,16 +6,15 @@ turn is over, which is when their connections could do no more anyway, and go ou
 is alone need not wait.
 """
 
-from typing import Final, Never
+from contextlib import suppress
+from typing import Never
 
 import attrs
 from trio.lowlevel import Abort, RaiseCancelT, Task, current_task, reschedule, wait_task_rescheduled
 
+from callboard.errors import SupervisorClosed
 from callboard.supervisor import Actor, Fact
-from callboard.transports.wire import SocketWire
-
-LARGEST: Final = 65_536
-"""Largest answer that waits for others, in bytes. A larger one may not fit into the socket, and needs no batching."""
+from callboard.transports.wire import MAX_HELD, SocketWire
 
 
 @attrs.define(eq=False)
@@ -24,7 +23,8 @@ class WriteBatch(Actor[Never]):
 
     mailbox = None
 
-    _wires: list[SocketWire] = attrs.field(factory=list, init=False)
+    _wires: dict[SocketWire, None] = attrs.field(factory=dict, init=False)
+    _unsent: int = attrs.field(default=0, init=False)
     _sleeper: Task | None = attrs.field(default=None, init=False)
     _is_open: bool = attrs.field(default=False, init=False)
     turns: int = attrs.field(default=0, init=False)
@@ -35,10 +35,16 @@ class WriteBatch(Actor[Never]):
             task, self._sleeper = self._sleeper, None
             reschedule(task)
             return False
-        if not self._is_open or len(data) > LARGEST or not wire.hold(data):
+        if not self._is_open or len(data) > MAX_HELD or not wire.hold(data):
             return False
-        self._wires.append(wire)
+        self._wires[wire] = None
         return True
+
+    def finish(self, wire: SocketWire) -> None:
+        """Have what *wire* holds written when the socket takes it."""
+        self._unsent += 1
+        with suppress(SupervisorClosed):  # the end has begun: the next writer finishes it, or no one does
+            self.supervisor.spawn(Unsent(wire), name=f"rest-{self._unsent}")
 
     async def run(self) -> None:
         self._is_open = True
@@ -52,11 +58,11 @@ class WriteBatch(Actor[Never]):
             self._flush()
 
     def _flush(self) -> None:
-        wires, self._wires = self._wires, []
+        wires, self._wires = self._wires, {}
         self.turns += 1
         for wire in wires:
             if not wire.flush():
-                self.supervisor.spawn(Unsent(wire), name=f"rest-{self.turns}-{id(wire):x}")
+                self.finish(wire)
 
     async def _sleep(self) -> None:
         self._sleeper = current_task()

@@ -13,6 +13,7 @@ import attrs
 import trio
 
 from callboard.actors.lifecycle import RequestEvent
+from callboard.actors.outlet import Carrier
 from callboard.actors.server.host import Host
 from callboard.actors.server.session import Session
 from callboard.codecs.members import write_members
@@ -116,6 +117,16 @@ class ResumableSession:
             self.drop(link)
         self._end_if_idle()
 
+    def post(self, frame: bytes) -> bool:
+        """Say it without waiting, if that is possible."""
+        link = self._link
+        if link is None or not self._flows or not link.wire.send_soon(write_text(frame)):
+            return False
+        if self.kept.sent or self._is_greeting(frame):
+            self.kept.add(frame)
+        self._end_if_idle()
+        return True
+
     @property
     def is_flowing(self) -> bool:
         """Whether there is a socket for what is said."""
@@ -141,12 +152,10 @@ class ResumableSession:
 
     # What is heard.
 
-    async def receive(self, frame: bytes) -> None:
-        """Take one message of the client's."""
-        self.received += 1
-        await self.session.receive(frame)
-        if self.session.terms is None:
-            self.received = 0  # what comes before `initialize` does not count
+    async def receive(self, frame: bytes, carrier: Carrier | None) -> None:
+        """Take one message of the client's. What comes before `initialize` does not count."""
+        self.received = 1 if self.session.terms is None else self.received + 1
+        await self.session.receive(frame, carrier)
         self._end_if_idle()
 
     def acknowledge(self, payload: bytes) -> None:

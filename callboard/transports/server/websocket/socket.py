@@ -1,10 +1,12 @@
 """One WebSocket: reads what the client says, sees that it is still there, and says good-bye.
 
-Its task is the connection's, and only reads: the session writes, in its own. A task that wants it closed says so
-here, and the reading task does it.
+It is read by the task of its connection, which runs the requests, too; if one waits, another task reads on. A task that
+wants the socket closed says so here, and the reading task does it.
 """
 
 import math
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Final
 
 import attrs
@@ -27,6 +29,7 @@ from callboard.errors import Overloaded
 from callboard.supervisor import Fact
 from callboard.transports.held import HeldBytes
 from callboard.transports.limits import Settings
+from callboard.transports.server.http.endpoint import Reading
 from callboard.transports.server.websocket.resumable import ResumableSession
 from callboard.transports.wire import Wire
 
@@ -56,6 +59,11 @@ class WebSocketConnection:
     wire: Wire
     conversation: ResumableSession
     settings: Settings
+    reading: Reading
+    on_end: Callable[["WebSocketConnection"], None] = attrs.field(default=lambda _: None, kw_only=True)
+    _opening: bytes = attrs.field(default=b"", init=False)
+    _has: int = attrs.field(default=0, init=False)  # how many messages the client has already
+    _incoming: Iterator[Received | None] = attrs.field(factory=lambda: iter(()), init=False)  # and not dealt with yet
     _reader: MessageReader = attrs.field(init=False)
     _held: HeldBytes = attrs.field(init=False)
     _listening: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
@@ -73,30 +81,40 @@ class WebSocketConnection:
         self._reader = MessageReader(self.settings.max_frame)
         self._held = HeldBytes(self.conversation.host.bodies, self.conversation.session.account)
 
-    async def run(self, opening: bytes, received: int, rest: bytes) -> None:
-        """Be the socket of the conversation until one of the three ends.
+    def begin_with(self, opening: bytes, received: int, rest: bytes) -> None:
+        """*opening* is what turns the connection into a WebSocket, *received* how many messages the client has, and
+        *rest* what was read of its own already."""
+        self._opening, self._has, self._incoming = opening, received, self._parsed(rest)
 
-        *opening* is what turns the connection into a WebSocket, *received* how many messages the client has, and
-        *rest* what was read of its own already.
-        """
-        is_whole = False
+    async def run(self) -> None:
+        """Be the socket of the conversation until one of the three ends, or until another task reads on."""
+        turn, is_whole = self.reading.turn, False
         try:
-            await self.wire.send(opening)
-            await self.conversation.catch_up(self, received)
-            with self._listening:
-                await self._listen(rest)
-            self.conversation.drop(self)
-            if self._farewell is not None:
-                await part(self.wire, self._farewell, is_answer=self._reader.is_closed)
+            if self._opening:
+                opening, self._opening = self._opening, b""
+                await self.wire.send(opening)
+                await self.conversation.catch_up(self, self._has)
+            with trio.CancelScope() as self._listening:
+                await self._listen(turn)
+            if self.reading.turn is turn:
+                self.conversation.drop(self)
+                if self._farewell is not None:
+                    await part(self.wire, self._farewell, is_answer=self._reader.is_closed)
             is_whole = True
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             is_whole = True  # the peer is gone: that is its affair
         finally:
-            if not is_whole:
-                self._cut()
-            self.wire.close()
-            self._held.release()
-            self.conversation.drop(self)
+            if self.reading.turn is turn:
+                self._end(is_whole=is_whole)
+
+    def _end(self, *, is_whole: bool) -> None:
+        if not is_whole:
+            self._cut()
+        self.wire.close()
+        self._held.release()
+        self.conversation.drop(self)
+        self._incoming = iter(())
+        self.on_end(self)
 
     def _cut(self) -> None:
         """It was cancelled, or broke."""
@@ -107,10 +125,12 @@ class WebSocketConnection:
 
     # What the client says.
 
-    async def _listen(self, data: bytes) -> None:
+    async def _listen(self, turn: object) -> None:
         while True:
             try:
-                await self._take(data)
+                await self._take(turn)
+                if self.reading.turn is not turn:
+                    return
                 self._watch_the_message()
             except Violation as violation:
                 self.begin_close(violation.close)
@@ -123,28 +143,31 @@ class WebSocketConnection:
             self._is_busy = self.is_heard = True
             if not data or self._is_over:
                 return
+            self._incoming = self._parsed(data)
 
     @property
     def _is_over(self) -> bool:
         """Whether nothing more that the client says here counts."""
         return self._farewell is not None or not self.conversation.is_on(self)
 
-    async def _take(self, data: bytes) -> None:
-        for start in range(0, len(data), SLICE):
-            if start:
+    def _parsed(self, data: bytes) -> Iterator[Received | None]:
+        """The messages in *data*; None for one that has not ended."""
+        steps = self._reader.steps
+        return chain.from_iterable(steps(data[start : start + SLICE]) for start in range(0, len(data), SLICE))
+
+    async def _take(self, turn: object) -> None:
+        for count, received in enumerate(self._incoming, 1):
+            if received is not None:
+                await self._meet(received)
+                if self._is_over or self.reading.turn is not turn:
+                    return
+            if count % FRAMES == 0:
                 await trio.lowlevel.checkpoint()
-            for count, received in enumerate(self._reader.steps(data[start : start + SLICE]), 1):
-                if received is not None:
-                    await self._meet(received)
-                    if self._is_over:
-                        return
-                if count % FRAMES == 0:
-                    await trio.lowlevel.checkpoint()
 
     async def _meet(self, received: Received) -> None:
         match received:
             case Text(frame):
-                await self.conversation.receive(frame)
+                await self.conversation.receive(frame, self.reading)
             case Ping(payload):
                 self._count_control()
                 await self.wire.send(write_pong(payload))

@@ -19,7 +19,7 @@ from callboard.codecs.websocket.frames import Close, Code
 from callboard.codecs.websocket.handshake import RECEIVED, Handshake, read_handshake, write_accept
 from callboard.errors import Overloaded, SupervisorClosed
 from callboard.transports.limits import DEFAULTS, Settings
-from callboard.transports.server.http.endpoint import CHALLENGE, Authenticate, Upgraded
+from callboard.transports.server.http.endpoint import CHALLENGE, Authenticate, Reading
 from callboard.transports.server.websocket.pings import Pings
 from callboard.transports.server.websocket.resumable import ResumableSession
 from callboard.transports.server.websocket.socket import WebSocketConnection, part
@@ -45,24 +45,25 @@ class WebSocketUpgrade:
         self._heart = Pings(self.settings.ping_every)
         self.settings.apply(self.host)
 
-    async def serve(self, head: Head, rest: bytes, wire: Wire, upgraded: Upgraded) -> None:
-        """Serve one connection until it ends. Raises `HttpRefusal` while it can still be answered by HTTP."""
+    async def serve(self, head: Head, rest: bytes, wire: Wire, reading: Reading) -> WebSocketConnection:
+        """Begin to serve one connection. Raises `HttpRefusal` while it can still be answered by HTTP."""
         handshake = read_handshake(head)
         principal = await self._principal(handshake)
         if handshake.session is not None:
-            link = self._return(handshake.session, principal, handshake.received, wire)
-        elif not self._has_room(account_of(principal, upgraded.peer)):
+            conversation = self._returned(handshake.session, principal, handshake.received)
+        elif not self._has_room(account_of(principal, reading.peer)):
             await self._turn_away(handshake, wire)
-            return
+            raise trio.ClosedResourceError("it was turned away")
         else:
-            link = await self._begin(principal, upgraded.peer, wire)
-        upgraded.on_stop, upgraded.facts = link.leave, link.facts
+            conversation = self._begun(principal, reading.peer)
+        link = WebSocketConnection(wire, conversation, self.settings, reading, on_end=self._heart.discard)
+        conversation.claim(link)
+        if handshake.session is None:
+            await self._start(conversation)
         wire.stop_probing()
         self._heart.add(link)
-        try:
-            await link.run(_opening(handshake, link.conversation), handshake.received, rest)
-        finally:
-            self._heart.discard(link)
+        link.begin_with(_opening(handshake, conversation), handshake.received, rest)
+        return link
 
     def _has_room(self, account: str) -> bool:
         try:
@@ -80,24 +81,24 @@ class WebSocketUpgrade:
             raise HttpRefusal(401, "a bearer token is required", headers=CHALLENGE, closes=True)
         return principal
 
-    def _return(self, session_id: str, principal: str, received: int, wire: Wire) -> WebSocketConnection:
-        """Go on with a session. Raises `HttpRefusal` (404), whyever that is not possible: one answer for all causes."""
+    def _returned(self, session_id: str, principal: str, received: int) -> ResumableSession:
+        """The session to go on with. Raises `HttpRefusal` (404), whyever that is not possible: one answer for all
+        causes."""
         conversation = self._conversations.get(session_id)
         if conversation is None or not conversation.can_resume(principal, received):
             raise HttpRefusal(404, "session not found", closes=True)
-        link = WebSocketConnection(wire, conversation, self.settings)
-        conversation.claim(link)
-        return link
+        return conversation
 
-    async def _begin(self, principal: str, peer: str, wire: Wire) -> WebSocketConnection:
-        """Begin a session. Raises `HttpRefusal` (503) if the server is shutting down."""
+    def _begun(self, principal: str, peer: str) -> ResumableSession:
+        """A new session. Raises `HttpRefusal` (503) if the server is shutting down."""
         if self.host.is_draining:
             raise _ending()
-        conversation = ResumableSession(
+        return ResumableSession(
             secrets.token_urlsafe(24), self.host, self.settings, principal, self._conversations_pop, peer
         )
-        link = WebSocketConnection(wire, conversation, self.settings)
-        conversation.claim(link)
+
+    async def _start(self, conversation: ResumableSession) -> None:
+        """Put it into the tree. Raises `HttpRefusal`."""
         try:
             with trio.move_on_after(START_TIME, shield=True) as started:  # half begun, nothing would end it
                 await self._start_beating()
@@ -109,7 +110,6 @@ class WebSocketUpgrade:
         if started.cancelled_caught:
             raise HttpRefusal(503, "the server is overloaded", headers=RETRY_AFTER, closes=True)
         self._conversations[conversation.id] = conversation
-        return link
 
     async def _start_beating(self) -> None:
         if not self._beats:

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from callboard import Context, Server
-from callboard.transports.server.http.write_batch import LARGEST
+from callboard.transports.wire import MAX_HELD as LARGEST
 from tests.transports.server.http.stage import Place, serving, settle
 
 HALF: int = LARGEST // 2

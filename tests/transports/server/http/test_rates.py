@@ -2,7 +2,7 @@
 
 from callboard import Rate, Server
 from tests.transports.server.http.stage import serving
-from tests.transports.server.http.test_errands import call, shake_hands
+from tests.transports.server.http.test_carried import call, shake_hands
 
 
 def company() -> Server:

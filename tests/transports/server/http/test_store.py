@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.actors.outlet import Adopt, Outbound
+from callboard.actors.outlet import Carrier, Outbound
 from callboard.actors.shares import LOCAL
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.replay_budget import ReplayBudget
@@ -26,7 +26,7 @@ class Paper:
     slow: bool = False
     on_lost: Callable[[], None] = lambda: None
     extra: tuple[tuple[bytes, bytes], ...] = ()
-    adopt: Adopt | None = None
+    carrier: Carrier | None = None
     peer: str = LOCAL
     held: HeldBytes | None = None
     is_lost: bool = False
@@ -51,12 +51,18 @@ class Paper:
             if self.slow:
                 await self.turned.wait()
             if not self.is_over:
-                self.write_nowait(data)
+                self.try_write(data)
 
-    def write_nowait(self, data: bytes) -> None:
+    def try_begin(self, headers: Iterable[tuple[bytes, bytes]], data: bytes) -> bool:
+        return self.try_write(data)
+
+    def try_write(self, data: bytes) -> bool:
         self.events += [event for event in self._decoder.feed(data) if isinstance(event, Event)]
+        return True
 
-    async def end(self) -> None:
+    async def end(self, data: bytes = b"") -> None:
+        if data:
+            await self.write(data)
         self.how, self.is_over = "ended", True
 
     def cut(self) -> None:
@@ -78,8 +84,10 @@ def store(most: int = 100, most_bytes: int = 100_000) -> EventStore:
 
 
 async def say(way: LegacyStream, *words: bytes, ends: bool = False) -> None:
-    for word in words:
-        await way.send(Outbound(word, ends=ends and word is words[-1]))
+    for word in words[:-1] if ends else words:
+        await way.send(Outbound(word))
+    if ends:
+        await way.answer(words[-1])
 
 
 @given(

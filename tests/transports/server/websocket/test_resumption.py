@@ -17,7 +17,6 @@ from callboard.transports.server.websocket.resumable import SESSION_KEY
 from tests.server.test_one_handler_every_revision import text
 from tests.transports.server.websocket.company import company, drop, resume, wait_in_both_eras, wire_of
 from tests.transports.server.websocket.stage import Refused, Socket, back, house, masked, session_of, socket_of
-from tests.transports.server.websocket.wires import wire_pair
 
 LEGACY = pytest.mark.parametrize("revision", [r for r in Revision if r < LATEST], ids=str)
 GRACE = Settings().grace
@@ -265,7 +264,7 @@ async def test_a_session_that_its_client_ended_is_not_there_from_that_moment_on(
         (conversation,) = here.door._conversations.values()
         conversation.end()
         with pytest.raises(HttpRefusal, match="session not found"):
-            here.door._return(session_of(client), ANYBODY, 1, wire_pair()[1])
+            here.door._returned(session_of(client), ANYBODY, 1)
 
 
 async def test_no_more_time_is_lost_at_the_end_for_a_session_that_nobody_is_there_for(

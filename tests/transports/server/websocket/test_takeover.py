@@ -1,11 +1,15 @@
 """A second socket for a session that has one: it takes over, whatever the first was in the middle of."""
 
+from typing import cast
+
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.terms import ANYBODY
 from callboard.codecs.revisions.revision import R4
+from callboard.transports.server.http.endpoint import Reading
+from callboard.transports.server.websocket.socket import WebSocketConnection
 from tests.server.test_one_handler_every_revision import text
 from tests.transports.server.websocket.company import company, resume, wait_in_both_eras, wire_of
 from tests.transports.server.websocket.stage import OPENING, Gone, back, house, masked, request, session_of, socket_of
@@ -40,7 +44,8 @@ async def test_what_the_old_socket_says_in_the_moment_of_the_takeover_does_not_c
         await wait_all_tasks_blocked()
         old, new = wire_of(client), wire_pair()[1]
         old.outgoing.put(masked(1, b'{"jsonrpc":"2.0","id":9,"method":"ping"}'))  # read, and not looked at yet
-        here.door._return(session_of(client), ANYBODY, 1, new)
+        conversation = here.door._returned(session_of(client), ANYBODY, 1)
+        conversation.claim(WebSocketConnection(new, conversation, here.door.settings, cast("Reading", None)))
         await wait_all_tasks_blocked()
         assert here.sessions()[0].facts["received"] == 2
         assert (await socket_of(client).wait_gone()).code == 4001

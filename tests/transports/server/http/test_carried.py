@@ -1,24 +1,26 @@
-"""Requests that run in the task of the connection that brought them: nobody may notice the difference."""
+"""Requests run in the task of the connection that brought them; while one waits, another task reads the connection."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar, copy_context
 from typing import Any, cast
 
 import attrs
 import pytest
 import trio
+import trio.lowlevel
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard import Server, ToolError
-from callboard.actors.server.adoption import run_noticing
+from callboard.actors.server.noticing import run_noticing
 from callboard.errors import INTERNAL_ERROR, BackendRefused
 from callboard.transports.server.http.slow_requests import SOON
 from tests.transports.server.http.stage import QUICK, Client, Json, Place, request, serving, settle
 
 
 def company(log: list[str]) -> Server:
-    server = Server("errands")
+    server = Server("carried")
 
     @server.tool
     async def quick(text: str = "ok") -> str:
@@ -89,25 +91,32 @@ async def test_what_is_said_meanwhile_is_heard_afterwards_and_in_order() -> None
         assert ids == ["first", 0, 1, 2]
 
 
-async def test_only_a_long_wait_needs_somebody_who_listens_meanwhile(mock_clock: MockClock) -> None:
+def tasks() -> int:
+    return trio.lowlevel.current_statistics().tasks_living
+
+
+async def test_only_a_long_wait_needs_a_task_that_listens_meanwhile(mock_clock: MockClock) -> None:
     log: list[str] = []
     async with serving(company(log)) as place:
-        watches, client = place.edge.supervisor_of("watches"), await place.connect()
+        client = await place.connect()
+        await client.call("quick")
+        await wait_all_tasks_blocked()
+        before, requests = tasks(), place.host.root.supervisor_of("requests")
         await client.send(client.modern("tools/call", name="slow", arguments={"seconds": 10 * SOON}))
         await seen(log, "begun")
         mock_clock.jump(SOON / 2)
         await wait_all_tasks_blocked()
-        assert watches.child_count == 0
+        assert (tasks() - before, requests.child_count) == (0, 1)  # in the tree it is at once
         mock_clock.jump(2 * SOON)
         await wait_all_tasks_blocked()
-        assert watches.child_count == 1
+        assert (tasks() - before, requests.child_count) == (1, 1)
         mock_clock.jump(10 * SOON)
         assert (await client.answer()).result["content"][0]["text"] == "slept"
         await wait_all_tasks_blocked()
-        assert watches.child_count == 0
+        assert (tasks() - before, requests.child_count) == (0, 0)
 
 
-async def test_many_waits_on_one_connection_leave_no_watchers_behind() -> None:
+async def test_many_waits_on_one_connection_leave_nothing_behind() -> None:
     async with serving(company([])) as place:
         client = await place.connect()
         for _ in range(20):
@@ -116,19 +125,18 @@ async def test_many_waits_on_one_connection_leave_no_watchers_behind() -> None:
         assert actors(place) == 1
 
 
-async def test_what_takes_longer_than_the_cap_is_answered_so_and_the_connection_ends() -> None:
+async def test_what_takes_longer_than_the_cap_is_answered_so_and_the_connection_goes_on() -> None:
     log: list[str] = []
     async with serving(company(log)) as place:
         place.host.cap = 0.1
         client = await place.connect()
         answer = await client.call("slow", seconds=1000)
         assert answer.code == -31002
-        assert answer.headers["connection"] == "close"
-        assert await client.ended() == b""
         assert log == ["begun", "left"]
+        assert (await client.call("quick")).result["content"][0]["text"] == "ok"
 
 
-async def test_the_end_of_the_server_lets_an_errand_finish() -> None:
+async def test_the_end_of_the_server_lets_a_request_finish() -> None:
     log: list[str] = []
     async with serving(company(log)) as place:
         client = await place.connect()
@@ -179,7 +187,7 @@ async def test_a_legacy_client_that_leaves_cancels_nothing() -> None:
         await seen(log, "left")
 
 
-async def test_a_cancelled_legacy_errand_gets_an_empty_stream() -> None:
+async def test_a_cancelled_legacy_request_gets_an_empty_stream() -> None:
     async with one_in_flight(1000) as (client, other, session, log):
         cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
         await other.send(other.post(cancel, **session))
@@ -191,12 +199,13 @@ async def test_a_cancelled_legacy_errand_gets_an_empty_stream() -> None:
         assert (await other.answer()).result["content"][0]["text"] == "ok"  # the id is free again
 
 
-async def test_the_end_of_a_session_ends_its_errands() -> None:
+async def test_the_end_of_a_session_ends_its_requests() -> None:
     async with one_in_flight(1000) as (client, other, session, log):
         await other.send(request("DELETE", "/mcp", host=other.host.decode(), **session))
         assert (await other.answer()).status == 204
         await seen(log, "left")
-        assert b"result" not in await client.ended()
+        answer = await client.answer()
+        assert (answer.status, answer.headers["content-type"], answer.body) == (200, "text/event-stream", b"")
 
 
 async def test_legacy_answers_have_the_shape_of_their_revision() -> None:
@@ -211,37 +220,40 @@ async def test_legacy_answers_have_the_shape_of_their_revision() -> None:
 # What runs them.
 
 
-async def test_an_errand_is_noticed_when_it_waits_and_only_then(autojump_clock: MockClock) -> None:
+async def test_work_is_noticed_when_it_waits_and_only_then(autojump_clock: MockClock) -> None:
     noticed: list[float] = []
 
-    async def errand(*naps: float) -> str:
+    def note(_: None) -> None:
+        noticed.append(trio.current_time())
+
+    async def work(*naps: float) -> str:
         for nap in naps:
             await trio.sleep(nap)
         return "done"
 
-    assert await run_noticing(errand(), lambda: noticed.append(trio.current_time())) == "done"
+    assert await run_noticing(work(), copy_context(), note, None) == "done"
     assert noticed == []
     began = trio.current_time()
-    assert await run_noticing(errand(1, 2), lambda: noticed.append(trio.current_time())) == "done"
+    assert await run_noticing(work(1, 2), copy_context(), note, None) == "done"
     assert noticed == [began]
     assert trio.current_time() == began + 3
 
 
-async def test_what_an_errand_raises_comes_out_before_and_after_it_waits() -> None:
-    async def errand(waits: int) -> None:
+async def test_what_work_raises_comes_out_before_and_after_it_waits() -> None:
+    async def work(waits: int) -> None:
         for _ in range(waits):
             await trio.lowlevel.checkpoint()
         raise LookupError
 
     for waits in range(3):
         with pytest.raises(LookupError):
-            await run_noticing(errand(waits), lambda: None)
+            await run_noticing(work(waits), copy_context(), lambda _: None, None)
 
 
-async def test_an_errand_can_be_cancelled_clean_up_and_go_on(autojump_clock: MockClock) -> None:
+async def test_work_can_be_cancelled_clean_up_and_go_on(autojump_clock: MockClock) -> None:
     log: list[str] = []
 
-    async def errand() -> str:
+    async def work() -> str:
         with trio.move_on_after(1):
             try:
                 await trio.sleep_forever()
@@ -254,9 +266,9 @@ async def test_an_errand_can_be_cancelled_clean_up_and_go_on(autojump_clock: Moc
         await trio.sleep_forever()
 
     async def noticed() -> None:
-        await run_noticing(forever(), lambda: log.append("waits"))
+        await run_noticing(forever(), copy_context(), log.append, "waits")
 
-    assert await run_noticing(errand(), lambda: None) == "went on"
+    assert await run_noticing(work(), copy_context(), lambda _: None, None) == "went on"
     async with trio.open_nursery() as nursery:
         nursery.start_soon(noticed)
         await wait_all_tasks_blocked()
@@ -264,43 +276,52 @@ async def test_an_errand_can_be_cancelled_clean_up_and_go_on(autojump_clock: Moc
     assert log == ["cleaned up", "waits"]
 
 
-async def test_an_errand_that_waits_and_fails_leaves_its_connection_as_it_was(mock_clock: MockClock) -> None:
+async def test_context_variables_of_one_request_stay_with_it(autojump_clock: MockClock) -> None:
+    name: ContextVar[str] = ContextVar("name", default="none")
+    seen: list[str] = []
+    base = copy_context()
+
+    async def work(own: str, nap: float) -> None:
+        seen.append(name.get())
+        name.set(own)
+        if nap:
+            await trio.sleep(nap)
+        seen.append(name.get())
+
+    for nap in (0.0, 1.0, 0.0):
+        await run_noticing(work(f"slept {nap}", nap), base.copy(), lambda _: None, None)
+    await trio.lowlevel.checkpoint()
+    assert seen == ["none", "slept 0.0", "none", "slept 1.0", "none", "slept 0.0"]
+    assert name.get() == "none"
+
+
+async def test_a_request_that_waits_and_fails_leaves_its_connection_as_it_was(mock_clock: MockClock) -> None:
     async with serving(company([]), attrs.evolve(QUICK, keep_alive=2.0)) as place:
-        client, watches = await place.connect(), place.edge.supervisor_of("watches")
+        client = await place.connect()
+        await client.call("quick")
+        await wait_all_tasks_blocked()
+        before = tasks()
         with place_of_failure(place):
             assert (await client.call("slow", seconds=0)).code == INTERNAL_ERROR
         mock_clock.jump(3 * SOON)
         await wait_all_tasks_blocked()
-        assert watches.child_count == 0
+        assert tasks() == before
         mock_clock.jump(3)
         assert await client.ended() == b""  # and no last word about what was answered long ago
 
 
 @contextmanager
 def place_of_failure(place: Place) -> Iterator[None]:
-    """Errands of which each waits a little, and then fails as those of a broker do."""
+    """Calls each wait a little, and then fail as those of a broker do."""
 
-    async def failing() -> str:
+    async def failing(_: object) -> str:
         await trio.lowlevel.checkpoint()
         raise BackendRefused(INTERNAL_ERROR, "no", {})
 
-    before = place.host.offer
-    place.host.offer = cast("Any", Failing(before, failing))
+    offer = cast("Any", place.host.offer)
+    before = offer.handlers
+    offer.handlers = {**before, "tools/call": failing}
     try:
         yield
     finally:
-        place.host.offer = before
-
-
-@attrs.define
-class Failing:
-    """An offer, all of whose errands fail."""
-
-    offer: Any
-    failing: Callable[[], Coroutine[Any, Any, str]]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.offer, name)
-
-    def errand(self, *_: Any) -> Any:
-        return self.failing()
+        offer.handlers = before
