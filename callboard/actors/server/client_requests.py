@@ -28,6 +28,7 @@ from callboard.codecs.revisions import (
     read_result,
 )
 from callboard.errors import MissingCapability, PeerError, PeerRefused, RequestTimedOut
+from callboard.supervisor import Snapshot
 
 ANSWER_TIME: Final = 600.0
 """Seconds that a client has for an answer: as long as a request may take, since a person may have to think."""
@@ -78,6 +79,8 @@ def check_declared(question: ClientRequest, terms: Terms) -> None:
 class _Open:
     """A question on its way. The scope's deadline moves when the client reports progress."""
 
+    method: str
+    began: float = attrs.field(factory=trio.current_time)
     answered: trio.Event = attrs.field(factory=trio.Event)
     answer: ResultResponse | ErrorResponse | None = None
     patience: trio.CancelScope = attrs.field(factory=trio.CancelScope)
@@ -97,6 +100,20 @@ class ClientRequests:
     def __len__(self) -> int:
         return len(self._open)
 
+    def snapshots(self, path: str, now: float) -> tuple[Snapshot, ...]:
+        """The questions, as the tree shows them below the session at *path*."""
+        return tuple(
+            Snapshot(
+                name=f"asked-{request_id}",
+                path=f"{path}/asked-{request_id}",
+                kind="OutgoingRequest",
+                state="waiting" if mine.is_sent else "not sent yet",
+                age=now - mine.began,
+                facts={"method": mine.method, "deadline": round(mine.patience.deadline - now, 3)},
+            )
+            for request_id, mine in self._open.items()
+        )
+
     async def ask(self, question: ClientRequest, slot: ReplySlot) -> Model:
         """Ask on the way of *slot* and wait for the answer.
 
@@ -104,7 +121,7 @@ class ClientRequests:
         up to what the request has that asks. A task that stops waiting takes the question back.
         """
         request_id, revision = next(self._ids), slot.terms.revision
-        mine = self._open[request_id] = _Open(slot=slot)
+        mine = self._open[request_id] = _Open(question.method, slot=slot)
         self.extend(request_id)
         try:
             with mine.patience:

@@ -49,7 +49,7 @@ from callboard.errors import (
     PeerError,
     RequestFailed,
 )
-from callboard.supervisor import Actor, Fact, Lost, MailboxSpec, get_logger
+from callboard.supervisor import Actor, Fact, Lost, MailboxSpec, Snapshot, get_logger
 
 M = TypeVar("M", bound=Model)
 
@@ -168,6 +168,12 @@ class Session(Actor[Outbound]):
             "asked": len(self.key.questions),
             "ignored": self.ignored,
         }
+
+    def snapshots(self, now: float) -> tuple[Snapshot, ...]:
+        """What the client was asked, and what it follows: neither has a task."""
+        path = self.path
+        asked = self.key.questions.snapshots(path, now)
+        return asked if self._hearing is None else (*asked, *self._hearing.snapshots(path, now))
 
     def hang_up(self) -> None:
         """The peer is gone: all that it had asked for is over."""

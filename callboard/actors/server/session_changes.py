@@ -15,13 +15,16 @@ from callboard.actors.server.subscription import change_notification
 from callboard.actors.subscribers import Audience, Following
 from callboard.actors.terms import Terms
 from callboard.errors import ResourceNotFound
-from callboard.supervisor import Address, Mailbox, get_logger
+from callboard.supervisor import Address, Mailbox, Snapshot, get_logger
 
 MAX_WAITING: Final = 512
 """Changes that wait for a client which reads. Beyond that it hears only that more has changed."""
 
 MAX_WAITING_ABSENT: Final = 16
 """Changes that wait for a client which has no stream open: there may be many such, each for half an hour."""
+
+MAX_SHOWN: Final = 128
+"""Characters of a URI that the tree shows."""
 
 log = get_logger("callboard.actors")
 
@@ -60,8 +63,24 @@ class SessionChanges:
     lists: set[ListChanged] = attrs.field(factory=set, init=False)
     followed: dict[str, Any] = attrs.field(factory=dict, init=False)
     """The resources, by their URIs: what the audience gave for each."""
+    _since: dict[str, float] = attrs.field(factory=dict, init=False)
     _missed: frozenset[ListName] = attrs.field(default=frozenset(), init=False)
     _pace: SubscriberPace | None = attrs.field(default=None, init=False)
+
+    def snapshots(self, path: str, now: float) -> tuple[Snapshot, ...]:
+        """The resources, as the tree shows them below the session at *path*: a task for each would weigh eight times as
+        much."""
+        return tuple(
+            Snapshot(
+                name=f"followed-{number}",
+                path=f"{path}/followed-{number}",
+                kind="ResourceSubscription",
+                state="running",
+                age=now - self._since.get(uri, now),
+                facts={"uri": uri[:MAX_SHOWN]},
+            )
+            for number, uri in enumerate(self.followed, 1)
+        )
 
     @property
     def audience(self) -> Audience:
@@ -89,6 +108,7 @@ class SessionChanges:
                 self.audience.unfollow(following, self.hear)
             else:
                 self.followed.update(following)
+                self._since[uri] = trio.current_time()
                 is_kept = True
         finally:
             if not is_kept:
@@ -97,6 +117,7 @@ class SessionChanges:
     def unfollow(self, uri: str) -> None:
         """Hear of it no more. Harmless if it was never followed."""
         if uri in self.followed:
+            self._since.pop(uri, None)
             self._unfollow({uri: self.followed.pop(uri)})
 
     def _unfollow(self, following: Following) -> None:
