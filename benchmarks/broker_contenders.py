@@ -11,6 +11,7 @@ import attrs
 
 from benchmarks.hosting_servers import FAST_UVICORN, FASTMCP_NEEDS, Contender, Running, callboard, cores, moved, running
 from benchmarks.peers import HERE, environment
+from tests.shared import ROOT
 
 Transport: TypeAlias = Literal["stdio", "http"]
 
@@ -102,9 +103,9 @@ def proxied(proxy: Proxy, backends: Backends, folder: Path) -> Iterator[Running]
 
 
 @contextmanager
-def backend_over_http() -> Iterator[Running]:
-    """The server that HTTP backends lead to, beside the generator."""
+def backend_over_http(folder: Path = ROOT) -> Iterator[Running]:
+    """The server that HTTP backends lead to, beside the generator: of the callboard in *folder*."""
     _, core = cores()
-    there = Contender(callboard.name, lambda port: moved(core, callboard.command(port)))
+    there = Contender(callboard.name, lambda port: moved(core, callboard.command(port)), cwd=lambda: folder)
     with running(there) as server:
         yield server

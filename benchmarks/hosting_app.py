@@ -3,9 +3,18 @@
 callboard run benchmarks/hosting_app.py:server --http 0 --json
 """
 
+import attrs
+
 from callboard import Context, Server
 
 server = Server("bench")
+
+
+@attrs.frozen
+class Said:
+    """What was said."""
+
+    text: str
 
 
 @server.tool
@@ -35,14 +44,20 @@ async def echo_streamed(text: str, ctx: Context) -> str:
 
 
 @server.tool
-async def noop_task(ctx: Context) -> str:
-    """Do nothing, in a task of its own: whoever takes a context might have to wait for an answer."""
-    return "ok"
+async def echo_ctx(text: str, *, ctx: Context) -> str:
+    """Say it again, with a context that is not used: such a tool might have to wait for an answer."""
+    return text
 
 
 @server.tool
-async def echo_task(text: str, ctx: Context) -> str:
-    """Say it again, in a task of its own."""
+async def echo_model(text: str) -> Said:
+    """Say it again, as structured content, too."""
+    return Said(text)
+
+
+@server.tool
+def echo_def(text: str) -> str:
+    """Say it again, from a thread: a plain function may block."""
     return text
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from fastmcp import Context, FastMCP
+from pydantic import BaseModel
 
 
 async def noop() -> str:
@@ -27,17 +28,40 @@ async def echo_streamed(text: str, ctx: Context) -> str:
     return text
 
 
+async def echo_ctx(text: str, ctx: Context) -> str:
+    """Say it again, with a context that is not used."""
+    return text
+
+
+class Said(BaseModel):
+    """What was said."""
+
+    text: str
+
+
+async def echo_model(text: str) -> Said:
+    """Say it again, as structured content, too."""
+    return Said(text=text)
+
+
+def echo_def(text: str) -> str:
+    """Say it again, from a thread."""
+    return text
+
+
 def _app(*tools: Any, is_json: bool) -> Any:
     server = FastMCP("bench")
     for tool in tools:
-        # As it comes, every text would be said a second time, as structured content.
-        server.tool(tool, output_schema=None)
+        if tool is echo_model:
+            server.tool(tool)
+        else:  # as it comes, every text would be said a second time, as structured content
+            server.tool(tool, output_schema=None)
     return server.http_app(json_response=is_json)
 
 
 def json_app() -> Any:
     """The same answers as everybody's."""
-    return _app(noop, echo, is_json=True)
+    return _app(noop, echo, echo_ctx, echo_model, echo_def, is_json=True)
 
 
 def sse_app() -> Any:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
+from pydantic import BaseModel
 
 
 async def noop() -> str:
@@ -27,17 +28,38 @@ async def echo_streamed(text: str, ctx: Context) -> str:
     return text
 
 
+async def echo_ctx(text: str, ctx: Context) -> str:
+    """Say it again, with a context that is not used."""
+    return text
+
+
+class Said(BaseModel):
+    """What was said."""
+
+    text: str
+
+
+async def echo_model(text: str) -> Said:
+    """Say it again, as structured content, too."""
+    return Said(text=text)
+
+
+def echo_def(text: str) -> str:
+    """Say it again, from a thread."""
+    return text
+
+
 def _app(*tools: Any, is_json: bool, is_structured: bool = False) -> Any:
     server = MCPServer("bench", log_level="WARNING")
     for tool in tools:
-        server.add_tool(tool, structured_output=is_structured)
+        server.add_tool(tool, structured_output=is_structured or tool is echo_model)
     # Modern requests stand alone in any case; legacy ones get sessions.
     return server.streamable_http_app(json_response=is_json)
 
 
 def json_app() -> Any:
     """The same answers as everybody's."""
-    return _app(noop, echo, is_json=True)
+    return _app(noop, echo, echo_ctx, echo_model, echo_def, is_json=True)
 
 
 def sse_app() -> Any:

@@ -33,13 +33,11 @@ class NotStarted(AssertionError):
 
 @attrs.frozen
 class Contender:
-    """A server to be measured: how it is started, and which of its tools are called."""
+    """A server to be measured, and how it is started."""
 
     name: str
     command: Callable[[int], list[str]]
     """Takes the port."""
-    suffix: str = ""
-    """Which form of the tools: `_task` for one that takes a context."""
     expected: str | None = None
     """What is in every answer, if it is not what a tool returns."""
     cwd: Callable[[], Path] = lambda: ROOT
@@ -81,13 +79,11 @@ REFERENCE: Final = "mcp 2.3.0"
 AS_IT_COMES: Final = "mcp 2.3.0, structured, too"
 """With those that it gives unless told otherwise: every text a second time, as structured content."""
 OURS: Final = "callboard"
-OURS_TASK: Final = "callboard, a task for each"
 FLOOR: Final = "bare Trio + httptools echo"
 SDK: Final = "npm sdk 1.32"
 SERVER: Final = "npm server 2.4"
 
 callboard: Final = Contender(OURS, _callboard)
-callboard_task: Final = Contender(OURS_TASK, _callboard, suffix="_task")
 floor: Final = Contender(FLOOR, _floor, expected="tools/call")
 mcp_json: Final = Contender(REFERENCE, _python(_mcp, "hosting_mcp:json_app"))
 mcp_structured: Final = Contender(AS_IT_COMES, _python(_mcp, "hosting_mcp:structured_app"))

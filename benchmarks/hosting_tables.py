@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias
 import attrs
 
 from benchmarks.hosting_load import Sample
-from benchmarks.hosting_servers import AS_IT_COMES, FLOOR, OURS, OURS_TASK, REFERENCE, SDK, SERVER
+from benchmarks.hosting_servers import AS_IT_COMES, FLOOR, OURS, REFERENCE, SDK, SERVER
 from benchmarks.measure import verdict
 
 Field: TypeAlias = Literal["rate", "p50", "p99", "cpu"]
@@ -14,7 +14,6 @@ TOOLS: Final = {"noop": "no-op", "echo": "10 kB echo"}
 
 TARGETS: Final = (
     ("modern JSON", OURS, REFERENCE, 6),
-    ("modern JSON", OURS_TASK, REFERENCE, 6),
     ("modern JSON", OURS, AS_IT_COMES, 6),
     ("modern JSON", OURS, REFERENCE, 10),
     ("modern JSON", OURS, SERVER, 3),

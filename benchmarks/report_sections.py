@@ -9,7 +9,7 @@ from benchmarks.broker import ADDED, FACTOR, FLAT
 from benchmarks.broker_contenders import DIRECT, FASTMCP, MCP_PROXY
 from benchmarks.broker_contenders import OURS as BROKER
 from benchmarks.codec import TARGET as TENFOLD
-from benchmarks.hosting_servers import OURS, OURS_TASK, REFERENCE
+from benchmarks.hosting_servers import OURS, REFERENCE
 from benchmarks.hosting_tables import JUDGED, TOOLS, WEIGHT
 from benchmarks.listeners import KIB
 from benchmarks.plots import Bar, Line, bars, lines
@@ -44,7 +44,7 @@ def hosting(found: Any) -> Section:
         blocks.append(table(head, rows))
         if (cell["tool"], cell["connections"]) == JUDGED:
             name = "hosting-" + cell["mode"].lower().replace(" ", "-")
-            plots[name] = _rates(f"Calls/s: {title}", samples, (OURS, OURS_TASK))
+            plots[name] = _rates(f"Calls/s: {title}", samples, (OURS,))
             if cell["mode"] == "modern JSON":
                 times = ratios(samples[OURS], samples[REFERENCE], "rate")
                 what = f"hosting: calls/s, times {REFERENCE} ({title})"
