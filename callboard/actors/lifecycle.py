@@ -8,8 +8,6 @@ is a race, not a fault, and it is dropped.
 from enum import Enum
 from typing import Final
 
-import attrs
-
 
 class RequestState(Enum):
     """State of a request."""
@@ -81,12 +79,14 @@ def step(state: RequestState, event: RequestEvent) -> tuple[RequestState, Conseq
     return TABLE.get((state, event), (state, Consequence.DROP))
 
 
-@attrs.define
 class Lifecycle:
-    """One request on its way through the table. `late` counts what came after its outcome."""
+    """One request on its way through the table. `late` counts what came after its outcome.
+
+    What it begins with are defaults of the class: most requests change nothing but their state, once.
+    """
 
     state: RequestState = RequestState.WAITING
-    outcome: RequestEvent | None = None
+    ended_by: RequestEvent | None = None
     late: int = 0
 
     def meet(self, event: RequestEvent) -> Consequence:
@@ -95,7 +95,7 @@ class Lifecycle:
         if act is Consequence.DROP:
             self.late += 1
         elif self.is_over:
-            self.outcome = event
+            self.ended_by = event
         return act
 
     @property

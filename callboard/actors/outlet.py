@@ -126,6 +126,9 @@ class Outlet(Protocol):
     async def answer(self, frame: bytes, error: Exception | None = None, hold: object = None) -> None:
         """Hand over the answer to a request, which ends it. *error* if it is one; *hold* as in `Outbound`."""
 
+    def try_answer(self, frame: bytes) -> bool:
+        """As `answer`, for a result, if that needs no waiting; False if it does: then nothing was sent."""
+
     async def send(self, message: Outbound) -> None:
         """Hand over one frame. Waits while there is no room for it; if the way is closed, the frame is dropped."""
 

@@ -44,7 +44,7 @@ from callboard.server.content.content import to_contents, to_messages, to_result
 from callboard.server.content.errors import BadArguments, Unfit
 from callboard.server.content.failures import error_result, failure_text, is_unexpected
 from callboard.server.context import Context, InputRequired, News
-from callboard.server.faults import log_failure
+from callboard.server.faults import exited, log_failure
 from callboard.server.registry import CacheHint, Function, HandlerEntry, Registry, Section, ToolEntry
 from callboard.supervisor.ended import drop_frames
 from callboard.supervisor.groups import sole
@@ -156,7 +156,15 @@ class ServerOffer:
             raise InvalidParams(f"Unknown tool: {name[:128]}")
         signature = entry.signature
         try:
-            value = await self._perform(entry, signature.read(given), exchange)
+            if signature.is_async:  # as `_perform` does it, without two calls in between: every call comes by here
+                arguments = signature.read(given)
+                if signature.context_parameter is not None:
+                    arguments[signature.context_parameter] = Context(exchange, self._server, self._lifespan)
+                value = await entry.function(**arguments)
+                if type(value) is InputRequired:
+                    value = await self._perform_again(entry, signature.read(given), exchange, value)
+            else:
+                value = await self._perform(entry, signature.read(given), exchange)
             if type(value) is str and signature.output is None:
                 return value  # most say only that, and it needs no model
             return value if isinstance(value, InputRequiredResult) else to_result(value, signature)
@@ -164,6 +172,8 @@ class ServerOffer:
             if _is_for_client(exchange.terms.revision, sole(error)):
                 raise sole(error) from None
             return self._failed(exchange.request, entry, sole(error))
+        except (SystemExit, BaseExceptionGroup) as error:
+            return self._failed(exchange.request, entry, exited(error))
 
     async def _call_as_model(self, exchange: Exchange) -> Model:
         """As middlewares expect it."""
@@ -273,10 +283,16 @@ class ServerOffer:
 
     async def _perform(self, entry: HandlerEntry, arguments: Mapping[str, Any], exchange: Exchange) -> Any:
         """Run an author's function; one that returns `InputRequired` runs anew when the client has answered."""
+        value = await entry.perform(arguments, Context(exchange, self._server, self._lifespan), self._limiter)
+        if not isinstance(value, InputRequired):
+            return value
+        return await self._perform_again(entry, arguments, exchange, value)
+
+    async def _perform_again(
+        self, entry: HandlerEntry, arguments: Mapping[str, Any], exchange: Exchange, value: InputRequired
+    ) -> Any:
+        """Ask what *value* wants to know, and run the function anew; in the modern era the retry does that."""
         while True:
-            value = await entry.perform(arguments, Context(exchange, self._server, self._lifespan), self._limiter)
-            if not isinstance(value, InputRequired):
-                return value
             questions = [asking.question for asking in value.askings]
             carried = msgspec.json.encode(value.state)
             if exchange.terms.revision.dialect.asks_in_results:
@@ -284,6 +300,10 @@ class ServerOffer:
             answers = await exchange.ask(questions, at_once=True)
             exchange.answers = {question.key or "": answer for question, answer in zip(questions, answers, strict=True)}
             exchange.carried = carried
+            result = await entry.perform(arguments, Context(exchange, self._server, self._lifespan), self._limiter)
+            if not isinstance(result, InputRequired):
+                return result
+            value = result
 
 
 def _is_for_client(revision: Revision, error: Exception) -> bool:

@@ -44,7 +44,7 @@ class Heard:
     def check(self) -> None:
         """At most one outcome, and nobody waits for a request that is over or parked."""
         assert len(self.ends) <= 1
-        assert self.life.is_over == bool(self.ends) == (self.life.outcome is not None)
+        assert self.life.is_over == bool(self.ends) == (self.life.ended_by is not None)
         assert self.waiting_fronts == (1 if self.life.state is RequestState.WAITING else 0)
 
 
@@ -128,7 +128,7 @@ def test_the_first_of_several_ends_wins_and_the_rest_are_counted(events: tuple[R
     life = Lifecycle()
     acts = [life.meet(event) for event in events]
     assert acts[1:] == [Consequence.DROP] * 3
-    assert life.outcome is events[0]
+    assert life.ended_by is events[0]
     assert life.late == 3
 
 

@@ -26,6 +26,9 @@ class Batch:
         self._answers.append(frame)
         await self.flush()
 
+    def try_answer(self, frame: bytes) -> bool:
+        return False
+
     async def send(self, message: Outbound) -> None:
         await self.outlet.send(message)
 

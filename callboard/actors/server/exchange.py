@@ -113,7 +113,7 @@ class Running(Protocol):
     def leave(self) -> None: ...
 
 
-class Exchange:
+class Exchange(Lifecycle):
     """The request as its handler sees it, and its state.
 
     There is one for each request, and most never wait: what few of them need is a default of the class until then.
@@ -140,8 +140,12 @@ class Exchange:
         self.route = route  # what was read of the request to find its handler
         self.slot = slot
         self.supervisor = supervisor  # under which it is in the tree
-        self.life = Lifecycle()
         self.kill: Callable[[str], None] = _does_not_wait
+
+    @property
+    def life(self) -> Lifecycle:
+        """Its way through the table: itself. One object less for each request."""
+        return self
 
     @property
     def parking(self) -> Parks:

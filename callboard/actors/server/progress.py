@@ -8,6 +8,7 @@ import msgspec
 import trio
 from msgspec import UNSET, Raw
 
+from callboard.actors.frames import notification_frame, progress_frame
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.revisions import LoggingMessageNotificationParams, ProgressNotificationParams
@@ -34,8 +35,6 @@ MAX_REPORT_TEXT: Final = 4096
 
 MAX_TOKEN: Final = 64
 """Characters of a progress token that the tree shows."""
-
-_METHOD: Final = "notifications/progress"
 
 
 def as_kept(params: LoggingMessageNotificationParams) -> LoggingMessageNotificationParams:
@@ -135,7 +134,7 @@ class Progress:
         """Send the last report, if that waits; the answer comes next."""
         if self._waiting and self.latest is not None:
             self.forget()
-            await self._slot.notify(_METHOD, self._params(self.latest))
+            await self._slot.report(self._frame(self.latest))
 
     def forget(self) -> None:
         """Send nothing more."""
@@ -143,18 +142,21 @@ class Progress:
         self._timer.discard(self)
 
     def _try(self) -> bool:
-        if self.latest is None or not self._slot.try_notify(_METHOD, self._params(self.latest)):
+        if self.latest is None or not self._slot.try_report(self._frame(self.latest)):
             return False
         self._sent_at = trio.current_time()
         return True
 
-    def _params(self, report: ProgressReport) -> ProgressNotificationParams:
-        return ProgressNotificationParams(
+    def _frame(self, report: ProgressReport) -> bytes:
+        if report.message is None:
+            return progress_frame(self._token, report.progress, report.total)
+        params = ProgressNotificationParams(
             progress_token=self._token,
             progress=report.progress,
             total=UNSET if report.total is None else report.total,
-            message=UNSET if report.message is None else report.message,
+            message=report.message,
         )
+        return notification_frame(self._slot.terms.revision, "notifications/progress", params)
 
     def snapshot(self, path: str, now: float) -> Snapshot:
         """The token, as the tree shows it below its request at *path*."""

@@ -1,7 +1,7 @@
 """The slot for the one answer to a front request, and for the notifications before it."""
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Coroutine, Hashable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 from msgspec import Raw
@@ -71,10 +71,24 @@ class ReplySlot:
 
         A text alone is the result of a tool that says nothing else.
         """
+        if (rest := self.begin_answer(result)) is not None:
+            await rest
+
+    def begin_answer(self, result: Model | Forwarded | str) -> Coroutine[Any, Any, None] | None:
+        """As `answer`; if that needs waiting, what is returned must be awaited. Mostly it does not."""
         if isinstance(result, str):
-            await self._send(*text_frame(self.request_id, result, self.server_info))
-            return
-        await self._send(*answer_frame(self.request_id, self.terms.revision, self.method, result, self.server_info))
+            frame, error = text_frame(self.request_id, result, self.server_info)
+        else:
+            frame, error = answer_frame(self.request_id, self.terms.revision, self.method, result, self.server_info)
+        if error is None and len(frame) < LARGE and self.is_open and self.outlet.try_answer(frame):
+            self.close()
+            return None
+        return self._send(frame, error)
+
+    async def report(self, frame: bytes) -> None:
+        """Send a progress notification."""
+        if self.is_open:
+            await self.outlet.send(Outbound(frame, FrameKind.REPORT, (self.request_id, None)))
 
     async def fail(self, error: Exception) -> None:
         """Send an error and close."""
@@ -85,14 +99,12 @@ class ReplySlot:
     ) -> None:
         """Send a notification that belongs to this request; none after the answer."""
         if self.is_open:
-            await self.outlet.send(self._notification(method, params, kind, key))
+            frame = notification_frame(self.terms.revision, method, params)
+            await self.outlet.send(Outbound(frame, kind, (self.request_id, key)))
 
-    def try_notify(self, method: str, params: Model) -> bool:
-        """As `notify`, if that needs no waiting; False if it does."""
-        return not self.is_open or self.outlet.try_send(self._notification(method, params, FrameKind.REPORT, None))
-
-    def _notification(self, method: str, params: Model, kind: FrameKind, key: Hashable) -> Outbound:
-        return Outbound(notification_frame(self.terms.revision, method, params), kind, (self.request_id, key))
+    def try_report(self, frame: bytes) -> bool:
+        """Send a progress notification, if that needs no waiting; False if it does."""
+        return not self.is_open or self.outlet.try_send(Outbound(frame, FrameKind.REPORT, (self.request_id, None)))
 
     def close(self) -> None:
         """Close the slot: the request is cancelled, and no more messages go out."""

@@ -6,7 +6,7 @@ task stays with it, and another task reads on (`Carrier`); so it may outlive its
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import Final
 
@@ -35,13 +35,16 @@ from callboard.supervisor.groups import sole
 HARD_CAP: Final = 600.0
 """Seconds a hosted request may take in all, the time that it is parked not counted."""
 
+_RESULT: Final = RequestEvent.RESULT
+_ANSWER: Final = Consequence.ANSWER
+
 LAST_WORD: Final = 1.0
 """Seconds in which a request that was cut short is answered so. Mostly that needs no waiting at all."""
 
 
-async def run_request(exchange: Exchange, handler: Handler) -> None:
+def run_request(exchange: Exchange, handler: Handler) -> Awaitable[None]:
     """Run the handler of a request in this task, and answer."""
-    await run_noticing(_run(exchange, handler), exchange.engine.context.copy(), _begin_waiting, exchange)
+    return run_noticing(_run(exchange, handler), exchange.engine.context.copy(), _begin_waiting, exchange)
 
 
 def start_request(exchange: Exchange, handler: Handler) -> None:
@@ -74,7 +77,13 @@ def _begin_waiting(exchange: Exchange) -> None:
 async def _run(exchange: Exchange, handler: Handler) -> None:
     try:
         try:
-            outcome: Model | Forwarded | str | Exception = await handler(exchange)
+            result = await handler(exchange)
+            if exchange.actor is None and exchange.progress is None and exchange.meet(_RESULT) is _ANSWER:
+                # It never waited, and has said nothing before: that is all there is to do for most calls.
+                if (rest := exchange.slot.begin_answer(result)) is not None:
+                    await rest
+                return
+            outcome: Model | Forwarded | str | Exception = result
             event = RequestEvent.RESULT
         except Exception as error:  # the handler's own: answered, of any type
             outcome, event = sole(error), RequestEvent.FAILURE

@@ -186,9 +186,12 @@ class Session(Actor[Outbound]):
     # The way out.
 
     async def answer(self, frame: bytes, error: Exception | None = None, hold: object = None) -> None:
-        """Mostly nothing else waits to be written: then it is written here, and no other task is woken for it."""
-        if self._posting is None or hold is not None or not self.inbox.is_waited_for or not self._posting.post(frame):
+        if hold is not None or not self.try_answer(frame):
             await self.send(Outbound(frame, hold=hold))
+
+    def try_answer(self, frame: bytes) -> bool:
+        """Mostly nothing else waits to be written: then it is written here, and no other task is woken for it."""
+        return self._posting is not None and self.inbox.is_waited_for and self._posting.post(frame)
 
     async def send(self, message: Outbound) -> None:
         try:

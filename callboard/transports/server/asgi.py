@@ -62,6 +62,9 @@ class AsgiResponse:
     async def answer_json(self, body: bytes) -> None:
         await self.answer(200, JSON, body)
 
+    def try_json(self, body: bytes) -> bool:
+        return False
+
     async def begin(self, headers: Iterable[tuple[bytes, bytes]], data: bytes = b"") -> None:
         self._is_begun = True
         await self._put(_start(200, (*headers, *self.extra)))
@@ -92,6 +95,9 @@ class AsgiResponse:
             await self.write(data)
         await self._put(_LAST)
         self._finish()
+
+    def try_end(self, data: bytes) -> bool:
+        return False
 
     def cut(self) -> None:
         if not self.is_over:

@@ -113,16 +113,20 @@ class HttpConnection(Actor[Never]):
             self._is_begun = True
             if not self._ahead:
                 self._wait_until(trio.current_time() + min(self.settings.first_byte_time, self.settings.keep_alive))
+        node = self.lifetime
         while True:
             for received in self._received:
                 await self._serve(received)
-                if self.turn is not turn or self._upgraded is not None:
+                if node.scope is not turn or self._upgraded is not None:
                     return
                 del received  # its body is the request's to keep, and goes with it
             if self._parser.stage is not ParserStage.IDLE or self._reading is not ParserStage.IDLE:
                 await self._mind_the_body()
                 await self._mind_the_time()
-            data = await self._receive()
+            if self._ahead or self._is_left or self._is_answering:
+                data = await self._receive()
+            else:
+                data = await self.wire.receive()
             if not data:
                 return
             if self._reading is ParserStage.IDLE and not self._is_answering:
@@ -153,7 +157,8 @@ class HttpConnection(Actor[Never]):
         return self._response is not None and not self._response.is_over
 
     async def _serve(self, received: Received) -> None:
-        await self._wait_answered()
+        if self._is_answering:
+            await self._wait_answered()
         if self._is_stopping or self._is_left:
             raise trio.ClosedResourceError("the answer was the last one")
         head = received.head

@@ -124,6 +124,14 @@ class LegacyStream:
         if response is not None:
             await self._answer(response, frame, error)
 
+    def try_answer(self, frame: bytes) -> bool:
+        response = self.response
+        if self._is_stream or self.headers or response is None or not response.try_json(frame):
+            return False
+        self._finish()
+        self.on_plain_end()
+        return True
+
     async def send(self, message: Outbound) -> None:
         await self._begin(self.retry)
         await self._write(self._keep(message.frame))

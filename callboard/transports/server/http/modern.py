@@ -45,6 +45,14 @@ class ResponseWay:
         else:
             await answer(self.response, frame, error)
 
+    def try_answer(self, frame: bytes) -> bool:
+        if not self._is_stream:
+            return self.response.try_json(frame)
+        if not self.response.try_end(encode_event(frame)):
+            return False
+        self.pulse.discard(self.response)
+        return True
+
     async def send(self, message: Outbound) -> None:
         event = encode_event(message.frame)
         if self._is_stream:

@@ -46,6 +46,9 @@ class Response(Protocol):
     async def answer_json(self, body: bytes) -> None:
         """`answer` with 200 and JSON: the most common one, and the fastest."""
 
+    def try_json(self, body: bytes) -> bool:
+        """As `answer_json`, if that needs no waiting; False if it does."""
+
     async def begin(self, headers: Iterable[tuple[bytes, bytes]], data: bytes = b"") -> None:
         """Begin a stream, with its first piece if there is one: no other writer gets between them."""
 
@@ -59,6 +62,9 @@ class Response(Protocol):
 
     async def end(self, data: bytes = b"") -> None:
         """End a stream, with its last piece if there is one."""
+
+    def try_end(self, data: bytes) -> bool:
+        """As `end`, if that needs no waiting; False if it does."""
 
     def cut(self) -> None:
         """End at once, politely if that needs no waiting: nothing more will be said."""
@@ -117,6 +123,12 @@ class WireResponse:
             await self._write(write_json(body))
             self._finish()
 
+    def try_json(self, body: bytes) -> bool:
+        if self._closes or self.extra or self.is_over or not self._wire.send_soon(write_json(body)):
+            return False
+        self._finish()
+        return True
+
     async def begin(self, headers: Iterable[tuple[bytes, bytes]], data: bytes = b"") -> None:
         self._is_stream = True
         await self._write(self._beginning(headers, data))
@@ -142,11 +154,20 @@ class WireResponse:
         return self.is_lost or self.is_over or self._wire.send_soon(write_chunk(data) if self._chunked else data)
 
     async def end(self, data: bytes = b"") -> None:
-        if self._chunked:
-            data = write_chunk(data) + LAST_CHUNK if data else LAST_CHUNK
-        if data:
-            await self._write(data)
+        if last := self._last(data):
+            await self._write(last)
         self._finish()
+
+    def try_end(self, data: bytes) -> bool:
+        if not self.is_over and not self._wire.send_soon(self._last(data)):
+            return False
+        self._finish()
+        return True
+
+    def _last(self, data: bytes) -> bytes:
+        if self._chunked:
+            return write_chunk(data) + LAST_CHUNK if data else LAST_CHUNK
+        return data
 
     def cut(self) -> None:
         if not self.is_over:

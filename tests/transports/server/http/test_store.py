@@ -53,6 +53,12 @@ class Paper:
             if not self.is_over:
                 self.try_write(data)
 
+    def try_json(self, body: bytes) -> bool:
+        return False
+
+    def try_end(self, data: bytes) -> bool:
+        return False
+
     def try_begin(self, headers: Iterable[tuple[bytes, bytes]], data: bytes) -> bool:
         return self.try_write(data)
 
