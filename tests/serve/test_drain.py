@@ -12,13 +12,13 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.server.drain import FAREWELL, MANY, drain
 from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.request import RequestActor
 from callboard.codecs.revisions import CallToolResult, Revision
 from callboard.codecs.revisions.revision import R4, R5
 from callboard.errors import DRAINING
 from callboard.serve.banner import announce_drain
 from callboard.supervisor import Actor, Address, ChildSpec, Unfinished
 from callboard.testing import Peer, Refusal
-from callboard.transports.server.http.connection import HttpConnection
 from tests.actors.server.stage import Stage, said, stage, text
 from tests.actors.server.test_parking import form
 from tests.broker.back import Back
@@ -342,7 +342,7 @@ async def test_every_request_over_http_is_answered_that_the_server_ends(is_legac
             await client.send(client.modern("tools/call", name=tool, arguments={"name": "a"}))
         await there.wait_started("a")
         [work] = place.host.root.unfinished()
-        assert isinstance(work, HttpConnection) == (tool == "errand")
+        assert isinstance(work, RequestActor)
         started = trio.current_time()
         await drain(place.host, edges=[place.edge.address], within=0.4, spread=0.1)
         answer = await client.answer()

@@ -57,8 +57,8 @@ DIGESTED_HERE: Final = 32 * 1024
 """Bytes of arguments up to which their digest is worked out at once. A thread does it for more: 4 MiB of numbers take
 seconds."""
 
-PARKED_WEIGHT: Final = 14 * 1024
-"""Bytes that a parked exchange takes up beside its request: measured."""
+PARKED_WEIGHT: Final = 16 * 1024
+"""Bytes that a parked exchange takes up beside its request: measured, with the task that read it."""
 
 # What a sealed state begins with: the name of a parked exchange follows, or what a handler gave to be kept.
 PARKED: Final = b"p"
