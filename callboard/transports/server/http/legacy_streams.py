@@ -164,7 +164,8 @@ class LegacyStream:
             primer, self._is_stream = self._primer(self.retry), True
             if response is not None:
                 self.pulse.add(response)
-                response.try_write(primer)
+                if primer:  # an empty chunk would be the last one
+                    response.try_write(primer)
         event = self._event(message.frame)
         if response is not None and not response.try_write(event):
             self._last -= 1
