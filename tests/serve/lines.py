@@ -40,6 +40,8 @@ class Line(ABC):
     era: Era
     nursery: trio.Nursery
     heard: list[Json] = attrs.field(factory=list, init=False)
+    faults: list[str] = attrs.field(factory=list, init=False)
+    """Answers that were no HTTP."""
     _stirred: trio.Event = attrs.field(factory=trio.Event, init=False)
     _ids: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
@@ -168,6 +170,8 @@ class HttpLine(Line):
                     self.note(json.loads(await client._exactly(size)))
         except (Gone, trio.BrokenResourceError, trio.ClosedResourceError):
             pass
+        except (ValueError, AssertionError) as error:
+            self.faults.append(repr(error))
         finally:
             await client.aclose()
 

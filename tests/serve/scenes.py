@@ -6,7 +6,6 @@ A scene is one process, one event and one era. All scenes are played at once: th
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from typing import Final, Literal, TypeAlias, get_args
 
 import attrs
@@ -31,6 +30,9 @@ DRAIN_TIME: Final = 1.0
 SOON: Final = 5.0
 """Seconds for each thing that a scene waits for. What does not come is missing in the history, and a test says so."""
 
+SCENE: Final = 20.0
+"""Seconds for all of them, without the end of the process."""
+
 _ERRORS: Final = {DRAINING: "draining", TIMED_OUT: "timed out", INVALID_PARAMS: "refused"}
 
 
@@ -52,6 +54,8 @@ class History:
     """From the signal to the end of the process."""
     words: str = attrs.field(default="", init=False)
     """All that the process said on standard error."""
+    faults: list[str] = attrs.field(factory=list, init=False)
+    """What clients could not make sense of, and what they could not do."""
 
     def outcome(self, kind: Kind, transport: Transport) -> str:
         """What the client got under the id of its request, and how the handler ended."""
@@ -67,7 +71,7 @@ class History:
         ends = [event for event in ("cancelled", "finished") if self.is_noted(label, event)]
         if kind == "sync" and (label in self.abandoned or not ends):
             return "abandoned"
-        if label in self.going_on:
+        if label in self.going_on and ends == ["finished"]:
             return "goes on"
         return " and ".join(ends) or "never ended"
 
@@ -85,18 +89,14 @@ def _word(answer: Json, label: str) -> str:
     return "result" if result["content"][0]["text"] == label else f"another result: {result}"
 
 
-Scenes: TypeAlias = Mapping[tuple[Event, Era], History | Exception]
-"""The history of each scene, or why it has none."""
+Scenes: TypeAlias = Mapping[tuple[Event, Era], History]
 
 
 async def all_played() -> Scenes:
-    found: dict[tuple[Event, Era], History | Exception] = {}
+    found: dict[tuple[Event, Era], History] = {}
 
     async def play(event: Event, era: Era) -> None:
-        try:
-            found[event, era] = await played(event, era)
-        except Exception as error:  # of this scene alone
-            found[event, era] = error
+        found[event, era] = await played(event, era)
 
     async with trio.open_nursery() as nursery:
         for event in EVENTS:
@@ -106,19 +106,30 @@ async def all_played() -> Scenes:
 
 
 async def played(event: Event, era: Era) -> History:
-    """Have requests of each kind in flight, let *event* happen, and note all up to the end of the process."""
+    """Have requests of each kind in flight, let *event* happen, and note all up to the end of the process.
+
+    A scene that goes wrong goes to its end: so a fault in one cell of the table is seen in that cell.
+    """
     target = f"{APP}:{'capped' if event == 'deadline' else 'server'}"
     flags = ("--stdio", "--http", "0", "--ws", "0", "--json", "--drain-time", f"{DRAIN_TIME:g}")
     async with started(*forked(), "run", target, *flags) as process, trio.open_nursery() as nursery:
         lines = await Lines.opened(process, era, nursery)
         history = History(lines)
-        await _SCENES[event](history)
+        with trio.move_on_after(SCENE):
+            try:
+                await _SCENES[event](history)
+            except Exception as error:  # of a client whose connection is gone
+                history.faults.append(repr(error))
         asked = time.monotonic()
         if event != "disconnect":  # that ended standard input, and so the process
             process.signal(signal.SIGTERM)
-        history.status = await process.wait()
+        with soon():
+            history.status = await process.wait()
         history.seconds = time.monotonic() - asked
+        if history.status is None:
+            process.signal(signal.SIGKILL)
     history.words = process.words
+    history.faults += [fault for transport in TRANSPORTS for fault in lines.of(transport).faults]
     return history
 
 
@@ -149,7 +160,7 @@ async def _disconnect(history: History) -> None:
     await _wait_noted(lines, [("sync", transport) for transport in NETWORK], "finished")
     if lines.http.era == "legacy":
         await _wait_noted(lines, [(kind, transport) for kind in KINDS for transport in NETWORK], "finished")
-        await _wait_answers(lines.websocket, KINDS)
+        await _wait_answers(lines, [(kind, "websocket") for kind in KINDS])
     await _begin(history, ["stdio"])
     await lines.stdio.drop()
 
@@ -173,18 +184,15 @@ async def _cancelled(history: History) -> None:
     neighbours = [label_of(NEIGHBOUR, transport) for transport in TRANSPORTS]
     await _release(lines, [*neighbours, *(label_of("sync", transport) for transport in TRANSPORTS)])
     await _wait_noted(lines, [("sync", transport) for transport in TRANSPORTS], "finished")
-    for transport in TRANSPORTS:
-        await _wait_answers(lines.of(transport), [NEIGHBOUR])
+    await _wait_answers(lines, [(NEIGHBOUR, transport) for transport in TRANSPORTS])
 
 
 async def _deadline(history: History) -> None:
     """There is nothing to do but to wait. A modern call that is parked has a deadline of its own."""
     lines = history.lines
     await _begin(history, TRANSPORTS)
-    for transport in TRANSPORTS:
-        await _wait_answers(lines.of(transport), KINDS)
-        if lines.of(transport).answers("sync"):
-            history.abandoned.add(label_of("sync", transport))
+    await _wait_answers(lines, [(kind, transport) for kind in KINDS for transport in TRANSPORTS])
+    history.abandoned = {label_of("sync", transport) for transport in TRANSPORTS if lines.of(transport).answers("sync")}
     await _wait_noted(
         lines, [(kind, transport) for kind in KINDS for transport in TRANSPORTS if kind != "sync"], "cancelled"
     )
@@ -207,7 +215,7 @@ _SCENES: Final[Mapping[Event, Callable[[History], Awaitable[None]]]] = {
 # The steps.
 
 
-def soon() -> AbstractContextManager[trio.CancelScope]:
+def soon() -> trio.CancelScope:
     return trio.move_on_after(SOON)
 
 
@@ -217,14 +225,16 @@ async def _begin(history: History, transports: Iterable[Transport]) -> None:
         for kind in KINDS:
             await _ask(history.lines, transport, kind, kind)
         line = history.lines.of(transport)
-        await (line.wait_answer("parked") if line.era == "modern" else line.wait_question())
+        with soon():
+            await (line.wait_answer("parked") if line.era == "modern" else line.wait_question())
 
 
 async def _ask(lines: Lines, transport: Transport, kind: Kind, id: str) -> None:
     """Call a tool, and wait until its handler runs."""
     label = label_of(id, transport)
     await lines.of(transport).ask("tools/call", id=id, name=kind, arguments={"label": label})
-    await lines.process.wait_said(f"call {label} started\n".encode())
+    with soon():
+        await lines.process.wait_said(f"call {label} started\n".encode())
 
 
 async def _go_on(line: Line, transport: Transport) -> None:
@@ -237,13 +247,14 @@ async def _go_on(line: Line, transport: Transport) -> None:
 
 async def _release(lines: Lines, labels: Iterable[str]) -> None:
     released = await lines.control.ask("tools/call", name="release", arguments={"labels": list(labels)})
-    await lines.control.wait_answer(released)
+    with soon():
+        await lines.control.wait_answer(released)
 
 
-async def _wait_answers(line: Line, ids: Iterable[str]) -> None:
-    for key in ids:
-        with soon():
-            await line.wait_answer(key)
+async def _wait_answers(lines: Lines, calls: Iterable[tuple[str, Transport]]) -> None:
+    with soon():
+        for key, transport in calls:
+            await lines.of(transport).wait_answer(key)
 
 
 async def _wait_noted(lines: Lines, calls: Iterable[tuple[str, Transport]], event: str) -> None:
@@ -256,9 +267,10 @@ async def _wait_noticed(lines: Lines) -> None:
     """Wait until the server can be expected to know that connections were closed: until it has ended a modern call
     whose connection was closed after them."""
     await lines.control.ask("tools/call", name="plain", arguments={"label": "noticed"})
-    await lines.process.wait_said(b"call noticed started\n")
-    await lines.control.drop()
-    await lines.process.wait_said(b"call noticed cancelled\n")
+    with soon():
+        await lines.process.wait_said(b"call noticed started\n")
+        await lines.control.drop()
+        await lines.process.wait_said(b"call noticed cancelled\n")
 
 
 async def _wait_running(history: History, count: int) -> None:
@@ -280,6 +292,8 @@ async def _is_in_flight(line: Line, id: str) -> bool:
     """Whether a session refuses another request with this id, because the first is in flight."""
     before = len(line.heard)
     await line.ask("ping", id=id)
-    answer = await line.wait_heard(lambda message: message in line.heard[before:] and "method" not in message)
-    line.heard.remove(answer)
-    return "error" in answer and "id" not in answer
+    with soon():
+        answer = await line.wait_heard(lambda message: message in line.heard[before:] and "method" not in message)
+        line.heard.remove(answer)
+        return "error" in answer and "id" not in answer
+    return False
