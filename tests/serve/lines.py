@@ -17,8 +17,7 @@ from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_client_st
 from callboard.codecs.revisions import meta
 from callboard.codecs.revisions.revision import R4, R5
 from tests.process import Process
-from tests.transports.server.http.sessions import initialize
-from tests.transports.server.http.stage import Client, Gone, Stream, mirror
+from tests.transports.server.http.stage import Client, Gone, Stream, mirror, request
 
 Json: TypeAlias = dict[str, Any]
 Era: TypeAlias = Literal["modern", "legacy"]
@@ -39,6 +38,7 @@ class Line(ABC):
 
     era: Era
     nursery: trio.Nursery
+    name: str = attrs.field(default="client", kw_only=True)
     heard: list[Json] = attrs.field(factory=list, init=False)
     faults: list[str] = attrs.field(factory=list, init=False)
     """Answers that were no HTTP."""
@@ -57,18 +57,28 @@ class Line(ABC):
         """After `drop`: connect again, to the same session if there is one."""
         await trio.lowlevel.checkpoint()  # over HTTP each message has a connection, and from stdio there is no way back
 
+    async def leave(self) -> None:
+        """End the session, as a client does that is done."""
+        await self.drop()
+
     async def open(self) -> None:
         """Shake hands, in the legacy era."""
         if self.era == "legacy":
-            await self.say(initialize(R4, "hello", ABILITIES))
+            await self.say(self.hello())
             await self.wait_answer("hello")
             await self.say({"method": "notifications/initialized"})
 
-    async def ask(self, method: str, *, id: str | None = None, **params: Any) -> str:
+    def hello(self) -> Json:
+        info = {"name": self.name, "version": "1"}
+        params = {"protocolVersion": R4.value, "capabilities": ABILITIES, "clientInfo": info}
+        return {"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": params}
+
+    async def ask(self, method: str, *, id: str | None = None, token: str | None = None, **params: Any) -> str:
         """Send a request, and return its id."""
         key = f"own-{next(self._ids)}" if id is None else id
-        about = {"_meta": ABOUT} if self.era == "modern" else {}
-        await self.say({"id": key, "method": method, "params": {**params, **about}})
+        about = {**ABOUT, meta.CLIENT_INFO: {"name": self.name, "version": "1"}} if self.era == "modern" else {}
+        about |= {} if token is None else {"progressToken": token}
+        await self.say({"id": key, "method": method, "params": {**params, **({"_meta": about} if about else {})}})
         return key
 
     async def cancel(self, id: str) -> None:
@@ -86,24 +96,32 @@ class Line(ABC):
     async def wait_answer(self, id: str) -> Json:
         return await self.wait_heard(lambda message: message.get("id") == id and "method" not in message)
 
-    async def wait_question(self) -> Json:
-        """What the server asks of a legacy client."""
-        return await self.wait_heard(lambda message: message.get("method") == "elicitation/create")
+    async def wait_question(self, label: str = "") -> Json:
+        """What the server asks of a legacy client, for the call of this *label* if there are many."""
+        return await self.wait_heard(
+            lambda message: message.get("method") == "elicitation/create" and label in message["params"]["message"]
+        )
 
     async def wait_heard(self, is_wanted: Callable[[Json], bool]) -> Json:
         while not (found := [message for message in self.heard if is_wanted(message)]):
             await self._stirred.wait()
         return found[0]
 
-    async def answer_question(self) -> None:
-        await self.say({"id": (await self.wait_question())["id"], "result": ANSWER})
+    async def answer_question(self, label: str = "") -> None:
+        await self.say({"id": (await self.wait_question(label))["id"], "result": ANSWER})
 
-    async def retry(self, id: str, label: str) -> Json:
-        """Go on with a modern call that is parked: as another request, and its answer."""
-        asked = (await self.wait_answer(id))["result"]
-        given = {"inputResponses": dict.fromkeys(asked["inputRequests"], ANSWER), "requestState": asked["requestState"]}
-        call = {"name": "parked", "arguments": {"label": label}}
-        return await self.wait_answer(await self.ask("tools/call", id=f"{id}-retried", **call, **given))
+    async def retry(self, id: str, label: str, *, by: "Line | None" = None) -> Json:
+        """Go on with a modern call that is parked: as another request, of this client or *by* another; its answer."""
+        asked, line = (await self.wait_answer(id))["result"], self if by is None else by
+        retried = await line.ask(
+            "tools/call",
+            id=f"{id}-retried",
+            name="parked",
+            arguments={"label": label},
+            inputResponses=dict.fromkeys(asked["inputRequests"], ANSWER),
+            requestState=asked["requestState"],
+        )
+        return await line.wait_answer(retried)
 
 
 @attrs.define(eq=False)
@@ -126,7 +144,7 @@ class HttpLine(Line):
         if self.era == "modern":
             return
         client = await self._connect()
-        await client.send(client.post(initialize(R4, "hello", ABILITIES)))
+        await client.send(client.post(self.hello()))
         answer = await client.answer()
         self._session = answer.headers["mcp-session-id"]
         self.note(answer.json)
@@ -137,6 +155,15 @@ class HttpLine(Line):
     async def drop(self) -> None:
         for client in self._posts.values():
             await client.aclose()
+        self._posts.clear()
+
+    async def leave(self) -> None:
+        if self._session is not None:
+            client = await self._connect()
+            await client.send(request("DELETE", "/mcp", host=client.host.decode(), **self._headers({})))
+            assert (await client.answer()).status == 204
+            await client.aclose()
+        await self.drop()
 
     async def cancel(self, id: str) -> None:
         """As `Line.cancel`; the modern era has no such notification over HTTP: to close the stream is to cancel."""
@@ -193,6 +220,9 @@ class WebSocketLine(Line):
 
     async def drop(self) -> None:
         await trio.aclose_forcefully(self._stream)
+
+    async def leave(self) -> None:
+        await self._socket.aclose()
 
     async def come_back(self) -> None:
         if self.era == "modern":
