@@ -1,7 +1,8 @@
 """The supervision tree as a multiset of things, to be compared with what clients did.
 
-Every name of a node or fact that the comparison knows is in this module, and so is every thing that clients have and
-the tree does not show.
+Every name of a node or fact that the comparison knows is in this module. When the tree shows more, four tables change:
+`TOLD` (facts that are compared), `MISSING` (things that are not shown), `_thing` (kinds of nodes) and `FURNITURE`. A
+thing that shows up although `MISSING` has it, or a node of a kind that no table has, fails the comparison.
 """
 
 from collections import Counter

@@ -136,8 +136,8 @@ class HttpLine(Line):
         client = await self._connect()
         if "method" in message:
             self._posts[message.get("id")] = client
+        self.nursery.start_soon(self._read, client)  # it closes the connection, whatever happens
         await client.send(client.post({"jsonrpc": "2.0", **message}, **self._headers(message)))
-        self.nursery.start_soon(self._read, client)
 
     async def open(self) -> None:
         """As `Line.open`; here the answer's head has the session."""
@@ -179,9 +179,8 @@ class HttpLine(Line):
 
     async def _connect(self) -> Client:
         at = urlsplit(self.url)
-        bare = trio.socket.socket()
-        await bare.connect((at.hostname or "", at.port or 0))
-        return Client(trio.SocketStream(bare), bare, at.netloc.encode())
+        stream = await trio.open_tcp_stream(at.hostname or "", at.port or 0)
+        return Client(stream, stream.socket, at.netloc.encode())
 
     async def _read(self, client: Client) -> None:
         """Note what is answered, until either side closes."""
