@@ -6,7 +6,7 @@ The figure is printed (`pytest -s`); `CALLBOARD_LONG=1` takes the full size.
 """
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from itertools import cycle
@@ -26,9 +26,9 @@ from tests.tree_things import Claim, Thing, difference, expected, found
 Move = Callable[[], Awaitable[object]]
 
 PATIENCE: Final = 600.0 if LONG else 60.0
-ROUNDS: Final = 3
-IN_FLIGHT_EACH: Final = 40
-"""Requests of one client. A server takes 64."""
+ROUNDS: Final = 3 if LONG else 2
+IN_FLIGHT_EACH: Final = 25
+"""Requests of one client. A server takes 64 of one connection, and at its standard input there are two clients."""
 
 COMING: Final[tuple[tuple[str, Era], ...]] = (
     *(("http", "legacy"), ("http", "legacy"), ("websocket", "legacy"), ("websocket", "modern"), ("http", "legacy")),
@@ -110,7 +110,11 @@ def beginning(here: Crowd, chance: random.Random) -> Iterator[tuple[Client, str]
 
     def client_for(*eras: Era, alone: bool = False) -> Client:
         most = 1 if alone else IN_FLIGHT_EACH
-        chosen = chance.choice([client for client in here.clients if client.line.era in eras and busy[client] < most])
+        free: defaultdict[tuple[str, Era], list[Client]] = defaultdict(list)
+        for client in here.clients[2:] if alone else here.clients:
+            if client.line.era in eras and busy[client] < most:
+                free[client.transport, client.line.era].append(client)
+        chosen = chance.choice(free[chance.choice(list(free))])  # of each kind as many, though they are not as many
         busy[chosen] += IN_FLIGHT_EACH if alone else 1
         return chosen
 

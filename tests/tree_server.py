@@ -32,8 +32,9 @@ NOTE: Final = "truth://note"
 MANY: Final = 10_000
 """More of anything than there are."""
 
-SETTINGS: Final = Settings(drain_time=1, max_parked_each=MANY)
-"""All clients are anonymous and have one address, and so one account."""
+SETTINGS: Final = Settings(drain_time=1, max_parked_each=MANY, ping_every=3600)
+"""All clients are anonymous and have one address, and so one account. No pings: trio-websocket fails on one that comes
+while it closes."""
 
 
 @attrs.frozen
