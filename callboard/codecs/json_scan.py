@@ -130,7 +130,10 @@ def check_value(value: bytes | Raw, depth: int = MAX_DEPTH) -> None:
 
     Raises `ParseError` or `FrameTooLarge`.
     """
-    if len(value) > LONG and (structure := _stepped_over(bytes(value))) is not None:
+    size = len(value)
+    if size <= SHORT:
+        _check_data(bytes(value), depth)
+    elif size > LONG and (structure := _stepped_over(bytes(value))) is not None:
         check_structure(structure, depth)
     else:
         _check_data(_outside_texts(value), depth)
@@ -151,8 +154,8 @@ def check_structure(structure: bytes, depth: int = MAX_DEPTH) -> None:
 
 
 def _check_data(data: bytes, depth: int) -> None:
-    # Most values have few brackets and small numbers, strings included.
-    if not _opens_few(data, depth):
+    # Most values are short and have few brackets and small numbers, strings included.
+    if (data.count(b"{") + data.count(b"[") > depth) if len(data) <= SHORT else not _opens_few(data, depth):
         _check_brackets(_marks(_unescaped(data), _NOT_BRACKET_OR_QUOTE), depth)
     if not _has_plainly_small_numbers(data):
         _check_numbers(outside_strings(data))
@@ -298,8 +301,6 @@ def _marks(unescaped: bytes, unwanted: bytes) -> bytes:
 
 def _opens_few(data: bytes, depth: int) -> bool:
     """Whether *data*, strings included, opens at most *depth* brackets, and so cannot nest deeper."""
-    if len(data) <= SHORT:
-        return data.count(b"{") + data.count(b"[") <= depth
     opened = 0
     for opener in (b"{", b"["):
         at = data.find(opener)
