@@ -15,7 +15,15 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from callboard.codecs import json_scan
-from callboard.codecs.members import Members, check_count, compact_size, read_members, write_members
+from callboard.codecs.members import (
+    Members,
+    check_count,
+    compact_size,
+    end_of,
+    next_member,
+    read_members,
+    write_members,
+)
 from callboard.codecs.revisions.nulls import NULL, without_nulls
 from callboard.errors import FrameTooLarge, InvalidRequest, ParseError, PeerError
 
@@ -120,8 +128,9 @@ _read_id = msgspec.json.Decoder[int | str](int | str).decode
 _SCALARS: Final = frozenset(("jsonrpc", "id", "method"))
 _OBJECTS: Final = frozenset(("params", "result", "error"))
 _ANSWERS: Final = frozenset(("result", "error"))
-_QUOTE: Final = ord('"')
-_DEPTH: Final = json_scan.MAX_DEPTH - 2  # what a member of the payload has left
+_SCALAR_KEYS: Final = frozenset((b'"jsonrpc"', b'"id"', b'"method"'))
+_scalar: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|-?[0-9]++').match
+_DEPTH: Final = json_scan.MAX_DEPTH - 1  # what the payload has left
 
 # The smallest frame of each kind, less its id, method and payload.
 _REQUEST: Final = len(b'{"jsonrpc":"2.0","id":,"method":"","params":}')
@@ -137,22 +146,26 @@ def decode(frame: bytes) -> Envelope:
     Raises `ParseError` (not the JSON we allow) or `InvalidRequest` (JSON, but no JSON-RPC message), each with the id of
     the request where that could be read.
     """
-    json_scan.check_frame(frame)
+    structure = json_scan.check_text(frame)
     wire = _parse(frame)
     try:
         envelope = _sort(wire)
-        _check(wire, frame)
+        _check(wire, frame, structure)
     except PeerError as error:
         error.request_id = _answerable(wire.id)
         error.is_answer = wire.method is UNSET and not (wire.result is UNSET and wire.error is UNSET)
         raise
-    # From the end, where the params are: the fastest way to see that there is none.
-    if wire.method is not UNSET and wire.params is not UNSET and frame.rfind(NULL) >= 0:
+    if wire.method is not UNSET and wire.params is not UNSET and _may_have_nulls(frame):
         params = without_nulls(wire.method, wire.params)
-        return (
-            Notification(wire.method, params) if wire.id is UNSET else Request(_checked(wire.id), wire.method, params)
-        )
+        if params is not wire.params:
+            wire.params = dict(params)
+            return _sort(wire)
     return envelope
+
+
+def _may_have_nulls(frame: bytes) -> bool:
+    # From the end, where the params are: the fastest way to see that there is none. A long frame is mostly one text.
+    return len(frame) > json_scan.LONG or frame.rfind(NULL) >= 0
 
 
 def encode(envelope: Envelope) -> bytes:
@@ -182,7 +195,9 @@ def _parse(frame: bytes) -> _Wire:
         if wire is None:
             raise _misshapen(error, frame) from None
         return wire
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except RecursionError:
+        raise ParseError(f"nested deeper than {json_scan.MAX_DEPTH} levels") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ParseError(f"not JSON: {error}") from None
 
 
@@ -251,14 +266,14 @@ def _checked(request_id: object) -> RequestId:
     return request_id
 
 
-def _check(wire: _Wire, frame: bytes) -> None:
+def _check(wire: _Wire, frame: bytes, structure: bytes | None) -> None:
     payload = wire.result if wire.method is UNSET else wire.params
     if payload is not UNSET:
         check_count(payload)
-        if _compact_size(wire, payload) == len(frame):
-            _check_payload(payload, frame)
+        if _compact_size(wire, payload) == len(frame) or _is_all(wire, payload, frame):
+            _check_payload(payload, frame, structure)
             return
-    _check_members(wire, frame)
+    _check_members(wire, frame, structure)
 
 
 def _compact_size(wire: _Wire, payload: Members) -> int:
@@ -273,17 +288,35 @@ def _id_size(request_id: object) -> int:
     return len(request_id) + 2 if isinstance(request_id, str) else len(str(request_id))
 
 
-def _check_payload(payload: Members, frame: bytes) -> None:
-    """Check a compact *frame*: only its payload can break a rule."""
-    if len(frame) > json_scan.SHORT:
-        for member in payload.values():
-            if memoryview(member)[0] != _QUOTE:
-                json_scan.check_value(member, _DEPTH)
+def _is_all(wire: _Wire, payload: Members, frame: bytes) -> bool:
+    """Whether *frame*, however it is spaced, holds the id, the method and the *payload* once, and nothing else."""
+    name = b'"result"' if wire.method is UNSET else b'"params"'
+    at, seen = frame.index(b"{") + 1, set[bytes]()
+    while (match := next_member(frame, at)) and (key := match[1]):
+        at = match.end()
+        if key == name and frame.startswith(b"{", at):
+            end = end_of(frame, at, payload)
+        else:
+            scalar = _scalar(frame, at) if key in _SCALAR_KEYS else None
+            end = None if scalar is None else scalar.end()
+        if end is None or key in seen:
+            return False
+        seen.add(key)
+        at = end
+    return match is not None and name in seen
+
+
+def _check_payload(payload: Members, frame: bytes, structure: bytes | None) -> None:
+    """Check a *frame* that has no other members: only its payload can break a rule."""
+    if structure is not None:
+        json_scan.check_structure(structure)
+    elif len(frame) > json_scan.SHORT:
+        json_scan.check_members(payload, _DEPTH)
     elif payload:
         json_scan.check_value(frame)
 
 
-def _check_members(wire: _Wire, frame: bytes) -> None:
+def _check_members(wire: _Wire, frame: bytes, structure: bytes | None) -> None:
     """Check any other *frame*: what we have no use for is still what others may stumble over."""
     try:
         members = read_members(frame)
@@ -293,7 +326,11 @@ def _check_members(wire: _Wire, frame: bytes) -> None:
     for name in _OBJECTS & members.keys():
         if bytes(members[name]) != NULL:
             read_members(members[name])
-    if members.keys() - _SCALARS:
+    if not members.keys() - _SCALARS:
+        return
+    if structure is not None:
+        json_scan.check_structure(structure)
+    else:
         json_scan.check_value(frame)
 
 

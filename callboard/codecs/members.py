@@ -23,7 +23,9 @@ _encode = msgspec.json.Encoder().encode
 _read_key = msgspec.json.Decoder(str).decode
 # What leads up to the value of a member, or to the end of an object. Possessive throughout: four mebibytes of spaces
 # must not be tried in every way that they can be shared out.
-_MEMBER: Final = re.compile(rb'[ \t\r\n]*+(?:,[ \t\r\n]*+)?+(?:("(?:[^"\\]++|\\.)*+")[ \t\r\n]*+:[ \t\r\n]*+|\})')
+next_member: Final = re.compile(
+    rb'[ \t\r\n]*+(?:,[ \t\r\n]*+)?+(?:("(?:[^"\\]++|\\.)*+")[ \t\r\n]*+:[ \t\r\n]*+|\})'
+).match
 
 
 def read_members(data: bytes | Raw) -> dict[str, Raw]:
@@ -42,8 +44,10 @@ def read_members(data: bytes | Raw) -> dict[str, Raw]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ParseError(f"not JSON: {error}") from None
     check_count(members)
-    if len(data) != compact_size(members) and _repeats_a_key(bytes(data), members):
-        raise InvalidRequest("duplicate key in an object")
+    if len(data) != compact_size(members):
+        whole = bytes(data)
+        if end_of(whole, whole.index(b"{"), members) is None:
+            raise InvalidRequest("duplicate key in an object")
     return members
 
 
@@ -74,14 +78,15 @@ def compact_size(members: Members) -> int:
     return 1 + 4 * len(members) + sum(map(len, members)) + sum(map(len, members.values()))
 
 
-def _repeats_a_key(data: bytes, members: Members) -> bool:
-    """Walk the members of an object in order; each must be the one that the decoder kept."""
-    at, left = data.index(b"{") + 1, len(members)
-    while (match := _MEMBER.match(data, at)) and match[1]:
-        kept = bytes(members[_read_key(match[1])])
-        at = match.end()
-        if not left or data[at : at + len(kept)] != kept:
-            return True
-        at, left = at + len(kept), left - 1
+def end_of(data: bytes, at: int, members: Members) -> int | None:
+    """Where the object in *data* ends that begins *at* and was read as *members*. None if a key stands twice."""
+    at, seen = at + 1, set[str]()
+    while (match := next_member(data, at)) and match[1]:
+        key, at = _read_key(match[1]), match.end()
+        kept = members.get(key)  # the last one of that name; each must be the one that was kept
+        if kept is None or key in seen or not data.startswith(kept, at):
+            return None
+        seen.add(key)
+        at += len(kept)
     # A number may only begin like the one that was kept: then the walk ends inside it, not at the closing brace.
-    return match is None
+    return None if match is None else match.end()

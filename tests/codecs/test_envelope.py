@@ -261,3 +261,72 @@ def test_null_for_an_absent_member_of_params_is_left_out(method: str, written: b
     assert isinstance(message, Request)
     assert message.params is not UNSET
     assert write_members(message.params) == meant
+
+
+TEXTS = ["x", "x" * 20_000, 'say \\"[{\\" \\\\\\n' * 5_000]
+"""Inside a string: a short text, a long one, and a long one that is full of escapes and brackets."""
+
+
+def spelled(shape: str, text: str, *, is_spaced: bool, **values: str) -> bytes:
+    """A message with `@text` and other values in it, with a space after every comma and colon of *shape* if wanted."""
+    spaced = shape.replace(",", ", ").replace(":", " : ") if is_spaced else shape
+    for name, value in {"text": text, **values}.items():
+        spaced = spaced.replace(f"@{name}", value)
+    return spaced.encode()
+
+
+@pytest.mark.parametrize("is_spaced", [False, True])
+@pytest.mark.parametrize("text", TEXTS, ids=["short", "long", "escapes"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        '{"jsonrpc":"2.0","id":7,"method":"m","params":{"a":{"text":"@text"},"b":@deep}}',
+        '{"jsonrpc":"2.0","id":7,"method":"m","params":{"b":@deep,"a":"@text"}}',
+        '{"result":{"content":[{"type":"text","text":"@text"}],"b":@deep},"id":7,"jsonrpc":"2.0"}',
+    ],
+)
+def test_the_deepest_level_is_the_same_in_every_message(shape: str, text: str, is_spaced: bool) -> None:
+    def deep(levels: int) -> bytes:
+        return spelled(shape, text, is_spaced=is_spaced, deep="[" * levels + "]" * levels)
+
+    decode(deep(62))
+    with pytest.raises(ParseError, match="nested") as refused:
+        decode(deep(63))
+    assert refused.value.request_id == 7
+
+
+@pytest.mark.parametrize("is_spaced", [False, True])
+@pytest.mark.parametrize("text", TEXTS, ids=["short", "long", "escapes"])
+@pytest.mark.parametrize(
+    ("shape", "request_id"),
+    [
+        ('{"jsonrpc":"2.0","id":7,"method":"m","params":{"a":"@text","b":1,"a":1}}', 7),
+        ('{"jsonrpc":"2.0","id":7,"method":"m","params":{"a":1,"b":1,"\\u0061":"@text"}}', 7),
+        ('{"jsonrpc":"2.0","id":7,"result":{"a":"@text","a":"@text"}}', 7),
+        ('{"jsonrpc":"2.0","id":7,"method":"m","params":{"a":"@text"},"params":{"b":1}}', None),
+        ('{"jsonrpc":"2.0","id":7,"method":"m","params":{"b":1},"params":{"a":"@text"}}', None),
+        ('{"jsonrpc":"2.0","id":7,"method":"m","params":{"a":"@text"},"id":7}', None),
+        ('{"jsonrpc":"2.0","id":7,"method":"m","params":{"a":"@text"},"jsonrpc":"2.0"}', None),
+        ('{"jsonrpc":"2.0","id":7,"method":"m","x":1,"params":{"a":"@text"},"x":1}', None),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused_in_every_message(
+    shape: str, request_id: int | None, text: str, is_spaced: bool
+) -> None:
+    with pytest.raises(InvalidRequest, match="duplicate key") as refused:
+        decode(spelled(shape, text, is_spaced=is_spaced))
+    assert refused.value.request_id == request_id
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=["short", "long", "escapes"])
+def test_spaces_change_nothing_but_the_bytes(text: str) -> None:
+    shapes = (
+        '{"jsonrpc":"2.0","id":"7","method":"tools/call","params":{"name":"n","arguments":{"t":"@text"},"_meta":null}}',
+        '{"method":"notifications/message","jsonrpc":"2.0","params":{"level":"info","data":["@text",null]}}',
+        '{"id":7,"result":{"content":[],"é":"@text"},"jsonrpc":"2.0"}',
+        '{"id":7,"result":{"content":["@text"]},"jsonrpc":"2.0","params":{"a":1}}',
+    )
+    for shape in shapes:
+        tight, spaced = (decode(spelled(shape, text, is_spaced=wide)) for wide in (False, True))
+        assert attrs.asdict(tight).keys() == attrs.asdict(spaced).keys()
+        assert json.loads(encode(tight)) == json.loads(encode(spaced))

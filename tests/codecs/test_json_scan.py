@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from callboard.codecs.json_scan import (
+    LONG,
     MAX_CONTAINERS,
     MAX_DEPTH,
     MAX_DIGITS,
     MAX_EXTREMES,
     MAX_SEPARATORS,
     check_frame,
+    check_structure,
+    check_text,
     check_value,
     outside_strings,
 )
@@ -47,6 +50,75 @@ bracketed: st.SearchStrategy[Any] = st.recursive(
 @given(bracketed, st.integers(1, 5), spellings)
 def test_depth_is_judged_exactly_whatever_the_strings_hold(value: Any, limit: int, spelling: dict[str, Any]) -> None:
     assert refuses(spell(value, **spelling), limit) == (depth(value) > limit)
+
+
+texts = st.sampled_from(
+    [
+        "x" * 3 * LONG,
+        "a, b [c] {d} 1e400 " * 4000,
+        'say "[{" \\ \\\\" 1e999 ' * 4000,
+        "é" * LONG,
+        "\\" * 9 + '"' * 2 * LONG,
+    ]
+)
+"""Long texts, as most large frames have one: plain, with escapes in it, and not ASCII."""
+
+
+@st.composite
+def padded(draw: st.DrawFn) -> Any:
+    """A small value that has a long text in it somewhere, at most two levels deep."""
+    value, text = draw(bracketed), draw(texts)
+    return draw(
+        st.sampled_from([{"a": value, "b": text}, [text, value], {"c": [{"text": text}, value]}, {text: value}])
+    )
+
+
+@given(padded(), st.integers(1, 5), spellings)
+def test_depth_is_judged_exactly_beside_a_long_text(value: Any, limit: int, spelling: dict[str, Any]) -> None:
+    assert refuses(spell(value, **spelling), limit) == (depth(value) > limit)
+
+
+@given(padded(), spellings)
+def test_a_long_frame_leaves_outside_its_strings_what_a_short_one_does(value: Any, spelling: dict[str, Any]) -> None:
+    frame = spell(value, **spelling)
+    structure = check_text(frame)
+    assert structure is None or structure == outside_strings(frame)
+
+
+@pytest.mark.parametrize("text", ["x" * LONG, '\\" [' * LONG])
+@pytest.mark.parametrize("number", [b"1e400", b"9" * (MAX_DIGITS + 1)])
+@pytest.mark.parametrize("shape", [b'{"a":%b,"n":%b}', b'{"a": %b, "n": [%b]}', b'[{"a":%b},{"n":%b}]'])
+def test_a_number_out_of_range_is_found_beside_a_long_text(text: str, number: bytes, shape: bytes) -> None:
+    assert not refuses(shape % (spell(text), b"1e300"), MAX_DEPTH)
+    assert refuses(shape % (spell(text), number), MAX_DEPTH)
+
+
+@pytest.mark.parametrize("text", ["x" * LONG, '\\" [' * LONG])
+@pytest.mark.parametrize("space", ["", " "])
+def test_a_value_that_a_repeated_key_hides_is_judged_beside_a_long_text(text: str, space: str) -> None:
+    for hidden in ("[" * 100 + "]" * 100, "1e400"):
+        frame = f'{{"a":{hidden},{space}"b":{spell(text).decode()},"a":1}}'
+        assert refuses(frame.encode(), MAX_DEPTH)
+
+
+def test_commas_and_brackets_beside_a_long_text_are_counted() -> None:
+    for text in ("x" * LONG, '\\"' * LONG, ",[" * MAX_SEPARATORS):
+        numbers = list(range(MAX_SEPARATORS))
+        arrays: list[Any] = [[[]] * 2] * (MAX_CONTAINERS // 3 - 1)
+        check_text(spell({"a": text, "n": numbers}))
+        with pytest.raises(FrameTooLarge):
+            check_text(spell({"a": text, "n": [*numbers, 0, 0]}))
+        check_value(spell({"a": text, "n": arrays}))
+        with pytest.raises(FrameTooLarge):
+            check_value(spell({"a": text, "n": [*arrays, [[]] * 3]}))
+
+
+def test_what_is_left_of_a_frame_is_judged_like_the_frame() -> None:
+    check_structure(b"{:[1,,null]}", 2)
+    with pytest.raises(ParseError, match="nested"):
+        check_structure(b"{:[1,,null]}", 1)
+    with pytest.raises(ParseError, match="range"):
+        check_structure(b"{:[1,,1e400]}", 2)
 
 
 @pytest.mark.parametrize("shape", ["[%s]", '{"a":%s}', '["]}",%s,"[{"]', '{"\\"[":%s,"b":"}\\\\"}'])
@@ -150,3 +222,15 @@ def test_more_strings_than_values_are_not_cut_out_one_by_one() -> None:
 def test_what_is_not_utf8_is_refused(bad: bytes) -> None:
     with pytest.raises(ParseError, match="UTF-8"):
         check_frame(bad)
+
+
+@given(st.integers(65_530, 65_540), st.sampled_from(["é", "日", "😀"]))
+def test_utf8_is_judged_in_pieces_as_it_is_in_one(before: int, character: str) -> None:
+    good = b"x" * before + character.encode() * 3
+    check_frame(good + b"x" * 70_000)
+    for bad in (good[:-1] + b"x" * 70_000, good[:-1]):
+        with pytest.raises(ParseError) as refused:
+            check_frame(bad)
+        with pytest.raises(UnicodeDecodeError) as told:
+            bad.decode()
+        assert str(refused.value).endswith(f"byte {told.value.start}")

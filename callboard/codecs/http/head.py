@@ -68,6 +68,22 @@ class Head:
             self._mirrored = read_mirror(self.headers)
         return self._mirrored
 
+    def varied(self, places: Sequence[int], values: Sequence[bytes]) -> "Head":
+        """The same head, but for the *values* of the headers at these *places*. None of them stands twice."""
+        headers, first, mirrored = list(self.headers), self._first.copy(), self._mirrored
+        for place, value in zip(places, values, strict=True):
+            name, old = headers[place]
+            if value != old:
+                headers[place] = name, value
+                first[name] = value
+                if name.startswith(b"mcp-"):
+                    mirrored = None
+        # Not by its initializer, which would work out again what is known.
+        new = object.__new__(Head)
+        new.method, new.target, new.path, new.version = self.method, self.target, self.path, self.version
+        new.headers, new.keeps_alive, new._first, new._mirrored = headers, self.keeps_alive, first, mirrored
+        return new
+
     def all(self, name: bytes) -> list[bytes]:
         """Every value of a header that may stand several times, or hold several by commas."""
         found = (value for known, value in self.headers if known == name)

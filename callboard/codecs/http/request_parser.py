@@ -2,19 +2,20 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from itertools import chain
 from typing import Final, NamedTuple
 
-import attrs
 import httptools
 
 from callboard.codecs.http.head import Head, check_coding, check_once
+from callboard.codecs.http.head_memory import HeadMemory as HeadMemory
 from callboard.codecs.http.refusal import HttpRefusal
 
-MAX_REMEMBERED: Final = 2048
-"""Longest head that is remembered, in bytes."""
+SMALL_PIECE: Final = 4096
+"""Bytes of a piece of a body that is kept as it came."""
 
-MOST_REMEMBERED: Final = 1024
-"""Most heads that are remembered; then it begins anew. Two megabytes."""
+LARGE_PIECE: Final = 65_536
+"""Bytes of small pieces that are put together. More of them would be moved, as they grow, more often than once."""
 
 MAX_IDLE: Final = 4
 """Bytes of empty lines between two requests that are no fault. More of them are a slow head."""
@@ -36,36 +37,36 @@ class Received(NamedTuple):
     rest: bytes | None = None
 
 
-@attrs.define(eq=False)
-class HeadMemory:
-    """Heads that were read and admitted before, by their bytes: a client says the same with every request.
+class _Body:
+    """The pieces of a body so far. Small ones are put together: a thousand of them weigh more than they say."""
 
-    The same bytes get the same decisions, so each is made once. Shared by the connections of a listener.
-    """
+    __slots__ = ("_pieces", "size")
 
-    _known: dict[bytes, tuple[Head, int]] = attrs.field(factory=dict, init=False)
+    def __init__(self) -> None:
+        self._pieces: list[bytes | bytearray] = []
+        self.size = 0
 
-    def recall(self, data: bytes) -> Received | None:
-        """The request that *data* is, if it is a whole one behind a known head."""
-        end = data.find(b"\r\n\r\n", 0, MAX_REMEMBERED) + 4
-        known = self._known.get(data[:end])
-        if known is None or len(data) - end != known[1]:
-            return None
-        return Received(known[0], data[end:])
+    def add(self, piece: bytes) -> None:
+        pieces = self._pieces
+        self.size += len(piece)
+        if len(piece) >= SMALL_PIECE or not pieces:
+            pieces.append(piece)
+        elif pieces and isinstance(last := pieces[-1], bytearray) and len(last) < LARGE_PIECE:
+            last += piece
+        else:
+            pieces.append(bytearray(piece))
 
-    def remember(self, data: bytes, received: Received) -> None:
-        """*data* was read as just one request. A head that asks for more than an answer is not remembered."""
-        head, end = received.head, len(data) - len(received.body)
-        length = head.get(b"content-length")
-        plain = length is not None and head.keeps_alive and head.get(b"expect") is None and received.rest is None
-        if plain and end <= MAX_REMEMBERED and data.endswith(b"\r\n\r\n", 0, end):
-            if len(self._known) >= MOST_REMEMBERED:
-                self._known.clear()
-            self._known[data[:end]] = head, len(received.body)
+    def whole(self) -> bytes:
+        """All of it, in the one copy that is made."""
+        pieces = self._pieces
+        return pieces[0] if len(pieces) == 1 and isinstance(pieces[0], bytes) else b"".join(pieces)
 
 
 class RequestParser:
     """Cut a byte stream into requests. `on_head` is asked about every head, before its body is read.
+
+    llhttp reads heads, and bodies in chunks. A body whose length is known needs no parser: its bytes are put together
+    here, once.
 
     `feed` raises `HttpRefusal`, from `on_head` or its own; then this connection has nothing more to say.
     """
@@ -91,6 +92,7 @@ class RequestParser:
         self._found: list[Received] = []
         self._is_stirred = False
         self._read_before: Head | None = None
+        self._is_amid = False  # llhttp, in a body that it does not get to see
         self._begin()
 
     def _begin(self) -> None:
@@ -99,7 +101,8 @@ class RequestParser:
         self._head: Head | None = None
         self._unseen = 0  # bytes that were read since anything came of them
         self._trailer_size = 0
-        self._body: bytes | bytearray = b""
+        self._body = _Body()
+        self._missing = 0  # bytes of a body that is put together without llhttp
 
     def close(self) -> None:
         """Stop reading, and release everything. May be called twice.
@@ -118,7 +121,7 @@ class RequestParser:
     @property
     def held(self) -> int:
         """Bytes of that body so far."""
-        return len(self._body)
+        return self._body.size
 
     @property
     def unfinished(self) -> int:
@@ -131,18 +134,69 @@ class RequestParser:
         Raises `HttpRefusal`, at the latest after the last of them: what was whole is answered, wherever the bytes were
         cut.
         """
-        starts = self.stage is ParserStage.IDLE and self._memory is not None
-        if starts and self._memory is not None and (known := self._memory.recall(data)) is not None:
-            return [known]
+        if self._missing:
+            return self._put_together(data)
+        memory = self._memory if self.stage is ParserStage.IDLE else None
+        if memory is not None and (known := memory.recall(data)) is not None:
+            head, end, size = known
+            left = len(data) - end
+            if left == size <= self._max_body and end <= self._max_header:
+                return (Received(head, data[end:]),)
+            if left < size <= self._max_body and end <= self._max_header:
+                self._expect(head, size - left, data[end:])
+                return ()
         refusal = self._read(data)
         found, self._found = self._found, []
         if refusal is not None:
             if not found:
                 raise refusal
             return _before(found, refusal)
-        if starts and self._memory is not None and len(found) == 1 and self.stage is ParserStage.IDLE:
-            self._memory.remember(data, found[0])
+        if memory is not None:
+            self._remember(memory, data, found)
+        if self.stage is ParserStage.BODY and self._head is not None:
+            self._leave_out_llhttp(self._head)
         return found
+
+    def _remember(self, memory: HeadMemory, data: bytes, found: list[Received]) -> None:
+        """Remember the head in *data*, if there is just one."""
+        if len(found) == 1 and self.stage is ParserStage.IDLE and found[0].rest is None:
+            memory.remember(data[: len(data) - len(found[0].body)], found[0].head)
+        elif not found and self.stage is ParserStage.BODY and self._head is not None:
+            memory.remember(data[: len(data) - self._body.size], self._head)
+
+    def _leave_out_llhttp(self, head: Head) -> None:
+        """Put the rest of a body together here, if its length is known and another request may follow it."""
+        length = head.get(b"content-length")
+        if length is not None and head.keeps_alive and head.get(b"expect") is None and head.get(b"upgrade") is None:
+            self._missing = int(length) - self._body.size
+            self._is_amid = True
+
+    def _expect(self, head: Head, missing: int, begun: bytes) -> None:
+        self._head, self._missing = head, missing
+        if begun:
+            self._body.add(begun)
+        self.stage = ParserStage.BODY
+
+    def _put_together(self, data: bytes) -> Iterable[Received]:
+        """Take the next bytes of a body. Behind its last one, another request may have begun."""
+        missing, head = self._missing, self._head
+        if len(data) < missing or head is None:
+            self._body.add(data)
+            self._missing -= len(data)
+            return ()
+        self._body.add(data[:missing])
+        received = Received(head, self._body.whole())
+        if self._is_amid:
+            self._is_amid = False
+            self._parser = httptools.HttpRequestParser(self)
+        self.stage = ParserStage.IDLE
+        self._begin()
+        if len(data) == missing:
+            return (received,)
+        try:
+            return chain((received,), self.feed(data[missing:]))
+        except HttpRefusal as refusal:
+            return _before([received], refusal)
 
     def _read(self, data: bytes) -> HttpRefusal | None:
         self._is_stirred = False
@@ -251,18 +305,13 @@ class RequestParser:
     def on_body(self, data: bytes) -> None:
         self.is_waited_for = False
         self._is_stirred = True
-        if len(self._body) + len(data) > self._max_body:
+        if self._body.size + len(data) > self._max_body:
             raise HttpRefusal(413, f"body larger than {self._max_body} bytes", closes=True)
-        if not self._body:
-            self._body = data
-        else:
-            if isinstance(self._body, bytes):  # not a list of pieces: a thousand small chunks weigh more than they say
-                self._body = bytearray(self._body)
-            self._body += data
+        self._body.add(data)
 
     def on_message_complete(self) -> None:
         if self._head is not None:
-            self._found.append(Received(self._head, bytes(self._body)))
+            self._found.append(Received(self._head, self._body.whole()))
             self.stage = ParserStage.IDLE
             self.is_waited_for = False
             self._begin()

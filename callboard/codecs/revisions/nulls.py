@@ -28,16 +28,22 @@ _OBJECTS: Final[Mapping[str, int]] = {"ref": 1, "context": 1, "task": 1, "inputR
 
 
 def without_nulls(method: str, params: Members) -> Members:
-    """*params* without the nulls that stand for absent members."""
+    """*params* without the nulls that stand for absent members: the same object if there are none."""
     if method not in METHODS:
         return params
-    optional = _optional(method)
-    kept = {key: value for key, value in params.items() if not (_is_null(value) and key in optional)}
-    for key in _OBJECTS.keys() & kept.keys():
-        kept[key] = _inner(kept[key], _OBJECTS[key])
-    if "_meta" in kept:
-        kept["_meta"] = _inner(kept["_meta"], 1, is_meta=True)
-    return kept
+    optional, changed = _optional(method), dict[str, Raw | None]()
+    for key, value in params.items():
+        if _is_null(value):
+            if key in optional:
+                changed[key] = None
+        elif key == "_meta" or key in _OBJECTS:
+            inner = _inner(value, 1, is_meta=True) if key == "_meta" else _inner(value, _OBJECTS[key])
+            if inner is not value:
+                changed[key] = inner
+    if not changed:
+        return params
+    kept = {key: changed.get(key, value) for key, value in params.items()}
+    return {key: value for key, value in kept.items() if value is not None}
 
 
 def _inner(value: Raw, depth: int, *, is_meta: bool = False) -> Raw:

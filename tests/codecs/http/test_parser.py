@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
-from callboard.codecs.http.request_parser import HeadMemory, ParserStage
+from callboard.codecs.http.request_parser import ParserStage
 from tests.codecs.chunking import byte_by_byte
 from tests.codecs.chunking import chunked as in_pieces
 from tests.codecs.http.reading import GOOD, LUMP, chunked, cut, get, parser, post, read, states
@@ -233,37 +233,51 @@ def test_whoever_waits_for_a_continue_may_offer_an_upgrade_too() -> None:
     assert read([b"{}"], by).bodies == [b"{}"]
 
 
-# Heads that were read before.
+# Bodies that come in pieces.
 
 
-def test_what_is_remembered_is_what_was_read() -> None:
-    memory = HeadMemory()
-    judged: list[Head] = []
-    request = post(b'{"a":1}', b"Content-Type: application/json")
-    for _ in range(3):
-        assert read([request], parser(judged.append, memory=memory)) == read([request])
-    assert len(judged) == 1
+@given(st.data(), st.lists(st.integers(0, 20_000), min_size=1, max_size=4))
+def test_large_bodies_survive_any_chunking(data: st.DataObject, sizes: list[int]) -> None:
+    requests = [post(bytes(number % 251 for number in range(size)), b"X: %d" % size) for size in sizes]
+    stream, by = b"".join(requests), parser(max_body=20_000)
+    assert read(data.draw(in_pieces(stream)), by) == read([stream], parser(max_body=20_000))
+    assert (by.stage, by.held, by.head) == (ParserStage.IDLE, 0, None)
 
 
-@pytest.mark.parametrize("request_", GOOD, ids=range(len(GOOD)))
-def test_a_memory_changes_nothing(request_: bytes) -> None:
-    memory = HeadMemory()
-    for _ in range(3):
-        assert read([request_], parser(memory=memory)) == read([request_])
+def test_what_follows_a_body_in_pieces_is_read_like_any_request() -> None:
+    start, rest = post(b"x" * 3000)[:-2000], b"x" * 2000
+    assert read([start, rest + post(b"2") + get()]).bodies == [b"x" * 3000, b"2", b""]
+    assert read([start, rest + b"NONSENSE\r\n\r\n"]).status == 501
+    assert read([start, rest + b"NONSENSE\r\n\r\n"]).bodies == [b"x" * 3000]
+    assert read([start, rest + post(b"2")[:-1], b"2", b"NONSENSE\r\n\r\n"]).bodies == [b"x" * 3000, b"2"]
 
 
-@given(st.data(), st.lists(st.sampled_from(GOOD), min_size=1, max_size=4))
-def test_a_memory_changes_nothing_wherever_the_bytes_are_cut(data: st.DataObject, requests: list[bytes]) -> None:
-    memory = HeadMemory()
-    for request in requests:
-        read([request], parser(memory=memory))
-    stream = b"".join(requests)
-    assert read(data.draw(in_pieces(stream)), parser(memory=memory)) == read([stream])
+def test_what_is_held_of_a_body_is_known() -> None:
+    by = parser(max_body=100_000)
+    read([post(b"x" * 100_000)[:-90_000]], by)
+    held = [by.held]
+    for _ in range(9):
+        read([b"x" * 9_000], by)
+        held.append(by.held)
+    assert held == [10_000 + 9_000 * number for number in range(10)]
+    assert by.stage is ParserStage.BODY
+    assert by.head is not None
 
 
-def test_a_remembered_head_does_not_swallow_another_body() -> None:
-    memory = HeadMemory()
-    read([post(b"{}")], parser(memory=memory))
-    stream = post(b"{}")[:-2] + b"ab" + post(b"cd")
-    assert read([stream], parser(memory=memory)).bodies == [b"ab", b"cd"]
-    assert read([post(b"{}")[:-1]], parser(memory=memory)).bodies == []
+def test_a_body_in_the_smallest_pieces_weighs_what_it_says() -> None:
+    by = parser(max_body=400_000)
+    before = sys.getallocatedblocks()
+    read([post(b"x" * 100_000)[:-100_000]], by)
+    for _ in range(99_999):
+        assert not list(by.feed(b"x"))
+    assert sys.getallocatedblocks() - before < 1_000
+    assert read([b"x"], by).bodies == [b"x" * 100_000]
+
+
+@pytest.mark.parametrize(
+    "line", [b"Connection: close", b"Expect: 100-continue", b"Connection: Upgrade\r\nUpgrade: h2c"]
+)
+def test_a_body_in_pieces_of_an_unusual_request_is_read_too(line: bytes) -> None:
+    stream = post(b"x" * 3000, line)
+    assert read(cut(stream, 1000)) == read([stream])
+    assert read(cut(stream, 1000)).bodies == [b"x" * 3000]

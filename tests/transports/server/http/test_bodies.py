@@ -202,7 +202,7 @@ async def test_a_request_without_room_in_memory_is_refused_and_nothing_else(
 
         with monkeypatch.context() as patch:
             target = RequestParser if where == "the body" else Endpoint
-            patch.setattr(target, "on_body" if where == "the body" else "_post", fails)
+            patch.setattr(target, "feed" if where == "the body" else "_post", fails)
             client = await place.connect()
             await client.send(client.modern("tools/call", name="echo", arguments={"text": "x"}))
             answer = await client.answer()
