@@ -68,7 +68,7 @@ soak: .venv/.installed-dev  ## The long forms: every promise about faults with i
 	CALLBOARD_RACES=5000 CALLBOARD_CHAOS=4000 $(BIN)/pytest -n 2 tests/actors/test_lifecycle.py tests/supervisor/test_chaos.py
 	CALLBOARD_LONG=1 CALLBOARD_RACES=100 $(BIN)/pytest -s tests/soak tests/test_promises.py tests/actors/test_lifecycle.py
 
-bench: .venv/.installed-dev  ## Every benchmark beside its peers: writes docs/benchmarks.md, in 15 minutes
+bench: .venv/.installed-dev  ## Every benchmark beside its peers: writes docs/benchmarks.md, in 18 minutes
 	$(BIN)/python -m benchmarks.report
 
 format: .venv/.installed-dev  ## Let ruff format and fix

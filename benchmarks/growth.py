@@ -8,7 +8,7 @@ of the smallest size in the same round. Load comes from wrk, over connections ke
 *Sessions* are legacy ones, opened over HTTP and left alone: they hold memory, and no connection. Ten thousand of them
 need no more descriptors than one. First all calls are made in one of them, then in all of them by turns. *Tools*: the
 last one is called. *Backends*: one HTTP server, listed so many times; the last one is called. *Payload*: of a request
-alone, and of its answer too; with --max-frame raised. Sizes that are refused are told with the words of the refusal.
+alone (`payload.py` has echoes), with --max-frame raised. Sizes that are refused are told with the words of the refusal.
 
 tests/test_growth.py asserts the same on counted operations, which are alike on every machine.
 """
@@ -29,7 +29,7 @@ from benchmarks.broker_contenders import Backends, backend_over_http
 from benchmarks.hosting_calls import Call, Caller, WrongAnswer, tool_call
 from benchmarks.hosting_load import NO_WRK, WRK, Load, Sample, write_calls
 from benchmarks.hosting_servers import Contender, Running, cores, moved, running
-from benchmarks.measure import add_json, write_json
+from benchmarks.measure import add_json, verdict, write_json
 from benchmarks.peers import HERE
 
 FROM_ONE_ADDRESS: Final = 2500
@@ -38,6 +38,10 @@ SESSIONS: Final = (1, 10, 100, 1_000, 10_000)
 TOOLS: Final = (1, 10, 100, 500)
 BACKENDS: Final = (1, 10, 50, 100, 500)
 PAYLOADS: Final = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+
+IN_USE: Final = "sessions in use: one call in each by turns"
+BY_TURNS: Final = 1.25
+"""What a call may cost where the most sessions are in use by turns, times what it costs in a single one, by CPU."""
 
 CONNECTIONS: Final = 8
 FEW: Final = 2
@@ -102,10 +106,13 @@ class Plan:
     seconds: float
     most: int
     folder: Path
+    is_short: bool = False
     connections: int = CONNECTIONS
 
     def sizes(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(size for size in wanted if size <= self.most)
+        """In a short run every other one, and the last."""
+        sizes = dict.fromkeys((*wanted[::2], wanted[-1])) if self.is_short else wanted
+        return tuple(size for size in sizes if size <= self.most)
 
 
 def measure(plan: Plan, what: str, unit: str, stands: list[Stand], notes: Sequence[str] = ()) -> Table:
@@ -192,7 +199,7 @@ def with_sessions(plan: Plan) -> list[Table]:
             busy.append(Stand(size, server, [call.raw(server.port) for call in calls]))
         return [
             measure(plan, "idle sessions: all calls are made in one", "sessions", idle),
-            measure(plan, "sessions in use: one call in each by turns", "sessions", busy),
+            measure(plan, IN_USE, "sessions", busy),
         ]
 
 
@@ -219,17 +226,16 @@ def with_backends(plan: Plan) -> list[Table]:
 
 
 def with_payload(plan: Plan) -> list[Table]:
-    """A large request with a small answer, and an echo: at a server and through a broker."""
+    """A large request with a small answer, at a server and through a broker."""
     room = ("--max-frame", str(ROOM))
     plan, tables = attrs.evolve(plan, connections=FEW), []
     with ExitStack() as stack:
         server = stack.enter_context(hosted(1, *room))
         behind = stack.enter_context(hosted(1, *room, beside=True))
         broker = stack.enter_context(brokered(plan, Backends("http", 1, behind.port), *room))
-        tried(broker, sized(1, "b0__echo"), '"x"')
-        for tool, what in (("length", "payload of requests"), ("echo", "payload of requests and answers")):
-            tables.append(payload_table(plan, server, f"{what}, by a server", tool))
-            tables.append(payload_table(plan, broker, f"{what}, through a broker", f"b0__{tool}"))
+        tried(broker, sized(1, "b0__length"), "characters")
+        tables.append(payload_table(plan, server, "payload of requests, by a server", "length"))
+        tables.append(payload_table(plan, broker, "payload of requests, through a broker", "b0__length"))
     return [*tables, *as_it_comes(plan)]
 
 
@@ -273,6 +279,15 @@ def refusal(server: Running, call: Call) -> str:
     return ""
 
 
+def by_turns(tables: Sequence[Table]) -> float | None:
+    """What a call costs in all of the most sessions, times what it costs in one. None if that was not measured."""
+    for table in tables:
+        if table.what == IN_USE and table.rows[-1].size == SESSIONS[-1]:
+            pairs = zip(table.rows[-1].samples, table.rows[0].samples, strict=True)
+            return statistics.median(many.cpu / one.cpu for many, one in pairs)
+    return None
+
+
 KINDS: Final[Mapping[str, Callable[[Plan], list[Table]]]] = {
     "sessions": with_sessions,
     "tools": with_tools,
@@ -283,7 +298,7 @@ KINDS: Final[Mapping[str, Callable[[Plan], list[Table]]]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true", help="runs of one second")
+    parser.add_argument("--short", action="store_true", help="fewer sizes, runs of one second")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, help="of one run; whole ones for wrk (default: 4, short: 1)")
     parser.add_argument("--only", choices=KINDS, action="append", help="this kind of growth only")
@@ -295,9 +310,12 @@ def main() -> None:
     tables = []
     with tempfile.TemporaryDirectory() as folder:
         seconds = options.seconds or (1.0 if options.short else 4.0)
-        plan = Plan(Load(is_wrk=WRK is not None), options.rounds, seconds, options.most, Path(folder))
+        load = Load(is_wrk=WRK is not None)
+        plan = Plan(load, options.rounds, seconds, options.most, Path(folder), is_short=options.short)
         for kind in options.only or KINDS:
             tables += KINDS[kind](plan)
+    if (times := by_turns(tables)) is not None:
+        print(verdict(f"{IN_USE}, CPU of a call at {SESSIONS[-1]:,}, times one", times, BY_TURNS, at_most=True))
     write_json(options.json, [attrs.asdict(table) for table in tables])
 
 

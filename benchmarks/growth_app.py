@@ -1,4 +1,4 @@
-"""What callboard hosts in `growth.py`: as many tools as it is told, all alike, and two that take a text.
+"""What callboard hosts in `growth.py`: as many tools as it is told, all alike, and one that takes a text.
 
 CALLBOARD_BENCH_TOOLS=500 callboard run benchmarks/growth_app.py:server --http 0 --json
 """
@@ -11,14 +11,8 @@ server = Server("growth")
 
 
 @server.tool
-async def echo(text: str) -> str:
-    """Say it again."""
-    return text
-
-
-@server.tool
 async def length(text: str) -> str:
-    """Say how long it is: where an answer may not be as large as a request."""
+    """Say how long it is: an answer may not be as large as a request."""
     return f"{len(text)} characters"
 
 

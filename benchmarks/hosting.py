@@ -12,6 +12,7 @@ import argparse
 import os
 import platform
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -37,7 +38,7 @@ from benchmarks.hosting_servers import (
     npm_server_sse,
     running,
 )
-from benchmarks.hosting_tables import TOOLS, Cell, verdicts, weights
+from benchmarks.hosting_tables import JUDGED, TOOLS, Cell, verdicts, weights
 from benchmarks.measure import add_json, write_json
 from tests.node import NPM
 
@@ -57,9 +58,9 @@ class Mode:
     contenders: tuple[Contender, ...]
 
 
-_PYTHON: Final = (callboard, mcp_json, mcp_structured, fastmcp_json)
+_PYTHON: Final = (callboard, mcp_json, fastmcp_json)
 MODES: Final = (
-    Mode("modern JSON", False, False, (*_PYTHON, npm_server_json, floor)),
+    Mode("modern JSON", False, False, (*_PYTHON, mcp_structured, npm_server_json, floor)),
     Mode("modern SSE", False, True, (callboard, mcp_sse, fastmcp_sse, npm_server_sse)),
     Mode("legacy JSON", True, False, (*_PYTHON, npm_sdk_json)),
     Mode("legacy SSE", True, True, (callboard, mcp_sse, fastmcp_sse, npm_sdk_sse)),
@@ -70,13 +71,13 @@ OTHERS: Final = (hosting_shapes.NAME, hosting_websocket.NAME)
 """Tables that are no modes."""
 
 
-def measure(plan: Plan, modes: tuple[Mode, ...], connections: tuple[int, ...]) -> list[Cell]:
+def measure(plan: Plan, modes: Sequence[Mode], tools: Sequence[str], connections: Sequence[int]) -> list[Cell]:
     """All modes, printed as they come."""
     cells = []
     for mode in modes:
         with ExitStack() as stack:
             servers = {one: stack.enter_context(running(one)) for one in affordable(mode.contenders)}
-            for tool in TOOLS:
+            for tool in tools:
                 for many in connections:
                     cells.append(measure_cell(plan, mode, tool, many, servers))
                     print("\n".join(cells[-1].lines()), flush=True)
@@ -130,7 +131,9 @@ def affordable(contenders: tuple[Contender, ...]) -> tuple[Contender, ...]:
 
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true", help="32 connections, JSON answers, rounds of two seconds")
+    parser.add_argument(
+        "--short", action="store_true", help="32 connections, JSON answers, no large ones; rounds of two seconds"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each table (default: 3)")
     parser.add_argument("--seconds", type=float, help="of one run; whole ones for wrk (default: 5, short: 2)")
     parser.add_argument(
@@ -144,18 +147,19 @@ def read_options() -> argparse.Namespace:
 def main() -> None:
     options = read_options()
     wanted = options.only or [*(SHORT if options.short else (mode.name for mode in MODES)), *OTHERS]
-    modes = tuple(mode for mode in MODES if mode.name in wanted)
+    modes = [mode for mode in MODES if mode.name in wanted]
     if NPM is None:
         print("npm is not installed: the servers for Node.js are left out")
     load = Load(is_wrk=WRK is not None and not options.no_wrk)
     if WRK is None:
         print(NO_WRK)
     plan = Plan(load, options.rounds, options.seconds or (2.0 if options.short else 5.0))
-    cells = measure(plan, modes, (32,) if options.short else (1, 32, 256))
+    tools, connections = ((JUDGED[0],), (JUDGED[1],)) if options.short else (tuple(TOOLS), (1, 32, 256))
+    cells = measure(plan, modes, tools, connections)
     shapes = hosting_shapes.measure_shapes(plan) if hosting_shapes.NAME in wanted else []
     ways = hosting_websocket.measure_websocket(plan) if hosting_websocket.NAME in wanted else []
     is_legacy = any(mode.is_legacy for mode in modes)
-    grown = weigh(affordable(WEIGHED), options.rounds) if is_legacy else {}
+    grown = weigh(affordable(WEIGHED), 1 if options.short else options.rounds) if is_legacy else {}
     judged = [shape.verdict() for shape in shapes] + [way.verdict() for way in ways]
     print("\n".join([*(weights(grown, SESSIONS) if grown else []), *verdicts(cells, grown), *judged]))
     write_json(

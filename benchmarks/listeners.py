@@ -1,6 +1,6 @@
 """Ten thousand that listen: idle `subscriptions/listen` streams and WebSocket sessions on one process of callboard.
 
-    python -m benchmarks.listeners [--count N] [--rest SECONDS] [--json FILE]
+    python -m benchmarks.listeners [--short] [--count N] [--rest SECONDS] [--json FILE]
 
 Opens them, weighs the server, lets it rest, and publishes notifications that each must get, every one once. First the
 streams, then the WebSockets, then both together; a new server for each. Whoever is missing ends it with an error.
@@ -20,6 +20,7 @@ from benchmarks.hosting_servers import Contender, Running, cores, running
 from benchmarks.listeners_crowd import Crowd, Kind, Socket, Stream
 from benchmarks.measure import add_json, verdict, write_json
 from benchmarks.peers import HERE
+from callboard.transports.limits import DEFAULTS
 
 MARGIN: Final = 100
 """Descriptors of a process that are not listeners."""
@@ -29,11 +30,13 @@ PUBLICATIONS: Final = 5
 """How often something is published: now and then one falls together with a ping, a comment or a collection."""
 KIB: Final = 40.0
 CPU: Final = 1.0
-"""What an idle peer may take, KiB for each and percent of a core for all (PROMISES 9)."""
+"""What an idle peer may take, KiB for each and percent of a core for ten thousand (PROMISES 9)."""
+MANY: Final = 10_000
 
+SOCKETS: Final = "WebSocket sessions"
 GATHERINGS: Final[dict[str, tuple[Kind, ...]]] = {
     "subscriptions/listen streams": (Stream,),
-    "WebSocket sessions": (Socket,),
+    SOCKETS: (Socket,),
     "streams and sessions together": (Stream, Socket),
 }
 
@@ -121,8 +124,9 @@ def raise_limit() -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=10_000, help="listeners of each kind (default: 10,000)")
-    parser.add_argument("--rest", type=float, default=90.0, help="seconds of rest (default: 90, two pings to each)")
+    parser.add_argument("--count", type=int, default=MANY, help="listeners of each kind (default: 10,000)")
+    parser.add_argument("--short", action="store_true", help="each kind alone; time for one ping to each, not for two")
+    parser.add_argument("--rest", type=float, help="seconds of rest (default: two pings to each)")
     add_json(parser)
     options = parser.parse_args()
     if options.count <= FIRST:
@@ -133,13 +137,16 @@ def main() -> None:
     if core:
         os.sched_setaffinity(0, core)
     found = []
+    rest = options.rest or DEFAULTS.ping_every * (1 if options.short else 2)
     for what, kinds in GATHERINGS.items():
+        if options.short and len(kinds) > 1:
+            continue
         count = min(options.count, most // len(kinds))
         if count < options.count:
             note = f"{what}: {count} of each, not {options.count}: a process may have {most + MARGIN} descriptors"
             print(note, file=sys.stderr)
         with running(server_for(count)) as server:
-            found.append(gather(server, what, kinds, count, options.rest))
+            found.append(gather(server, what, kinds, count, rest))
         print("\n".join(found[-1].lines()), flush=True)
     write_json(options.json, [attrs.asdict(figures) for figures in found])
 

@@ -10,12 +10,15 @@ from benchmarks.report_sections import MAKERS
 
 TITLES: Final = {
     "hosting": "Hosting tools over HTTP",
+    "shapes": "The same tool, written in six ways",
+    "websocket": "WebSocket beside HTTP",
+    "payload": "Large payloads",
     "memory": "Memory of an idle session",
     "client": "Calling as a client",
     "broker": "Brokering",
     "stages": "Where the time goes",
     "growth": "How cost grows",
-    "listeners": "A thousand that listen",
+    "listeners": "Ten thousand that listen",
     "generator": "`callboard bench` itself",
     "agreement": "`callboard bench` beside wrk",
     "codec": "Messages: decode, route, encode",
@@ -26,6 +29,13 @@ TITLES: Final = {
 WORDS: Final = {
     "hosting": """Every server offers the same tools, has one core, and is called by wrk from another.
 [design/hosting-speed](design/hosting-speed.md) says who is who, and how it is measured.""",
+    "shapes": """An echo of 16 letters at 32 connections, one core. *By CPU*: the calls that callboard answers for the
+same CPU time. The third is a stream; peers give structured content for a pydantic model.""",
+    "websocket": """CPU of the server for one call of the short echo. Beside it what people write by hand: the library
+`websockets` on asyncio, with `json` for the messages, which checks nothing. Calls over WebSocket are those of
+`callboard bench`, with prepared frames.""",
+    "payload": """CPU of the server for one call at 2 connections, with a request and an answer of that size. Brokered:
+that of `callboard serve` alone. npm sdk is called in legacy sessions, since it speaks no other revision.""",
     "memory": "A new process for each round; 1,000 handshakes, after 100 that are not counted.",
     "client": """The same servers, called by callboard's client and the official one, each on a core of its own.
 *By CPU*: the calls that a client makes for the same CPU time of its own.
@@ -75,11 +85,12 @@ class Kept:
 
 @attrs.frozen
 class Page:
-    """The text, the plots by the names of their files, and whether every benchmark was there."""
+    """The text, the plots by the names of their files, whether every benchmark was there, and what was judged."""
 
     text: str
     plots: Mapping[str, str]
     is_whole: bool
+    targets: Sequence[Target]
 
 
 def page(kept: Mapping[str, Kept]) -> Page:
@@ -91,7 +102,8 @@ def page(kept: Mapping[str, Kept]) -> Page:
         source = MAKERS[name][0]
         blocks += [f"## {TITLES[name]}", WORDS[name], *_body(name, section, kept.get(source))]
     blocks += ["## How to repeat it", *_repeating(kept)]
-    return Page("\n\n".join(blocks) + "\n", plots, not missing)
+    targets = [target for section in sections.values() if section for target in section.targets]
+    return Page("\n\n".join(blocks) + "\n", plots, not missing, targets)
 
 
 def _section(kept: Kept | None, make: Any) -> Section | None:

@@ -31,6 +31,11 @@ class Target:
             return [self.what, wanted, "", "**not measured**"]
         return [self.what, wanted, f"{spread(self.found)}{self.unit}", self._verdict()]
 
+    def line(self) -> str:
+        """For a terminal."""
+        what, wanted, found, verdict = (cell.replace("**", "").replace("`", "") for cell in self.row())
+        return f"{what}: {found + ' ' if found else ''}({wanted}): {verdict}"
+
     def _verdict(self) -> str:
         share = abs(self.figure / self.wanted - 1) if self.wanted else 0.0
         if self.is_reached:

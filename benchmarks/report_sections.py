@@ -5,81 +5,24 @@ from typing import Any, Final
 
 from benchmarks import client, generator
 from benchmarks.actors import LIFE
-from benchmarks.broker import ADDED, FACTOR, FLAT
+from benchmarks.broker import ADDED, FACTOR, FLAT, RATES
 from benchmarks.broker_contenders import DIRECT, FASTMCP, MCP_PROXY
 from benchmarks.broker_contenders import OURS as BROKER
 from benchmarks.codec import TARGET as TENFOLD
-from benchmarks.hosting_servers import OURS, REFERENCE
-from benchmarks.hosting_tables import JUDGED, TOOLS, WEIGHT
-from benchmarks.listeners import KIB
+from benchmarks.growth import BY_TURNS, IN_USE
+from benchmarks.growth import SESSIONS as IN_TURN
+from benchmarks.listeners import CPU, KIB, SOCKETS
+from benchmarks.listeners import MANY as IDLE
 from benchmarks.plots import Bar, Line, bars, lines
+from benchmarks.report_hosting import hosting, memory, payload, rates, shapes, websocket
 from benchmarks.report_section import Maker, Section, Target, middle, number, ratios, spread, table
 
-HOSTING, GOAL = 6.0, 10.0
-"""How many times mcp's calls/s are wanted, and what the goal is."""
 MANY: Final = 50
 """Backends with which a broker must still be as fast as with one."""
 TWICE: Final = 2.0
 """What an actor may cost, times a bare task."""
 OFF: Final = 0.10
 """How far `callboard bench` may be from wrk."""
-
-
-def hosting(found: Any) -> Section:
-    blocks, plots, targets = [], {}, list[Target]()
-    for cell in found["cells"]:
-        samples, title = cell["samples"], f"{cell['mode']}, {TOOLS[cell['tool']]}, {cell['connections']} connections"
-        rows = [
-            [
-                name,
-                number(middle(runs, "rate")),
-                number(middle(runs, "p50") / 1e3),
-                number(middle(runs, "p99") / 1e3),
-                number(middle(runs, "cpu")),
-                spread(ratios(runs, samples[REFERENCE], "rate")),
-            ]
-            for name, runs in samples.items()
-        ]
-        head = [title, "calls/s", "p50 ms", "p99 ms", "CPU us", f"x {REFERENCE}"]
-        blocks.append(table(head, rows))
-        if (cell["tool"], cell["connections"]) == JUDGED:
-            name = "hosting-" + cell["mode"].lower().replace(" ", "-")
-            plots[name] = _rates(f"Calls/s: {title}", samples, (OURS,))
-            if cell["mode"] == "modern JSON":
-                times = ratios(samples[OURS], samples[REFERENCE], "rate")
-                what = f"hosting: calls/s, times {REFERENCE} ({title})"
-                targets.append(Target(what=what, wanted=HOSTING, found=times))
-                targets.append(Target(what="hosting: the same, the goal", wanted=GOAL, found=times))
-    return Section(blocks, plots, targets)
-
-
-def _rates(title: str, samples: dict[str, Any], ours: tuple[str, ...]) -> str:
-    rates = {name: middle(runs, "rate") for name, runs in samples.items()}
-    return bars(title, [Bar(name, rate, number(rate), name in ours) for name, rate in rates.items()])
-
-
-def memory(found: Any) -> Section:
-    """Of the same run as hosting."""
-    grown = found["idle_session_kib"]
-    if not grown:
-        return Section(["No sessions were weighed."], targets=[_weight([])])
-    rows = [[name, spread(kib), number(statistics.median(kib) / _median(grown[OURS]))] for name, kib in grown.items()]
-    drawn = [Bar(name, _median(kib), f"{_median(kib):.1f} KiB", name == OURS) for name, kib in grown.items()]
-    shares = [mine / theirs for mine, theirs in zip(grown[OURS], grown[REFERENCE], strict=True)]
-    return Section(
-        [table(["an idle legacy session", "KiB each, as the process grew", f"times {OURS}"], rows)],
-        {"memory": bars("KiB for each idle session", drawn)},
-        [_weight(shares)],
-    )
-
-
-def _weight(shares: list[float]) -> Target:
-    what = f"memory of an idle session, of that of {REFERENCE}"
-    return Target(what=what, wanted=WEIGHT, found=shares, at_most=True)
-
-
-def _median(values: list[float]) -> float:
-    return statistics.median(values)
 
 
 def client_section(found: Any) -> Section:
@@ -93,8 +36,8 @@ def client_section(found: Any) -> Section:
             mine = [spread(times), spread(by_cpu)] if name == client.OURS else ["1", "1"]
             cpu = number(middle(runs, "cpu") * 1e6)
             rows.append([f"{cell['title']}: {name}", *map(number, figures), cpu, *mine])
-        drawn.append(Bar(cell["title"], _median(times), f"{_median(times):.1f} x", is_ours=True))
-        what = f"client: calls/s, times {client.OFFICIAL} ({cell['title']}; by CPU {_median(by_cpu):.1f})"
+        drawn.append(Bar(cell["title"], statistics.median(times), f"{statistics.median(times):.1f} x", is_ours=True))
+        what = f"client: calls/s, times {client.OFFICIAL} ({cell['title']}; by CPU {statistics.median(by_cpu):.1f})"
         targets.append(Target(what=what, wanted=client.TARGET, found=times))
     head = ["", "calls/s", "p50 ms", "p99 ms", "CPU us", f"x {client.OFFICIAL}", "by CPU"]
     title = f"Calls/s of callboard's client, times those of {client.OFFICIAL}"
@@ -120,7 +63,11 @@ def broker(found: Any) -> Section:
             )
             continue
         name = f"broker-{behind['transport']}-{behind['count']}-{cell['era']}"
-        plots[name] = _rates(f"Calls/s through a proxy: {title}", samples, (BROKER,))
+        plots[name] = rates(f"Calls/s through a proxy: {title}", samples, (BROKER,))
+        if (cell["era"], connections, behind["count"]) == ("modern", 32, 1):
+            found_rates = [run["rate"] for run in samples[BROKER]]
+            what = f"broker: calls/s ({title})"
+            targets.append(Target(what=what, wanted=RATES[behind["transport"]], found=found_rates))
         for other in (FASTMCP, MCP_PROXY):
             if other in samples:
                 times = ratios(samples[BROKER], samples[other], "rate")
@@ -147,8 +94,11 @@ def listeners(found: Any) -> Section:
         at_most=True,
         unit=" KiB",
     )
+    idle = [one["cpu_at_rest"] for one in found if one["what"] == SOCKETS and one["count"] >= IDLE]
+    what = f"CPU of {IDLE:,} idle WebSocket sessions, of a core"
+    rest = Target(what=what, wanted=CPU, found=idle, at_most=True, unit=" %")
     head = ["who listens", "KiB each", "CPU at rest, of a core", "told at p50, p99, last", "opened in"]
-    return Section([table(head, rows)], targets=[target])
+    return Section([table(head, rows)], targets=[target, rest])
 
 
 def codec(found: Any) -> Section:
@@ -225,7 +175,7 @@ def agreement(found: Any) -> Section:
 
 
 def growth(found: Any) -> Section:
-    blocks, idle, payload, flat = [], list[Line](), list[Line](), list[float]()
+    blocks, idle, payload, flat, turns = [], list[Line](), list[Line](), list[float](), list[float]()
     for one in found:
         what, rows = one["what"], one["rows"]
         head = [what, "calls/s", "p99 ms", "CPU us", "of the first row's calls/s"]
@@ -236,6 +186,8 @@ def growth(found: Any) -> Section:
             cells.append([f"{row['size']:,} {one['unit']}", *map(number, figures), spread(shares)])
             if one["unit"] == "backends" and row["size"] == MANY:
                 flat = shares
+            if what == IN_USE and row["size"] == IN_TURN[-1]:
+                turns = ratios(runs, rows[0]["samples"], "cpu")
         blocks += [table(head, cells)] if cells else []
         blocks += [f"{what}, {note.partition(': ')[0]}: `{note.partition(': ')[2]}`" for note in one["notes"]]
         if cells:
@@ -245,7 +197,12 @@ def growth(found: Any) -> Section:
     plots = {"growth": lines("Calls/s among many", idle, unit="calls/s, by how many there are")} if idle else {}
     if payload:
         plots["payload"] = lines("Calls/s by payload", payload, unit="calls/s, by bytes")
-    return Section(blocks, plots, [Target(what=what, wanted=FLAT, found=flat)])
+    by_turns = f"CPU of a call with {IN_TURN[-1]:,} sessions in use by turns, times one"
+    targets = [
+        Target(what=what, wanted=FLAT, found=flat),
+        Target(what=by_turns, wanted=BY_TURNS, found=turns, at_most=True),
+    ]
+    return Section(blocks, plots, targets)
 
 
 def stages(found: Any) -> Section:
@@ -265,6 +222,9 @@ def stages(found: Any) -> Section:
 
 MAKERS: Final[dict[str, tuple[str, Maker]]] = {
     "hosting": ("hosting", hosting),
+    "shapes": ("hosting", shapes),
+    "websocket": ("hosting", websocket),
+    "payload": ("payload", payload),
     "memory": ("hosting", memory),
     "client": ("client", client_section),
     "broker": ("broker", broker),

@@ -14,6 +14,9 @@ import pytest
 import trio
 
 from benchmarks import growth, report
+from benchmarks.hosting_load import Load
+from benchmarks.hosting_shapes import SHAPES
+from benchmarks.hosting_websocket import BY_HAND, ERAS, WAYS
 from benchmarks.report_page import UNJUDGED, Kept, Page, page
 from benchmarks.report_section import Target, number, spread
 from benchmarks.report_sections import MAKERS, MANY
@@ -25,6 +28,7 @@ CALLS = [{"seconds": 1e-4, "p50": 1e-4, "p99": 2e-4, "cpu": 5e-5}] * 3
 SLOW_CALLS = [{"seconds": 2e-4, "p50": 2e-4, "p99": 4e-4, "cpu": 2e-4}] * 3
 FIGURE = {"name": "ours", "seconds": 1e-5, "ratio": 1.0, "ratio_low": 0.9, "ratio_high": 1.1}
 SEEN = {"rate": 1000.0, "p50": 100.0, "p99": 300.0}
+DEAR = [{"rate": 1_000.0, "p50": 900.0, "p99": 4000.0, "cpu": 630.0}] * 3
 LISTENER = {"kib_each": 14.0, "cpu_at_rest": 0.5, "heard_p50": 0.1, "heard_p99": 0.2, "heard_by_all": 0.3}
 
 FOUND: Mapping[str, Any] = {
@@ -37,8 +41,18 @@ FOUND: Mapping[str, Any] = {
                 "samples": {"callboard": FAST, "mcp 2.3.0": SLOW},
             }
         ],
+        "shapes": [{"name": one.name, "samples": {"callboard": FAST, "mcp 2.3.0": DEAR}} for one in SHAPES],
+        "websocket": [
+            {"way": way.name, "era": era, "samples": {"callboard": FAST} | ({BY_HAND: FAST} if way.sockets else {})}
+            for era in ERAS
+            for way in WAYS
+        ],
         "idle_session_kib": {"callboard": [17.0, 17.0, 18.0], "mcp 2.3.0": [36.0, 36.0, 36.0]},
     },
+    "payload": [
+        {"how": "hosted", "size": 100_000, "samples": {"callboard": FAST, "mcp 2.3.0": SLOW}},
+        {"how": "brokered", "size": 100_000, "samples": {"callboard serve, stdio behind": DEAR}},
+    ],
     "client": [{"title": "stdio, 1 at once", "samples": {"callboard": CALLS, "mcp 2.3.0": SLOW_CALLS}}],
     "broker": [
         {
@@ -61,13 +75,19 @@ FOUND: Mapping[str, Any] = {
             "notes": [],
         },
         {
+            "what": growth.IN_USE,
+            "unit": "sessions",
+            "rows": [{"size": 1, "samples": FAST}, {"size": 10_000, "samples": DEAR}],
+            "notes": [],
+        },
+        {
             "what": "payload of requests, by a server",
             "unit": "B",
             "rows": [{"size": 100, "samples": FAST}],
             "notes": ["10,000,000 B: 413 too much"],
         },
     ],
-    "listeners": [{"what": "streams", "count": 1000, "opening": 1.5, **LISTENER}],
+    "listeners": [{"what": "WebSocket sessions", "count": 10_000, "opening": 1.5, **LISTENER}],
     "generator": {"HTTP": [{"rate": 25_000.0, "p99": 1.5, "cpu": 30.0}] * 3},
     "agreement": {"server": "callboard", "connections": 8, "rounds": [{"wrk": SEEN, "bench": SEEN}] * 3},
     "codec": {"40 kB, one text": [FIGURE]},
@@ -98,7 +118,12 @@ def test_a_target_that_is_reached_and_one_that_is_missed_are_both_told_with_thei
         "**no**: 30% less than wanted",
     ]
     assert row(made, "client: calls/s")[-1] == "**no**: 60% less than wanted"
-    assert row(made, "broker: added p50")[1:] == ["at most 0.50 ms", "0.20 (0.20 to 0.20) ms", "yes, by 60%"]
+    assert row(made, "broker: added p50")[1:] == ["at most 0.35 ms", "0.20 (0.20 to 0.20) ms", "yes, by 43%"]
+    assert row(made, "broker: calls/s (1 stdio backend")[1:] == [
+        "at least 14,000",
+        "14,000 (13,000 to 15,000)",
+        "yes, by 0%",
+    ]
     assert row(made, "memory of an idle session")[-1] == "yes, by 6%"
     assert row(made, "broker: calls/s with 50 backends")[-1] == "yes, by 11%"
     assert "where-the-time-goes" in made.text
@@ -106,10 +131,34 @@ def test_a_target_that_is_reached_and_one_that_is_missed_are_both_told_with_thei
     assert row(made, "of that in the kernel")[1:] == ["25%", "20"]
 
 
+def test_every_shape_of_a_tool_every_transport_and_every_payload_has_its_target() -> None:
+    made = page(kept())
+    wanted = {shape.name: f"at least {shape.wanted}" for shape in SHAPES}
+    judged = {name: row(made, f"hosting: by CPU, times mcp 2.3.0 (`{name}`)") for name in wanted}
+    assert {name: cells[1] for name, cells in judged.items()} == wanted
+    assert judged["async def echo(text)"][2:] == ["9 (9 to 9)", "yes, by 0%"]
+    for era in ERAS:
+        for way in WAYS:
+            found = row(made, f"hosting: CPU of a call ({way.name}, {era})")
+            assert found[1:3] == [f"at most {way.wanted} us", "70 (70 to 70) us"]
+    assert row(made, "payload: by CPU")[1:] == ["at least 5", "7.14 (7.14 to 7.14)", "yes, by 43%"]
+    assert row(made, "payload: CPU of a call (hosted")[1] == "at most 200 us"
+    assert row(made, "payload: CPU of a call (brokered")[-1] == "**no**: 80% more than wanted"
+    assert row(made, "CPU of a call with 10,000 sessions")[-1] == "**no**: 620% more than wanted"
+    assert row(made, "CPU of 10,000 idle WebSocket sessions")[-1] == "yes, by 50%"
+
+
+def test_shapes_that_were_not_measured_are_said_so() -> None:
+    made = page(kept(hosting={**FOUND["hosting"], "shapes": [], "websocket": []}))
+    assert made.text.count("| **not measured** |") == len(SHAPES) + len(WAYS) * len(ERAS)
+
+
 def test_a_figure_that_may_be_at_most_so_much_is_missed_by_more() -> None:
     missed = Target(what="weight", wanted=0.5, found=[0.75], at_most=True)
     assert missed.row() == ["weight", "at most 0.50", "0.75", "**no**: 50% more than wanted"]
+    assert missed.line() == "weight: 0.75 (at most 0.50): no: 50% more than wanted"
     assert Target(what="weight", wanted=0.5, found=[]).row()[-1] == "**not measured**"
+    assert Target(what="weight", wanted=0.5, found=[]).line() == "weight: (at least 0.50): not measured"
 
 
 def test_a_refused_size_is_told_in_the_words_of_the_refusal() -> None:
@@ -191,7 +240,9 @@ def test_numbers_have_as_many_digits_as_are_worth_something() -> None:
 
 def test_what_the_page_judges_is_measured() -> None:
     assert {source for source, _ in MAKERS.values()} == {one.name for one in report.BENCHMARKS} == set(FOUND)
-    assert MANY in growth.BACKENDS
+    short = growth.Plan(Load(is_wrk=False), 1, 1.0, growth.PAYLOADS[-1], Path(), is_short=True)
+    assert MANY in short.sizes(growth.BACKENDS)
+    assert short.sizes(growth.SESSIONS)[-1] == growth.SESSIONS[-1] == 10_000
 
 
 def test_stages_are_told_apart_by_modules_that_exist() -> None:
