@@ -43,6 +43,9 @@ START_WAIT: Final = 5.0
 EARS: Final = 1.0
 """Seconds that a backend has to say that its changes are heard, before its lists are read."""
 
+LONG: Final = 10 * 365 * 86_400.0
+"""Seconds for what has no limit of its own: what waits so long is bounded elsewhere."""
+
 Serves: TypeAlias = Callable[[str], bool]
 """Whether clients find a resource at a backend."""
 
@@ -89,6 +92,10 @@ class Backend(Actor[Never]):
     said: tuple[str, ...] = attrs.field(default=(), init=False)
     """The last lines on its standard error before it was lost. For the operator, never for a client."""
     in_flight: Shares = attrs.field(init=False)
+    patience: Patience = attrs.field(init=False)
+    asking_patience: Patience = attrs.field(init=False)
+    """Of a request during which the client may be asked: while it thinks, only the request's own time counts, which
+    stands still when it is parked."""
     _asked: Shares = attrs.field(factory=question_bytes, init=False)
     _brief: str = attrs.field(default="", init=False)  # the same for clients, without paths
     _checks: int = attrs.field(default=0, init=False)
@@ -99,6 +106,8 @@ class Backend(Actor[Never]):
     def __attrs_post_init__(self) -> None:
         settings = self.settings
         self.circuit = Circuit(settings.restarts)
+        self.patience = Patience(timeout=settings.timeout, cap=settings.cap)
+        self.asking_patience = Patience(timeout=settings.timeout, cap=LONG)
         most = settings.max_in_flight
         self.in_flight = Shares(f"requests are in flight to {self.name}", most, most - most // 4)
         self.pool = BackendPool(
@@ -143,10 +152,6 @@ class Backend(Actor[Never]):
     def is_up(self) -> bool:
         return self._open_primary() is not None
 
-    @property
-    def patience(self) -> Patience:
-        return Patience(timeout=self.settings.timeout, cap=self.settings.cap)
-
     async def wait_up(self) -> BackendConnection:
         """The shared connection. Raises `BackendGone` if there is none, and none is to be expected soon."""
         if (primary := self._open_primary()) is not None:
@@ -172,7 +177,7 @@ class Backend(Actor[Never]):
         """A connection for a request, begun on it. Raises `BackendGone`, `Overloaded`."""
         primary = await self.wait_up()
         key = self.key_for(terms, exchange)
-        if key == SHARED or primary.revision.dialect.terms_per_request:
+        if key is SHARED or primary.revision.dialect.terms_per_request:
             primary.begin(use)
             return primary
         use.may_ask = bool(key.signature) and LATEST in METHODS[method].may_ask
@@ -199,7 +204,7 @@ class Backend(Actor[Never]):
         who = EVERYBODY if self.settings.share == "all" or terms.principal == ANYBODY else terms.principal
         if session is not None and (signature or self.settings.share == "session"):
             return ConnectionKey(session, signature, who)  # what it is asked, only this session can answer
-        return ConnectionKey(who, signature)
+        return ConnectionKey(who, signature) if who or signature else SHARED
 
     def give_back(self, connection: BackendConnection, use: Lease) -> None:
         self.pool.give_back(connection, use)

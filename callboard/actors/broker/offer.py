@@ -122,9 +122,7 @@ class BrokerOffer:
         return None if exchange is None else self._run_errand(request, route, terms, exchange())
 
     async def _run_quiet_errand(self, request: Request, route: Route, terms: Terms, account: str) -> Model | Forwarded:
-        forwarding = self._forwarding(request, terms, route, None)
-        forwarding.account = account
-        return await forwarding.run()
+        return await self._forwarding(request, terms, route, None, account).run()
 
     async def _run_errand(self, request: Request, route: Route, terms: Terms, exchange: Exchange) -> Model | Forwarded:
         try:
@@ -257,10 +255,12 @@ class BrokerOffer:
             forwarding = self._forwarding(exchange.request, terms, route, exchange)
         return await forwarding.run()
 
-    def _forwarding(self, request: Request, terms: Terms, route: Route, exchange: Exchange | None) -> Forward:
+    def _forwarding(
+        self, request: Request, terms: Terms, route: Route, exchange: Exchange | None, account: str = LOCAL
+    ) -> Forward:
         signature = signature_of(terms.capabilities) if self.catalogue.tells_apart else NOTHING
         to = self._destination(request, route, signature)
-        return self.tasks.forwarding(request, terms, route.meta, to, exchange)
+        return self.tasks.forwarding(request, terms, route, to, exchange, account)
 
     def _destination(self, request: Request, route: Route, signature: Signature) -> ForwardTarget:
         """The route of a request. Raises `InvalidParams`, `ResourceNotFound` or `DefinitionChanged`."""
@@ -286,7 +286,8 @@ class BrokerOffer:
             to = ForwardTarget(
                 backend=backend,
                 renamed=_renamed(entry),
-                headers=lambda: self._headers(shown, signature),
+                headers=entry.headers,
+                find_headers=lambda: self._headers(shown, signature),
                 may_repeat=backend.settings.trusted and _is_harmless(entry),
                 must_defer=must_defer(entry.definition),
             )
