@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any, Final
 
 import attrs
 import trio
 
+from callboard.actors.client.end_of_turn import EndOfTurn
 from callboard.actors.client.link import Hear, OutgoingRequest
 from callboard.actors.client.pace import ReadPace
 from callboard.actors.deadlines import DeadlineTimer
 from callboard.actors.frames import notification_frame
-from callboard.actors.outlet import Begin, Connection, ImmediateSink
+from callboard.actors.outlet import BatchSink, Begin, Connection, ImmediateSink
 from callboard.actors.rate import Rate, RateLimit
 from callboard.actors.turnstile import wait_turn
 from callboard.codecs.envelope import ErrorResponse, RequestId, ResultResponse, decode, is_batch, split_batch
@@ -27,6 +29,9 @@ FAREWELL: Final = 1.0
 
 MAX_FAREWELLS: Final = 64
 """Most such messages that wait for a server to read them. A server that does not read is not told of more."""
+
+SMALL: Final = 16_384
+"""Bytes of a request that waits for the end of the turn. A larger one fills a pipe, and saves nothing."""
 
 SAID: Final = Rate(10)
 """How often it is logged that a message cannot be read. Each is counted."""
@@ -69,6 +74,8 @@ class DuplexLink:
     _times: DeadlineTimer = attrs.field(factory=DeadlineTimer, init=False)
     _said: RateLimit = attrs.field(factory=lambda: RateLimit(SAID), init=False)
     _begin: Begin = attrs.field(init=False)
+    _together: dict[RequestId, bytes] = attrs.field(factory=dict, init=False)  # requests for the end of this turn
+    _turn: EndOfTurn | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._begin = self.connection.begin if isinstance(self.connection, ImmediateSink) else self.connection.send
@@ -78,7 +85,11 @@ class DuplexLink:
             raise ConnectionLost(self.lost)
         self._waiting[outgoing.id] = outgoing
         try:
-            rest = self._begin(outgoing.frame)
+            if self._turn is not None and len(outgoing.frame) <= SMALL and self._turn.is_near():
+                self._together[outgoing.id] = outgoing.frame
+                rest = None
+            else:
+                rest = self._begin(outgoing.frame)
             if rest is None or await self._write(rest, outgoing):
                 self._times.keep(outgoing)
                 await outgoing.wait_over()
@@ -108,8 +119,20 @@ class DuplexLink:
                 del self._writing[outgoing.id]
         return outgoing.is_over or not writing.cancelled_caught
 
+    async def _write_together(self, sink: BatchSink) -> bool:
+        """Write the requests of this turn. False if there are none."""
+        frames, self._together = list(self._together.values()), {}
+        if frames:
+            try:
+                await sink.send_together(frames)
+            except trio.BrokenResourceError as error:
+                self.lose(await self.why_broken(str(error)))
+        return bool(frames)
+
     def _take_back(self, outgoing: OutgoingRequest) -> None:
         """Tell the server that a request is no longer wanted. The client does not wait for that: its time is over."""
+        if self._together.pop(outgoing.id, None) is not None:
+            return  # it has not heard of it yet
         if self._nursery is None or self.lost or self._farewells >= MAX_FAREWELLS:
             return
         params = CancelledNotificationParams(request_id=outgoing.id, reason=outgoing.reason)
@@ -153,10 +176,13 @@ class DuplexLink:
         async with own_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._times.run)
+            if isinstance(self.connection, BatchSink):
+                self._turn = EndOfTurn(partial(self._write_together, self.connection))
+                nursery.start_soon(self._turn.run)
             try:
                 await self._read(hear)
             finally:
-                self._nursery = None
+                self._nursery = self._turn = None
             nursery.cancel_scope.cancel()
 
     async def _read(self, hear: Hear) -> None:
