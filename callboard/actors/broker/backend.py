@@ -30,6 +30,7 @@ from callboard.actors.terms import ANYBODY, Terms
 from callboard.actors.undo import undo_unless_done
 from callboard.codecs.bridge.askable import NOTHING, signature_of
 from callboard.codecs.bridge.definitions import TOOLS
+from callboard.codecs.bridge.tasks import runs_tasks
 from callboard.codecs.revisions import LATEST, METHODS, Implementation
 from callboard.errors import BackendGone, CallboardError, Overloaded, SessionGone, SupervisorClosed
 from callboard.supervisor import Actor, Address, Fact, Supervisor, get_logger
@@ -87,6 +88,8 @@ class Backend(Actor[Never]):
     views: ListViews = attrs.field(init=False)
     health: BackendHealth = attrs.field(factory=BackendHealth, init=False)
     agreed: Agreed | None = attrs.field(default=None, init=False)
+    runs_tasks: bool = attrs.field(default=False, init=False)
+    """Whether it takes calls that are to run as tasks."""
     why: str = attrs.field(default="", init=False)
     """Why it is not up."""
     said: tuple[str, ...] = attrs.field(default=(), init=False)
@@ -173,6 +176,16 @@ class Backend(Actor[Never]):
         while self.circuit.state is CircuitState.STARTING:
             await self._changed.park()
 
+    def take_shared(self, terms: Terms, exchange: Exchange | None, use: Lease) -> BackendConnection | None:
+        """The shared connection, begun on it, if the request may use it and it is open. Mostly that is so."""
+        primary = self._open_primary()
+        if primary is None:
+            return None
+        if not primary.revision.dialect.terms_per_request and self.key_for(terms, exchange) is not SHARED:
+            return None
+        primary.begin(use)
+        return primary
+
     async def take(self, terms: Terms, exchange: Exchange | None, method: str, use: Lease) -> BackendConnection:
         """A connection for a request, begun on it. Raises `BackendGone`, `Overloaded`."""
         primary = await self.wait_up()
@@ -255,6 +268,7 @@ class Backend(Actor[Never]):
         try:
             await connection.wait_open()
             self.agreed = connection.agreed
+            self.runs_tasks = runs_tasks(self.agreed.revision, self.agreed.capabilities)
             async with trio.open_nursery() as nursery:
                 is_heard = trio.Event()
                 nursery.start_soon(self.subscriptions.hear_lists, connection, is_heard)

@@ -1,6 +1,7 @@
 """One request on its way through the broker: to its backend, and its answer back, between any two eras."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import attrs
@@ -16,7 +17,7 @@ from callboard.actors.server.exchange import Exchange
 from callboard.actors.shares import LOCAL
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.errors import front_error
-from callboard.codecs.bridge.params import back_params, carried_meta
+from callboard.codecs.bridge.params import back_params
 from callboard.codecs.bridge.results import Crossing, Forwarded, asks, front_result
 from callboard.codecs.bridge.shapes import UnfitResult
 from callboard.codecs.envelope import ErrorResponse, Request, ResultResponse
@@ -106,7 +107,8 @@ class Forward(Lease):
         backend.in_flight.take(self.account)
         try:
             while True:
-                connection = self.connection = await self.take()
+                connection = self.take_nowait() or await self.take()
+                self.connection = connection
                 try:
                     return await self.converse()
                 except _FAILURES as error:
@@ -122,8 +124,12 @@ class Forward(Lease):
         finally:
             backend.in_flight.give_back(self.account)
 
+    def take_nowait(self) -> BackendConnection | None:
+        """The connection to ask on, if it can be had at once."""
+        return self.to.backend.take_shared(self.terms, self.exchange, self)
+
     async def take(self) -> BackendConnection:
-        """The connection to ask on. Raises as `Backend.take` does."""
+        """The connection to ask on, if that was not to be had at once. Raises as `Backend.take` does."""
         return await self.to.backend.take(self.terms, self.exchange, self.request.method, self)
 
     def _failure(self, error: CallboardError) -> CallboardError:
@@ -169,6 +175,7 @@ class Forward(Lease):
         asks_in_results = connection.revision.dialect.asks_in_results
         for _ in range(MAX_ROUNDS):
             answer = await self.ask(body)
+            connection.timeouts = 0
             if isinstance(answer, ResultResponse) and not (asks_in_results and asks(answer.result)):
                 if self._bridge is not None:
                     await self._bridge.finish()
@@ -182,9 +189,9 @@ class Forward(Lease):
             self._is_retry = True
         raise TooManyRounds(rounds=MAX_ROUNDS)
 
-    async def ask(self, body: dict[str, Any]) -> ResultResponse | ErrorResponse:
+    def ask(self, body: dict[str, Any]) -> Coroutine[Any, Any, ResultResponse | ErrorResponse]:
         """Ask once. Raises as `BackendConnection.send` does."""
-        return await self.connection.send(self.request.method, body, self, self.patience(), self.to.headers)
+        return self.connection.send(self.request.method, body, self, self.patience(), self.to.headers)
 
     async def _prepare_next(self, body: dict[str, Any], answer: ResultResponse | ErrorResponse) -> Forwarded | None:
         """Do what an *answer* that is no result asks for, so that the request can be sent again; or hand it over to the
@@ -221,9 +228,7 @@ class Forward(Lease):
         connection, exchange = self.connection, self.exchange
         params = self.request.members
         body = back_params(params, self.to.renamed)
-        said = self.route.meta
-        meta = {**carried_meta(said), **connection.said(self.terms, said)}
-        if meta:
+        if meta := connection.metas.of(self.terms, self.route):
             body["_meta"] = meta
         if connection.revision.dialect.asks_in_results and "inputResponses" in params:
             self._is_retry = True
@@ -245,7 +250,7 @@ class Forward(Lease):
         """The result as the client gets it. *method* is the method of the result, if it differs from the request's."""
         connection, backend = self.connection, self.to.backend
         front = self.terms.revision if self.exchange is None else self.exchange.terms.revision
-        crossing = Crossing(front, connection.revision, backend.name, backend.settings.trusted)
+        crossing = _crossing(front, connection.revision, backend.name, backend.settings.trusted)
         keeps = not self._is_retry and (self._bridge is None or not self._bridge.has_asked)
         answer = front_result(crossing, method or self.request.method, result, keeps=keeps)
         if "isError" in result and is_failed(result) and isinstance(answer, Forwarded):
@@ -270,6 +275,9 @@ class Forward(Lease):
         if self.request.method == "tools/call":
             return CallToolResult(content=[TextContent(text=str(refused))], is_error=True)
         raise BackendRefused(INTERNAL_ERROR, str(refused), {"origin": "broker", "input": refused.key, **refused.cause})
+
+
+_crossing: Final = lru_cache(maxsize=256)(Crossing)
 
 
 def _ours(code: int, message: str, reason: str, backend: Backend) -> BackendRefused:

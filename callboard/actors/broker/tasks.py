@@ -188,17 +188,15 @@ class Tasks(Actor[Never]):
         exchange: Exchange | None,
         account: str = LOCAL,
     ) -> Forward:
-        """A request on its way: as a task, if it is to be one and can be."""
-        if request.method == "tools/call" and _may_defer(to.backend):
-            params = request.members
-            if terms.revision.dialect.has_tasks and "task" in params:
-                read(terms.revision, TaskMetadata, params["task"], at="params.task")
-                deferral = _Deferral(request, terms, route, to, exchange, account)
-                deferral.tasks = self
-                return deferral
-            if to.must_defer:
-                return _Drive(request, terms, route, to, exchange, account)
-        return Forward(request, terms, route, to, exchange, account)
+        """A call of a backend that runs tasks: as one, if it is to be one."""
+        params = request.members
+        if terms.revision.dialect.has_tasks and "task" in params:
+            read(terms.revision, TaskMetadata, params["task"], at="params.task")
+            deferral = _Deferral(request, terms, route, to, exchange, account)
+            deferral.tasks = self
+            return deferral
+        kind = _Drive if to.must_defer else Forward
+        return kind(request, terms, route, to, exchange, account)
 
     @contextmanager
     def room(self, whose: Hashable) -> Iterator[None]:
@@ -281,7 +279,7 @@ class _Inquiry(Forward):
 
     held: BrokeredTask
 
-    async def take(self) -> BackendConnection:
+    def take_nowait(self) -> BackendConnection:
         connection = self.held.connection
         if self.request.method == "tasks/result":
             self.task, self.may_ask = self.held.there, bool(connection.key.signature)
@@ -302,6 +300,7 @@ class _Inquiry(Forward):
     async def _ask_about(self, method: str) -> Model | Forwarded:
         held, meta = self.held, carried_meta(self.route.meta)
         answer = await self.ask({"taskId": held.there, **({"_meta": meta} if meta else {})})
+        self.connection.timeouts = 0
         if method == "tasks/result":
             held.fetched()
         if isinstance(answer, ErrorResponse):
@@ -407,11 +406,6 @@ def check_extension(request: Request, terms: Terms) -> None:
     params = request.members
     if needs_extension(request.method, params) and (extensions is UNSET or EXTENSION not in extensions):
         raise MissingCapability(f"the extension {EXTENSION}", {"extensions": {EXTENSION: {}}})
-
-
-def _may_defer(backend: Backend) -> bool:
-    agreed = backend.agreed
-    return agreed is not None and runs_tasks(agreed.revision, agreed.capabilities)
 
 
 def _runs(connection: BackendConnection) -> bool:

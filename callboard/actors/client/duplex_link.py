@@ -221,8 +221,7 @@ class DuplexLink:
         try:
             if isinstance(frame, PeerError):
                 raise frame
-            members = split_batch(frame) if is_batch(frame) else [frame]
-            for member in members:
+            for member in split_batch(frame) if is_batch(frame) else [frame]:
                 message = decode(member)
                 if isinstance(message, (ResultResponse, ErrorResponse)):
                     if not self._settle(message):

@@ -10,7 +10,6 @@ from typing import Final
 
 from trio.lowlevel import Abort, RaiseCancelT, Task, current_task, reschedule, wait_task_rescheduled
 
-
 ALONE: Final = 3
 """Requests that are thought to be alone in their turn after one that was: to find out takes 6 us."""
 
