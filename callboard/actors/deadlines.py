@@ -7,23 +7,18 @@ sleeps until the first of them is due.
 
 import math
 from collections.abc import Callable
-from typing import TypeAlias
 
-import attrs
 import trio
-
-OnPassed: TypeAlias = Callable[[], None]
 
 
 class Deadline:
     """When something is due. It may be moved while it is being kept, by a cancel scope or a `DeadlineTimer`."""
 
-    __slots__ = ("_at", "on_move", "on_passed")
+    __slots__ = ("_at", "on_move")
 
     def __init__(self, at: float) -> None:
         self._at = at
         self.on_move: Callable[[float], None] | None = None
-        self.on_passed: OnPassed | None = None
 
     @property
     def deadline(self) -> float:
@@ -35,6 +30,9 @@ class Deadline:
         if self.on_move is not None:
             self.on_move(at)
 
+    def pass_time(self) -> None:
+        """The time is up: called by a `DeadlineTimer`, once, and not if it was forgotten before."""
+
     def scope(self) -> trio.CancelScope:
         """A cancel scope that keeps it."""
         scope = trio.CancelScope(deadline=self._at)
@@ -42,37 +40,40 @@ class Deadline:
         return scope
 
 
-@attrs.define(eq=False)
 class DeadlineTimer:
-    """Calls back for each deadline that has passed."""
+    """Tells each deadline that it has passed."""
 
-    _limits: dict[Deadline, None] = attrs.field(factory=dict, init=False)
-    _nap: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    __slots__ = ("_kept", "_nap", "_wakes")
 
-    def keep(self, limit: Deadline, on_passed: OnPassed) -> None:
-        """Call *on_passed* when *limit* has passed, unless it is forgotten before."""
-        limit.on_passed, limit.on_move = on_passed, self._moved
-        self._limits[limit] = None
-        self._moved(limit.deadline)
+    def __init__(self) -> None:
+        self._kept: dict[Deadline, None] = {}
+        self._nap = trio.CancelScope()
+        self._wakes = math.inf  # when the nap ends: a scope takes five times as long to say so
+
+    def keep(self, limit: Deadline) -> None:
+        """Have it `pass_time` when it has passed, unless it is forgotten before."""
+        self._kept[limit] = None
+        limit.on_move = self._moved
+        # One that is due later is looked at when the nap is over: mostly it is gone by then.
+        if limit.deadline < self._wakes:
+            self._moved(limit.deadline)
 
     def forget(self, limit: Deadline) -> None:
         """Harmless for one that is not kept."""
-        self._limits.pop(limit, None)
+        self._kept.pop(limit, None)
         limit.on_move = None
 
     async def run(self) -> None:
         """Keep the time. What is kept before this begins counts as well."""
         while True:
-            with trio.CancelScope(deadline=min((limit.deadline for limit in self._limits), default=math.inf)) as nap:
-                self._nap = nap
+            self._wakes = min((limit.deadline for limit in self._kept), default=math.inf)
+            with trio.CancelScope(deadline=self._wakes) as self._nap:
                 await trio.sleep_forever()
             now = trio.current_time()
-            for limit in [limit for limit in self._limits if limit.deadline <= now]:
+            for limit in [limit for limit in self._kept if limit.deadline <= now]:
                 self.forget(limit)
-                if limit.on_passed is not None:
-                    limit.on_passed()
+                limit.pass_time()
 
     def _moved(self, at: float) -> None:
-        # One that is due later is looked at when the nap is over: mostly it is gone by then.
-        if at < self._nap.deadline:
-            self._nap.deadline = at
+        if at < self._wakes:
+            self._wakes = self._nap.deadline = at

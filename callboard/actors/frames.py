@@ -1,14 +1,15 @@
 """Frames for a peer, in its own revision. The one place where an exception becomes an error on the wire."""
 
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from callboard.actors.shares import Hold, Shares
-from callboard.codecs.bridge.results import Forwarded
+from callboard.codecs.bridge.results import MAX_REMEMBERED, Forwarded
 from callboard.codecs.envelope import RequestId
-from callboard.codecs.members import read_members, write_members
+from callboard.codecs.members import raw, read_members, write_members
 from callboard.codecs.revisions import ERROR_CODES, LATEST, Model, Revision, meta, write, write_params, write_result
 from callboard.codecs.revisions.older import for_older
 from callboard.errors import INTERNAL_ERROR, INVALID_PARAMS, BackendRefused, Overloaded, PeerError, RequestFailed
@@ -40,13 +41,20 @@ def result_frame(
     if isinstance(result, Forwarded):
         body: dict[str, Any] = dict(result.members)
         if server_info is not None:
-            said = read_members(body["_meta"]) if "_meta" in body else {}
-            body["_meta"] = {meta.SERVER_INFO: server_info, **said}
+            said = bytes(body.get("_meta", b"{}"))
+            body["_meta"] = (_remembered if len(said) <= MAX_REMEMBERED else _named)(said, bytes(server_info))
         return write_members({"jsonrpc": "2.0", "id": request_id, "result": body})
     body = write_result(revision, method, for_older(revision, result))
     if server_info is not None:
         body["_meta"] = {meta.SERVER_INFO: server_info, **body.get("_meta", {})}
     return write_members({"jsonrpc": "2.0", "id": request_id, "result": body})
+
+
+def _named(said: bytes, server_info: bytes) -> Raw:
+    return raw({meta.SERVER_INFO: Raw(server_info), **read_members(said)})
+
+
+_remembered: Final = lru_cache(maxsize=256)(_named)  # most backends say the same with every result
 
 
 class _Text(Struct):

@@ -11,13 +11,24 @@ from callboard.actors.deadlines import Deadline, DeadlineTimer
 Heard: TypeAlias = list[tuple[str, float]]
 
 
-async def keep(limits: dict[str, Deadline], moves: dict[float, tuple[str, float]], until: float) -> Heard:
+class Told(Deadline):
+    """Notes when it has passed."""
+
+    def __init__(self, at: float, name: str, heard: Heard) -> None:
+        super().__init__(at)
+        self.name, self.heard, self.began = name, heard, trio.current_time()
+
+    def pass_time(self) -> None:
+        self.heard.append((self.name, trio.current_time() - self.began))
+
+
+async def keep(times: dict[str, float], moves: dict[float, tuple[str, float]], until: float) -> Heard:
     """Who hears that its time has passed, and when, if limits are moved at these times."""
     heard: Heard = []
     keeper, began = DeadlineTimer(), trio.current_time()
-    for name, limit in limits.items():
-        limit.deadline += began
-        keeper.keep(limit, lambda name=name: heard.append((name, trio.current_time() - began)))  # type: ignore[misc]
+    limits = {name: Told(began + at, name, heard) for name, at in times.items()}
+    for limit in limits.values():
+        keeper.keep(limit)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(keeper.run)
         for at, (name, deadline) in sorted(moves.items()):
@@ -32,25 +43,24 @@ async def keep(limits: dict[str, Deadline], moves: dict[float, tuple[str, float]
 
 
 async def test_each_passes_at_its_time_in_order(autojump_clock: MockClock) -> None:
-    limits = {"late": Deadline(9), "soon": Deadline(1), "middle": Deadline(4)}
-    assert await keep(limits, {}, 20) == [("soon", 1), ("middle", 4), ("late", 9)]
+    assert await keep({"late": 9, "soon": 1, "middle": 4}, {}, 20) == [("soon", 1), ("middle", 4), ("late", 9)]
 
 
 async def test_one_that_is_put_off_passes_later_and_once(autojump_clock: MockClock) -> None:
-    assert await keep({"it": Deadline(2)}, {1: ("it", 5), 4: ("it", 8)}, 20) == [("it", 8)]
+    assert await keep({"it": 2}, {1: ("it", 5), 4: ("it", 8)}, 20) == [("it", 8)]
 
 
 async def test_one_that_is_brought_forward_passes_sooner(autojump_clock: MockClock) -> None:
-    assert await keep({"it": Deadline(60), "other": Deadline(50)}, {1: ("it", 3)}, 100) == [("it", 3), ("other", 50)]
+    assert await keep({"it": 60, "other": 50}, {1: ("it", 3)}, 100) == [("it", 3), ("other", 50)]
 
 
 async def test_one_that_is_forgotten_never_passes_and_may_be_forgotten_twice(autojump_clock: MockClock) -> None:
     moves = {1: ("it", math.inf), 1.5: ("it", math.inf)}
-    assert await keep({"it": Deadline(2), "other": Deadline(3)}, moves, 20) == [("other", 3)]
+    assert await keep({"it": 2, "other": 3}, moves, 20) == [("other", 3)]
 
 
 async def test_what_has_passed_before_anybody_keeps_time_is_told_at_once(autojump_clock: MockClock) -> None:
-    assert await keep({"it": Deadline(-1)}, {}, 5) == [("it", 0)]
+    assert await keep({"it": -1}, {}, 5) == [("it", 0)]
 
 
 async def test_nobody_is_woken_for_those_that_end_in_time(autojump_clock: MockClock) -> None:
@@ -68,7 +78,7 @@ async def test_nobody_is_woken_for_those_that_end_in_time(autojump_clock: MockCl
         trio.lowlevel.add_instrument(counting := Counting())
         for _ in range(1000):
             limit = Deadline(trio.current_time() + 60)
-            keeper.keep(limit, lambda: None)
+            keeper.keep(limit)
             await trio.sleep(0.001)
             keeper.forget(limit)
         trio.lowlevel.remove_instrument(counting)

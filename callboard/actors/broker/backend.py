@@ -30,6 +30,7 @@ from callboard.actors.terms import ANYBODY, Terms
 from callboard.actors.undo import undo_unless_done
 from callboard.codecs.bridge.askable import NOTHING, signature_of
 from callboard.codecs.bridge.definitions import TOOLS
+from callboard.codecs.bridge.tasks import runs_tasks
 from callboard.codecs.revisions import LATEST, METHODS, Implementation
 from callboard.errors import BackendGone, CallboardError, Overloaded, SessionGone, SupervisorClosed
 from callboard.supervisor import Actor, Address, Fact, Supervisor, get_logger
@@ -42,6 +43,9 @@ START_WAIT: Final = 5.0
 
 EARS: Final = 1.0
 """Seconds that a backend has to say that its changes are heard, before its lists are read."""
+
+LONG: Final = 10 * 365 * 86_400.0
+"""Seconds for what has no limit of its own: what waits so long is bounded elsewhere."""
 
 Serves: TypeAlias = Callable[[str], bool]
 """Whether clients find a resource at a backend."""
@@ -84,11 +88,17 @@ class Backend(Actor[Never]):
     views: ListViews = attrs.field(init=False)
     health: BackendHealth = attrs.field(factory=BackendHealth, init=False)
     agreed: Agreed | None = attrs.field(default=None, init=False)
+    runs_tasks: bool = attrs.field(default=False, init=False)
+    """Whether it takes calls that are to run as tasks."""
     why: str = attrs.field(default="", init=False)
     """Why it is not up."""
     said: tuple[str, ...] = attrs.field(default=(), init=False)
     """The last lines on its standard error before it was lost. For the operator, never for a client."""
     in_flight: Shares = attrs.field(init=False)
+    patience: Patience = attrs.field(init=False)
+    asking_patience: Patience = attrs.field(init=False)
+    """Of a request during which the client may be asked: while it thinks, only the request's own time counts, which
+    stands still when it is parked."""
     _asked: Shares = attrs.field(factory=question_bytes, init=False)
     _brief: str = attrs.field(default="", init=False)  # the same for clients, without paths
     _checks: int = attrs.field(default=0, init=False)
@@ -99,6 +109,8 @@ class Backend(Actor[Never]):
     def __attrs_post_init__(self) -> None:
         settings = self.settings
         self.circuit = Circuit(settings.restarts)
+        self.patience = Patience(timeout=settings.timeout, cap=settings.cap)
+        self.asking_patience = Patience(timeout=settings.timeout, cap=LONG)
         most = settings.max_in_flight
         self.in_flight = Shares(f"requests are in flight to {self.name}", most, most - most // 4)
         self.pool = BackendPool(
@@ -143,10 +155,6 @@ class Backend(Actor[Never]):
     def is_up(self) -> bool:
         return self._open_primary() is not None
 
-    @property
-    def patience(self) -> Patience:
-        return Patience(timeout=self.settings.timeout, cap=self.settings.cap)
-
     async def wait_up(self) -> BackendConnection:
         """The shared connection. Raises `BackendGone` if there is none, and none is to be expected soon."""
         if (primary := self._open_primary()) is not None:
@@ -168,11 +176,21 @@ class Backend(Actor[Never]):
         while self.circuit.state is CircuitState.STARTING:
             await self._changed.park()
 
+    def take_shared(self, terms: Terms, exchange: Exchange | None, use: Lease) -> BackendConnection | None:
+        """The shared connection, begun on it, if the request may use it and it is open. Mostly that is so."""
+        primary = self._open_primary()
+        if primary is None:
+            return None
+        if not primary.revision.dialect.terms_per_request and self.key_for(terms, exchange) is not SHARED:
+            return None
+        primary.begin(use)
+        return primary
+
     async def take(self, terms: Terms, exchange: Exchange | None, method: str, use: Lease) -> BackendConnection:
         """A connection for a request, begun on it. Raises `BackendGone`, `Overloaded`."""
         primary = await self.wait_up()
         key = self.key_for(terms, exchange)
-        if key == SHARED or primary.revision.dialect.terms_per_request:
+        if key is SHARED or primary.revision.dialect.terms_per_request:
             primary.begin(use)
             return primary
         use.may_ask = bool(key.signature) and LATEST in METHODS[method].may_ask
@@ -199,7 +217,7 @@ class Backend(Actor[Never]):
         who = EVERYBODY if self.settings.share == "all" or terms.principal == ANYBODY else terms.principal
         if session is not None and (signature or self.settings.share == "session"):
             return ConnectionKey(session, signature, who)  # what it is asked, only this session can answer
-        return ConnectionKey(who, signature)
+        return ConnectionKey(who, signature) if who or signature else SHARED
 
     def give_back(self, connection: BackendConnection, use: Lease) -> None:
         self.pool.give_back(connection, use)
@@ -250,6 +268,7 @@ class Backend(Actor[Never]):
         try:
             await connection.wait_open()
             self.agreed = connection.agreed
+            self.runs_tasks = runs_tasks(self.agreed.revision, self.agreed.capabilities)
             async with trio.open_nursery() as nursery:
                 is_heard = trio.Event()
                 nursery.start_soon(self.subscriptions.hear_lists, connection, is_heard)

@@ -1,8 +1,7 @@
 """One connection to a backend: opened, used by many requests, and ended when it is not needed or breaks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
-from functools import cached_property, lru_cache
 from itertools import count
 from typing import Any, Final, Never, TypeAlias
 
@@ -12,11 +11,12 @@ import trio
 from msgspec import UNSET, Raw
 from trio.lowlevel import ParkingLot
 
-from callboard.actors.broker.leases import EVERYBODY, ConnectionKey, Lease, are_of_one_client, is_one_session
+from callboard.actors.broker.client_meta import ClientMeta, written_capabilities
+from callboard.actors.broker.leases import EVERYBODY, SHARED, ConnectionKey, Lease, are_of_one_client, is_one_session
 from callboard.actors.broker.question_relay import KnownTask, QuestionRelay
 from callboard.actors.broker.visits import UrlVisits
 from callboard.actors.client.answerer import question_bytes
-from callboard.actors.client.caller import NOBODY, Caller, NotificationHandler, Patience, WaitChange
+from callboard.actors.client.caller import Caller, NotificationHandler, Patience, WaitChange
 from callboard.actors.client.duplex_link import DuplexLink
 from callboard.actors.client.link import Link
 from callboard.actors.client.negotiate import Agreed
@@ -26,13 +26,10 @@ from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.exchange import LEVELS, Exchange
 from callboard.actors.server.progress import MAX_REPORT_TEXT, ProgressReport
 from callboard.actors.shares import Shares
-from callboard.actors.terms import Terms
-from callboard.codecs.bridge.askable import Signature, declared_by, signature_of
+from callboard.codecs.bridge.askable import Signature, declared_by
 from callboard.codecs.envelope import ErrorResponse, Request, ResultResponse
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
-from callboard.codecs.members import Members, raw
 from callboard.codecs.revisions import (
-    LATEST,
     Implementation,
     LoggingLevel,
     LoggingMessageNotificationParams,
@@ -40,7 +37,6 @@ from callboard.codecs.revisions import (
     Revision,
     declares,
     meta,
-    write,
 )
 from callboard.errors import CallboardError, ConnectionLost, SupervisorClosed
 from callboard.supervisor import Actor, Address, Fact, Supervisor, get_logger
@@ -94,6 +90,7 @@ class BackendConnection(Actor[Never]):
     _caller: Caller | None = attrs.field(default=None, init=False)
     _link: Link | None = attrs.field(default=None, init=False)  # the latest that was tried
     _agreed: Agreed | None = attrs.field(default=None, init=False)
+    _metas: ClientMeta | None = attrs.field(default=None, init=False)
     _level: LoggingLevel | None = attrs.field(default=None, init=False)
     visits: UrlVisits = attrs.field(factory=UrlVisits, init=False)
     _asked: ParkingLot = attrs.field(factory=ParkingLot, init=False)
@@ -106,6 +103,7 @@ class BackendConnection(Actor[Never]):
             async with trio.open_nursery() as nursery:
                 async with self.reach(lambda link: self._begin(link, nursery)) as (caller, agreed):
                     self._caller, self._agreed = caller, agreed
+                    self._metas = ClientMeta(agreed, self.info)
                     if caller.link.lost:
                         self.retire()
                     await self._listen(caller, agreed, nursery)
@@ -153,6 +151,13 @@ class BackendConnection(Actor[Never]):
     @property
     def revision(self) -> Revision:
         return self.agreed.revision
+
+    @property
+    def metas(self) -> ClientMeta:
+        """Raises `ConnectionLost` before the handshake is done."""
+        if self._metas is None:
+            raise ConnectionLost(self.lost)
+        return self._metas
 
     @property
     def speaks_for_all(self) -> bool:
@@ -224,13 +229,15 @@ class BackendConnection(Actor[Never]):
 
     def begin(self, use: Lease) -> None:
         self.uses[use] = None
-        self.used = trio.current_time()
+        if self.key is not SHARED:  # which stays in any case
+            self.used = trio.current_time()
         if use.may_ask:
             self._asked.unpark_all()
 
     def end(self, use: Lease) -> None:
         self.uses.pop(use, None)
-        self.used = trio.current_time()
+        if self.key is not SHARED:
+            self.used = trio.current_time()
 
     def retire(self) -> None:
         """End it: it is not needed, or of no use any more."""
@@ -250,49 +257,29 @@ class BackendConnection(Actor[Never]):
     def on_stop(self) -> None:
         self.retire()
 
-    async def send(
+    def send(
         self,
         method: str,
         body: dict[str, Any],
         use: Lease,
         patience: Patience,
         header_map: HeaderMap = NO_HEADERS,
-    ) -> ResultResponse | ErrorResponse:
+    ) -> Coroutine[Any, Any, ResultResponse | ErrorResponse]:
         """Ask the backend. Raises as `Caller.send` does."""
-        caller = self.caller
         exchange = use.exchange
-        hearer = NOBODY if exchange is None else self._hearer(exchange)
-        wants = exchange is not None and exchange.terms.progress_token is not None
-        answer = await caller.send(
+        if exchange is None:
+            return self.caller.send(method, body, patience=patience, header_map=header_map, wants_progress=False)
+        wants, hearer = exchange.terms.progress_token is not None, self._hearer(exchange)
+        return self.caller.send(
             method, body, patience=patience, hearer=hearer, header_map=header_map, wants_progress=wants
         )
-        self.timeouts = 0
-        return answer
-
-    def said(self, terms: Terms, front: Members) -> dict[str, Raw]:
-        """The members of `_meta` about the client: none for a legacy backend, which knows them by the connection."""
-        revision = self.revision
-        if not revision.dialect.terms_per_request:
-            return {}
-        spoken = {
-            meta.PROTOCOL_VERSION: _version(revision),
-            meta.CLIENT_CAPABILITIES: _capabilities(revision, signature_of(terms.capabilities)),
-            meta.CLIENT_INFO: front.get(meta.CLIENT_INFO) or terms.written_info or self._info,
-        }
-        if terms.log_level is not None and declares(self.agreed.capabilities, "logging"):
-            spoken[meta.LOG_LEVEL] = raw(terms.log_level)
-        return spoken
 
     def said_for(self, signature: Signature) -> dict[str, Raw]:
         """The members of `_meta` of a request by the broker itself, for clients of *signature*."""
         spoken = dict(self.caller.said())
         if signature and self.revision.dialect.terms_per_request:
-            spoken[meta.CLIENT_CAPABILITIES] = _capabilities(self.revision, signature)
+            spoken[meta.CLIENT_CAPABILITIES] = written_capabilities(self.revision, signature)
         return spoken
-
-    @cached_property
-    def _info(self) -> Raw:
-        return raw(write(LATEST, self.info))
 
     # Log levels of a legacy backend: one for the whole connection.
 
@@ -478,13 +465,3 @@ def _lost(error: CallboardError) -> ConnectionLost:
     lost = ConnectionLost(str(error))
     lost.brief, lost.for_operator = error.brief, error.for_operator
     return lost
-
-
-@lru_cache(maxsize=16)
-def _version(revision: Revision) -> Raw:
-    return raw(revision.value)
-
-
-@lru_cache(maxsize=256)
-def _capabilities(revision: Revision, signature: Signature) -> Raw:
-    return raw(write(revision, declared_by(signature)))

@@ -73,12 +73,10 @@ class InputBridge:
 
     # Modern client, modern backend: the client keeps the backend's state, sealed together with the backend's name.
 
-    def take_up(self, body: dict[str, Any]) -> None:
+    def take_up(self, body: dict[str, Any], carried: bytes) -> None:
         """Give the backend the state back that it gave. Raises `InvalidState` if that was another backend."""
-        if self.exchange is None or self.exchange.carried is None:
-            return
         try:
-            name, state = _read_carried(self.exchange.carried)
+            name, state = _read_carried(carried)
         except msgspec.MsgspecError:
             raise InvalidState from None
         if name != self.backend.name:

@@ -26,16 +26,16 @@ class ConnectionKey:
 SHARED: Final = ConnectionKey()
 
 
-@attrs.define(eq=False)
 class Lease:
     """One exchange on a connection. Without one it is the broker's own business."""
 
-    exchange: Exchange | None = None
-    principal: str = ANYBODY
-    may_ask: bool = False
-    """Whether the backend may ask the client while this is under way."""
-    task: str | None = None
-    """The task that this is about, as the backend calls it."""
+    __slots__ = ("exchange", "may_ask", "principal", "task")
+
+    def __init__(self, exchange: Exchange | None = None, principal: str = ANYBODY, *, may_ask: bool = False) -> None:
+        self.exchange = exchange
+        self.principal = principal
+        self.may_ask = may_ask  # whether the backend may ask the client while this is under way
+        self.task: str | None = None  # the task that this is about, as the backend calls it
 
 
 def are_of_one_client(uses: Collection[Lease]) -> bool:

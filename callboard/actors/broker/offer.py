@@ -221,16 +221,19 @@ class BrokerOffer:
             forwarding = self._forwarding(exchange.request, terms, route, exchange)
         return await forwarding.run()
 
-    def _forwarding(self, request: Request, terms: Terms, route: Route, exchange: Exchange | None) -> Forward:
+    def _forwarding(
+        self, request: Request, terms: Terms, route: Route, exchange: Exchange | None, account: str = LOCAL
+    ) -> Forward:
         signature = signature_of(terms.capabilities) if self.catalogue.tells_apart else NOTHING
-        to = self._destination(request, route, signature)
-        return self.tasks.forwarding(request, terms, route.meta, to, exchange)
+        if request.method != "tools/call":
+            return Forward(request, terms, route, self._destination(request, route, signature), exchange, account)
+        to = self._of_tool(route.name or "", signature)
+        forwarding = self.tasks.forwarding if to.backend.runs_tasks else Forward
+        return forwarding(request, terms, route, to, exchange, account)
 
     def _destination(self, request: Request, route: Route, signature: Signature) -> ForwardTarget:
-        """The route of a request. Raises `InvalidParams`, `ResourceNotFound` or `DefinitionChanged`."""
+        """The route of a request that is no call of a tool. Raises `InvalidParams` or `ResourceNotFound`."""
         match request.method:
-            case "tools/call":
-                return self._of_tool(route.name or "", signature)
             case "prompts/get":
                 return self._of_prompt(route.name or "", signature)
             case "resources/read":
@@ -240,22 +243,25 @@ class BrokerOffer:
         return self._of_completion(request, signature)
 
     def _of_tool(self, shown: str, signature: Signature) -> ForwardTarget:
+        """Raises `InvalidParams`, `DefinitionChanged`."""
         entry = self.catalogue.tool(shown, signature)
         if entry is None:
             self._check_listed(TOOLS, shown)
             raise InvalidParams(f"Unknown tool: {shown[:128]}")
         backend = self.backends[entry.backend]
         known = self._tools.get(shown)
-        if known is None or known[0] is not entry or known[1].backend is not backend:
-            to = ForwardTarget(
-                backend=backend,
-                renamed=_renamed(entry),
-                headers=lambda: self._headers(shown, signature),
-                may_repeat=backend.settings.trusted and _is_harmless(entry),
-                must_defer=must_defer(entry.definition),
-            )
-            known = self._tools[shown] = entry, to
-        return known[1]
+        if known is not None and known[0] is entry and known[1].backend is backend:
+            return known[1]
+        to = ForwardTarget(
+            backend=backend,
+            renamed=_renamed(entry),
+            headers=entry.headers,
+            find_headers=lambda: self._headers(shown, signature),
+            may_repeat=backend.settings.trusted and _is_harmless(entry),
+            must_defer=must_defer(entry.definition),
+        )
+        self._tools[shown] = entry, to
+        return to
 
     def _of_prompt(self, shown: str, signature: Signature) -> ForwardTarget:
         entry = self.catalogue.prompt(shown, signature)

@@ -96,7 +96,8 @@ class BackendPool:
 
     def give_back(self, connection: BackendConnection, use: Lease) -> None:
         connection.end(use)
-        self._free_all()
+        if self._freed:  # mostly no request waits for a connection
+            self._free_all()
 
     def forget(self, connection: BackendConnection) -> None:
         """A connection has ended."""

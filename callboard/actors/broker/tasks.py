@@ -19,15 +19,15 @@ from msgspec import UNSET
 from trio.lowlevel import ParkingLot
 
 from callboard import tree
-from callboard.actors.broker.backend import Backend
+from callboard.actors.broker.backend import LONG, Backend
 from callboard.actors.broker.connection import BackendConnection
-from callboard.actors.broker.forward import LONG, Attempt, Forward, ForwardTarget
-from callboard.actors.broker.input_bridge import InputBridge
+from callboard.actors.broker.forward import Forward, ForwardTarget
 from callboard.actors.broker.leases import Lease
 from callboard.actors.client.caller import Patience
 from callboard.actors.outlet import FrameKind, Outbound
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.reply_slot import ReplySlot
+from callboard.actors.shares import LOCAL
 from callboard.actors.terms import ANYBODY, Terms
 from callboard.actors.undo import undo_unless_done
 from callboard.codecs.bridge.errors import front_error
@@ -50,6 +50,7 @@ from callboard.codecs.envelope import ErrorResponse, Request, ResultResponse
 from callboard.codecs.members import Members, write_members
 from callboard.codecs.revisions import Model, TaskMetadata, TaskRequestParams, declares, read
 from callboard.codecs.revisions.revision import R4
+from callboard.codecs.routing import Route
 from callboard.errors import (
     CannotConnect,
     InvalidParams,
@@ -162,9 +163,10 @@ class Tasks(Actor[Never]):
 
     async def _ask_about(self, exchange: Exchange) -> Model | Forwarded:
         held = self._find(exchange.params(TaskRequestParams).task_id, exchange.terms.principal)
-        said = exchange.route.meta
         to = ForwardTarget(backend=held.backend)
-        return await _Inquiry(exchange.request, exchange.terms, said, to, exchange, held=held).run()
+        inquiry = _Inquiry(exchange.request, exchange.terms, exchange.route, to, exchange)
+        inquiry.held = held
+        return await inquiry.run()
 
     def _find(self, task_id: str, principal: str) -> BrokeredTask:
         """Raises `InvalidParams` for one that this principal does not have."""
@@ -177,17 +179,23 @@ class Tasks(Actor[Never]):
     # How they begin and end.
 
     def forwarding(
-        self, request: Request, terms: Terms, said: Members, to: ForwardTarget, exchange: Exchange | None
+        self,
+        request: Request,
+        terms: Terms,
+        route: Route,
+        to: ForwardTarget,
+        exchange: Exchange | None,
+        account: str = LOCAL,
     ) -> Forward:
-        """A request on its way: as a task, if it is to be one and can be."""
+        """A call of a backend that runs tasks: as one, if it is to be one."""
         params = request.members
-        if request.method == "tools/call" and _may_defer(to.backend):
-            if terms.revision.dialect.has_tasks and "task" in params:
-                read(terms.revision, TaskMetadata, params["task"], at="params.task")
-                return _Deferral(request, terms, said, to, exchange, tasks=self)
-            if to.must_defer:
-                return _Drive(request, terms, said, to, exchange)
-        return Forward(request, terms, said, to, exchange)
+        if terms.revision.dialect.has_tasks and "task" in params:
+            read(terms.revision, TaskMetadata, params["task"], at="params.task")
+            deferral = _Deferral(request, terms, route, to, exchange, account)
+            deferral.tasks = self
+            return deferral
+        kind = _Drive if to.must_defer else Forward
+        return kind(request, terms, route, to, exchange, account)
 
     @contextmanager
     def room(self, whose: Hashable) -> Iterator[None]:
@@ -240,60 +248,45 @@ class Tasks(Actor[Never]):
 # A client that knows tasks: the call becomes one, which is the client's to look after.
 
 
-@attrs.define(eq=False)
 class _Deferral(Forward):
     """A call that its client wants to run as a task."""
 
-    tasks: Tasks = attrs.field(kw_only=True)
+    __slots__ = ("tasks",)
+
+    tasks: Tasks
 
     async def run(self) -> Model | Forwarded:
         with self.tasks.room(_whose(self)):
             return await super().run()
 
-    def visit(self, connection: BackendConnection, use: Lease) -> Attempt:
-        return (
-            _Beginning(self, connection, use, tasks=self.tasks) if _runs(connection) else Attempt(self, connection, use)
-        )
-
-
-@attrs.define(eq=False)
-class _Beginning(Attempt):
-    tasks: Tasks = attrs.field(kw_only=True)
-
     async def ask(self, body: dict[str, Any]) -> ResultResponse | ErrorResponse:
-        return await super().ask({**body, "task": self.forwarding.request.members.get("task", {})})
+        if _runs(self.connection):
+            body = {**body, "task": self.request.members.get("task", {})}
+        return await super().ask(body)
 
-    async def complete(self, result: Members, asking: InputBridge, method: str | None = None) -> Model | Forwarded:
-        if "task" not in result:
-            return await super().complete(result, asking, method)
-        standing = standing_of(result["task"])
-        held = self.tasks.hold(self.forwarding, self.connection, standing)
-        return await super().complete(front_created(result, held.id, held.ttl), asking, "tasks/get")
+    def complete(self, result: Members, method: str | None = None) -> Model | Forwarded:
+        if "task" not in result or not _runs(self.connection):
+            return super().complete(result, method)
+        held = self.tasks.hold(self, self.connection, standing_of(result["task"]))
+        return super().complete(front_created(result, held.id, held.ttl), "tasks/get")
 
 
-@attrs.define(eq=False)
 class _Inquiry(Forward):
     """A request about a task. It goes where the task is."""
 
-    held: BrokeredTask = attrs.field(kw_only=True)
+    __slots__ = ("held",)
 
-    async def take(self, use: Lease) -> BackendConnection:
+    held: BrokeredTask
+
+    def take_nowait(self) -> BackendConnection:
         connection = self.held.connection
         if self.request.method == "tasks/result":
-            use.task, use.may_ask = self.held.there, bool(connection.key.signature)
-        connection.begin(use)
+            self.task, self.may_ask = self.held.there, bool(connection.key.signature)
+        connection.begin(self)
         return connection
 
-    def visit(self, connection: BackendConnection, use: Lease) -> Attempt:
-        return _Inquiring(self, connection, use, held=self.held)
-
-
-@attrs.define(eq=False)
-class _Inquiring(Attempt):
-    held: BrokeredTask = attrs.field(kw_only=True)
-
-    async def run(self) -> Model | Forwarded:
-        exchange, held, method = self.forwarding.exchange, self.held, self.forwarding.request.method
+    async def converse(self) -> Model | Forwarded:
+        exchange, held, method = self.exchange, self.held, self.request.method
         if exchange is None or method != "tasks/result":
             return await self._ask_about(method)
         held.ways[exchange.slot] = None
@@ -304,13 +297,14 @@ class _Inquiring(Attempt):
             held.ways.pop(exchange.slot, None)
 
     async def _ask_about(self, method: str) -> Model | Forwarded:
-        held, meta = self.held, carried_meta(self.forwarding.said)
+        held, meta = self.held, carried_meta(self.route.meta)
         answer = await self.ask({"taskId": held.there, **({"_meta": meta} if meta else {})})
+        self.connection.timeouts = 0
         if method == "tasks/result":
             held.fetched()
         if isinstance(answer, ErrorResponse):
             refusal = front_refusal(answer, held.there, held.id)
-            raise front_error(self.forwarding.terms.revision, self.connection.revision, method, refusal)
+            raise front_error(self.terms.revision, self.connection.revision, method, refusal)
         if method == "tasks/result":
             crossing = Crossing(R4, self.connection.revision, held.backend.name, held.backend.settings.trusted)
             return front_result(crossing, "tools/call", related(answer.result, held.id))
@@ -319,48 +313,43 @@ class _Inquiring(Attempt):
         return Forwarded(front_task(answer.result, held.id, held.ttl))
 
     def patience(self) -> Patience:
-        if self.forwarding.request.method != "tasks/result":
-            return super().patience()
-        return _until_final(self)
+        return _until_final(self) if self.request.method == "tasks/result" else super().patience()
 
 
 # A client that knows none: the broker sees the task through, and the client waits for its call.
 
 
-@attrs.define(eq=False)
 class _Drive(Forward):
     """A call that its backend takes only as a task, and its client only as a call."""
 
-    def visit(self, connection: BackendConnection, use: Lease) -> Attempt:
-        return _Driving(self, connection, use) if _runs(connection) else Attempt(self, connection, use)
+    __slots__ = ()
 
-
-@attrs.define(eq=False)
-class _Driving(Attempt):
     async def ask(self, body: dict[str, Any]) -> ResultResponse | ErrorResponse:
-        backend = self.forwarding.to.backend
+        backend = self.to.backend
+        if not _runs(self.connection):
+            return await super().ask(body)
         created = await super().ask({**body, "task": {"ttl": int(backend.settings.cap * 1000)}})
         if isinstance(created, ErrorResponse) or "task" not in created.result:
             return created
         standing = standing_of(created.result["task"])
-        self.use.task = standing.task_id
-        withdraw = partial(_withdraw, backend, self.connection, standing.task_id, may_ask=self.use.may_ask)
+        self.task = standing.task_id
+        withdraw = partial(_withdraw, backend, self.connection, standing.task_id, may_ask=self.may_ask)
         with undo_unless_done(withdraw):
             answer = await self._see_through(standing)
         return unrelated(answer)
 
     async def _see_through(self, standing: TaskStanding) -> ResultResponse | ErrorResponse:
-        cap = self.forwarding.to.backend.settings.cap
+        cap = self.to.backend.settings.cap
         about, late = {"taskId": standing.task_id}, trio.current_time() + cap
         while standing.status == "working":
             await trio.sleep(_pause(standing))
             if trio.current_time() >= late:
                 raise RequestTimedOut(after=cap)
-            answer = await self.connection.send("tasks/get", dict(about), Lease(), super().patience())
+            answer = await self.connection.send("tasks/get", dict(about), Lease(), self.patience())
             if isinstance(answer, ErrorResponse):
                 return answer
             standing = standing_of(answer.result)
-        return await self.connection.send("tasks/result", dict(about), self.use, _until_final(self))
+        return await self.connection.send("tasks/result", dict(about), self, _until_final(self))
 
 
 @attrs.define(eq=False)
@@ -398,10 +387,10 @@ def _withdraw(backend: Backend, connection: BackendConnection, task: str, *, may
         backend.give_back(connection, use)
 
 
-def _until_final(visit: Attempt) -> Patience:
+def _until_final(forward: Forward) -> Patience:
     """The silence of a backend that is asked for an outcome means nothing: it works."""
-    settings = visit.forwarding.to.backend.settings
-    return Patience(timeout=settings.cap, cap=LONG if visit.use.may_ask else settings.cap)
+    cap = forward.to.backend.settings.cap
+    return Patience(timeout=cap, cap=LONG if forward.may_ask else cap)
 
 
 def _pause(standing: TaskStanding) -> float:
@@ -416,11 +405,6 @@ def check_extension(request: Request, terms: Terms) -> None:
     params = request.members
     if needs_extension(request.method, params) and (extensions is UNSET or EXTENSION not in extensions):
         raise MissingCapability(f"the extension {EXTENSION}", {"extensions": {EXTENSION: {}}})
-
-
-def _may_defer(backend: Backend) -> bool:
-    agreed = backend.agreed
-    return agreed is not None and runs_tasks(agreed.revision, agreed.capabilities)
 
 
 def _runs(connection: BackendConnection) -> bool:

@@ -1,7 +1,7 @@
 """A client's side of a conversation: what it asks, the rounds that takes, and what it hears on the way."""
 
 import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -15,7 +15,6 @@ from msgspec import UNSET, Raw
 from callboard.actors.client.answerer import Answering
 from callboard.actors.client.link import Link, OutgoingRequest, held
 from callboard.actors.client.pace import ReadPace
-from callboard.actors.deadlines import Deadline
 from callboard.actors.frames import notification_frame
 from callboard.codecs.envelope import ErrorResponse, Notification, Request, RequestId, ResultResponse, size_of
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
@@ -113,42 +112,57 @@ class NotificationHandler:
 NOBODY: Final = NotificationHandler()
 
 
-@attrs.define(eq=False)
-class _Call:
-    """A request that is on its way."""
+class _Call(OutgoingRequest):
+    """A request that is on its way, as its caller sees it."""
 
-    patience: Patience
-    limit: Deadline
-    latest: float
-    hearer: NotificationHandler
-    is_over: bool = False
-    """Whether the server has ended it without an answer, as it may end a subscription."""
+    __slots__ = ("hearer", "is_ended", "latest", "patience")
+
+    def __init__(
+        self,
+        request_id: RequestId,
+        method: str,
+        revision: Revision,
+        frame: bytes,
+        began: float,
+        patience: Patience,
+        hearer: NotificationHandler,
+    ) -> None:
+        super().__init__(request_id, method, revision, frame, began + min(patience.timeout, patience.cap))
+        self.latest = began + patience.cap
+        self.patience = patience
+        self.hearer = hearer
+        self.is_ended = False  # the server has ended it without an answer, as it may end a subscription
+
+    @property
+    def reason(self) -> str:
+        why = self.hearer.why_cancelled
+        return (why() if why is not None else "") or super().reason
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """The time that this takes does not count."""
-        before = self.limit.deadline
+        before = self.deadline
         try:
-            with held(self.limit):
+            with held(self):
                 yield
         finally:
-            self.latest += self.limit.deadline - before
+            self.latest += self.deadline - before
 
     def progressed(self, report: Report) -> None:
-        if self.is_over:
+        if self.is_ended:
             return
         anew = min(trio.current_time() + self.patience.timeout, self.latest)
-        self.limit.deadline = max(self.limit.deadline, anew)  # the server may be waiting for us all the same
+        self.deadline = max(self.deadline, anew)  # the server may be waiting for us all the same
         if self.hearer.on_progress is not None:
             self.hearer.on_progress(report)
 
     def wait_anew(self) -> None:
         """The server has given a sign of life."""
-        self.limit.deadline = min(trio.current_time() + self.patience.timeout, self.latest)
+        self.deadline = min(trio.current_time() + self.patience.timeout, self.latest)
 
     def wait_long(self) -> None:
         """The server waits for us: its silence means nothing meanwhile."""
-        self.limit.deadline = self.latest
+        self.deadline = self.latest
 
 
 @attrs.define(eq=False)
@@ -242,31 +256,26 @@ class Caller:
         Raises `RequestTimedOut`, `BadAnswer`, and what the link raises.
         """
         began = trio.current_time()
-        limit = Deadline(began + min(patience.timeout, patience.cap))
         if self.link.is_stale and self.renew is not None and method != "initialize":
-            with limit.scope() as renewing:
+            with trio.move_on_at(began + min(patience.timeout, patience.cap)) as renewing:
                 await self.renew()
             if renewing.cancelled_caught:
                 raise RequestTimedOut(after=round(trio.current_time() - began, 2))
         request_id = next(self._ids)
-        call = _Call(patience, limit, began + patience.cap, hearer)
-        outgoing = self._outgoing(request_id, method, body, header_map, call, wants_progress=wants_progress)
+        frame, headers = self._written(request_id, method, body, header_map, wants_progress=wants_progress)
+        call = _Call(request_id, method, self.revision, frame, began, patience, hearer)
+        call.headers = headers
         self._calls[request_id] = call
-        hear = self.hear if hearer is NOBODY else partial(self.hear, of=call)
-        answer: ResultResponse | ErrorResponse | None = None
         try:
-            if self.link.keeps_time:
-                answer = await self.link.ask(outgoing, hear)
-            else:
-                with limit.scope():
-                    answer = await self.link.ask(outgoing, hear)
+            hear = self.hear if hearer is NOBODY else partial(self.hear, of=call)
+            answer = await self.link.ask(call, hear)
         finally:
             del self._calls[request_id]
-        if answer is None and call.is_over:
+        if answer is not None:
+            return answer
+        if call.is_ended:
             return ResultResponse(request_id, {})
-        if answer is None:
-            raise RequestTimedOut(after=round(trio.current_time() - began, 2))
-        return answer
+        raise RequestTimedOut(after=round(trio.current_time() - began, 2))
 
     async def retry_of(self, params: Model, asked: InputRequiredResult, until: float) -> Model:
         """The same request again, with the answers to what was asked, and the state as it was given.
@@ -332,36 +341,20 @@ class Caller:
             known = self._known = self.revision, self.log_level, {key: raw(value) for key, value in written.items()}
         return known[2]
 
-    def _outgoing(
-        self,
-        request_id: RequestId,
-        method: str,
-        body: dict[str, Any],
-        header_map: HeaderMap,
-        call: _Call,
-        *,
-        wants_progress: bool,
-    ) -> OutgoingRequest:
+    def _written(
+        self, request_id: RequestId, method: str, body: dict[str, Any], header_map: HeaderMap, *, wants_progress: bool
+    ) -> tuple[bytes, Sequence[tuple[bytes, bytes]]]:
+        """A request as a frame, and the headers that repeat some of it."""
         if wants_progress:
             meta = body.get("_meta", {})
             meta = read_members(meta) if isinstance(meta, Raw) else meta
             body = {**body, "_meta": {**meta, PROGRESS_TOKEN: request_id}}
         frame = write_members({"jsonrpc": "2.0", "id": request_id, "method": method, "params": body})
-        headers = []
-        if self.link.is_http and self.revision.dialect.mirrors_headers:
-            repeated = (*_NAMES, "arguments") if header_map.paths else _NAMES
-            members: dict[str, Raw] = {key: raw(body[key]) for key in repeated if key in body}
-            headers = mirror(self.revision.value, method, members, header_map)
-        return OutgoingRequest(
-            id=request_id,
-            method=method,
-            revision=self.revision,
-            frame=frame,
-            limit=call.limit,
-            headers=headers,
-            hold=call.held,
-            why=call.hearer.why_cancelled,
-        )
+        if not self.link.is_http or not self.revision.dialect.mirrors_headers:
+            return frame, ()
+        repeated = (*_NAMES, "arguments") if header_map.paths else _NAMES
+        members: dict[str, Raw] = {key: raw(body[key]) for key in repeated if key in body}
+        return frame, mirror(self.revision.value, method, members, header_map)
 
     def _body(self, method: str, params: Model) -> dict[str, Any]:
         """The params. A call that says nothing but what it calls needs no look at the model: most are of that kind."""
@@ -421,8 +414,8 @@ class Caller:
             return
         call = self._calls.get(params.request_id)  # a modern server asks nothing: it is a subscription of ours
         if call is not None and call.hearer.on_told is not None:
-            call.is_over = True
-            call.limit.deadline = -math.inf
+            call.is_ended = True
+            call.deadline = -math.inf
 
     def _told_of_change(self, method: str, params: Mapping[str, Raw], on_change: OnChange | None) -> None:
         """Route a notification: to its subscription, or to the general callback if it belongs to none."""

@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any, Final
 
 import attrs
 import trio
 
+from callboard.actors.client.end_of_turn import EndOfTurn
 from callboard.actors.client.link import Hear, OutgoingRequest
 from callboard.actors.client.pace import ReadPace
-from callboard.actors.deadlines import Deadline, DeadlineTimer
+from callboard.actors.deadlines import DeadlineTimer
 from callboard.actors.frames import notification_frame
-from callboard.actors.outlet import Begin, Connection, ImmediateSink
+from callboard.actors.outlet import BatchSink, Begin, Connection, ImmediateSink
 from callboard.actors.rate import Rate, RateLimit
 from callboard.actors.turnstile import wait_turn
 from callboard.codecs.envelope import ErrorResponse, RequestId, ResultResponse, decode, is_batch, split_batch
@@ -27,6 +29,9 @@ FAREWELL: Final = 1.0
 
 MAX_FAREWELLS: Final = 64
 """Most such messages that wait for a server to read them. A server that does not read is not told of more."""
+
+SMALL: Final = 16_384
+"""Bytes of a request that waits for the end of the turn. A larger one fills a pipe, and saves nothing."""
 
 SAID: Final = Rate(10)
 """How often it is logged that a message cannot be read. Each is counted."""
@@ -45,56 +50,12 @@ _TAIL: Final = 100
 
 
 @attrs.define(eq=False)
-class _Waiting:
-    """A waiter for an answer. One task, which is woken by what arrives: an event for each call would cost more."""
-
-    answer: ResultResponse | ErrorResponse | None = None
-    failure: str = ""
-    """Why the answer that came is none."""
-    is_over: bool = False
-    is_late: bool = False
-    """Whether its time has passed before there was an answer."""
-    writing: trio.CancelScope | None = None
-    """While the request is not out yet."""
-    _task: trio.lowlevel.Task | None = None
-
-    def end(self) -> None:
-        """There is an answer, or there will be none."""
-        self.is_over = True
-        self._wake()
-
-    def pass_time(self) -> None:
-        """The time is up: an answer that still comes is ignored."""
-        if not self.is_over:
-            self.is_late = True
-            self._wake()
-
-    def _wake(self) -> None:
-        if self._task is not None:
-            task, self._task = self._task, None
-            trio.lowlevel.reschedule(task)
-
-    async def wait(self) -> None:
-        if self.is_over or self.is_late:
-            await trio.lowlevel.checkpoint()
-            return
-        self._task = trio.lowlevel.current_task()
-
-        def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-            self._task = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(abort)
-
-
-@attrs.define(eq=False)
 class DuplexLink:
     """Sends on a connection; `listen` reads it, and wakes the request that an answer is for."""
 
     connection: Connection
     peer: str = ""
     """Name of the server in the log."""
-    keeps_time: bool = attrs.field(default=True, init=False)
     is_http: bool = attrs.field(default=False, init=False)
     is_stale: bool = attrs.field(default=False, init=False)
     ignored: int = attrs.field(default=0, init=False)
@@ -107,11 +68,14 @@ class DuplexLink:
     is_unread: bool = attrs.field(default=False, init=False)
     _farewells: int = attrs.field(default=0, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
-    _waiting: dict[RequestId, _Waiting] = attrs.field(factory=dict, init=False)
+    _waiting: dict[RequestId, OutgoingRequest] = attrs.field(factory=dict, init=False)
+    _writing: dict[RequestId, trio.CancelScope] = attrs.field(factory=dict, init=False)  # requests not written yet
     _pace: ReadPace = attrs.field(factory=ReadPace, init=False)  # of what is of no use; the caller has one for the rest
     _times: DeadlineTimer = attrs.field(factory=DeadlineTimer, init=False)
     _said: RateLimit = attrs.field(factory=lambda: RateLimit(SAID), init=False)
     _begin: Begin = attrs.field(init=False)
+    _together: dict[RequestId, bytes] = attrs.field(factory=dict, init=False)  # requests for the end of this turn
+    _turn: EndOfTurn | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._begin = self.connection.begin if isinstance(self.connection, ImmediateSink) else self.connection.send
@@ -119,41 +83,56 @@ class DuplexLink:
     async def ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse | None:
         if self.lost:
             raise ConnectionLost(self.lost)
-        limit = outgoing.limit
-        mine = self._waiting[outgoing.id] = _Waiting()
+        self._waiting[outgoing.id] = outgoing
         try:
-            if not await self._say(outgoing.frame, limit, mine) and not mine.is_over:
+            if self._turn is not None and len(outgoing.frame) <= SMALL and self._turn.is_near():
+                self._together[outgoing.id] = outgoing.frame
+                rest = None
+            else:
+                rest = self._begin(outgoing.frame)
+            if rest is None or await self._write(rest, outgoing):
+                self._times.keep(outgoing)
+                await outgoing.wait_over()
+            if not outgoing.is_over:
                 return None
-            self._times.keep(limit, mine.pass_time)
-            await mine.wait()
-            if mine.is_late and not mine.is_over:
-                return None
-        finally:
-            self._times.forget(limit)
-            self._waiting.pop(outgoing.id, None)
-            if not mine.is_over and outgoing.method not in _NEVER_CANCELLED:
-                self._take_back(outgoing)
-        if mine.failure:
-            raise BadAnswer(mine.failure)
-        if mine.answer is None:
-            await wait_turn()  # a thousand may have waited
-            raise ConnectionLost(self.lost)
-        return mine.answer
-
-    async def _say(self, frame: bytes, limit: Deadline, mine: _Waiting) -> bool:
-        """Send a request. False if its time has passed, or all is over, before it could be written."""
-        try:
-            rest = self._begin(frame)
-            if rest is None:
-                return True
-            with limit.scope() as mine.writing:
-                await rest
         except trio.BrokenResourceError as error:
             raise ConnectionLost(await self.why_broken(str(error))) from None
-        return not mine.writing.cancelled_caught
+        finally:
+            self._times.forget(outgoing)
+            del self._waiting[outgoing.id]
+            if not outgoing.is_over and outgoing.method not in _NEVER_CANCELLED:
+                self._take_back(outgoing)
+        if outgoing.failure:
+            raise BadAnswer(outgoing.failure)
+        if outgoing.answer is None:
+            await wait_turn()  # a thousand may have waited
+            raise ConnectionLost(self.lost)
+        return outgoing.answer
+
+    async def _write(self, rest: Coroutine[Any, Any, None], outgoing: OutgoingRequest) -> bool:
+        """Finish writing a request. False if its time has passed before it could be written."""
+        with outgoing.scope() as writing:
+            self._writing[outgoing.id] = writing
+            try:
+                await rest
+            finally:
+                del self._writing[outgoing.id]
+        return outgoing.is_over or not writing.cancelled_caught
+
+    async def _write_together(self, sink: BatchSink) -> bool:
+        """Write the requests of this turn. False if there are none."""
+        frames, self._together = list(self._together.values()), {}
+        if frames:
+            try:
+                await sink.send_together(frames)
+            except trio.BrokenResourceError as error:
+                self.lose(await self.why_broken(str(error)))
+        return bool(frames)
 
     def _take_back(self, outgoing: OutgoingRequest) -> None:
         """Tell the server that a request is no longer wanted. The client does not wait for that: its time is over."""
+        if self._together.pop(outgoing.id, None) is not None:
+            return  # it has not heard of it yet
         if self._nursery is None or self.lost or self._farewells >= MAX_FAREWELLS:
             return
         params = CancelledNotificationParams(request_id=outgoing.id, reason=outgoing.reason)
@@ -197,10 +176,13 @@ class DuplexLink:
         async with own_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._times.run)
+            if isinstance(self.connection, BatchSink):
+                self._turn = EndOfTurn(partial(self._write_together, self.connection))
+                nursery.start_soon(self._turn.run)
             try:
                 await self._read(hear)
             finally:
-                self._nursery = None
+                self._nursery = self._turn = None
             nursery.cancel_scope.cancel()
 
     async def _read(self, hear: Hear) -> None:
@@ -219,8 +201,8 @@ class DuplexLink:
         self.lost = self.lost or why
         for waiting in self._waiting.values():
             waiting.end()
-            if waiting.writing is not None:
-                waiting.writing.cancel()  # another process may hold the other end, and never read it
+        for writing in self._writing.values():
+            writing.cancel()  # another process may hold the other end, and never read it
 
     async def wait_listening(self) -> None:
         """There is one way for everything: the reader of answers hears the rest."""
@@ -239,8 +221,7 @@ class DuplexLink:
         try:
             if isinstance(frame, PeerError):
                 raise frame
-            members = split_batch(frame) if is_batch(frame) else [frame]
-            for member in members:
+            for member in split_batch(frame) if is_batch(frame) else [frame]:
                 message = decode(member)
                 if isinstance(message, (ResultResponse, ErrorResponse)):
                     if not self._settle(message):

@@ -1,10 +1,9 @@
 """The way to a server: what every transport of a client can do."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final, Protocol, TypeAlias
 
-import attrs
 import trio
 
 from callboard.actors.deadlines import Deadline
@@ -32,26 +31,65 @@ def held(scope: trio.CancelScope | Deadline) -> Iterator[None]:
         scope.deadline += min(trio.current_time() - began, LONGEST_HOLD) - LONGEST_HOLD
 
 
-@attrs.define(kw_only=True, eq=False)  # never changed; a frozen one costs three times as much to make
-class OutgoingRequest:
-    """One request on its way to a server."""
+class OutgoingRequest(Deadline):
+    """One request on its way to a server, and the task that waits for its answer.
 
-    id: RequestId
-    method: str
-    revision: Revision
-    frame: bytes
-    limit: Deadline
-    """Until when it may take. Moved by its caller; kept by the link if that `keeps_time`, else by its caller."""
-    headers: Sequence[tuple[bytes, bytes]] = ()
-    """The members that HTTP repeats in headers (2026-07-28)."""
-    hold: Hold = nullcontext
-    why: Callable[[], str] | None = None
-    """Why the request is no longer wanted, if it is not and there is a reason."""
+    It is its own deadline, and the place where its answer is put: an object for each of these, and an event to wait
+    for, would cost more than all else that is done to ask.
+    """
+
+    __slots__ = ("_task", "answer", "failure", "frame", "headers", "id", "is_late", "is_over", "method", "revision")
+
+    def __init__(self, request_id: RequestId, method: str, revision: Revision, frame: bytes, at: float) -> None:
+        self.id = request_id
+        self.method = method
+        self.revision = revision
+        self.frame = frame
+        self.headers: Sequence[tuple[bytes, bytes]] = ()  # the members that HTTP repeats in headers (2026-07-28)
+        self._at = at
+        self.on_move = None
+        self.answer: ResultResponse | ErrorResponse | None = None
+        self.failure = ""  # why the answer that came is none
+        self.is_over = False  # there is an answer, or there will be none
+        self.is_late = False  # its time has passed before there was an answer
+        self._task: trio.lowlevel.Task | None = None
 
     @property
     def reason(self) -> str:
         """The reason that the server gets when the request is cancelled."""
-        return (self.why() if self.why is not None else "") or "no longer needed"
+        return "no longer needed"
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Stop the clock, while a user is asked to authorize it."""
+        return held(self)
+
+    def end(self) -> None:
+        """There is an answer, or there will be none."""
+        self.is_over = True
+        self._wake()
+
+    def pass_time(self) -> None:
+        """The time is up: an answer that still comes is ignored."""
+        if not self.is_over:
+            self.is_late = True
+            self._wake()
+
+    async def wait_over(self) -> None:
+        """Wait until there is an answer, or none to be waited for."""
+        if self.is_over or self.is_late:
+            await trio.lowlevel.checkpoint()
+            return
+        self._task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._abort)
+
+    def _abort(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def _wake(self) -> None:
+        if self._task is not None:
+            task, self._task = self._task, None
+            trio.lowlevel.reschedule(task)
 
 
 class Link(Protocol):
@@ -60,8 +98,6 @@ class Link(Protocol):
     A task that is cancelled in `ask` need do nothing more: the link lets the server know, as its transport has it.
     """
 
-    keeps_time: bool
-    """Whether `ask` ends when the request's limit has passed."""
     is_http: bool
     """Whether requests are told apart by the stream that they open, and headers repeat what they say."""
     is_stale: bool
@@ -89,7 +125,7 @@ class Link(Protocol):
 
     async def ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse | None:
         """Send a request and wait for its answer; what else comes on its way is given to *hear*. None if its time has
-        passed, where the link keeps that.
+        passed.
 
         Raises `ConnectionLost`, `BadAnswer`, and what a transport has of its own to say.
         """

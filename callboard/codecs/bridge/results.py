@@ -3,7 +3,6 @@
 What need not be changed is not looked at: members stay the bytes they came in.
 """
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -28,7 +27,7 @@ BACKEND: Final = "dev.callboard/backend"
 """The key of `_meta` with the name of the backend."""
 
 COMPLETE: Final = raw("complete")
-_INPUT_REQUIRED: Final = raw("input_required")
+_IS_COMPLETE, _IS_INPUT_REQUIRED = b'"complete"', b'"input_required"'
 _ZERO, _PRIVATE, _PUBLIC = raw(0), raw("private"), raw("public")
 
 CACHEABLE: Final = frozenset(
@@ -45,6 +44,9 @@ CACHEABLE: Final = frozenset(
 
 MAX_TTL_MS: Final = 3_600_000
 """Longest time for which a client is told that it may keep an answer: an hour."""
+
+MAX_REMEMBERED: Final = 2048
+"""Longest `_meta` of a result that is remembered, in bytes."""
 
 _MODERN_MEMBERS: Final = ("resultType", "ttlMs", "cacheScope")
 _BRACE: Final = ord("{")
@@ -67,16 +69,6 @@ class Crossing:
     backend: str
     trusted: bool = False
 
-    @property
-    def label(self) -> Mapping[str, Raw]:
-        """The label of its origin for every result."""
-        return _label(self.backend)
-
-
-@lru_cache(maxsize=1024)
-def _label(backend: str) -> Mapping[str, Raw]:
-    return {BACKEND: raw(backend)}
-
 
 @lru_cache(maxsize=1024)
 def _labelled(backend: str) -> Raw:
@@ -86,9 +78,9 @@ def _labelled(backend: str) -> Raw:
 def asks(result: Members) -> bool:
     """Whether a modern result is a question. Raises `UnfitResult` for an unknown type."""
     kind = result.get("resultType")
-    if kind is None or bytes(kind) == bytes(COMPLETE):
+    if kind is None or (said := bytes(kind)) == _IS_COMPLETE:
         return False
-    if bytes(kind) == bytes(_INPUT_REQUIRED):
+    if said == _IS_INPUT_REQUIRED:
         return True
     raise UnfitResult("unknown resultType")
 
@@ -145,14 +137,22 @@ def front_meta(crossing: Crossing, said: Raw | None) -> Raw:
     backend's to say."""
     if said is None:
         return _labelled(crossing.backend)
+    find = _remembered if len(said) <= MAX_REMEMBERED else _front_meta
+    return find(crossing.backend, bytes(said), crossing.front.dialect.has_listen)
+
+
+def _front_meta(backend: str, said: bytes, has_listen: bool) -> Raw:
     try:
         members = read_members(said)
     except PeerError:
-        return _labelled(crossing.backend)  # not an object: nothing of it can be kept
+        return _labelled(backend)  # not an object: nothing of it can be kept
     members.pop(meta.SERVER_INFO, None)
-    if not crossing.front.dialect.has_listen:
+    if not has_listen:
         members.pop(meta.SUBSCRIPTION_ID, None)
-    return raw({**members, **crossing.label})
+    return raw({**members, BACKEND: backend})
+
+
+_remembered: Final = lru_cache(maxsize=256)(_front_meta)  # most servers say the same with every result
 
 
 def _is_beyond_plain(method: str, result: Members) -> bool:

@@ -80,7 +80,6 @@ class HttpLink:
     target: bytes
     headers: Headers = attrs.field(default=(), repr=False)
     credentials: Credentials | None = attrs.field(default=None, repr=False)
-    keeps_time: bool = attrs.field(default=False, init=False)
     is_http: bool = attrs.field(default=True, init=False)
     ignored: int = attrs.field(default=0, init=False)
     session: bytes | None = attrs.field(default=None, init=False)
@@ -94,19 +93,21 @@ class HttpLink:
     lost: str = attrs.field(default="", init=False)  # only if closed: the next request may find the server again
     _is_listening: trio.Event = attrs.field(factory=trio.Event, init=False)
 
-    async def ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse:
+    async def ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse | None:
         if self.lost:
             raise ConnectionLost(self.lost)
         is_waiting = not outgoing.revision.dialect.cancelled_by_close and outgoing.method != "initialize"
-        try:
-            answer = await self._ask(outgoing, hear)
-            is_waiting = False
-        except CallboardError:
-            is_waiting = False  # the server is through with it, or gone
-            raise
-        finally:
-            if is_waiting:
-                await self._take_back(outgoing)
+        answer: ResultResponse | ErrorResponse | None = None
+        with outgoing.scope():
+            try:
+                answer = await self._ask(outgoing, hear)
+                is_waiting = False
+            except CallboardError:
+                is_waiting = False  # the server is through with it, or gone
+                raise
+            finally:
+                if is_waiting:
+                    await self._take_back(outgoing)
         return answer
 
     async def _ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse:

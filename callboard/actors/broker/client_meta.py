@@ -1,0 +1,70 @@
+"""The `_meta` of requests to one backend: what is forwarded of it, and what is said of the client."""
+
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
+from typing import Final
+
+import attrs
+from msgspec import Raw
+
+from callboard.actors.client.negotiate import Agreed
+from callboard.actors.terms import Terms
+from callboard.codecs.bridge.askable import Signature, declared_by, signature_of
+from callboard.codecs.bridge.params import carried_meta
+from callboard.codecs.members import Members, raw
+from callboard.codecs.revisions import LATEST, Implementation, Revision, declares, meta, write
+from callboard.codecs.routing import MAX_REMEMBERED, Route
+
+MAX_CLIENTS: Final = 256
+"""How many clients are remembered by what they say of themselves; then it begins anew."""
+
+
+@attrs.define(eq=False)
+class ClientMeta:
+    """Writes it for each request. *info* stands for clients that do not say who they are."""
+
+    agreed: Agreed
+    info: Implementation
+    _known: dict[bytes, Raw] = attrs.field(factory=dict, init=False)
+
+    def of(self, terms: Terms, route: Route) -> Mapping[str, Raw] | Raw:
+        """For a request of a client. To a legacy backend, nothing is said of clients: it knows them by the
+        connection."""
+        if not self.agreed.revision.dialect.terms_per_request:
+            return carried_meta(route.meta)
+        # A modern client says the same with every request, and says all of it there.
+        if not terms.revision.dialect.terms_per_request or len(route.said) > MAX_REMEMBERED:
+            return self._written(terms, route.meta)
+        known = self._known.get(route.said)
+        if known is None:
+            if len(self._known) >= MAX_CLIENTS:
+                self._known.clear()
+            known = self._known[route.said] = raw(self._written(terms, route.meta))
+        return known
+
+    def _written(self, terms: Terms, front: Members) -> dict[str, Raw]:
+        revision = self.agreed.revision
+        spoken = {
+            **carried_meta(front),
+            meta.PROTOCOL_VERSION: _version(revision),
+            meta.CLIENT_CAPABILITIES: written_capabilities(revision, signature_of(terms.capabilities)),
+            meta.CLIENT_INFO: front.get(meta.CLIENT_INFO) or terms.written_info or self._written_info,
+        }
+        if terms.log_level is not None and declares(self.agreed.capabilities, "logging"):
+            spoken[meta.LOG_LEVEL] = raw(terms.log_level)
+        return spoken
+
+    @cached_property
+    def _written_info(self) -> Raw:
+        return raw(write(LATEST, self.info))
+
+
+@lru_cache(maxsize=16)
+def _version(revision: Revision) -> Raw:
+    return raw(revision.value)
+
+
+@lru_cache(maxsize=256)
+def written_capabilities(revision: Revision, signature: Signature) -> Raw:
+    """The capabilities of clients of *signature*, as *revision* has them."""
+    return raw(write(revision, declared_by(signature)))

@@ -1,0 +1,51 @@
+"""The end of a turn of the event loop: what the tasks of one turn have to say to a server is then written together.
+
+A busy broker forwards many requests in one turn. Written one by one, each wakes the server, which finds nothing more to
+read and sleeps again: that costs 12 us of the 116 us that a forwarded call took. All but the first wait: one that is
+alone need not.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from trio.lowlevel import Abort, RaiseCancelT, Task, current_task, reschedule, wait_task_rescheduled
+
+ALONE: Final = 3
+"""Requests that are thought to be alone in their turn after one that was: to find out takes 6 us."""
+
+
+class EndOfTurn:
+    """Calls *act* after a turn in which anything asked whether it can wait so long. It returns whether anything did."""
+
+    __slots__ = ("_act", "_alone", "_is_near", "_sleeper")
+
+    def __init__(self, act: Callable[[], Awaitable[bool]]) -> None:
+        self._act = act
+        self._sleeper: Task | None = None
+        self._is_near = False
+        self._alone = 0
+
+    def is_near(self) -> bool:
+        """Whether *act* is about to be called. False for the first that asks in a turn, and while *act* is busy."""
+        if self._alone:
+            self._alone -= 1
+        elif self._sleeper is not None:
+            task, self._sleeper, self._is_near = self._sleeper, None, True
+            reschedule(task)
+        else:
+            return self._is_near
+        return False
+
+    async def run(self) -> None:
+        try:
+            while True:
+                self._sleeper = current_task()
+                await wait_task_rescheduled(self._abort)
+                self._is_near = False
+                self._alone = 0 if await self._act() else ALONE
+        finally:
+            self._is_near = False
+
+    def _abort(self, _: RaiseCancelT) -> Abort:
+        self._sleeper = None
+        return Abort.SUCCEEDED
