@@ -19,7 +19,7 @@ from callboard.actors.broker.views import VIEW_WAIT, ListView
 from callboard.actors.changes import ListName
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.host import Instant
-from callboard.actors.terms import Terms, modern_terms
+from callboard.actors.terms import modern_terms
 from callboard.codecs.bridge.askable import NOTHING, Signature, signature_of
 from callboard.codecs.bridge.definitions import KINDS, PROMPTS, TOOLS, Kind
 from callboard.codecs.bridge.names import SEPARATOR
@@ -211,25 +211,23 @@ class BrokerOffer:
     # What goes to a backend.
 
     async def _forward(self, exchange: Exchange) -> Model | Forwarded:
-        route, terms = exchange.route, exchange.terms
         try:
-            forwarding = self._forwarding(exchange.request, terms, route, exchange)
+            forwarding = self._forwarding(exchange)
         except (InvalidParams, ResourceNotFound):
-            signature = signature_of(terms.capabilities)
+            signature = signature_of(exchange.terms.capabilities)
             if not signature or not await self._look(signature, exchange):
                 raise
-            forwarding = self._forwarding(exchange.request, terms, route, exchange)
+            forwarding = self._forwarding(exchange)
         return await forwarding.run()
 
-    def _forwarding(
-        self, request: Request, terms: Terms, route: Route, exchange: Exchange | None, account: str = LOCAL
-    ) -> Forward:
+    def _forwarding(self, exchange: Exchange) -> Forward:
+        request, route, terms = exchange.request, exchange.route, exchange.terms
         signature = signature_of(terms.capabilities) if self.catalogue.tells_apart else NOTHING
         if request.method != "tools/call":
-            return Forward(request, terms, route, self._destination(request, route, signature), exchange, account)
+            return Forward(request, terms, route, self._destination(request, route, signature), exchange)
         to = self._of_tool(route.name or "", signature)
         forwarding = self.tasks.forwarding if to.backend.runs_tasks else Forward
-        return forwarding(request, terms, route, to, exchange, account)
+        return forwarding(request, terms, route, to, exchange)
 
     def _destination(self, request: Request, route: Route, signature: Signature) -> ForwardTarget:
         """The route of a request that is no call of a tool. Raises `InvalidParams` or `ResourceNotFound`."""

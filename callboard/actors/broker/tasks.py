@@ -27,7 +27,6 @@ from callboard.actors.client.caller import Patience
 from callboard.actors.outlet import FrameKind, Outbound
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.reply_slot import ReplySlot
-from callboard.actors.shares import LOCAL
 from callboard.actors.terms import ANYBODY, Terms
 from callboard.actors.undo import undo_unless_done
 from callboard.codecs.bridge.errors import front_error
@@ -184,18 +183,17 @@ class Tasks(Actor[Never]):
         terms: Terms,
         route: Route,
         to: ForwardTarget,
-        exchange: Exchange | None,
-        account: str = LOCAL,
+        exchange: Exchange,
     ) -> Forward:
         """A call of a backend that runs tasks: as one, if it is to be one."""
         params = request.members
         if terms.revision.dialect.has_tasks and "task" in params:
             read(terms.revision, TaskMetadata, params["task"], at="params.task")
-            deferral = _Deferral(request, terms, route, to, exchange, account)
+            deferral = _Deferral(request, terms, route, to, exchange)
             deferral.tasks = self
             return deferral
         kind = _Drive if to.must_defer else Forward
-        return kind(request, terms, route, to, exchange, account)
+        return kind(request, terms, route, to, exchange)
 
     @contextmanager
     def room(self, whose: Hashable) -> Iterator[None]:
