@@ -18,7 +18,7 @@
         connections                           one for each connection
         listener-N                            accepts
     client                                    open_tree(client())
-      answers, background                     answers to what the server asks; its reader
+      answers, background, requests           answers to what the server asks; its reader; what was asked of it
 
 Order is meaning: children start top to bottom and end bottom to top. So nothing new comes in before open requests
 have finished, and requests outlive the connections that brought them.

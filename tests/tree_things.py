@@ -11,7 +11,6 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from callboard.codecs.revisions.revision import R5
 from callboard.supervisor import Snapshot
 
 
@@ -46,40 +45,29 @@ class Claim:
 # What the tree tells of each kind. The rest of a thing is not compared.
 TOLD: Final[Mapping[str, tuple[str, ...]]] = {
     "session": ("revision",),
-    "request": ("method", "revision"),
-    "parked": ("method", "revision"),
+    "request": ("method", "target", "revision"),
+    "parked": ("method", "target", "revision"),
     "progress": (),
-    "subscription": ("method", "revision"),
+    "subscription": ("method",),
     "question": (),
-    "outbound": (),
+    "outbound": ("method",),
 }
 
 # What the tree does not show, and why. A thing of these that does show up is one too many: then its line goes.
-MISSING: Final[Mapping[str, Callable[[Claim], bool]]] = {
-    "a call without a context runs inline in its HTTP connection": lambda claim: (
-        claim.thing.kind == "request" and claim.is_inline and claim.transport == "http" and not claim.is_brokered
-    ),
-    "a progress token has a node when the first report was made": lambda claim: (
-        claim.thing.kind == "progress" and not claim.has_reported
-    ),
-    "the resources that a legacy session follows are no nodes": lambda claim: (
-        claim.thing.kind == "subscription" and claim.thing.method == "resources/subscribe"
-    ),
-    "outbound requests are counted in facts, and are no nodes": lambda claim: claim.thing.kind == "outbound",
-}
+MISSING: Final[Mapping[str, Callable[[Claim], bool]]] = {}
 
 SESSIONS: Final = frozenset({"Session", "HttpSession", "SocketSession"})
 
 FURNITURE: Final = frozenset(
     {
-        *("Supervisor", "Parking", "Stdio", "Reader", "StandIn", "Pings", "FanOutRelay"),
-        *("KeepAlive", "WriteBatch", "SlowRequests", "HttpConnection", "PeerWatch", "HttpListener", "Unsent"),
+        *("Supervisor", "Parking", "Stdio", "Reader", "ProgressTimer", "Pings", "FanOutRelay"),
+        *("KeepAlive", "WriteBatch", "SlowRequests", "HttpConnection", "HttpListener", "Unsent"),
         *("BrokerActor", "Tasks", "Backend", "BackendConnection", "UpstreamStream", "ViewReader"),
     }
 )
 """Kinds of nodes that are there whatever clients do, or as many as there are connections."""
 
-PASSING: Final = frozenset({"", "RequestEnd", "SubscriptionEnd", "ProgressRelay", "Unfollow", "Unsubscribe", "Check"})
+PASSING: Final = frozenset({"", "SubscriptionEnd", "ProgressRelay", "Unfollow", "Unsubscribe", "Check"})
 """Kinds of nodes that are there for a moment; one that is about to start has none. When all is quiet there are none."""
 
 
@@ -97,7 +85,11 @@ def _thing(node: Snapshot) -> Thing | None:
         target = facts.get("tool", facts.get("target", ""))
         return _told(Thing(kind, facts.get("method", ""), target, facts.get("client", ""), facts.get("revision", "")))
     if node.kind == "Subscription":
-        return Thing("subscription", "subscriptions/listen", revision=R5.value)  # no other revision has any
+        return Thing("subscription", "subscriptions/listen")
+    if node.kind == "ResourceSubscription":
+        return Thing("subscription", "resources/subscribe")
+    if node.kind == "OutgoingRequest":
+        return Thing("outbound", facts.get("method", ""))
     if node.kind == "Progress":
         return Thing("progress")
     if node.kind == "RelayedQuestion":

@@ -37,7 +37,7 @@ from callboard.codecs.revisions import (
     Tool,
 )
 from callboard.errors import CallboardError, ConnectionLost
-from callboard.supervisor import Actor, Supervisor
+from callboard.supervisor import Actor, Snapshot, Supervisor
 
 M = TypeVar("M", bound=Model)
 
@@ -75,6 +75,21 @@ class Readers:
 
     def begin(self, caller: Caller) -> None:
         self.background.spawn(_Reader(caller.link, caller), name=f"reader-{next(self._names)}")
+
+
+@attrs.define(eq=False)
+class OutgoingRequests(Actor[Never]):
+    """The requests of a client that are on their way, in its tree. They have no tasks: their callers wait for them."""
+
+    mailbox = None
+
+    caller: Caller
+
+    async def run(self) -> None:
+        await self.wait_stopping()
+
+    def snapshots(self, now: float) -> tuple[Snapshot, ...]:
+        return self.caller.snapshots(self.path, now)
 
 
 class BaseClient:

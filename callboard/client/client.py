@@ -14,7 +14,7 @@ from callboard._version import __version__
 from callboard.actors.client.answerer import Answer, Answering
 from callboard.actors.client.caller import PATIENT, Caller, OnLog, OnProgress, Patience
 from callboard.actors.client.link import Link
-from callboard.client.base import BaseClient, Readers
+from callboard.client.base import BaseClient, OutgoingRequests, Readers
 from callboard.client.call import Calling
 from callboard.client.callbacks import Elicitation, Roots, Sampling, answers_of, capabilities_of
 from callboard.client.connect import Connector
@@ -197,6 +197,7 @@ async def _connected(
 
         caller, agreed = await Connector(ways, begin, stack).meet(wanted)
         client = kind(caller, agreed, readers, patience, checks_results=checks_results)
+        root.spawn(OutgoingRequests(caller), name="requests", shutdown=0)
         if caller.link.is_http:
             readers.begin(caller)
         try:

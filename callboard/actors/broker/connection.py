@@ -39,7 +39,7 @@ from callboard.codecs.revisions import (
     meta,
 )
 from callboard.errors import CallboardError, ConnectionLost, SupervisorClosed
-from callboard.supervisor import Actor, Address, Fact, Supervisor, get_logger
+from callboard.supervisor import Actor, Address, Fact, Snapshot, Supervisor, get_logger
 from callboard.supervisor.groups import first_leaf
 
 log = get_logger("callboard.broker")
@@ -131,6 +131,9 @@ class BackendConnection(Actor[Never]):
             "can_be_asked": ", ".join(sorted(self.key.signature)) or "nothing",
             "ignored": self.ignored,
         }
+
+    def snapshots(self, now: float) -> tuple[Snapshot, ...]:
+        return () if self._caller is None else self._caller.snapshots(self.path, now)
 
     # What others ask of it.
 

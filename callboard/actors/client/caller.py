@@ -43,7 +43,7 @@ from callboard.codecs.revisions import Result as Empty
 from callboard.codecs.revisions.fast_result import read_plain
 from callboard.codecs.revisions.meta import PROGRESS_TOKEN
 from callboard.errors import BadAnswer, InvalidParams, PeerError, RequestTimedOut, ServerRefused, TooManyRounds
-from callboard.supervisor import get_logger
+from callboard.supervisor import Snapshot, get_logger
 
 log = get_logger("callboard.actors")
 
@@ -115,7 +115,7 @@ NOBODY: Final = NotificationHandler()
 class _Call(OutgoingRequest):
     """A request that is on its way, as its caller sees it."""
 
-    __slots__ = ("hearer", "is_ended", "latest", "patience")
+    __slots__ = ("began", "hearer", "is_ended", "latest", "patience")
 
     def __init__(
         self,
@@ -128,6 +128,7 @@ class _Call(OutgoingRequest):
         hearer: NotificationHandler,
     ) -> None:
         super().__init__(request_id, method, revision, frame, began + min(patience.timeout, patience.cap))
+        self.began = began
         self.latest = began + patience.cap
         self.patience = patience
         self.hearer = hearer
@@ -189,6 +190,20 @@ class Caller:
     _ids: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _known: "tuple[Revision, LoggingLevel | None, Mapping[str, Raw]] | None" = attrs.field(default=None, init=False)
     _calls: dict[RequestId, _Call] = attrs.field(factory=dict, init=False)
+
+    def snapshots(self, path: str, now: float) -> tuple[Snapshot, ...]:
+        """The requests on their way, as the tree shows them below the actor at *path*. None has a task."""
+        return tuple(
+            Snapshot(
+                name=f"request-{request_id}",
+                path=f"{path}/request-{request_id}",
+                kind="OutgoingRequest",
+                state="waiting",
+                age=now - call.began,
+                facts={"method": call.method, "deadline": round(call.deadline - now, 3)},
+            )
+            for request_id, call in self._calls.items()
+        )
 
     async def request(
         self,
