@@ -74,11 +74,11 @@ def test_what_is_missing_is_seen_and_what_is_too_much_and_what_is_unknown() -> N
     def node(kind: str, state: str = "running", *children: Snapshot, **facts: str) -> Snapshot:
         return Snapshot(name=kind, path=kind, kind=kind, state=state, age=0, facts=facts, children=children)
 
-    call = {"method": "tools/call", "revision": "2026-07-28"}
+    call = {"method": "tools/call", "target": "echo", "revision": "2026-07-28"}
     tree = node("Supervisor", "running", node("RequestActor", "parked", **call), node("Progress"), node("Mystery"))
     parked, session = Thing("parked", **call), Thing("session", revision="none")
     assert found(tree) == Counter([parked, Thing("progress"), Thing("Mystery")])
-    claims = [Claim(attrs.evolve(thing, client="c-1", target="echo"), "http", False) for thing in (parked, session)]
+    claims = [Claim(attrs.evolve(thing, client="c-1"), "http", False) for thing in (parked, session)]
     wanted = expected(claims)
     unlike = difference(found(tree), wanted, wanted)
     assert unlike.lacks == Counter([session])

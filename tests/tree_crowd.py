@@ -160,7 +160,7 @@ class Crowd:
         key, line = f"{kind}-{next(self._names)}", client.line
         activity = self._activity(client, kind, key, *self._claims(client, kind, key))
         if kind == "follow":
-            self._passes(client, "resources/subscribe")
+            self._passes(client, "resources/subscribe", _followed(key))
             assert "result" in await line.wait_answer(await line.ask("resources/subscribe", id=key, uri=_followed(key)))
         elif kind == "listen":
             wanted = {"toolsListChanged": True, "resourceSubscriptions": [NOTE]}
@@ -172,6 +172,8 @@ class Crowd:
 
     async def _call(self, client: Client, kind: str, key: str) -> None:
         line, token = client.line, f"t-{key}" if kind in ("reports", "token") else None
+        if kind == "asks":
+            self._passes(client, "tools/call", _tool(kind))  # until it is parked, or the client is asked
         if kind == "read":
             await line.ask("resources/read", id=key, uri=f"truth://{key}/wait")
         elif kind == "prompt":
@@ -181,7 +183,6 @@ class Crowd:
         if kind != "asks":
             await self.server.wait_started(key)
         elif line.era == "modern":
-            self._passes(client, "tools/call")
             assert (await line.wait_answer(key))["result"]["resultType"] == "input_required"
         else:
             await line.wait_question(key)
@@ -200,12 +201,13 @@ class Crowd:
             await line.wait_answer(await line.ask("resources/unsubscribe", uri=_followed(key)))
         elif activity.is_parked:
             by = self.clients[0].line if client.is_gone else None
-            self._passes(client, "tools/call")
+            self._passes(client, "tools/call", _tool(activity.kind))
             assert "result" in await line.retry(key, key, by=by)
         elif by_cancelling or activity.kind == "listen":
             await line.cancel(key)
             self.server.release(key)
         elif activity.kind == "asks":
+            self._passes(client, "tools/call", _tool(activity.kind))
             await line.answer_question(key)
         else:
             self.server.release(key)
@@ -273,9 +275,11 @@ class Crowd:
         activity.client.activities.discard(activity)
         self.activities.discard(activity)
 
-    def _passes(self, client: Client, method: str) -> None:
-        """A request that is in flight for a moment."""
-        self._leaving.append(self._claim(client, "request", method))
+    def _passes(self, client: Client, method: str, target: str) -> None:
+        """A request that is in flight for a moment, and so is what a broker asks for it."""
+        self._leaving.append(self._claim(client, "request", method, target))
+        if self.place != "hosted":
+            self._leaving.append(Claim(Thing("outbound", method), "memory", True))
 
     # The comparison.
 

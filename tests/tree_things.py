@@ -71,6 +71,13 @@ PASSING: Final = frozenset({"", "SubscriptionEnd", "ProgressRelay", "Unfollow", 
 """Kinds of nodes that are there for a moment; one that is about to start has none. When all is quiet there are none."""
 
 
+SHARED: Final = frozenset({"subscriptions/listen"})
+"""Methods by which a broker follows what its clients do: one request for all of them, as long as there are any."""
+
+HOUSEKEEPING: Final = frozenset({"resources/subscribe", "resources/unsubscribe", "ping", "logging/setLevel"})
+"""Methods of a broker's own requests, each of which is there for a moment."""
+
+
 def found(root: Snapshot) -> Things:
     """All things in a tree."""
     return Counter(thing for node in root.walk() if (thing := _thing(node)) is not None)
@@ -89,7 +96,8 @@ def _thing(node: Snapshot) -> Thing | None:
     if node.kind == "ResourceSubscription":
         return Thing("subscription", "resources/subscribe")
     if node.kind == "OutgoingRequest":
-        return Thing("outbound", facts.get("method", ""))
+        method = facts.get("method", "")
+        return None if method in SHARED else Thing("outbound", method)
     if node.kind == "Progress":
         return Thing("progress")
     if node.kind == "RelayedQuestion":
@@ -108,7 +116,13 @@ def _told(thing: Thing) -> Thing:
 
 def without_passing(things: Things) -> Things:
     """The things without those that are there for a moment: for a comparison while clients come and go."""
-    return Counter({thing: count for thing, count in things.items() if thing.kind not in PASSING})
+    return Counter(
+        {
+            thing: count
+            for thing, count in things.items()
+            if thing.kind not in PASSING and not (thing.kind == "outbound" and thing.method in HOUSEKEEPING)
+        }
+    )
 
 
 @attrs.frozen
