@@ -11,7 +11,9 @@ from typing import Final, Literal, TypeAlias, get_args
 import attrs
 import trio
 
+from callboard.actors.server.drain import FAREWELL
 from callboard.errors import DRAINING, INVALID_PARAMS, TIMED_OUT
+from tests.figures import BUSY
 from tests.fork_server import forked
 from tests.process import started
 from tests.serve.lines import ERAS, TRANSPORTS, Era, Json, Line, Lines, Transport
@@ -30,8 +32,11 @@ DRAIN_TIME: Final = 1.0
 SOON: Final = 5.0
 """Seconds for each thing that a scene waits for. What does not come is missing in the history, and a test says so."""
 
-SCENE: Final = 20.0
+SCENE: Final = 14.0
 """Seconds for all of them, without the end of the process."""
+
+END: Final = max(DRAIN_TIME, FAREWELL)
+"""Seconds from the signal to the end of the process, at most."""
 
 _ERRORS: Final = {DRAINING: "draining", TIMED_OUT: "timed out", INVALID_PARAMS: "refused"}
 
@@ -123,7 +128,7 @@ async def played(event: Event, era: Era) -> History:
         asked = time.monotonic()
         if event != "disconnect":  # that ended standard input, and so the process
             process.signal(signal.SIGTERM)
-        with soon():
+        with trio.move_on_after(END * BUSY):
             history.status = await process.wait()
         history.seconds = time.monotonic() - asked
         if history.status is None:

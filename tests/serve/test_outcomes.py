@@ -11,8 +11,9 @@ from typing import Final, TypeAlias
 import pytest
 import trio
 
+from tests.figures import BUSY
 from tests.serve.lines import ERAS, TRANSPORTS, Era, Transport
-from tests.serve.scenes import DRAIN_TIME, EVENTS, KINDS, NEIGHBOUR, Event, History, Kind, Scenes, all_played, label_of
+from tests.serve.scenes import END, EVENTS, KINDS, NEIGHBOUR, Event, History, Kind, Scenes, all_played, label_of
 
 Outcomes: TypeAlias = dict[str, str]
 """An outcome for each transport and era, where they differ."""
@@ -99,7 +100,7 @@ def test_a_drain_counts_what_it_cuts_and_keeps_its_time(era: Era) -> None:
     cut = sum(cell.startswith("draining") for cell in cells)
     said = [line for line in found.words.splitlines() if "drain_timed_out" in line]
     assert [f"unfinished={cut}" in line for line in said] == [True], said
-    assert found.seconds < DRAIN_TIME + 4  # the drain, last words to clients, and a machine that is shared
+    assert found.seconds < END * BUSY
 
 
 @each_era
