@@ -389,6 +389,7 @@ class BackendConnection(Actor[Never]):
         caller.on_change, caller.wait_change = self._told, self.wait_change
         caller.pace = ReadPace()
         relaying.caller = caller
+        nursery.start_soon(link.attend)
         if not link.is_http:
             nursery.start_soon(self._read, caller)
         return caller

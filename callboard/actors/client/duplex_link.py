@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from callboard.actors.client.end_of_turn import EndOfTurn
+from callboard.actors.client.end_of_turn import SMALL, EndOfTurn
 from callboard.actors.client.link import Hear, OutgoingRequest
 from callboard.actors.client.pace import ReadPace
 from callboard.actors.deadlines import DeadlineTimer
@@ -29,9 +29,6 @@ FAREWELL: Final = 1.0
 
 MAX_FAREWELLS: Final = 64
 """Most such messages that wait for a server to read them. A server that does not read is not told of more."""
-
-SMALL: Final = 16_384
-"""Bytes of a request that waits for the end of the turn. A larger one fills a pipe, and saves nothing."""
 
 SAID: Final = Rate(10)
 """How often it is logged that a message cannot be read. Each is counted."""
@@ -203,6 +200,9 @@ class DuplexLink:
             waiting.end()
         for writing in self._writing.values():
             writing.cancel()  # another process may hold the other end, and never read it
+
+    async def attend(self) -> None:
+        """The reader does that."""
 
     async def wait_listening(self) -> None:
         """There is one way for everything: the reader of answers hears the rest."""
