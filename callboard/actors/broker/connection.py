@@ -150,7 +150,10 @@ class BackendConnection(Actor[Never]):
 
     @property
     def revision(self) -> Revision:
-        return self.agreed.revision
+        """Raises `ConnectionLost` before the handshake is done."""
+        if self._agreed is None:
+            raise ConnectionLost(self.lost)
+        return self._agreed.revision
 
     @property
     def metas(self) -> ClientMeta:

@@ -93,7 +93,7 @@ class Patience:
 PATIENT: Final = Patience()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(eq=False, kw_only=True)  # never changed; a frozen one costs three times as much to make
 class NotificationHandler:
     """Callbacks for what a server says and asks about one request, before its answer.
 
@@ -129,8 +129,9 @@ class _Call(OutgoingRequest):
         patience: Patience,
         hearer: NotificationHandler,
     ) -> None:
-        super().__init__(request_id, method, revision, frame, began + min(patience.timeout, patience.cap))
-        self.latest = began + patience.cap
+        timeout, cap = patience.timeout, patience.cap
+        super().__init__(request_id, method, revision, frame, began + min(timeout, cap))
+        self.latest = began + cap
         self.patience = patience
         self.hearer = hearer
         self.is_ended = False  # the server has ended it without an answer, as it may end a subscription

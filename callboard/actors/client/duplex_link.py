@@ -223,11 +223,10 @@ class DuplexLink:
                 raise frame
             for member in split_batch(frame) if is_batch(frame) else [frame]:
                 message = decode(member)
-                if isinstance(message, (ResultResponse, ErrorResponse)):
-                    if not self._settle(message):
-                        await self._pace.keep(len(member))
-                else:
+                if not isinstance(message, (ResultResponse, ErrorResponse)):
                     await hear(message)
+                elif not self._settle(message):
+                    await self._pace.keep(len(member))
         except PeerError as error:
             self.ignored += 1
             if self._said.allow(None, trio.current_time()):  # a server may write nothing else
