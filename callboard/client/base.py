@@ -67,11 +67,26 @@ class _Reader(Actor[Never]):
 
 
 @attrs.define(eq=False)
+class _Attendant(Actor[Never]):
+    """Looks after all requests on a link together."""
+
+    mailbox = None
+
+    link: Link
+
+    async def run(self) -> None:
+        await self.link.attend()
+
+
+@attrs.define(eq=False)
 class Readers:
     """The readers of a client: one after the other, if there is one session after the other."""
 
     background: Supervisor
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+
+    def attend(self, link: Link) -> None:
+        self.background.spawn(_Attendant(link), name=f"attendant-{next(self._names)}")
 
     def begin(self, caller: Caller) -> None:
         self.background.spawn(_Reader(caller.link, caller), name=f"reader-{next(self._names)}")

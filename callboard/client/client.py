@@ -191,7 +191,9 @@ async def _connected(
 
         def begin(link: Link) -> Caller:
             caller = Caller(link, answering, said.info, said.capabilities, said.log_level, on_log=said.on_log)
-            if not link.is_http:
+            if link.is_http:
+                readers.attend(link)
+            else:
                 readers.begin(caller)
             return caller
 

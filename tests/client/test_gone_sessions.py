@@ -11,7 +11,8 @@ from callboard.client import Client, connect
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R4
 from callboard.errors import CannotConnect, ConnectionLost, HttpRefused, RequestTimedOut, SessionGone
-from callboard.transports.client.http import RETRY, TELL_TIME
+from callboard.transports.client.answer_stream import RETRY
+from callboard.transports.client.http import TELL_TIME
 from tests.client.stage import EVERYTHING, INFO
 from tests.client.web import Handler, Reply, legacy, legacy_revisions, nothing_much, web
 

@@ -12,7 +12,8 @@ from callboard.client import connect
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R2, R3, R4
 from callboard.errors import ConnectionLost, RequestTimedOut
-from callboard.transports.client.http import RESUMPTIONS, RETRY
+from callboard.transports.client.answer_stream import RETRY
+from callboard.transports.client.http import RESUMPTIONS
 from callboard.transports.client.pool import MAX_CHANNELS
 from tests.client.web import Handler, Reply, legacy, legacy_revisions, nothing_much, web
 

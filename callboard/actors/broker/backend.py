@@ -178,13 +178,13 @@ class Backend(Actor[Never]):
 
     def take_shared(self, terms: Terms, exchange: Exchange | None, use: Lease) -> BackendConnection | None:
         """The shared connection, begun on it, if the request may use it and it is open. Mostly that is so."""
-        primary = self._open_primary()
-        if primary is None:
+        primary = self._primary
+        if primary is None or primary.is_lost or self.circuit.state is not CircuitState.UP:
             return None
-        if not primary.revision.dialect.terms_per_request and self.key_for(terms, exchange) is not SHARED:
-            return None
-        primary.begin(use)
-        return primary
+        if primary.revision.dialect.terms_per_request or self.key_for(terms, exchange) is SHARED:
+            primary.begin(use)
+            return primary
+        return None
 
     async def take(self, terms: Terms, exchange: Exchange | None, method: str, use: Lease) -> BackendConnection:
         """A connection for a request, begun on it. Raises `BackendGone`, `Overloaded`."""

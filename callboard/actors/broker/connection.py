@@ -153,7 +153,10 @@ class BackendConnection(Actor[Never]):
 
     @property
     def revision(self) -> Revision:
-        return self.agreed.revision
+        """Raises `ConnectionLost` before the handshake is done."""
+        if self._agreed is None:
+            raise ConnectionLost(self.lost)
+        return self._agreed.revision
 
     @property
     def metas(self) -> ClientMeta:
@@ -392,6 +395,7 @@ class BackendConnection(Actor[Never]):
         caller.on_change, caller.wait_change = self._told, self.wait_change
         caller.pace = ReadPace()
         relaying.caller = caller
+        nursery.start_soon(link.attend)
         if not link.is_http:
             nursery.start_soon(self._read, caller)
         return caller

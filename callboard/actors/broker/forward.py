@@ -230,7 +230,7 @@ class Forward(Lease):
         body = back_params(params, self.to.renamed)
         if meta := connection.metas.of(self.terms, self.route):
             body["_meta"] = meta
-        if connection.revision.dialect.asks_in_results and "inputResponses" in params:
+        if "inputResponses" in params and connection.revision.dialect.asks_in_results:
             self._is_retry = True
             body["inputResponses"] = params["inputResponses"]
         if exchange is not None and exchange.carried is not None:

@@ -1,9 +1,9 @@
 """A client's side of a conversation: what it asks, the rounds that takes, and what it hears on the way."""
 
 import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from itertools import count
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
@@ -18,7 +18,7 @@ from callboard.actors.client.pace import ReadPace
 from callboard.actors.frames import notification_frame
 from callboard.codecs.envelope import ErrorResponse, Notification, Request, RequestId, ResultResponse, size_of
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
-from callboard.codecs.mcp_headers.mirror import mirror
+from callboard.codecs.mcp_headers.mirror import MIRRORED_NAME, mirror
 from callboard.codecs.members import raw, read_members, write_members
 from callboard.codecs.revisions import (
     LATEST,
@@ -67,7 +67,9 @@ class _SubscriptionMeta(msgspec.Struct):
 
 
 _READ_META: Final = msgspec.json.Decoder(_SubscriptionMeta)
-_NAMES: Final = ("name", "uri", "taskId")
+MAX_NAME: Final = 512
+"""Longest name or URI, in bytes, whose headers are remembered."""
+
 
 P = TypeVar("P", bound=Model)
 Report: TypeAlias = ProgressNotificationParams
@@ -91,7 +93,7 @@ class Patience:
 PATIENT: Final = Patience()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(eq=False, kw_only=True)  # never changed; a frozen one costs three times as much to make
 class NotificationHandler:
     """Callbacks for what a server says and asks about one request, before its answer.
 
@@ -127,9 +129,10 @@ class _Call(OutgoingRequest):
         patience: Patience,
         hearer: NotificationHandler,
     ) -> None:
-        super().__init__(request_id, method, revision, frame, began + min(patience.timeout, patience.cap))
+        timeout, cap = patience.timeout, patience.cap
+        super().__init__(request_id, method, revision, frame, began + min(timeout, cap))
         self.began = began
-        self.latest = began + patience.cap
+        self.latest = began + cap
         self.patience = patience
         self.hearer = hearer
         self.is_ended = False  # the server has ended it without an answer, as it may end a subscription
@@ -358,18 +361,22 @@ class Caller:
 
     def _written(
         self, request_id: RequestId, method: str, body: dict[str, Any], header_map: HeaderMap, *, wants_progress: bool
-    ) -> tuple[bytes, Sequence[tuple[bytes, bytes]]]:
-        """A request as a frame, and the headers that repeat some of it."""
+    ) -> tuple[bytes, bytes]:
+        """A request as a frame, and the header lines that repeat some of it."""
         if wants_progress:
             meta = body.get("_meta", {})
             meta = read_members(meta) if isinstance(meta, Raw) else meta
             body = {**body, "_meta": {**meta, PROGRESS_TOKEN: request_id}}
         frame = write_members({"jsonrpc": "2.0", "id": request_id, "method": method, "params": body})
         if not self.link.is_http or not self.revision.dialect.mirrors_headers:
-            return frame, ()
-        repeated = (*_NAMES, "arguments") if header_map.paths else _NAMES
-        members: dict[str, Raw] = {key: raw(body[key]) for key in repeated if key in body}
-        return frame, mirror(self.revision.value, method, members, header_map)
+            return frame, b""
+        name = MIRRORED_NAME.get(method, "")
+        said = raw(body[name]) if name in body else None
+        version = self.revision.value
+        if said is None or header_map.paths or len(said) > MAX_NAME:
+            members: dict[str, Raw] = {key: raw(body[key]) for key in (name, "arguments") if key in body}
+            return frame, _lines(mirror(version, method, members, header_map))
+        return frame, _name_lines(version, method, name, bytes(said))
 
     def _body(self, method: str, params: Model) -> dict[str, Any]:
         """The params. A call that says nothing but what it calls needs no look at the model: most are of that kind."""
@@ -447,6 +454,16 @@ class Caller:
         except PeerError:
             self.ignored += 1
             return None
+
+
+def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    return b"".join(b"%b: %b\r\n" % header for header in headers)
+
+
+@lru_cache(maxsize=256)
+def _name_lines(version: str, method: str, key: str, name: bytes) -> bytes:
+    """The header lines of a request of which only its *name* is repeated: the same for every call of a tool."""
+    return _lines(mirror(version, method, {key: Raw(name)}))
 
 
 def _is_bare(params: CallToolRequestParams) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from callboard.actors.client.end_of_turn import EndOfTurn
+from callboard.actors.client.end_of_turn import SMALL, EndOfTurn
 from callboard.actors.client.link import Hear, OutgoingRequest
 from callboard.actors.client.pace import ReadPace
 from callboard.actors.deadlines import DeadlineTimer
@@ -29,9 +29,6 @@ FAREWELL: Final = 1.0
 
 MAX_FAREWELLS: Final = 64
 """Most such messages that wait for a server to read them. A server that does not read is not told of more."""
-
-SMALL: Final = 16_384
-"""Bytes of a request that waits for the end of the turn. A larger one fills a pipe, and saves nothing."""
 
 SAID: Final = Rate(10)
 """How often it is logged that a message cannot be read. Each is counted."""
@@ -204,6 +201,9 @@ class DuplexLink:
         for writing in self._writing.values():
             writing.cancel()  # another process may hold the other end, and never read it
 
+    async def attend(self) -> None:
+        """The reader does that."""
+
     async def wait_listening(self) -> None:
         """There is one way for everything: the reader of answers hears the rest."""
 
@@ -223,11 +223,10 @@ class DuplexLink:
                 raise frame
             for member in split_batch(frame) if is_batch(frame) else [frame]:
                 message = decode(member)
-                if isinstance(message, (ResultResponse, ErrorResponse)):
-                    if not self._settle(message):
-                        await self._pace.keep(len(member))
-                else:
+                if not isinstance(message, (ResultResponse, ErrorResponse)):
                     await hear(message)
+                elif not self._settle(message):
+                    await self._pace.keep(len(member))
         except PeerError as error:
             self.ignored += 1
             if self._said.allow(None, trio.current_time()):  # a server may write nothing else

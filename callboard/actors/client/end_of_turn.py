@@ -10,6 +10,9 @@ from typing import Final
 
 from trio.lowlevel import Abort, RaiseCancelT, Task, current_task, reschedule, wait_task_rescheduled
 
+SMALL: Final = 16_384
+"""Bytes of a request that waits for the end of the turn. A larger one fills a pipe, and saves nothing."""
+
 ALONE: Final = 3
 """Requests that are thought to be alone in their turn after one that was: to find out takes 6 us."""
 

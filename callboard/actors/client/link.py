@@ -38,20 +38,33 @@ class OutgoingRequest(Deadline):
     for, would cost more than all else that is done to ask.
     """
 
-    __slots__ = ("_task", "answer", "failure", "frame", "headers", "id", "is_late", "is_over", "method", "revision")
+    __slots__ = (
+        "_task",
+        "answer",
+        "failure",
+        "frame",
+        "headers",
+        "id",
+        "is_late",
+        "is_over",
+        "method",
+        "on_late",
+        "revision",
+    )
 
     def __init__(self, request_id: RequestId, method: str, revision: Revision, frame: bytes, at: float) -> None:
         self.id = request_id
         self.method = method
         self.revision = revision
         self.frame = frame
-        self.headers: Sequence[tuple[bytes, bytes]] = ()  # the members that HTTP repeats in headers (2026-07-28)
+        self.headers = b""  # lines with the members that HTTP repeats in headers (2026-07-28)
         self._at = at
         self.on_move = None
         self.answer: ResultResponse | ErrorResponse | None = None
         self.failure = ""  # why the answer that came is none
         self.is_over = False  # there is an answer, or there will be none
         self.is_late = False  # its time has passed before there was an answer
+        self.on_late: Callable[[], None] | None = None  # has it told that its time has passed, where no task waits here
         self._task: trio.lowlevel.Task | None = None
 
     @property
@@ -72,6 +85,8 @@ class OutgoingRequest(Deadline):
         """The time is up: an answer that still comes is ignored."""
         if not self.is_over:
             self.is_late = True
+            if self.on_late is not None:
+                self.on_late()
             self._wake()
 
     async def wait_over(self) -> None:
@@ -122,6 +137,9 @@ class Link(Protocol):
     @property
     def is_unread(self) -> bool:
         """Whether that process has ended, and had not read all that was sent to it."""
+
+    async def attend(self) -> None:
+        """Look after all its requests together, until it ends. Without this each has to look after itself."""
 
     async def ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse | None:
         """Send a request and wait for its answer; what else comes on its way is given to *hear*. None if its time has

@@ -23,18 +23,21 @@ class AnswerHead:
     status: int
     headers: HeaderList
     keeps_alive: bool = True
+    media_type: bytes = attrs.field(init=False, repr=False)
+    is_open_ended: bool = attrs.field(init=False, repr=False)
+    """Whether the end of the connection is the end of the body."""
     _first: dict[bytes, bytes] = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "_first", dict(reversed(self.headers)))
+        first = dict(reversed(self.headers))
+        kind = first.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        object.__setattr__(self, "_first", first)
+        object.__setattr__(self, "media_type", kind)
+        object.__setattr__(self, "is_open_ended", first.keys().isdisjoint((b"content-length", b"transfer-encoding")))
 
     def get(self, name: bytes) -> bytes | None:
         """The value of a header, by its lower-case name: of several the first."""
         return self._first.get(name)
-
-    @property
-    def media_type(self) -> bytes:
-        return (self.get(b"content-type") or b"").partition(b";")[0].strip().lower()
 
 
 class End(Enum):
@@ -45,6 +48,8 @@ class End(Enum):
 
 END: Final = End.END
 Event: TypeAlias = AnswerHead | bytes | End
+KnownHeads: TypeAlias = dict[bytes, tuple[AnswerHead, int]]
+"""Heads by their bytes, each with the length of its body."""
 
 
 class AnswerParser:
@@ -52,14 +57,15 @@ class AnswerParser:
 
     `feed` raises `BadAnswer`; then this connection has nothing more to say that could be believed.
 
-    One that *may_switch* to another protocol gives the head of the 101, and all that came behind it.
+    One that *may_switch* to another protocol gives the head of the 101, and all that came behind it. Heads that were
+    read before are *known*: the connections to one server share them.
     """
 
-    def __init__(self, *, may_switch: bool = False) -> None:
+    def __init__(self, known: KnownHeads | None = None, *, may_switch: bool = False) -> None:
         self._may_switch = may_switch
         self._parser = httptools.HttpResponseParser(self)
         self._found: list[Event] = []
-        self._known: dict[bytes, tuple[AnswerHead, int]] = {}
+        self._known: KnownHeads = {} if known is None else known
         self._is_between = True
         self._begin()
 

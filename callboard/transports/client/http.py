@@ -18,7 +18,6 @@ from callboard.codecs.envelope import ErrorResponse, ResultResponse, decode, is_
 from callboard.codecs.http.response_parser import AnswerHead
 from callboard.codecs.lines import MAX_FRAME
 from callboard.codecs.revisions import CancelledNotificationParams, Dialect, Revision
-from callboard.codecs.sse import Event, EventDecoder
 from callboard.errors import (
     BadAnswer,
     CallboardError,
@@ -29,6 +28,7 @@ from callboard.errors import (
     RequestTimedOut,
     SessionGone,
 )
+from callboard.transports.client.answer_stream import AnswerStream, check_passing
 from callboard.transports.client.credentials import Credentials, Headers
 from callboard.transports.client.pool import Channel, Pool, Use, shown
 
@@ -37,9 +37,6 @@ FAREWELL: Final = 2.0
 
 TELL_TIME: Final = 60.0
 """Seconds for a server to take in a notification, or an answer to what it asked."""
-
-RETRY: Final = 1.0
-"""Seconds before a stream that ended is resumed, unless the server says otherwise."""
 
 RESUMPTIONS: Final = 8
 """How often in a row a stream is resumed that brings nothing."""
@@ -50,21 +47,18 @@ LISTEN_TIME: Final = 1.0
 REFUSALS: Final = 3
 """How often in a row a connection may be refused where the stream came from, before it is given up."""
 
-LONGEST_PAUSE: Final = 30.0
-"""Longest time between two attempts to open a stream that brings nothing, unless the server says otherwise."""
-
 MAX_REFUSAL: Final = 64 * 1024
 """Largest body of a refusal that is looked at, in bytes."""
 
-_POSTED: Final = (
-    (b"content-type", b"application/json"),
-    (b"accept", b"application/json, text/event-stream"),
-)
-STREAMED: Final = ((b"accept", b"text/event-stream"),)
+MAX_HEADS: Final = 256
+"""Most heads of requests that are remembered: one for each method and name. Then it begins anew."""
+
+_POSTED: Final = b"content-type: application/json\r\naccept: application/json, text/event-stream\r\n"
+STREAMED: Final = b"accept: text/event-stream\r\n"
 _SESSION: Final = b"mcp-session-id"
-_PASSING: Final = frozenset({409, 429, 502, 503, 504})
-"""Answers to a client that comes back for a stream too soon: the server restarts, or has not missed the client yet."""
 _USES: Final[Mapping[str, Use]] = {"subscriptions/listen": "stream"}
+_SPECIAL: Final = frozenset({"initialize", *_USES})
+"""Requests that open a session, or have connections of their own."""
 
 
 def _is_versioned_here(dialect: Dialect) -> bool:
@@ -92,43 +86,96 @@ class HttpLink:
     is_unread: bool = attrs.field(default=False, init=False)
     lost: str = attrs.field(default="", init=False)  # only if closed: the next request may find the server again
     _is_listening: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _heads: dict[tuple[bytes, bytes, bytes | None, Revision | None], bytes] = attrs.field(
+        factory=dict, init=False, repr=False
+    )
+
+    async def attend(self) -> None:
+        await self.pool.attend()
 
     async def ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse | None:
         if self.lost:
             raise ConnectionLost(self.lost)
         is_waiting = not outgoing.revision.dialect.cancelled_by_close and outgoing.method != "initialize"
-        answer: ResultResponse | ErrorResponse | None = None
-        with outgoing.scope():
-            try:
-                answer = await self._ask(outgoing, hear)
-                is_waiting = False
-            except CallboardError:
-                is_waiting = False  # the server is through with it, or gone
-                raise
-            finally:
-                if is_waiting:
-                    await self._take_back(outgoing)
+        is_plain = self.credentials is None and outgoing.method not in _SPECIAL
+        channel = self.pool.take_attended() if is_plain else None
+        try:
+            if channel is None:
+                answer = await self._ask_slowly(outgoing, hear)
+            else:
+                answer = await self._ask_on(channel, outgoing, hear)
+            is_waiting = is_waiting and answer is None
+        except CallboardError:
+            is_waiting = False  # the server is through with it, or gone
+            raise
+        finally:
+            if is_waiting:
+                await self._take_back(outgoing)
         return answer
+
+    async def _ask_on(
+        self, channel: Channel, outgoing: OutgoingRequest, hear: Hear
+    ) -> ResultResponse | ErrorResponse | None:
+        """Ask on a channel that was idle. If the time passes, the pool closes it, and that is heard here: a cancel
+        scope for each request would cost 13 us. None if so."""
+        session, reading, is_done = self.session, None, False
+        outgoing.on_late = channel.wire.close
+        self.pool.times.keep(outgoing)
+        try:
+            await channel.send(self.request(b"POST", _POSTED + outgoing.headers, outgoing.frame, session))
+            head = await channel.head()
+            if head.media_type == b"text/event-stream":
+                reading = AnswerStream(outgoing, hear)
+                answer = await reading.read(channel)
+            else:
+                answer = await self._whole(channel, head, outgoing, session)
+            is_done = True
+        except ConnectionLost:
+            if outgoing.is_late:
+                return None
+            if reading is None or not reading.last_event_id:
+                raise
+            answer = None
+        finally:
+            self.pool.times.forget(outgoing)
+            outgoing.on_late = None
+            self.pool.give_back(channel, is_done=is_done)
+        if answer is None and reading is not None:
+            with outgoing.scope():
+                return await self._go_on(reading)
+        return answer
+
+    async def _ask_slowly(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse | None:
+        """Ask where there may be more to wait for than the answer: a channel, or credentials."""
+        with outgoing.scope():
+            return await self._ask(outgoing, hear)
+        return None
 
     async def _ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse:
         opens_session = outgoing.method == "initialize" and outgoing.revision.dialect.has_sessions
         if opens_session:
             self.session = self.revision = None
-        reading = _Reading(outgoing, hear)
-        answer: ResultResponse | ErrorResponse | None = None
+        reading = AnswerStream(outgoing, hear)
         try:
-            headers, use = (*_POSTED, *outgoing.headers), _USES.get(outgoing.method, "call")
-            async with PostedRequest(self, b"POST", headers, outgoing.frame, outgoing.hold, use=use) as asked:
+            lines, use = _POSTED + outgoing.headers, _USES.get(outgoing.method, "call")
+            async with PostedRequest(self, b"POST", lines, outgoing.frame, outgoing.hold, use=use) as asked:
                 head = await asked.head()
                 if opens_session:
                     self.session, self.is_stale = head.get(_SESSION), self.is_stale and head.status != 200
                 if head.media_type != b"text/event-stream":
-                    return await self._whole(asked, head, outgoing)
+                    return await self._whole(asked.channel, head, outgoing, asked.session)
                 answer = await reading.read(asked.channel)
+                if answer is not None:
+                    return answer
         except ConnectionLost:
             if not reading.last_event_id:
                 raise
-        if answer is None and not outgoing.revision.dialect.cancelled_by_close:
+        return await self._go_on(reading)
+
+    async def _go_on(self, reading: AnswerStream) -> ResultResponse | ErrorResponse:
+        """Read the rest of a stream that ended before its answer. Raises `ConnectionLost` if there is none."""
+        outgoing, answer = reading.outgoing, None
+        if outgoing is not None and not outgoing.revision.dialect.cancelled_by_close:
             answer = await self._resume(reading)
         if answer is None:
             raise ConnectionLost("the stream ended without a response")
@@ -160,7 +207,7 @@ class HttpLink:
             self._is_listening.set()
 
     async def _listen(self, hear: Hear) -> None:
-        session, reading, fruitless, refusals, is_open = self.session, _Reading(None, hear), 0, 0, False
+        session, reading, fruitless, refusals, is_open = self.session, AnswerStream(None, hear), 0, 0, False
         while self._goes_on(session):
             before = reading.last_event_id
             try:
@@ -169,7 +216,7 @@ class HttpLink:
                     if head.status == 404 and is_open and session is not None:
                         self._gone(session)
                         return
-                    _check_passing(head)
+                    check_passing(head)
                     if head.status != 200 or head.media_type != b"text/event-stream":
                         return  # 405: this server has nothing to say unasked
                     is_open, refusals = True, 0
@@ -183,7 +230,7 @@ class HttpLink:
                     self._forget(session)
                     raise ConnectionLost(f"connection lost: {error}") from None
             fruitless = 0 if reading.last_event_id != before else fruitless + 1
-            await trio.sleep(_pause(reading, fruitless))
+            await trio.sleep(reading.pause(fruitless))
 
     def _goes_on(self, session: bytes | None) -> bool:
         return self.session == session and not self.lost
@@ -215,33 +262,41 @@ class HttpLink:
         try:
             if self.session is not None:
                 with trio.move_on_after(FAREWELL):
-                    async with PostedRequest(self, b"DELETE", (), b"", may_renew=False, use="word") as asked:
+                    async with PostedRequest(self, b"DELETE", b"", b"", may_renew=False, use="word") as asked:
                         await asked.head()
         except CallboardError:
             pass  # it ends by itself
         finally:
             self.pool.close()
 
-    def request(self, method: bytes, headers: Headers, body: bytes, session: bytes | None) -> bytes:
-        """The bytes of one request."""
-        lines = [b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (method, self.target, self.pool.origin.authority)]
+    def request(self, method: bytes, lines: bytes, body: bytes, session: bytes | None, proof: Headers = ()) -> bytes:
+        """The bytes of one request; *lines* are the headers of its kind."""
+        key = (method, lines, session, self.revision)
+        head = self._heads.get(key)
+        if head is None:
+            if len(self._heads) >= MAX_HEADS:
+                self._heads.clear()
+            head = self._heads[key] = self._head(method, lines, session)
+        for header in proof:
+            head += b"%b: %b\r\n" % header
+        return b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body) if body else head + b"\r\n"
+
+    def _head(self, method: bytes, lines: bytes, session: bytes | None) -> bytes:
+        first = b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (method, self.target, self.pool.origin.authority)
         own: list[tuple[bytes, bytes]] = []
         if session is not None:
             own.append((_SESSION, session))
         if self.revision is not None and _is_versioned_here(self.revision.dialect):
             own.append((b"mcp-protocol-version", self.revision.value.encode()))
-        if body:
-            own.append((b"content-length", b"%d" % len(body)))
-        lines += [b"%b: %b\r\n" % header for header in (*headers, *own, *self.headers)]
-        return b"".join((*lines, b"\r\n", body))
+        return b"".join((first, lines, *(b"%b: %b\r\n" % header for header in (*own, *self.headers))))
 
     async def _whole(
-        self, asked: "PostedRequest", head: AnswerHead, outgoing: OutgoingRequest
+        self, channel: Channel, head: AnswerHead, outgoing: OutgoingRequest, session: bytes | None
     ) -> ResultResponse | ErrorResponse:
         is_fine = head.status == 200
-        body = await asked.channel.whole(2 * MAX_FRAME) if is_fine else await _start_of(asked.channel)
-        if head.status == 404 and asked.session is not None:
-            raise self._gone(asked.session)
+        body = await channel.whole(2 * MAX_FRAME) if is_fine else await _start_of(channel)
+        if head.status == 404 and session is not None:
+            raise self._gone(session)
         if head.media_type == b"application/json":
             try:
                 messages = [decode(member) for member in (split_batch(body) if is_batch(body) else [body])]
@@ -261,18 +316,18 @@ class HttpLink:
             raise BadAnswer(f"unexpected content type {kind}: expected JSON or an event stream")
         raise BadAnswer("the response is for another request")
 
-    async def _resume(self, reading: "_Reading") -> ResultResponse | ErrorResponse | None:
+    async def _resume(self, reading: AnswerStream) -> ResultResponse | ErrorResponse | None:
         """Come back to a stream that ended before its answer. Raises `ConnectionLost` if that leads nowhere."""
         session, fruitless, refusals = self.session, 0, 0
         while reading.last_event_id and fruitless < RESUMPTIONS and refusals < REFUSALS and not self.lost:
-            await trio.sleep(_pause(reading, fruitless))
+            await trio.sleep(reading.pause(fruitless))
             before = reading.last_event_id
             try:
                 async with PostedRequest(self, b"GET", self._resuming(reading), b"") as asked:
                     head = await asked.head()
                     if head.status == 404 and session is not None:
                         raise self._gone(session)
-                    _check_passing(head)
+                    check_passing(head)
                     if head.status != 200 or head.media_type != b"text/event-stream":
                         return None
                     answer = await reading.read(asked.channel)
@@ -290,9 +345,9 @@ class HttpLink:
             raise ConnectionLost(self.lost or "the stream cannot be resumed")
         return None
 
-    def _resuming(self, reading: "_Reading") -> Headers:
+    def _resuming(self, reading: AnswerStream) -> bytes:
         last = reading.last_event_id
-        return (*STREAMED, (b"last-event-id", last.encode())) if last else STREAMED
+        return STREAMED + b"last-event-id: %b\r\n" % last.encode() if last else STREAMED
 
     async def _take_back(self, outgoing: OutgoingRequest) -> None:
         params = CancelledNotificationParams(request_id=outgoing.id, reason=outgoing.reason)
@@ -310,7 +365,8 @@ class PostedRequest:
 
     link: HttpLink
     method: bytes
-    headers: Headers
+    lines: bytes
+    """The headers of its kind."""
     body: bytes
     hold: Hold = nullcontext
     may_renew: bool = True
@@ -357,68 +413,8 @@ class PostedRequest:
             self.link.pool.give_back(self.channel, is_done=is_done)
 
     async def _send(self, proof: Headers) -> AnswerHead:
-        await self.channel.send(self.link.request(self.method, (*self.headers, *proof), self.body, self.session))
+        await self.channel.send(self.link.request(self.method, self.lines, self.body, self.session, proof))
         return await self.channel.head()
-
-
-@attrs.define(eq=False)
-class _Reading:
-    """State of reading one stream, over as many connections as it takes."""
-
-    outgoing: OutgoingRequest | None
-    hear: Hear
-    last_event_id: str = attrs.field(default="", init=False)
-    retry: float = attrs.field(default=RETRY, init=False)
-    """Seconds before it is resumed: the server may have said how many."""
-
-    async def read(self, channel: Channel) -> ResultResponse | ErrorResponse | None:
-        """Read to the answer, or to the end. Raises `ConnectionLost` if it is cut off, `BadAnswer`."""
-        decoder = EventDecoder(2 * MAX_FRAME)  # what was cut off is no part of what follows
-        while (piece := await channel.piece()) is not None:
-            events = decoder.feed(piece)
-            self.retry = self.retry if decoder.retry is None else decoder.retry / 1000
-            for event in events:
-                self.last_event_id = decoder.last_event_id or self.last_event_id
-                if not isinstance(event, Event):
-                    raise BadAnswer(str(event))
-                if event.event != "message":
-                    continue  # some servers show in this way that they are alive
-                if event.data and (answer := await self._take_in(event.data)) is not None:
-                    await self._finish(channel)
-                    return answer
-        return None
-
-    async def _take_in(self, data: bytes) -> ResultResponse | ErrorResponse | None:
-        found: ResultResponse | ErrorResponse | None = None
-        try:
-            for member in split_batch(data) if is_batch(data) else [data]:
-                message = decode(member)
-                if not isinstance(message, (ResultResponse, ErrorResponse)):
-                    await self.hear(message)
-                elif self.outgoing is not None and message.id == self.outgoing.id:
-                    found = message
-        except PeerError as error:
-            raise BadAnswer(str(error)) from None
-        return found
-
-    async def _finish(self, channel: Channel) -> None:
-        """Most servers end the stream with the answer; one that does not loses the connection."""
-        with trio.move_on_after(0.05):
-            while await channel.piece() is not None:
-                pass
-            return
-        channel.is_spent = True
-
-
-def _check_passing(head: AnswerHead) -> None:
-    """Raises `ConnectionLost` for what may be otherwise in a moment."""
-    if head.status in _PASSING:
-        raise ConnectionLost(f"HTTP {head.status}")
-
-
-def _pause(reading: _Reading, fruitless: int) -> float:
-    """Seconds before a stream is resumed: as many as the server wants, and more each time that this brings nothing."""
-    return max(reading.retry, min(RETRY * 2 ** (fruitless - 2), LONGEST_PAUSE) if fruitless > 1 else 0.0)
 
 
 async def _start_of(channel: Channel) -> bytes:

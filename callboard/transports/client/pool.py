@@ -7,15 +7,18 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, Literal, Self, TypeAlias, get_args
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import attrs
 import trio
 
-from callboard.codecs.http.response_parser import END, AnswerHead, AnswerParser, End, Event
+from callboard.actors.client.end_of_turn import SMALL, EndOfTurn
+from callboard.actors.deadlines import DeadlineTimer
+from callboard.codecs.http.response_parser import END, AnswerHead, AnswerParser, End, Event, KnownHeads
 from callboard.errors import BadAnswer, CannotConnect, ConnectionLost
-from callboard.supervisor.groups import first_leaf
+from callboard.supervisor.groups import first_leaf, own_nursery
 from callboard.transports.client.tls import secured, why_untrusted
 from callboard.transports.wire import SocketWire, SslWire, Wire
 
@@ -156,37 +159,49 @@ class Channel:
 
     wire: Wire
     used_at: float = 0.0
+    known: KnownHeads = attrs.field(factory=dict)
     is_spent: bool = attrs.field(default=False, init=False)
     """Whether nothing more can be asked on it."""
-    _parser: AnswerParser = attrs.field(factory=AnswerParser, init=False)
+    _parser: AnswerParser = attrs.field(init=False)
     _events: deque[Event] = attrs.field(factory=deque, init=False)
     _is_open_ended: bool = attrs.field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._parser = AnswerParser(self.known)
 
     async def send(self, data: bytes) -> None:
         """Raises `ConnectionLost`."""
         try:
-            await self.wire.send(data)
+            if not self.wire.send_soon(data):
+                await self.wire.send(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise ConnectionLost(str(error) or "connection lost") from None
 
     async def head(self) -> AnswerHead:
         """The head of the next answer, not of those that only say to wait. Raises `ConnectionLost`, `BadAnswer`."""
         while True:
-            event = await self._next()
+            if not self._events:
+                await self._read()
+            event = self._events.popleft()
             if isinstance(event, AnswerHead) and event.status >= 200:
-                self.is_spent = not event.keeps_alive
-                self._is_open_ended = event.get(b"content-length") is None and event.get(b"transfer-encoding") is None
+                self.is_spent, self._is_open_ended = not event.keeps_alive, event.is_open_ended
                 return event
 
     async def piece(self) -> bytes | None:
         """The next piece of the body; None at its end. Raises `ConnectionLost`, `BadAnswer`."""
-        event = await self._next()
+        if not self._events:
+            await self._read()
+        event = self._events.popleft()
         if isinstance(event, AnswerHead):
             raise BadAnswer("unexpected response")
         return None if event is END else event
 
     async def whole(self, most: int) -> bytes:
         """The whole body. Raises `BadAnswer` if it is larger than *most*, and `ConnectionLost`."""
+        events = self._events
+        if len(events) == 2 and events[1] is END and isinstance(body := events[0], bytes) and len(body) <= most:
+            events.clear()  # it came with the head
+            return body
         pieces: list[bytes] = []
         size = 0
         while (piece := await self.piece()) is not None:
@@ -201,7 +216,7 @@ class Channel:
         """Whether nothing is left over of what was asked before."""
         return not self._events and not self.is_spent
 
-    async def _next(self) -> Event:
+    async def _read(self) -> None:
         while not self._events:
             try:
                 data = await self.wire.receive()
@@ -213,7 +228,6 @@ class Channel:
                 self._events.append(End.END)  # it ends with the connection
             else:
                 raise ConnectionLost("connection closed by the server")
-        return self._events.popleft()
 
 
 @attrs.define(eq=False)
@@ -224,13 +238,59 @@ class Pool:
     tls: ssl.SSLContext | None = None
     most: int = MAX_CHANNELS
     dial: Dial = reach
+    times: DeadlineTimer = attrs.field(factory=DeadlineTimer, init=False)
+    """Keeps the time of requests while this is attended."""
+    _heads: KnownHeads = attrs.field(factory=dict, init=False)
+    _turn: EndOfTurn | None = attrs.field(default=None, init=False)
+    _together: list[SocketWire] = attrs.field(factory=list, init=False)  # that have something to write at its end
     _idle: list[Channel] = attrs.field(factory=list, init=False)
     _taken: dict[Channel, trio.Semaphore] = attrs.field(factory=dict, init=False)
     _turns: dict[Use, trio.Semaphore] = attrs.field(init=False)
     _is_closed: bool = attrs.field(default=False, init=False)
+    _closed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._turns = {use: trio.Semaphore(self.most) for use in get_args(Use)}
+
+    # While it is attended, a request that finds an idle channel needs no time limit of its own.
+
+    async def attend(self) -> None:
+        """Keep the time of requests, and write those of one turn together, until this is closed."""
+        async with own_nursery() as nursery:
+            nursery.start_soon(self.times.run)
+            self._turn = EndOfTurn(partial(self._write_together, nursery))
+            nursery.start_soon(self._turn.run)
+            try:
+                await self._closed.wait()
+            finally:
+                self._turn = None
+            nursery.cancel_scope.cancel()
+
+    def take_attended(self) -> Channel | None:
+        """An idle channel for a request whose time is kept here: if it passes, the channel is closed, which ends all
+        waiting on it. None if there is none, or this is not attended."""
+        turn = self._turns["call"]
+        if self._turn is None or self._is_closed or not self._idle or not turn.value:
+            return None
+        channel = self._kept()
+        if channel is not None:
+            turn.acquire_nowait()
+            self._taken[channel] = turn
+        return channel
+
+    def put(self, wire: SocketWire, data: bytes) -> bool:
+        """Write *data* at the end of this turn. False if it must be written otherwise."""
+        if self._turn is None or len(data) > SMALL or not self._turn.is_near() or not wire.hold(data):
+            return False
+        self._together.append(wire)
+        return True
+
+    async def _write_together(self, nursery: trio.Nursery) -> bool:
+        wires, self._together = self._together, []
+        for wire in wires:
+            if not wire.flush():
+                nursery.start_soon(wire.finish)
+        return bool(wires)
 
     async def take(self, use: Use = "call") -> Channel:
         """A channel for one request. Raises `CannotConnect`, and `ConnectionLost` once the pool is closed."""
@@ -242,7 +302,7 @@ class Pool:
         channel: Channel | None = None
         try:
             self._check_open()
-            channel = self._kept() or Channel(await self.dial(self.origin, self.tls))
+            channel = self._kept() or await self._another()
             self._taken[channel] = turn
         finally:
             if channel is None:
@@ -251,6 +311,12 @@ class Pool:
             self.give_back(channel, is_done=False)
         self._check_open()
         return channel
+
+    async def _another(self) -> Channel:
+        wire = await self.dial(self.origin, self.tls)
+        if isinstance(wire, SocketWire):
+            wire.write_batch = self
+        return Channel(wire, known=self._heads)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -296,6 +362,7 @@ class Pool:
     def close(self) -> None:
         """End all channels, also those in use. There are no others afterwards."""
         self._is_closed = True
+        self._closed.set()
         for channel in (*self._idle, *self._taken):
             channel.wire.close()
         self._idle.clear()
