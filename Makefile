@@ -66,7 +66,7 @@ fuzz: .venv/.installed-dev  ## A million mutated frames for each codec, 2,000 od
 
 soak: .venv/.installed-dev  ## The long forms: every promise about faults with its figure, in a table at the end
 	CALLBOARD_RACES=5000 CALLBOARD_CHAOS=4000 $(BIN)/pytest -n 2 tests/actors/test_lifecycle.py tests/supervisor/test_chaos.py
-	CALLBOARD_LONG=1 CALLBOARD_RACES=100 $(BIN)/pytest -s tests/soak tests/test_promises.py tests/actors/test_lifecycle.py
+	CALLBOARD_LONG=1 CALLBOARD_RACES=100 $(BIN)/pytest -s tests/soak tests/test_promises.py tests/test_tree_truth.py tests/actors/test_lifecycle.py
 
 bench: .venv/.installed-dev  ## Every benchmark beside its peers: writes docs/benchmarks.md, in 18 minutes
 	$(BIN)/python -m benchmarks.report

@@ -3,9 +3,8 @@
 import attrs
 
 from callboard.actors.lifecycle import RequestEvent
-from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.host import Host
-from callboard.actors.server.reply_slot import ReplySlot
+from callboard.actors.server.reply_slot import InFlight, ReplySlot
 from callboard.codecs.envelope import RequestId
 from callboard.errors import InvalidParams
 
@@ -17,7 +16,7 @@ class Dispatch:
     host: Host
     principal: str
     account: str
-    in_flight: dict[RequestId, Exchange] = attrs.field(factory=dict, init=False)
+    in_flight: dict[RequestId, InFlight] = attrs.field(factory=dict, init=False)
     """Those that can be cancelled."""
     count: int = attrs.field(default=0, init=False)
     """How many are in flight, those counted whose answers wait to be read."""
@@ -40,7 +39,7 @@ class Dispatch:
         if slot.is_open and slot.terms.progress_token is not None:
             self._tokens[slot.terms.progress_token] = slot.request_id
 
-    def follow(self, exchange: Exchange) -> None:
+    def follow(self, exchange: InFlight) -> None:
         if exchange.slot.is_open:
             self.in_flight[exchange.slot.request_id] = exchange
 

@@ -85,7 +85,7 @@ class Parks(Protocol):
         """A state for the client to keep: the retry is a fresh run that gets *payload* back."""
 
 
-class Engine(Protocol):
+class RequestHost(Protocol):
     """The server's side of all requests, as each of them needs it: the `Host`."""
 
     cap: float
@@ -134,7 +134,9 @@ class Exchange(Lifecycle):
     _asking: dict[trio.CancelScope, None] | None = None
     _logged: RateLimit | None = None
 
-    def __init__(self, engine: Engine, request: Request, route: Route, slot: ReplySlot, supervisor: Supervisor) -> None:
+    def __init__(
+        self, engine: RequestHost, request: Request, route: Route, slot: ReplySlot, supervisor: Supervisor
+    ) -> None:
         self.engine = engine
         self.request = request
         self.route = route  # what was read of the request to find its handler

@@ -1,12 +1,13 @@
 """The slot for the one answer to a front request, and for the notifications before it."""
 
 from collections.abc import Coroutine, Hashable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import attrs
 from msgspec import Raw
 
 from callboard.actors.frames import LARGE, answer_frame, error_frame, hold_unread, notification_frame, text_frame
+from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.outlet import FrameKind, Outbound, Outlet
 from callboard.actors.shares import LOCAL, Shares
 from callboard.actors.terms import Terms
@@ -14,8 +15,21 @@ from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.revisions import Model
 
-if TYPE_CHECKING:
-    from callboard.actors.server.exchange import Exchange
+
+class InFlight(Protocol):
+    """A request that goes on: the `Exchange`."""
+
+    @property
+    def slot(self) -> "ReplySlot": ...
+
+    @property
+    def terms(self) -> Terms: ...
+
+    def cancel(self, event: RequestEvent, reason: str = "") -> bool:
+        """The request is no longer wanted, for this *reason*. True if that ended it: then nothing more is sent."""
+
+    async def give_up(self) -> None:
+        """After that: tell its way that there will be no answer."""
 
 
 class Admission(Protocol):
@@ -27,7 +41,7 @@ class Admission(Protocol):
     def admit(self, slot: "ReplySlot") -> None:
         """The request is in flight from now on, until its slot is released. It was checked."""
 
-    def follow(self, exchange: "Exchange") -> None:
+    def follow(self, exchange: InFlight) -> None:
         """*exchange* goes on with the request of its slot: it is cancelled when the client does no longer want it."""
 
     def closed(self, slot: "ReplySlot") -> None:
@@ -61,7 +75,7 @@ class ReplySlot:
             self.is_admitted = True
             self.admission.admit(self)
 
-    def follow(self, exchange: "Exchange") -> None:
+    def follow(self, exchange: InFlight) -> None:
         """*exchange* goes on, and can be cancelled."""
         if self.admission is not None:
             self.admission.follow(exchange)

@@ -7,7 +7,6 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Final, Literal, Self, TypeAlias, get_args
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -242,6 +241,7 @@ class Pool:
     """Keeps the time of requests while this is attended."""
     _heads: KnownHeads = attrs.field(factory=dict, init=False)
     _turn: EndOfTurn | None = attrs.field(default=None, init=False)
+    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)  # while it is attended
     _together: list[SocketWire] = attrs.field(factory=list, init=False)  # that have something to write at its end
     _idle: list[Channel] = attrs.field(factory=list, init=False)
     _taken: dict[Channel, trio.Semaphore] = attrs.field(factory=dict, init=False)
@@ -258,12 +258,12 @@ class Pool:
         """Keep the time of requests, and write those of one turn together, until this is closed."""
         async with own_nursery() as nursery:
             nursery.start_soon(self.times.run)
-            self._turn = EndOfTurn(partial(self._write_together, nursery))
+            self._nursery, self._turn = nursery, EndOfTurn(self._write_together)
             nursery.start_soon(self._turn.run)
             try:
                 await self._closed.wait()
             finally:
-                self._turn = None
+                self._nursery = self._turn = None
             nursery.cancel_scope.cancel()
 
     def take_attended(self) -> Channel | None:
@@ -285,11 +285,16 @@ class Pool:
         self._together.append(wire)
         return True
 
-    async def _write_together(self, nursery: trio.Nursery) -> bool:
+    def finish(self, wire: SocketWire) -> None:
+        """Have what *wire* holds written when the socket takes it; or by the next that is sent on it."""
+        if self._nursery is not None:
+            self._nursery.start_soon(wire.finish)
+
+    async def _write_together(self) -> bool:
         wires, self._together = self._together, []
         for wire in wires:
             if not wire.flush():
-                nursery.start_soon(wire.finish)
+                self.finish(wire)
         return bool(wires)
 
     async def take(self, use: Use = "call") -> Channel:

@@ -7,7 +7,7 @@ from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.outlet import Outbound
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.host import Host
-from callboard.actors.server.reply_slot import ReplySlot
+from callboard.actors.server.reply_slot import InFlight, ReplySlot
 from callboard.actors.shares import account_of
 from callboard.actors.terms import Terms, is_modern, modern_terms
 from callboard.codecs.envelope import Request, RequestId
@@ -136,7 +136,7 @@ class Modern:
     def admit(self, slot: ReplySlot) -> None:
         self.host.in_flight.hold(slot.account)
 
-    def follow(self, exchange: Exchange) -> None:
+    def follow(self, exchange: InFlight) -> None:
         """The client that closes the stream cancels its request, as long as it waits for the answer."""
         slot, way = exchange.slot, exchange.slot.outlet
         if not isinstance(way, ResponseWay):
