@@ -37,6 +37,8 @@ class Head:
     version: str = "1.1"
     keeps_alive: bool = True
     path: bytes = attrs.field(init=False)
+    agreed: tuple[str | None, ...] | None = attrs.field(default=None, init=False, repr=False)
+    """What a body said that its mirrored headers agreed with: the next body mostly says the same."""
     _first: dict[bytes, bytes] = attrs.field(init=False, repr=False)
     _mirrored: Received | None = attrs.field(default=None, init=False, repr=False)
 
@@ -82,6 +84,7 @@ class Head:
         new = object.__new__(Head)
         new.method, new.target, new.path, new.version = self.method, self.target, self.path, self.version
         new.headers, new.keeps_alive, new._first, new._mirrored = headers, self.keeps_alive, first, mirrored
+        new.agreed = None if mirrored is None else self.agreed
         return new
 
     def all(self, name: bytes) -> list[bytes]:

@@ -160,16 +160,21 @@ class Modern:
         self.host.in_flight.give_back(slot.account)
 
     def _check(self, head: Head, request: Request, route: Route, principal: str) -> tuple[Terms, Method]:
-        header_map = self.host.offer.header_map(request.method, route)
-        received = head.mirrored(header_map)
-        check_version(received, route.protocol_version)
-        if not is_modern(route):
-            raise InvalidParams(f"params._meta: {meta.PROTOCOL_VERSION} is required")
-        terms = modern_terms(route, self.host.offer.revisions, principal)
-        method = self.host.method_for(request, terms)
+        host = self.host
+        header_map = host.offer.header_map(request.method, route)
         mirrored = MIRRORED_NAME.get(request.method)
         name = route.name if mirrored == "name" else route.uri if mirrored == "uri" else None
-        check_method(received, request.method, name)
-        if header_map.paths:
+        said = route.protocol_version, request.method, name
+        received = None
+        if header_map.paths or head.agreed != said:
+            received = head.mirrored(header_map)
+            check_version(received, route.protocol_version)
+        if not is_modern(route):
+            raise InvalidParams(f"params._meta: {meta.PROTOCOL_VERSION} is required")
+        terms = modern_terms(route, host.offer.revisions, principal)
+        method = host.method_for(request, terms)
+        if received is not None:
+            check_method(received, request.method, name)
             check_params(received, mirrored_arguments(request.params, header_map), header_map)
+            head.agreed = said
         return terms, method

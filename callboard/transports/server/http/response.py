@@ -77,36 +77,23 @@ def _nobody_minds() -> None:
 class WireResponse:
     """A response of the native engine: bytes on the connection's wire, written by any task."""
 
-    __slots__ = (
-        "_chunked",
-        "_closes",
-        "_is_stream",
-        "_wire",
-        "carrier",
-        "extra",
-        "held",
-        "is_lost",
-        "is_over",
-        "lingers",
-        "on_lost",
-        "on_over",
-        "peer",
-    )
+    # Defaults of the class: most answers are given at once, and need nothing of this.
+    extra: tuple[tuple[bytes, bytes], ...] = ()
+    held: HeldBytes | None = None
+    is_lost = False
+    is_over = False
+    lingers = False
+    """Whether the connection closes itself when the answer was heard."""
+    carrier: Carrier | None = None
+    on_lost: Callable[[], None] = staticmethod(_nobody_minds)
+    on_over: Callable[[], None] = staticmethod(_nobody_minds)
+    _is_stream = False
 
     def __init__(self, wire: Wire, *, keeps_alive: bool, chunked: bool, peer: str = LOCAL) -> None:
         self._wire = wire
         self.peer = peer
         self._chunked = chunked
         self._closes = not keeps_alive
-        self.extra: tuple[tuple[bytes, bytes], ...] = ()
-        self.held: HeldBytes | None = None
-        self.is_lost = False
-        self.is_over = False
-        self._is_stream = False
-        self.lingers = False  # the connection closes itself when the answer was heard
-        self.carrier: Carrier | None = None
-        self.on_lost: Callable[[], None] = _nobody_minds
-        self.on_over: Callable[[], None] = _nobody_minds
 
     def close_after(self) -> None:
         """Let this answer be the last one."""
