@@ -7,14 +7,13 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Final, Literal, Self, TypeAlias, get_args
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import attrs
 import trio
 
-from callboard.actors.client.end_of_turn import SMALL, EndOfTurn
+from callboard.actors.client.end_of_turn import FEW, SMALL, EndOfTurn
 from callboard.actors.deadlines import DeadlineTimer
 from callboard.codecs.http.response_parser import END, AnswerHead, AnswerParser, End, Event, KnownHeads
 from callboard.errors import BadAnswer, CannotConnect, ConnectionLost
@@ -241,6 +240,7 @@ class Pool:
     times: DeadlineTimer = attrs.field(factory=DeadlineTimer, init=False)
     """Keeps the time of requests while this is attended."""
     _heads: KnownHeads = attrs.field(factory=dict, init=False)
+    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     _turn: EndOfTurn | None = attrs.field(default=None, init=False)
     _together: list[SocketWire] = attrs.field(factory=list, init=False)  # that have something to write at its end
     _idle: list[Channel] = attrs.field(factory=list, init=False)
@@ -258,12 +258,12 @@ class Pool:
         """Keep the time of requests, and write those of one turn together, until this is closed."""
         async with own_nursery() as nursery:
             nursery.start_soon(self.times.run)
-            self._turn = EndOfTurn(partial(self._write_together, nursery))
+            self._nursery, self._turn = nursery, EndOfTurn(self._write_together)
             nursery.start_soon(self._turn.run)
             try:
                 await self._closed.wait()
             finally:
-                self._turn = None
+                self._nursery = self._turn = None
             nursery.cancel_scope.cancel()
 
     def take_attended(self) -> Channel | None:
@@ -283,13 +283,15 @@ class Pool:
         if self._turn is None or len(data) > SMALL or not self._turn.is_near() or not wire.hold(data):
             return False
         self._together.append(wire)
+        if len(self._together) >= FEW:
+            self._write_together()
         return True
 
-    async def _write_together(self, nursery: trio.Nursery) -> bool:
+    def _write_together(self) -> bool:
         wires, self._together = self._together, []
         for wire in wires:
-            if not wire.flush():
-                nursery.start_soon(wire.finish)
+            if not wire.flush() and self._nursery is not None:
+                self._nursery.start_soon(wire.finish)
         return bool(wires)
 
     async def take(self, use: Use = "call") -> Channel:
