@@ -72,6 +72,7 @@ class PostingSink(Protocol):
 
 
 Begin: TypeAlias = Callable[[bytes], Coroutine[Any, Any, None] | None]
+BeginTogether: TypeAlias = Callable[[Sequence[bytes]], Coroutine[Any, Any, None] | None]
 
 
 @runtime_checkable
@@ -80,6 +81,14 @@ class ImmediateSink(Protocol):
 
     def begin(self, frame: bytes) -> Coroutine[Any, Any, None] | None:
         """As `send`; what is left to be done must be awaited, if anything is."""
+
+
+@runtime_checkable
+class ImmediateBatchSink(Protocol):
+    """Both: one that mostly takes several frames at once."""
+
+    def begin_together(self, frames: Sequence[bytes]) -> Coroutine[Any, Any, None] | None:
+        """As `begin`, in order."""
 
 
 class Connection(Sink, Protocol):

@@ -64,10 +64,17 @@ class LineConnection:
 
     def begin(self, frame: bytes) -> Coroutine[Any, Any, None] | None:
         """As `send`; what is left to be done must be awaited, if anything is."""
+        return self._begin_lines(as_line(frame))
+
+    def begin_together(self, frames: Sequence[bytes]) -> Coroutine[Any, Any, None] | None:
+        """As `begin`, for several frames in order."""
+        return self._begin_lines(b"".join([as_line(frame) for frame in frames]))
+
+    def _begin_lines(self, lines: bytes) -> Coroutine[Any, Any, None] | None:
         if self._begin is None:
-            return self.send(frame)
+            return self._send(lines)
         try:
-            rest = self._begin(as_line(frame))
+            rest = self._begin(lines)
         except trio.ClosedResourceError:
             raise trio.BrokenResourceError("closed locally") from None
         return None if rest is None else self._finish(rest)

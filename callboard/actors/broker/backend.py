@@ -44,8 +44,7 @@ START_WAIT: Final = 5.0
 EARS: Final = 1.0
 """Seconds that a backend has to say that its changes are heard, before its lists are read."""
 
-LONG: Final = 10 * 365 * 86_400.0
-"""Seconds for what has no limit of its own: what waits so long is bounded elsewhere."""
+LONG: Final = 10 * 365 * 86_400.0  # no limit of its own: what waits so long is bounded elsewhere
 
 Serves: TypeAlias = Callable[[str], bool]
 """Whether clients find a resource at a backend."""

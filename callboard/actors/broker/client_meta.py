@@ -1,6 +1,6 @@
 """The `_meta` of requests to one backend: what is forwarded of it, and what is said of the client."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import cached_property, lru_cache
 from typing import Final
 
@@ -18,6 +18,8 @@ from callboard.codecs.routing import MAX_REMEMBERED, Route
 MAX_CLIENTS: Final = 256
 """How many clients are remembered by what they say of themselves; then it begins anew."""
 
+_TOKEN: Final = frozenset({meta.PROGRESS_TOKEN})
+
 
 @attrs.define(eq=False)
 class ClientMeta:
@@ -25,21 +27,27 @@ class ClientMeta:
 
     agreed: Agreed
     info: Implementation
-    _known: dict[bytes, Raw] = attrs.field(factory=dict, init=False)
+    _known: dict[Hashable, Raw] = attrs.field(factory=dict, init=False)
 
     def of(self, terms: Terms, route: Route) -> Mapping[str, Raw] | Raw:
         """For a request of a client. To a legacy backend, nothing is said of clients: it knows them by the
         connection."""
         if not self.agreed.revision.dialect.terms_per_request:
             return carried_meta(route.meta)
-        # A modern client says the same with every request, and says all of it there.
-        if not terms.revision.dialect.terms_per_request or len(route.said) > MAX_REMEMBERED:
-            return self._written(terms, route.meta)
-        known = self._known.get(route.said)
+        key: Hashable
+        if terms.revision.dialect.terms_per_request:
+            key = route.said  # a modern client says the same with every request, and all of it there
+            is_usual = len(route.said) <= MAX_REMEMBERED
+        else:
+            key = signature_of(terms.capabilities), bytes(terms.written_info or b""), terms.log_level
+            is_usual = route.meta.keys() <= _TOKEN
+        known = self._known.get(key) if is_usual else None
         if known is None:
+            known = raw(self._written(terms, route.meta))
             if len(self._known) >= MAX_CLIENTS:
                 self._known.clear()
-            known = self._known[route.said] = raw(self._written(terms, route.meta))
+            if is_usual:
+                self._known[key] = known
         return known
 
     def _written(self, terms: Terms, front: Members) -> dict[str, Raw]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from itertools import count
 from typing import Any, Final, Never, TypeAlias
 
@@ -275,7 +276,8 @@ class BackendConnection(Actor[Never]):
         exchange = use.exchange
         if exchange is None:
             return self.caller.send(method, body, patience=patience, header_map=header_map, wants_progress=False)
-        wants, hearer = exchange.terms.progress_token is not None, self._hearer(exchange)
+        wants = exchange.terms.progress_token is not None
+        hearer = self._hearer(exchange, wants_progress=wants)
         return self.caller.send(
             method, body, patience=patience, hearer=hearer, header_map=header_map, wants_progress=wants
         )
@@ -309,22 +311,18 @@ class BackendConnection(Actor[Never]):
 
     # What it hears.
 
-    def _hearer(self, exchange: Exchange) -> NotificationHandler:
-        def progressed(report: ProgressNotificationParams) -> None:
-            total = None if report.total is UNSET else report.total
-            message = None if report.message is UNSET else report.message[:MAX_REPORT_TEXT]
-            exchange.report_nowait(ProgressReport(report.progress, total, message))
-
-        def asked(request: Request) -> None:
-            self._relaying.relay(request, exchange, self.caller.link)
-
+    def _hearer(self, exchange: Exchange, *, wants_progress: bool) -> NotificationHandler:
         is_asked = self.is_http and not self.revision.dialect.asks_in_results
         return NotificationHandler(
-            on_progress=progressed,
+            on_progress=partial(_progressed, exchange) if wants_progress else None,
             on_log=exchange.log_nowait,
-            on_question=asked if is_asked else None,
+            on_question=partial(self._asked_on, exchange) if is_asked else None,
             why_cancelled=exchange.why_cancelled,
         )
+
+    def _asked_on(self, exchange: Exchange, request: Request) -> None:
+        """The backend asks on the way of a request."""
+        self._relaying.relay(request, exchange, self.caller.link)
 
     def _logged(self, params: LoggingMessageNotificationParams) -> None:
         """A log message that came on no request's way. It may speak of any request that is under way here, so it is
@@ -466,6 +464,12 @@ class RootsNotice(Actor[Never]):
             return  # the connection is lost, and with it what the backend knew of roots
         finally:
             self.connection.told_roots()
+
+
+def _progressed(exchange: Exchange, report: ProgressNotificationParams) -> None:
+    total = None if report.total is UNSET else report.total
+    message = None if report.message is UNSET else report.message[:MAX_REPORT_TEXT]
+    exchange.report_nowait(ProgressReport(report.progress, total, message))
 
 
 def _lost(error: CallboardError) -> ConnectionLost:

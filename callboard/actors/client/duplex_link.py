@@ -2,18 +2,17 @@
 
 import re
 from collections.abc import Coroutine, Sequence
-from functools import partial
 from typing import Any, Final
 
 import attrs
 import trio
 
-from callboard.actors.client.end_of_turn import SMALL, EndOfTurn
+from callboard.actors.client.end_of_turn import FEW, SMALL, EndOfTurn
 from callboard.actors.client.link import Hear, OutgoingRequest
 from callboard.actors.client.pace import ReadPace
 from callboard.actors.deadlines import DeadlineTimer
 from callboard.actors.frames import notification_frame
-from callboard.actors.outlet import BatchSink, Begin, Connection, ImmediateSink
+from callboard.actors.outlet import Begin, BeginTogether, Connection, ImmediateBatchSink, ImmediateSink
 from callboard.actors.rate import Rate, RateLimit
 from callboard.actors.turnstile import wait_turn
 from callboard.codecs.envelope import ErrorResponse, RequestId, ResultResponse, decode, is_batch, split_batch
@@ -71,22 +70,28 @@ class DuplexLink:
     _times: DeadlineTimer = attrs.field(factory=DeadlineTimer, init=False)
     _said: RateLimit = attrs.field(factory=lambda: RateLimit(SAID), init=False)
     _begin: Begin = attrs.field(init=False)
+    _begin_together: BeginTogether | None = attrs.field(init=False)
+    _blocked: int = attrs.field(default=0, init=False)  # writes of several requests that the server does not read
     _together: dict[RequestId, bytes] = attrs.field(factory=dict, init=False)  # requests for the end of this turn
     _turn: EndOfTurn | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._begin = self.connection.begin if isinstance(self.connection, ImmediateSink) else self.connection.send
+        connection = self.connection
+        self._begin = connection.begin if isinstance(connection, ImmediateSink) else connection.send
+        self._begin_together = connection.begin_together if isinstance(connection, ImmediateBatchSink) else None
 
     async def ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse | None:
         if self.lost:
             raise ConnectionLost(self.lost)
         self._waiting[outgoing.id] = outgoing
         try:
-            if self._turn is not None and len(outgoing.frame) <= SMALL and self._turn.is_near():
-                self._together[outgoing.id] = outgoing.frame
-                rest = None
-            else:
+            if self._turn is None or len(outgoing.frame) > SMALL or self._blocked or not self._turn.is_near():
                 rest = self._begin(outgoing.frame)
+            else:
+                rest = None
+                self._together[outgoing.id] = outgoing.frame
+                if len(self._together) >= FEW:
+                    self._write_together()
             if rest is None or await self._write(rest, outgoing):
                 self._times.keep(outgoing)
                 await outgoing.wait_over()
@@ -116,15 +121,30 @@ class DuplexLink:
                 del self._writing[outgoing.id]
         return outgoing.is_over or not writing.cancelled_caught
 
-    async def _write_together(self, sink: BatchSink) -> bool:
-        """Write the requests of this turn. False if there are none."""
+    def _write_together(self) -> bool:
+        """Write the requests that wait for that. False if there are none."""
         frames, self._together = list(self._together.values()), {}
-        if frames:
-            try:
-                await sink.send_together(frames)
-            except trio.BrokenResourceError as error:
-                self.lose(await self.why_broken(str(error)))
-        return bool(frames)
+        if not frames or self._nursery is None or self._begin_together is None:
+            return False
+        try:
+            rest = self._begin_together(frames)
+        except trio.BrokenResourceError as error:
+            rest = self._break(str(error))
+        if rest is not None:
+            self._blocked += 1
+            self._nursery.start_soon(self._finish_together, rest)
+        return True
+
+    async def _finish_together(self, rest: Coroutine[Any, Any, None]) -> None:
+        try:
+            await rest
+        except trio.BrokenResourceError as error:
+            await self._break(str(error))
+        finally:
+            self._blocked -= 1
+
+    async def _break(self, error: str) -> None:
+        self.lose(await self.why_broken(error))
 
     def _take_back(self, outgoing: OutgoingRequest) -> None:
         """Tell the server that a request is no longer wanted. The client does not wait for that: its time is over."""
@@ -173,8 +193,8 @@ class DuplexLink:
         async with own_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._times.run)
-            if isinstance(self.connection, BatchSink):
-                self._turn = EndOfTurn(partial(self._write_together, self.connection))
+            if self._begin_together is not None:
+                self._turn = EndOfTurn(self._write_together)
                 nursery.start_soon(self._turn.run)
             try:
                 await self._read(hear)

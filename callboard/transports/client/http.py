@@ -53,6 +53,9 @@ MAX_REFUSAL: Final = 64 * 1024
 MAX_HEADS: Final = 256
 """Most heads of requests that are remembered: one for each method and name. Then it begins anew."""
 
+MAX_HEAD: Final = 2048
+"""Longest of them, in bytes."""
+
 _POSTED: Final = b"content-type: application/json\r\naccept: application/json, text/event-stream\r\n"
 STREAMED: Final = b"accept: text/event-stream\r\n"
 _SESSION: Final = b"mcp-session-id"
@@ -274,9 +277,11 @@ class HttpLink:
         key = (method, lines, session, self.revision)
         head = self._heads.get(key)
         if head is None:
+            head = self._head(method, lines, session)
             if len(self._heads) >= MAX_HEADS:
                 self._heads.clear()
-            head = self._heads[key] = self._head(method, lines, session)
+            if len(head) <= MAX_HEAD:
+                self._heads[key] = head
         for header in proof:
             head += b"%b: %b\r\n" % header
         return b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body) if body else head + b"\r\n"

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import attrs
 import trio
 
-from callboard.actors.client.end_of_turn import SMALL, EndOfTurn
+from callboard.actors.client.end_of_turn import FEW, SMALL, EndOfTurn
 from callboard.actors.deadlines import DeadlineTimer
 from callboard.codecs.http.response_parser import END, AnswerHead, AnswerParser, End, Event, KnownHeads
 from callboard.errors import BadAnswer, CannotConnect, ConnectionLost
@@ -240,8 +240,8 @@ class Pool:
     times: DeadlineTimer = attrs.field(factory=DeadlineTimer, init=False)
     """Keeps the time of requests while this is attended."""
     _heads: KnownHeads = attrs.field(factory=dict, init=False)
+    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     _turn: EndOfTurn | None = attrs.field(default=None, init=False)
-    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)  # while it is attended
     _together: list[SocketWire] = attrs.field(factory=list, init=False)  # that have something to write at its end
     _idle: list[Channel] = attrs.field(factory=list, init=False)
     _taken: dict[Channel, trio.Semaphore] = attrs.field(factory=dict, init=False)
@@ -283,6 +283,8 @@ class Pool:
         if self._turn is None or len(data) > SMALL or not self._turn.is_near() or not wire.hold(data):
             return False
         self._together.append(wire)
+        if len(self._together) >= FEW:
+            self._write_together()
         return True
 
     def finish(self, wire: SocketWire) -> None:
@@ -290,7 +292,7 @@ class Pool:
         if self._nursery is not None:
             self._nursery.start_soon(wire.finish)
 
-    async def _write_together(self) -> bool:
+    def _write_together(self) -> bool:
         wires, self._together = self._together, []
         for wire in wires:
             if not wire.flush():

@@ -1,7 +1,8 @@
 """What waits for the end of a turn, what does not, and how requests of one turn reach a server."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 import attrs
 import pytest
@@ -9,7 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.client.duplex_link import DuplexLink
-from callboard.actors.client.end_of_turn import ALONE, SMALL, EndOfTurn
+from callboard.actors.client.end_of_turn import ALONE, FEW, SMALL, EndOfTurn
 from callboard.actors.client.link import OutgoingRequest
 from callboard.codecs.envelope import Notification, Request, ResultResponse
 from callboard.codecs.revisions import LATEST
@@ -21,19 +22,26 @@ LATE = 60.0
 
 @attrs.define(eq=False)
 class Written:
-    """Notes what was written at once; *room* lets it be written, and *is_broken* does not."""
+    """Notes what was written at once. It waits while there is no *room*, and fails if it *is_broken*."""
 
     pieces: list[bytes] = attrs.field(factory=list)
-    room: trio.Event = attrs.field(factory=trio.Event)
+    room: trio.Event | None = None
     is_broken: bool = False
 
     async def send_all(self, data: bytes) -> None:
-        await self.room.wait()
+        if (rest := self.begin(data)) is not None:
+            await rest
+
+    def begin(self, data: bytes) -> Coroutine[Any, Any, None] | None:
         if self.is_broken:
             raise trio.BrokenResourceError("Broken pipe")
+        if self.room is not None:
+            return self._wait(self.room, data)
         self.pieces.append(data)
+        return None
 
-    def begin(self, data: bytes) -> None:
+    async def _wait(self, room: trio.Event, data: bytes) -> None:
+        await room.wait()
         if self.is_broken:
             raise trio.BrokenResourceError("Broken pipe")
         self.pieces.append(data)
@@ -70,7 +78,6 @@ async def linked(written: Written) -> AsyncIterator[tuple[DuplexLink, trio.Memor
     async with trio.open_nursery() as nursery:
         nursery.start_soon(link.listen, hear)
         await wait_all_tasks_blocked()
-        written.room.set()
         yield link, saying
         saying.close()
 
@@ -97,7 +104,7 @@ async def ask_all(link: DuplexLink, saying: trio.MemorySendChannel[bytes], *call
 async def test_the_first_of_a_turn_does_not_wait_and_those_behind_it_do() -> None:
     acts = 0
 
-    async def act() -> bool:
+    def act() -> bool:
         nonlocal acts
         acts += 1
         return True
@@ -118,7 +125,7 @@ async def test_the_first_of_a_turn_does_not_wait_and_those_behind_it_do() -> Non
 async def test_one_that_is_alone_is_not_waited_with_the_next_few_times() -> None:
     waited: list[bool] = []
 
-    async def act() -> bool:
+    def act() -> bool:
         return waited[-1]
 
     turn = EndOfTurn(act)
@@ -128,26 +135,6 @@ async def test_one_that_is_alone_is_not_waited_with_the_next_few_times() -> None
         waited.append(turn.is_near())
         await wait_all_tasks_blocked()
         assert [turn.is_near() for _ in range(ALONE + 3)] == [False] * ALONE + [False, True, True]
-        nursery.cancel_scope.cancel()
-
-
-async def test_nothing_waits_while_what_waited_before_is_being_written() -> None:
-    is_over = trio.Event()
-
-    async def act() -> bool:
-        await is_over.wait()
-        return True
-
-    turn = EndOfTurn(act)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(turn.run)
-        await wait_all_tasks_blocked()
-        assert [turn.is_near() for _ in range(2)] == [False, True]
-        await wait_all_tasks_blocked()
-        assert [turn.is_near() for _ in range(2)] == [False, False]
-        is_over.set()
-        await wait_all_tasks_blocked()
-        assert [turn.is_near() for _ in range(2)] == [False, True]
         nursery.cancel_scope.cancel()
 
 
@@ -174,6 +161,47 @@ async def test_a_request_that_is_taken_back_in_its_turn_is_never_sent() -> None:
         assert sent.count(b'"method":"notifications/cancelled"') == sent.count(b'{"id":')
 
 
+async def test_no_more_than_a_few_requests_wait() -> None:
+    written = Written()
+    async with linked(written) as (link, saying):
+        await ask_all(link, saying, *map(call, range(1, 3 * FEW + 3)))
+    assert sorted(piece.count(b"\n") for piece in written.pieces) == [1, 1, FEW, FEW, FEW]
+
+
+async def test_requests_wait_for_themselves_while_the_server_does_not_read(autojump_clock: MockClock) -> None:
+    """What a server does not read is not piled up: a request that is late is taken out of the line."""
+    written = Written()
+    async with linked(written) as (link, _):
+        room = written.room = trio.Event()
+        for turn in range(3):
+            async with trio.open_nursery() as nursery:
+                for number in range(4):
+                    nursery.start_soon(link.ask, call(4 * turn + number), hear)
+        room.set()
+        await wait_all_tasks_blocked()
+        assert 3 <= b"".join(written.pieces).count(b'{"id":') <= 4
+
+
+async def test_several_requests_that_could_not_be_written_hear_of_a_broken_connection() -> None:
+    written, lost = Written(), 0
+
+    async def ask(one: OutgoingRequest) -> None:
+        nonlocal lost
+        with pytest.raises(ConnectionLost):
+            await link.ask(one, hear)
+        lost += 1
+
+    async with linked(written) as (link, _):
+        room = written.room = trio.Event()
+        async with trio.open_nursery() as nursery:
+            for number in (1, 2, 3):
+                nursery.start_soon(ask, call(number))
+            await wait_all_tasks_blocked()
+            written.is_broken = True
+            room.set()
+    assert lost == 3
+
+
 async def cancel(scope: trio.CancelScope) -> None:
     scope.cancel()
 
@@ -198,7 +226,7 @@ async def test_requests_that_wait_for_the_end_of_a_turn_hear_of_a_broken_connect
 async def test_the_time_of_requests_that_cannot_be_written_passes_all_the_same(autojump_clock: MockClock) -> None:
     written = Written()
     async with linked(written) as (link, _):
-        written.room = trio.Event()
+        room = written.room = trio.Event()
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
 
@@ -208,4 +236,4 @@ async def test_the_time_of_requests_that_cannot_be_written_passes_all_the_same(a
 
             for number in (1, 2, 3):
                 nursery.start_soon(ask, call(number))
-        written.room.set()
+        room.set()
