@@ -172,7 +172,7 @@ STRANGER: Final = (
         "memos",
         "heads and `_meta` that are remembered",
         "none",
-        "{codecs.http.request_parser.MOST_REMEMBERED} heads of {codecs.http.request_parser.MAX_REMEMBERED!b}",
+        "{codecs.http.head_memory.MOST_REMEMBERED} heads of {codecs.http.head_memory.MAX_REMEMBERED!b}",
         "it begins anew",
     ),
     Thing(
