@@ -130,10 +130,9 @@ def check_value(value: bytes | Raw, depth: int = MAX_DEPTH) -> None:
 
     Raises `ParseError` or `FrameTooLarge`.
     """
-    size = len(value)
-    if size <= SHORT:
+    if len(value) <= SHORT:
         _check_data(bytes(value), depth)
-    elif size > LONG and (structure := _stepped_over(bytes(value))) is not None:
+    elif (structure := _stepped_over(bytes(value))) is not None:
         check_structure(structure, depth)
     else:
         _check_data(_outside_texts(value), depth)
@@ -141,8 +140,17 @@ def check_value(value: bytes | Raw, depth: int = MAX_DEPTH) -> None:
 
 def check_members(payload: Mapping[str, Raw], depth: int = MAX_DEPTH) -> None:
     """`check_value` of an object, by its members."""
-    others = [_outside_texts(member) for member in payload.values()]
+    others = [_outside_strings_or_texts(member) for member in payload.values()]
     _check_data(b"[" + b",".join(others) + b"]", depth)
+
+
+def _outside_strings_or_texts(member: Raw) -> bytes:
+    if len(member) <= SHORT:
+        return bytes(member)
+    if memoryview(member)[0] == _QUOTE:
+        return b""
+    structure = _stepped_over(bytes(member)) if len(member) <= LONG else None  # a longer one was tried as a whole
+    return _outside_texts(member) if structure is None else structure
 
 
 def check_structure(structure: bytes, depth: int = MAX_DEPTH) -> None:
@@ -192,7 +200,7 @@ def outside_strings(json: bytes) -> bytes:
 
 def _stepped_over(json: bytes) -> bytes | None:
     """`outside_strings` by stepping from quote to quote. None if that takes too many steps."""
-    find, pieces, at, left = json.find, [], 0, min(_STEPS, len(json) // _STEP_SIZE)
+    find, pieces, at, left = json.find, [], 0, min(_STEPS, 2 + len(json) // _STEP_SIZE)
     while left > 0:
         opening = find(b'"', at)
         if opening < 0:

@@ -5,14 +5,24 @@ Mostly the pipe takes a line at once. If it does not, writers stand in line; wha
 by the next: half a line would spoil all that follow. POSIX: elsewhere Trio's stream is used as it is.
 """
 
+import contextlib
 import os
+import sys
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import trio
 
 from callboard.transports.lines import READ_SIZE, Incoming, Outgoing
+
+if sys.platform == "linux":
+    import fcntl
+
+WIDE: Final = 256 * 1024
+"""Bytes that a pipe holds once a message went through it that was larger than the system lets it hold, which is 64 KiB:
+each time that it is full costs both ends a turn. Linux counts what the pipes of a user hold, and makes new ones
+small if that is more than 64 MiB: so no wider, and not all of them."""
 
 
 @attrs.define(eq=False)
@@ -20,8 +30,9 @@ class PipeEnd:
     """Writes to a pipe, or reads from it. The stream is its caller's to close."""
 
     stream: trio.lowlevel.FdStream
-    _rest: bytes = attrs.field(default=b"", init=False)  # of a line that was begun
+    _rest: bytes | memoryview = attrs.field(default=b"", init=False)  # of a line that was begun
     _turn: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    _is_wide: bool = attrs.field(default=False, init=False)
 
     async def send_all(self, data: bytes) -> None:
         """Write all of *data*, or nothing. Raises BrokenResourceError, ClosedResourceError."""
@@ -34,8 +45,16 @@ class PipeEnd:
         if begun == len(data):
             return None
         if begun:
-            self._rest = data[begun:]
+            self._rest = memoryview(data)[begun:]
+            if len(data) > READ_SIZE and not self._is_wide:
+                self._widen()
         return self._stand_in_line(data, begun)
+
+    def _widen(self) -> None:
+        self._is_wide = True
+        if sys.platform == "linux":
+            with contextlib.suppress(OSError):  # it is no pipe, or the user has too many that are wide
+                fcntl.fcntl(self.stream.fileno(), fcntl.F_SETPIPE_SZ, WIDE)
 
     async def _stand_in_line(self, data: bytes, begun: int) -> None:
         async with self._turn:
@@ -50,18 +69,23 @@ class PipeEnd:
                     self._rest = b""
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Wait until there is something, and read it: once, unlike Trio, which tries first. Raises as `send_all`."""
+        """Wait until there is something, and read it: once, unlike Trio, which tries first. Raises as `send_all`.
+
+        A pipe that was full is read in larger pieces from then on."""
         while True:
             descriptor = self.stream.fileno()
             if descriptor < 0:
                 raise trio.ClosedResourceError("closed locally")
             await trio.lowlevel.wait_readable(descriptor)
             try:
-                return os.read(descriptor, max_bytes or READ_SIZE)
+                data = os.read(descriptor, WIDE if self._is_wide else max_bytes or READ_SIZE)
             except (BlockingIOError, InterruptedError):
                 continue
             except OSError as error:
                 raise trio.BrokenResourceError(error.strerror) from None
+            if len(data) == READ_SIZE and not self._is_wide:
+                self._widen()
+            return data
 
     # For a caller that waits for many pipes at once, and for none of them by itself.
 
@@ -82,7 +106,8 @@ class PipeEnd:
         begun = 0 if self._rest or self._turn.locked() else self._try(data)
         if begun == len(data):
             return True
-        self._rest += data[begun:]
+        left = memoryview(data)[begun:]
+        self._rest = b"".join((self._rest, left)) if self._rest else left
         return False
 
     async def finish(self) -> None:
@@ -96,9 +121,12 @@ class PipeEnd:
             if descriptor < 0:  # Trio would remember the waiter, and refuse the next one
                 raise trio.ClosedResourceError("closed locally")
             await trio.lowlevel.wait_writable(descriptor)
-            self._rest = self._rest[self._try(self._rest) :]
+            written = self._try(self._rest)
+            if written:  # views: a line of a megabyte goes out in sixteen pieces, and is not copied for each
+                self._rest = memoryview(self._rest)[written:]
+        self._rest = b""  # an empty view would keep all of the line
 
-    def _try(self, data: bytes) -> int:
+    def _try(self, data: bytes | memoryview) -> int:
         try:
             return os.write(self.stream.fileno(), data)
         except (BlockingIOError, InterruptedError):

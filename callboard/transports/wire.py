@@ -22,6 +22,25 @@ READ_SIZE: Final = 65_536
 MAX_HELD: Final = 65_536
 """Bytes that are held for the end of a turn. More may not fit into the socket, and needs no batching."""
 
+LARGE_READ: Final = 262_144
+"""Bytes that are read at once in the middle of a large message."""
+
+LARGEST_KEPT: Final = 8 * 1024 * 1024
+"""Largest buffer whose memory the C library shall keep for the next one: the largest message."""
+
+
+def _keep_large_buffers() -> None:
+    """Have the C library keep the memory of large messages.
+
+    glibc gives a buffer back to the system as soon as it is freed, and the pages of the next one are made anew, one by
+    one: that is half of the CPU time of a message of a megabyte. What it keeps is twice the largest buffer that it has
+    ever given back; so it is shown one. The pages of that one are never touched. Elsewhere nothing comes of it.
+    """
+    bytes(LARGEST_KEPT)
+
+
+_keep_large_buffers()
+
 
 def peer_of(connected: socket.socket) -> str:
     """The account of an anonymous client at the other end: its address, without the port."""
@@ -35,6 +54,11 @@ def peer_of(connected: socket.socket) -> str:
 def _why(error: OSError) -> str:
     """In words, and without the number: people read it."""
     return error.strerror or str(error)
+
+
+def _after(data: bytes | memoryview, sent: int) -> bytes | memoryview:
+    """What is left of *data*, without a copy of it."""
+    return b"" if sent == len(data) else memoryview(data)[sent:] if sent else data
 
 
 class Wire(Protocol):
@@ -80,15 +104,16 @@ class BatchWriter(Protocol):
 class SocketWire:
     """A non-blocking socket: the system calls without a layer in between."""
 
-    __slots__ = ("_is_broken", "_is_held", "_lock", "_rest", "_socket", "_write_time", "write_batch")
+    __slots__ = ("_amid", "_is_broken", "_is_held", "_lock", "_rest", "_socket", "_write_time", "write_batch")
 
     def __init__(self, connected: socket.socket, write_time: float) -> None:
         self._socket = connected
         self._write_time = write_time
         self._lock: trio.Lock | None = None  # made when a writer has to wait, for the first time
-        self._rest = b""  # what is held, or what a courtesy left over
+        self._rest: bytes | memoryview = b""  # what is held, or what a courtesy left over
         self._is_broken = False
         self._is_held = False  # until the turn is over: then it is flushed
+        self._amid = 0  # the task that has read much at once: most likely it is in the middle of a large message
         self.write_batch: BatchWriter | None = None
 
     async def receive(self) -> bytes:
@@ -97,7 +122,7 @@ class SocketWire:
                 raise trio.ClosedResourceError("closed locally")
             await trio.lowlevel.wait_readable(self._socket)
             try:
-                data = self._socket.recv(READ_SIZE)
+                data = self._socket.recv(self._next_size() if self._amid else READ_SIZE)
             except (BlockingIOError, InterruptedError):
                 continue
             except OSError as error:
@@ -105,7 +130,15 @@ class SocketWire:
                 raise trio.BrokenResourceError(_why(error)) from None
             if not data:
                 await wait_turn()  # thousands may leave at once
+            elif len(data) >= READ_SIZE:
+                self._amid = id(trio.lowlevel.current_task())
             return data
+
+    def _next_size(self) -> int:
+        """How much to read after much was read. Another task only looks whether the peer is still there, and keeps what
+        it reads: not more than usual."""
+        reader, self._amid = self._amid, 0
+        return LARGE_READ if reader == id(trio.lowlevel.current_task()) else READ_SIZE
 
     async def send(self, data: bytes) -> None:
         if (rest := self.begin(data)) is not None:
@@ -115,12 +148,12 @@ class SocketWire:
         """Write what goes at once. If that is not all, what is returned must be awaited. Raises as `send`."""
         sent = 0
         if self._is_held:
-            data, self._rest, self._is_held = self._rest + data, b"", False
+            data, self._rest, self._is_held = b"".join((self._rest, data)), b"", False
         if self.is_free:
             sent = self._try(data)
             if sent == len(data):
                 return None
-        return self._send_slowly(data[sent:], is_torn=sent > 0)
+        return self._send_slowly(_after(data, sent), is_torn=sent > 0)
 
     # For a caller that waits for many sockets at once, and for none of them by itself.
 
@@ -141,12 +174,12 @@ class SocketWire:
         if self._rest or self._lock is not None:
             if self._is_broken:
                 raise trio.BrokenResourceError("the peer disconnected")
-            self._rest += data
+            self._rest = b"".join((self._rest, data))
             return False
         sent = self._try(data)
         if sent == len(data):
             return True
-        self._rest = data[sent:]
+        self._rest = _after(data, sent)
         return False
 
     def send_soon(self, data: bytes) -> bool:
@@ -156,9 +189,9 @@ class SocketWire:
         if batch.put(self, data):
             return True
         if self._is_held:  # too much to be held any longer
-            data, self._rest, self._is_held = self._rest + data, b"", False
+            data, self._rest, self._is_held = b"".join((self._rest, data)), b"", False
         try:
-            self._rest = data[self._try(data) :]
+            self._rest = _after(data, self._try(data))
         except trio.BrokenResourceError:
             return True  # the reader hears it
         if self._rest:
@@ -185,12 +218,12 @@ class SocketWire:
         except trio.BrokenResourceError:
             return False
         if sent:
-            self._rest = data[sent:]
+            self._rest = _after(data, sent)
         return sent > 0
 
     def push(self, data: bytes) -> None:
         """Write what can be written of *data* while the wire is free; the next one to send finishes it."""
-        self._rest = data[self._try(data) :]
+        self._rest = _after(data, self._try(data))
 
     def is_quiet(self) -> bool:
         if hasattr(select, "poll"):  # half the time of a peek, which raises if all is well
@@ -223,7 +256,7 @@ class SocketWire:
         """Keep *data* until it is flushed; all that is sent meanwhile comes after it. False if others wait already, or
         if that would be too much."""
         if self._is_held and len(self._rest) + len(data) <= MAX_HELD:
-            self._rest += data
+            self._rest = b"".join((self._rest, data))
             return True
         if not self.is_free:
             return False
@@ -236,7 +269,7 @@ class SocketWire:
         if not self._rest or self._lock is not None or self._is_broken:
             return True  # the next writer in line sees to it, or it is too late
         try:
-            self._rest = self._rest[self._try(self._rest) :]
+            self._rest = _after(self._rest, self._try(self._rest))
         except trio.BrokenResourceError:
             return True  # the reader hears it
         return not self._rest
@@ -263,7 +296,7 @@ class SocketWire:
             self._is_broken = True
             raise trio.BrokenResourceError(_why(error)) from None
 
-    async def _send_slowly(self, data: bytes, *, is_torn: bool) -> None:
+    async def _send_slowly(self, data: bytes | memoryview, *, is_torn: bool) -> None:
         """Wait in line, then for the peer. Cut off in the middle, nothing that follows could be told from the rest."""
         self._is_held = False
         lock = self._lock = self._lock or trio.Lock()
@@ -274,13 +307,13 @@ class SocketWire:
                     if self._is_broken:
                         raise trio.BrokenResourceError("the peer disconnected")
                     is_torn = is_torn or bool(self._rest)
-                    left = memoryview(self._rest + data)
-                    self._rest = b""
-                    while left:
-                        await trio.lowlevel.wait_writable(self._socket)
-                        sent = self._try(left)
-                        is_torn = is_torn or sent > 0
-                        left = left[sent:]
+                    held, self._rest = self._rest, b""
+                    for left in (held, data):
+                        while left:
+                            await trio.lowlevel.wait_writable(self._socket)
+                            sent = self._try(left)
+                            is_torn = is_torn or sent > 0
+                            left = _after(left, sent)
                     is_whole = True
             finally:
                 if is_torn and not is_whole:

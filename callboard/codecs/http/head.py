@@ -70,21 +70,21 @@ class Head:
             self._mirrored = read_mirror(self.headers)
         return self._mirrored
 
-    def varied(self, places: Sequence[int], values: Sequence[bytes]) -> "Head":
-        """The same head, but for the *values* of the headers at these *places*. None of them stands twice."""
-        headers, first, mirrored = list(self.headers), self._first.copy(), self._mirrored
-        for place, value in zip(places, values, strict=True):
-            name, old = headers[place]
-            if value != old:
-                headers[place] = name, value
-                first[name] = value
-                if name.startswith(b"mcp-"):
-                    mirrored = None
+    def varied(self, places: Sequence[int], varying: Sequence[tuple[bytes, bytes]], *, is_mirror: bool) -> "Head":
+        """The same head with other values: *varying* are the headers at these *places*. None of them stands twice.
+
+        *is_mirror*: whether the headers that repeat what the body says are the same.
+        """
+        headers, first = list(self.headers), self._first.copy()
+        for place, header in zip(places, varying, strict=True):
+            headers[place] = header
+        first.update(varying)
         # Not by its initializer, which would work out again what is known.
         new = object.__new__(Head)
         new.method, new.target, new.path, new.version = self.method, self.target, self.path, self.version
-        new.headers, new.keeps_alive, new._first, new._mirrored = headers, self.keeps_alive, first, mirrored
-        new.agreed = None if mirrored is None else self.agreed
+        new.headers, new.keeps_alive, new._first = headers, self.keeps_alive, first
+        new._mirrored = self._mirrored if is_mirror else None
+        new.agreed = self.agreed if is_mirror else None
         return new
 
     def all(self, name: bytes) -> list[bytes]:

@@ -10,12 +10,7 @@ import httptools
 from callboard.codecs.http.head import Head, check_coding, check_once
 from callboard.codecs.http.head_memory import HeadMemory as HeadMemory
 from callboard.codecs.http.refusal import HttpRefusal
-
-SMALL_PIECE: Final = 4096
-"""Bytes of a piece of a body that is kept as it came."""
-
-LARGE_PIECE: Final = 65_536
-"""Bytes of small pieces that are put together. More of them would be moved, as they grow, more often than once."""
+from callboard.codecs.pieces import Pieces
 
 MAX_IDLE: Final = 4
 """Bytes of empty lines between two requests that are no fault. More of them are a slow head."""
@@ -35,31 +30,6 @@ class Received(NamedTuple):
     head: Head
     body: bytes
     rest: bytes | None = None
-
-
-class _Body:
-    """The pieces of a body so far. Small ones are put together: a thousand of them weigh more than they say."""
-
-    __slots__ = ("_pieces", "size")
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes | bytearray] = []
-        self.size = 0
-
-    def add(self, piece: bytes) -> None:
-        pieces = self._pieces
-        self.size += len(piece)
-        if len(piece) >= SMALL_PIECE or not pieces:
-            pieces.append(piece)
-        elif pieces and isinstance(last := pieces[-1], bytearray) and len(last) < LARGE_PIECE:
-            last += piece
-        else:
-            pieces.append(bytearray(piece))
-
-    def whole(self) -> bytes:
-        """All of it, in the one copy that is made."""
-        pieces = self._pieces
-        return pieces[0] if len(pieces) == 1 and isinstance(pieces[0], bytes) else b"".join(pieces)
 
 
 class RequestParser:
@@ -101,7 +71,7 @@ class RequestParser:
         self._head: Head | None = None
         self._unseen = 0  # bytes that were read since anything came of them
         self._trailer_size = 0
-        self._body = _Body()
+        self._body = Pieces()
         self._missing = 0  # bytes of a body that is put together without llhttp
 
     def close(self) -> None:
@@ -185,7 +155,7 @@ class RequestParser:
             self._missing -= len(data)
             return ()
         self._body.add(data[:missing])
-        received = Received(head, self._body.whole())
+        received = Received(head, self._body.take())
         if self._is_amid:
             self._is_amid = False
             self._parser = httptools.HttpRequestParser(self)
@@ -311,7 +281,7 @@ class RequestParser:
 
     def on_message_complete(self) -> None:
         if self._head is not None:
-            self._found.append(Received(self._head, self._body.whole()))
+            self._found.append(Received(self._head, self._body.take()))
             self.stage = ParserStage.IDLE
             self.is_waited_for = False
             self._begin()

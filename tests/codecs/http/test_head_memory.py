@@ -5,7 +5,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.head_memory import MAX_REMEMBERED, MOST_REMEMBERED, HeadMemory
+from callboard.codecs.http.head_memory import (
+    MAX_LINES,
+    MAX_REMEMBERED,
+    MOST_MISSED,
+    MOST_REMEMBERED,
+    MOST_SHAPES,
+    HeadMemory,
+)
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS
 from tests.codecs.chunking import chunked as in_pieces
 from tests.codecs.http.reading import GOOD, Outcome, cut, get, parser, post, read
@@ -166,7 +173,18 @@ def test_what_is_remembered_is_bounded() -> None:
     for number in range(3 * MOST_REMEMBERED):
         read([post(b"{}", b"X: %d" % number)], parser(memory=memory))
         assert len(memory._known) <= MOST_REMEMBERED
-        assert len(memory._shapes) <= MOST_REMEMBERED
+        assert len(memory._shapes) <= MOST_SHAPES
+
+
+def test_heads_are_forgotten_only_when_many_others_were_asked_for() -> None:
+    memory = HeadMemory()
+    list(parser(memory=memory).feed(post(b"{}", SESSION)))
+    kept = []
+    for number in range(MOST_REMEMBERED + MOST_MISSED):
+        assert memory.recall(post(b"{}", b"Mcp-Session-Id: %d" % number)) is not None
+        kept.append(len(memory._known))
+    assert kept[MOST_REMEMBERED - 2 : -2] == [MOST_REMEMBERED] * MOST_MISSED
+    assert kept[-2:] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -176,6 +194,7 @@ def test_what_is_remembered_is_bounded() -> None:
         post(b"{}", b"Connection: close"),
         post(b"{}", b"Expect: 100-continue"),
         post(b"{}", b"X: " + b"x" * MAX_REMEMBERED),
+        post(b"{}", *(b"X-%d: a" % number for number in range(MAX_LINES))),
         get(b"Connection: Upgrade", b"Upgrade: websocket"),
     ],
 )

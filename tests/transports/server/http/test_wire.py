@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.transports.wire import SocketWire
+from callboard.transports.wire import LARGE_READ, READ_SIZE, SocketWire
 
 BIG = 4_000_000
 """More than the kernel takes from a writer whose reader does not read."""
@@ -190,3 +190,40 @@ async def test_who_lingers_hears_the_peer_out() -> None:
             assert await everything(peer) == b"bye"
             await peer.send_all(b"x" * BIG)
             await peer.send_eof()
+
+
+async def test_a_large_message_is_read_in_larger_pieces_by_the_task_that_reads_it() -> None:
+    with pair() as (wire, peer):
+        sizes: list[int] = []
+
+        async def read() -> None:
+            await wait_all_tasks_blocked()
+            sizes.append(len(await wire.receive()))
+
+        async with trio.open_nursery() as sending:
+            sending.start_soon(peer.send_all, b"x" * BIG)
+            await read()
+            await read()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(read)  # another task, which looks whether the peer is still there
+            await read()
+            await read()
+            sending.cancel_scope.cancel()
+        assert (sizes[0], sizes[2], sizes[3]) == (READ_SIZE, READ_SIZE, READ_SIZE)
+        assert all(READ_SIZE < sizes[which] <= LARGE_READ for which in (1, 4))
+
+
+async def test_what_follows_a_torn_piece_is_its_rest() -> None:
+    """Of a large piece views are written, and of what is written behind it, too."""
+    with pair() as (wire, peer):
+        first, second = bytes(range(256)) * (BIG // 256), b"and then " * 1000
+        assert not wire.write(first)
+        assert not wire.write(second)
+        found = bytearray()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wire.finish)
+            with trio.fail_after(5):
+                while len(found) < len(first + second):
+                    found += await peer.receive_some(1 << 16)
+        assert found == first + second
+        assert wire.is_free
