@@ -107,7 +107,6 @@ class Doors:
             "requests": self.host.root.supervisor_of("requests").child_count,
             "connections": self.edge.supervisor_of("connections").child_count,
             "requests of HTTP/2": self.edge.supervisor_of("requests").child_count,
-            "watches": self.edge.supervisor_of("watches").child_count,
             "legacy sessions": len(self.endpoint.legacy),
             "pairs": len(self.endpoint.pairs),
         }
