@@ -156,6 +156,8 @@ class WebSocketConnection:
         return chain.from_iterable(steps(data[start : start + SLICE]) for start in range(0, len(data), SLICE))
 
     async def _take(self, turn: object) -> None:
+        if self._is_over:  # another socket has taken over before this task had its first turn
+            return
         for count, received in enumerate(self._incoming, 1):
             if received is not None:
                 await self._meet(received)
