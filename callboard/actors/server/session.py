@@ -234,7 +234,11 @@ class Session(Actor[Outbound]):
         if self.takes_batches and is_batch(frame):
             return await self._receive_batch(frame, way or self)
         try:
-            return await self.take(decode(frame), way or self, carrier)
+            message = decode(frame)
+            if isinstance(message, Request):  # as `take` has it, and a coroutine less: most messages are
+                await self._request(message, way or self, carrier)
+                return True
+            return await self.take(message, way or self, carrier)
         except PeerError as error:
             return await self._refuse(error, way or self)
 

@@ -136,16 +136,15 @@ class WebSocketConnection:
                 self.begin_close(violation.close)
             except Overloaded as error:
                 self.begin_close(Close(Code.OVERLOADED, str(error)))
-            if self._is_over:
+            if self._is_over():
                 return
             self._is_busy = False
             data = await self.wire.receive()
             self._is_busy = self.is_heard = True
-            if not data or self._is_over:
+            if not data or self._is_over():
                 return
             self._incoming = self._parsed(data)
 
-    @property
     def _is_over(self) -> bool:
         """Whether nothing more that the client says here counts."""
         return self._farewell is not None or not self.conversation.is_on(self)
@@ -156,12 +155,16 @@ class WebSocketConnection:
         return chain.from_iterable(steps(data[start : start + SLICE]) for start in range(0, len(data), SLICE))
 
     async def _take(self, turn: object) -> None:
-        if self._is_over:  # another socket has taken over before this task had its first turn
+        if self._is_over():  # another socket has taken over before this task had its first turn
             return
+        conversation, reading = self.conversation, self.reading
         for count, received in enumerate(self._incoming, 1):
             if received is not None:
-                await self._meet(received)
-                if self._is_over or self.reading.turn is not turn:
+                if type(received) is Text:  # as `_meet` has it, and a coroutine less: most are
+                    await conversation.receive(received.frame, reading)
+                else:
+                    await self._meet(received)
+                if self._is_over() or self.reading.turn is not turn:
                     return
             if count % FRAMES == 0:
                 await trio.lowlevel.checkpoint()
