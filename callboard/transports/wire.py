@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
 import trio
+from trio.lowlevel import current_task
 
 from callboard.actors.shares import anonymous_at
 from callboard.actors.turnstile import wait_turn
@@ -23,7 +24,8 @@ MAX_HELD: Final = 65_536
 """Bytes that are held for the end of a turn. More may not fit into the socket, and needs no batching."""
 
 LARGE_READ: Final = 262_144
-"""Bytes that are read at once in the middle of a large message."""
+"""Bytes that are read at once by the task that reads the messages: fewer turns for a large one. A task that only looks
+whether the peer is still there keeps what it reads, and reads less."""
 
 LARGEST_KEPT: Final = 8 * 1024 * 1024
 """Largest buffer whose memory the C library shall keep for the next one: the largest message."""
@@ -104,7 +106,7 @@ class BatchWriter(Protocol):
 class SocketWire:
     """A non-blocking socket: the system calls without a layer in between."""
 
-    __slots__ = ("_amid", "_is_broken", "_is_held", "_lock", "_rest", "_socket", "_write_time", "write_batch")
+    __slots__ = ("_is_broken", "_is_held", "_lock", "_reader", "_rest", "_socket", "_write_time", "write_batch")
 
     def __init__(self, connected: socket.socket, write_time: float) -> None:
         self._socket = connected
@@ -113,7 +115,7 @@ class SocketWire:
         self._rest: bytes | memoryview = b""  # what is held, or what a courtesy left over
         self._is_broken = False
         self._is_held = False  # until the turn is over: then it is flushed
-        self._amid = 0  # the task that has read much at once: most likely it is in the middle of a large message
+        self._reader = 0  # the task that may read much at once
         self.write_batch: BatchWriter | None = None
 
     async def receive(self) -> bytes:
@@ -121,8 +123,11 @@ class SocketWire:
             if self._socket.fileno() == -1:
                 raise trio.ClosedResourceError("closed locally")
             await trio.lowlevel.wait_readable(self._socket)
+            task = id(current_task())
+            if not self._reader:
+                self._reader = task  # the first one to read; or one that has just read as much as it might
             try:
-                data = self._socket.recv(self._next_size() if self._amid else READ_SIZE)
+                data = self._socket.recv(LARGE_READ if task == self._reader else READ_SIZE)
             except (BlockingIOError, InterruptedError):
                 continue
             except OSError as error:
@@ -130,15 +135,9 @@ class SocketWire:
                 raise trio.BrokenResourceError(_why(error)) from None
             if not data:
                 await wait_turn()  # thousands may leave at once
-            elif len(data) >= READ_SIZE:
-                self._amid = id(trio.lowlevel.current_task())
+            elif len(data) == READ_SIZE:  # most likely it is in the middle of a large message
+                self._reader = task
             return data
-
-    def _next_size(self) -> int:
-        """How much to read after much was read. Another task only looks whether the peer is still there, and keeps what
-        it reads: not more than usual."""
-        reader, self._amid = self._amid, 0
-        return LARGE_READ if reader == id(trio.lowlevel.current_task()) else READ_SIZE
 
     async def send(self, data: bytes) -> None:
         if (rest := self.begin(data)) is not None:
