@@ -81,13 +81,6 @@ class ToolEntry(HandlerEntry):
     shown: Tool
     headers: HeaderMap
 
-    is_errand: bool = attrs.field(init=False)
-    """Whether it cannot be spoken to while it runs: it takes no context, and holds up no thread."""
-
-    @is_errand.default
-    def _is_errand(self) -> bool:
-        return self.signature.is_async and self.signature.context_parameter is None
-
 
 @attrs.frozen
 class CacheHint:

@@ -6,16 +6,17 @@ task stays with it, and another task reads on (`Carrier`); so it may outlive its
 """
 
 import math
-from collections.abc import Awaitable, Iterable
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from contextvars import Context
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import trio
 
 from callboard.actors.lifecycle import Consequence, RequestEvent, RequestState
 from callboard.actors.outlet import Carrier
 from callboard.actors.server.exchange import Exchange, Handler, Running
-from callboard.actors.server.noticing import run_noticing
 from callboard.actors.server.progress import Progress
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.revisions import Model
@@ -31,6 +32,9 @@ from callboard.supervisor import (
     Unfinished,
 )
 from callboard.supervisor.groups import sole
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 HARD_CAP: Final = 600.0
 """Seconds a hosted request may take in all, the time that it is parked not counted."""
@@ -254,3 +258,38 @@ class RequestActor:
 
 def _is_over(_: str) -> None:
     """Used once a request has no task any more."""
+
+
+@types.coroutine
+def run_noticing(
+    work: Coroutine[Any, Any, T], context: Context, on_wait: Callable[[S], None], subject: S
+) -> Generator[Any, Any, T]:
+    """Run *work* here, in a *context* of its own, to its end. If it has to wait, *on_wait* is called once with
+    *subject*, before it does.
+
+    Most calls never wait, and cost no more than this: no task, no scope, no timer.
+    """
+    try:
+        trap = context.run(work.send, None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]  # what a coroutine returns
+    task = trio.lowlevel.current_task()
+    outer, task.context = task.context, context  # what it has set stays set when it goes on
+    on_wait(subject)
+    try:
+        while True:
+            try:
+                told = yield trap
+            except BaseException as error:  # it is for the coroutine, not for this function
+                step: Callable[[Any], Any] = work.throw
+                told = error
+            else:
+                step = work.send
+            try:
+                trap = step(told)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            finally:
+                told = None  # it may hold the exception whose traceback holds this frame
+    finally:
+        task.context = outer

@@ -13,7 +13,7 @@ import trio.lowlevel
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard import Server, ToolError
-from callboard.actors.server.noticing import run_noticing
+from callboard.actors.server.request import run_noticing
 from callboard.errors import INTERNAL_ERROR, BackendRefused
 from callboard.transports.server.http.slow_requests import SOON
 from tests.transports.server.http.stage import QUICK, Client, Json, Place, request, serving, settle
