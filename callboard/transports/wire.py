@@ -192,7 +192,7 @@ class SocketWire:
         try:
             self._rest = _after(data, self._try(data))
         except trio.BrokenResourceError:
-            return True  # the reader hears it
+            return False  # which `send` says, too
         if self._rest:
             batch.finish(self)
         return True
@@ -416,7 +416,7 @@ class SslWire:
         try:
             return self._wire.send_soon(self._sealed(data))
         except trio.BrokenResourceError:
-            return True  # the reader hears it
+            return False  # which `send` says, too
 
     @property
     def write_batch(self) -> BatchWriter | None:

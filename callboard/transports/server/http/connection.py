@@ -30,6 +30,10 @@ from callboard.transports.wire import READ_SIZE, Wire
 SLACK: Final = 5.0
 """Seconds by which the end of an idle connection may come early: its deadline is not moved for every request."""
 
+IN_A_ROW: Final = 2
+"""Requests of one read that are served before others get a turn. Fifty may come in one, on each of many connections: with
+16, fifty such clients delayed a neighbour's call by 1.5 s, with 2 by 0.2 s."""
+
 LINGER: Final = 1.0
 """Seconds for a refused client to hear why. Closed while it still sends, it would get a reset and no answer."""
 
@@ -115,11 +119,13 @@ class HttpConnection(Actor[Never]):
                 self._wait_until(trio.current_time() + min(self.settings.first_byte_time, self.settings.keep_alive))
         node = self.lifetime
         while True:
-            for received in self._received:
+            for count, received in enumerate(self._received, 1):
                 await self._serve(received)
                 if node.scope is not turn or self._upgraded is not None:
                     return
                 del received  # its body is the request's to keep, and goes with it
+                if count % IN_A_ROW == 0:
+                    await trio.lowlevel.checkpoint()
             if self._parser.stage is not ParserStage.IDLE or self._reading is not ParserStage.IDLE:
                 await self._mind_the_body()
                 await self._mind_the_time()
@@ -131,6 +137,8 @@ class HttpConnection(Actor[Never]):
                 return
             if self._reading is ParserStage.IDLE and not self._is_answering:
                 self._allow_idling()  # a deadline that is close must not fall into what is served now
+            if len(data) > READ_SIZE and len(data) > (most := self._parser.missing + READ_SIZE):
+                data, self._ahead = data[:most], data[most:] + self._ahead  # many small requests have their turns
             self._received = iter(self._parser.feed(data))
 
     def begin_with(self, data: bytes) -> None:
@@ -159,8 +167,8 @@ class HttpConnection(Actor[Never]):
     async def _serve(self, received: Received) -> None:
         if self._is_answering:
             await self._wait_answered()
-        if self._is_stopping or self._is_left:
-            raise trio.ClosedResourceError("the answer was the last one")
+        if self._is_stopping or self._is_left or (self._response is not None and self._response.is_lost):
+            raise trio.ClosedResourceError("the answer was the last one, or its client is gone")
         head = received.head
         self.served += 1
         if self._reading is not ParserStage.IDLE:

@@ -36,7 +36,7 @@ from callboard.transports.wire import Wire
 SLICE: Final = 8192
 """Bytes that are parsed before others get a turn."""
 
-FRAMES: Final = 64
+FRAMES: Final = 16
 """Frames that are dealt with before others get a turn: a frame may be six bytes long, and takes as long as any."""
 
 MAX_CONTROLS: Final = 100
