@@ -31,8 +31,8 @@ SLACK: Final = 5.0
 """Seconds by which the end of an idle connection may come early: its deadline is not moved for every request."""
 
 IN_A_ROW: Final = 2
-"""Requests of one read that are served before others get a turn. Fifty may come in one, on each of many connections: with
-16, fifty such clients delayed a neighbour's call by 1.5 s, with 2 by 0.2 s."""
+"""Requests of one read that are served before others get a turn. Fifty may come in one, on each of many connections:
+with 16, fifty such clients delayed a neighbour's call by 1.5 s, with 2 by 0.2 s."""
 
 LINGER: Final = 1.0
 """Seconds for a refused client to hear why. Closed while it still sends, it would get a reset and no answer."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar, copy_context
+from itertools import groupby
 from typing import Any, cast
 
 import attrs
@@ -15,6 +16,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from callboard import Server, ToolError
 from callboard.actors.server.request import run_noticing
 from callboard.errors import INTERNAL_ERROR, BackendRefused
+from callboard.transports.server.http.connection import IN_A_ROW
 from callboard.transports.server.http.slow_requests import SOON
 from tests.transports.server.http.stage import QUICK, Client, Json, Place, request, serving, settle
 
@@ -89,6 +91,45 @@ async def test_what_is_said_meanwhile_is_heard_afterwards_and_in_order() -> None
             await client.send(client.modern("tools/call", name="quick", arguments={}, id=number))
         ids = [(await client.answer()).json["id"] for _ in range(4)]
         assert ids == ["first", 0, 1, 2]
+
+
+async def test_between_pipelined_requests_others_have_their_turns() -> None:
+    log, server = list[str](), Server("pipelined")
+
+    @server.tool
+    async def quick() -> str:
+        log.append("served")
+        return "ok"
+
+    async def count_turns() -> None:
+        while True:
+            await trio.lowlevel.checkpoint()
+            log.append("turn")
+
+    async with serving(server) as place, trio.open_nursery() as nursery:
+        client = await place.connect()
+        await client.call("quick")
+        nursery.start_soon(count_turns)
+        await client.send(client.modern("tools/call", name="quick", arguments={}) * 20)
+        for _ in range(20):
+            assert (await client.answer()).result["content"][0]["text"] == "ok"
+        nursery.cancel_scope.cancel()
+    in_a_row = [len(list(group)) for what, group in groupby(log) if what == "served"]
+    assert sum(in_a_row) == 21
+    assert max(in_a_row) <= IN_A_ROW
+
+
+async def test_nothing_more_is_served_for_a_client_that_is_gone() -> None:
+    log: list[str] = []
+    async with serving(company(log)) as place:
+        client = await place.connect()
+        slow = client.modern("tools/call", name="slow", arguments={"seconds": 0.05})
+        await client.send(slow + slow * 5)
+        await seen(log, "begun")
+        await client.aclose()
+        await seen(log, "left")
+        await settle()
+        assert log == ["begun", "left"]
 
 
 def tasks() -> int:
