@@ -309,12 +309,13 @@ def _is_all(wire: _Wire, payload: Members, frame: bytes) -> bool:
 
 def _check_payload(payload: Members, frame: bytes, structure: bytes | None) -> None:
     """Check a *frame* that has no other members: only its payload can break a rule."""
-    if structure is not None:
+    if len(frame) <= json_scan.SHORT:
+        if payload:
+            json_scan.check_short(frame)
+    elif structure is not None:
         json_scan.check_structure(structure)
-    elif len(frame) > json_scan.SHORT:
+    else:
         json_scan.check_members(payload, _DEPTH)
-    elif payload:
-        json_scan.check_value(frame)
 
 
 def _check_members(wire: _Wire, frame: bytes, structure: bytes | None) -> None:

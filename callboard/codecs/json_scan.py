@@ -45,8 +45,9 @@ to 5 us. The arguments of a tool are not among them."""
 SHORT: Final = 1024
 """Up to so many bytes, looking at all of them is cheaper than picking out those that matter."""
 
-LONG: Final = 32_768
-"""From so many bytes on, stepping from quote to quote is cheaper than looking at what stands between them."""
+LONG: Final = 2 * max(MAX_SEPARATORS, MAX_CONTAINERS)
+"""Up to so many bytes, a frame cannot hold too many values: each takes two. In a longer one they are counted before it
+is parsed."""
 
 _open = msgspec.json.Decoder(dict[str, Raw]).decode
 _open_list = msgspec.json.Decoder(list[Raw]).decode
@@ -98,7 +99,7 @@ def check_frame(frame: bytes) -> None:
     Raises `ParseError` or `FrameTooLarge`.
     """
     structure = check_text(frame)
-    if structure is None and len(frame) > MAX_CONTAINERS and not _has_few(frame, b"[{", MAX_CONTAINERS):
+    if structure is None and len(frame) > LONG and not _has_few(frame, b"[{", MAX_CONTAINERS):
         _check_counts(_marks(_unescaped(frame), _NOT_COUNTED))
     elif structure is not None and len(structure) > MAX_CONTAINERS:
         _check_counts(structure.translate(_AS_BRACKETS, _NOT_COUNTED))
@@ -118,7 +119,7 @@ def check_text(frame: bytes) -> bytes | None:
     if structure is not None:
         if len(structure) > MAX_SEPARATORS and structure.count(b",") > MAX_SEPARATORS:
             _refuse_separators()
-    elif len(frame) > MAX_SEPARATORS and not _has_few(frame, b",", MAX_SEPARATORS):
+    elif not _has_few(frame, b",", MAX_SEPARATORS):
         _check_counts(_marks(_unescaped(frame), _NOT_COUNTED))
     return structure
 
@@ -131,11 +132,19 @@ def check_value(value: bytes | Raw, depth: int = MAX_DEPTH) -> None:
     Raises `ParseError` or `FrameTooLarge`.
     """
     if len(value) <= SHORT:
-        _check_data(bytes(value), depth)
+        check_short(bytes(value), depth)
     elif (structure := _stepped_over(bytes(value))) is not None:
         check_structure(structure, depth)
     else:
         _check_data(_outside_texts(value), depth)
+
+
+def check_short(data: bytes, depth: int = MAX_DEPTH) -> None:
+    """`check_value` of at most `SHORT` bytes: most have few brackets and small numbers, strings included."""
+    if data.count(b"{") + data.count(b"[") > depth:
+        _check_brackets(_marks(_unescaped(data), _NOT_BRACKET_OR_QUOTE), depth)
+    if not _has_plainly_small_numbers(data):
+        _check_numbers(outside_strings(data))
 
 
 def check_members(payload: Mapping[str, Raw], depth: int = MAX_DEPTH) -> None:
@@ -162,9 +171,10 @@ def check_structure(structure: bytes, depth: int = MAX_DEPTH) -> None:
 
 
 def _check_data(data: bytes, depth: int) -> None:
-    # Most values are short and have few brackets and small numbers, strings included.
-    if (data.count(b"{") + data.count(b"[") > depth) if len(data) <= SHORT else not _opens_few(data, depth):
-        _check_brackets(_marks(_unescaped(data), _NOT_BRACKET_OR_QUOTE), depth)
+    if len(data) <= SHORT or _opens_few(data, depth):
+        check_short(data, depth)
+        return
+    _check_brackets(_marks(_unescaped(data), _NOT_BRACKET_OR_QUOTE), depth)
     if not _has_plainly_small_numbers(data):
         _check_numbers(outside_strings(data))
 
@@ -179,8 +189,12 @@ def check_modelled(members: Mapping[str, Raw | bytes], *, but: str = "", most: i
         if key != but:
             data = bytes(value)
             # A value has at least one byte, and a comma or a bracket. Most that are long are one long text.
-            if len(data) > most and _marked(data) > most:
-                values += _marked(outside_strings(data))
+            if len(data) > most:
+                structure = _stepped_over(data)
+                if structure is not None:
+                    values += _marked(structure)
+                elif _marked(data) > most:
+                    values += _marked(outside_strings(data))
     if values > most:
         raise FrameTooLarge("number of values", limit=most)
 
@@ -343,7 +357,7 @@ def _outside_texts(value: bytes | Raw, levels: int = _LEVELS) -> bytes:
     first = memoryview(value)[0]
     if first == _QUOTE:
         return b""
-    if not levels or first not in _CONTAINERS or (size > LONG and not _begins_with_text(bytes(value))):
+    if not levels or first not in _CONTAINERS or (size > LONG // 4 and not _begins_with_text(bytes(value))):
         return bytes(value)
     try:
         parts = _parts(value)
@@ -376,16 +390,18 @@ def _parts(value: bytes | Raw) -> Sequence[Raw]:
 def _has_plainly_small_numbers(data: bytes) -> bool:
     """Whether nothing in *data*, strings included, looks like a number past the range of a double."""
     numbers = data.translate(_REDUCED, _NOT_NUMERIC)
-    if _LONG_NUMBER in numbers:
+    if len(numbers) >= len(_LONG_NUMBER) and _LONG_NUMBER in numbers:
         return False
     # A search for _LONG_EXPONENT comes last: where zeros abound, a pattern that ends in one takes three times as long.
-    at = -2
+    at = numbers.find(b"0e")
+    if at < 0:
+        return True
     for _ in range(MAX_EXTREMES):
+        if numbers.startswith(b"000", at + 2):
+            return False
         at = numbers.find(b"0e", at + 2)
         if at < 0:
             return True
-        if numbers.startswith(b"000", at + 2):
-            return False
     return _LONG_EXPONENT not in numbers
 
 

@@ -18,9 +18,6 @@ from callboard.actors.turnstile import wait_turn
 READ_SIZE: Final = 65_536
 """Bytes that are read at once."""
 
-LARGE_READ: Final = 262_144
-"""Bytes that are read at once in the middle of a large message."""
-
 LARGEST_KEPT: Final = 8 * 1024 * 1024
 """Largest buffer whose memory the C library shall keep for the next one: the largest message."""
 
@@ -94,7 +91,7 @@ class BatchWriter(Protocol):
 class SocketWire:
     """A non-blocking socket: the system calls without a layer in between."""
 
-    __slots__ = ("_amid", "_is_broken", "_lock", "_rest", "_socket", "_write_time", "write_batch")
+    __slots__ = ("_ahead", "_is_broken", "_lock", "_rest", "_socket", "_write_time", "write_batch")
 
     def __init__(self, connected: socket.socket, write_time: float) -> None:
         self._socket = connected
@@ -102,16 +99,19 @@ class SocketWire:
         self._lock: trio.Lock | None = None  # made when a writer has to wait, for the first time
         self._rest: bytes | memoryview = b""  # what is held, or what a courtesy left over
         self._is_broken = False
-        self._amid = 0  # the task that has read much at once: most likely it is in the middle of a large message
+        self._ahead = b""  # what was read along with a full piece
         self.write_batch: BatchWriter | None = None
 
     async def receive(self) -> bytes:
+        if self._ahead:
+            ahead, self._ahead = self._ahead, b""
+            return ahead
         while True:
             if self._socket.fileno() == -1:
                 raise trio.ClosedResourceError("closed locally")
             await trio.lowlevel.wait_readable(self._socket)
             try:
-                data = self._socket.recv(self._next_size() if self._amid else READ_SIZE)
+                data = self._socket.recv(READ_SIZE)
             except (BlockingIOError, InterruptedError):
                 continue
             except OSError as error:
@@ -119,15 +119,15 @@ class SocketWire:
                 raise trio.BrokenResourceError(_why(error)) from None
             if not data:
                 await wait_turn()  # thousands may leave at once
-            elif len(data) >= READ_SIZE:
-                self._amid = id(trio.lowlevel.current_task())
+            elif len(data) == READ_SIZE:
+                self._read_ahead()
             return data
 
-    def _next_size(self) -> int:
-        """How much to read after much was read. Another task only looks whether the peer is still there, and keeps what
-        it reads: not more than usual."""
-        reader, self._amid = self._amid, 0
-        return LARGE_READ if reader == id(trio.lowlevel.current_task()) else READ_SIZE
+    def _read_ahead(self) -> None:
+        """Read the next piece, too: half of the turns for a large message. It is a piece of its own: what comes in one
+        with its head is not counted."""
+        with contextlib.suppress(OSError):  # there is nothing, or the next one to read hears it
+            self._ahead = self._socket.recv(READ_SIZE)
 
     async def send(self, data: bytes) -> None:
         if (rest := self.begin(data)) is not None:
@@ -149,6 +149,9 @@ class SocketWire:
 
     def receive_nowait(self) -> bytes | None:
         """Available data of the peer; empty at its end, None if there is none yet. Raises as `receive`."""
+        if self._ahead:
+            ahead, self._ahead = self._ahead, b""
+            return ahead
         try:
             return self._socket.recv(READ_SIZE)
         except (BlockingIOError, InterruptedError):
@@ -193,6 +196,8 @@ class SocketWire:
         self._rest = _after(data, self._try(data))
 
     def is_quiet(self) -> bool:
+        if self._ahead:
+            return False
         try:
             self._socket.recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
@@ -237,6 +242,7 @@ class SocketWire:
         if self._rest and not self._is_broken and self._lock is None:
             self.flush()  # the last word of a connection that was about to close
         self._is_broken = True
+        self._ahead = b""
         if self._socket.fileno() != -1:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
