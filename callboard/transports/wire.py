@@ -12,7 +12,6 @@ from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
 import trio
-from trio.lowlevel import current_task
 
 from callboard.actors.shares import anonymous_at
 from callboard.actors.turnstile import wait_turn
@@ -22,10 +21,6 @@ READ_SIZE: Final = 65_536
 
 MAX_HELD: Final = 65_536
 """Bytes that are held for the end of a turn. More may not fit into the socket, and needs no batching."""
-
-LARGE_READ: Final = 262_144
-"""Bytes that are read at once by the task that reads the messages: fewer turns for a large one. A task that only looks
-whether the peer is still there keeps what it reads, and reads less."""
 
 LARGEST_KEPT: Final = 8 * 1024 * 1024
 """Largest buffer whose memory the C library shall keep for the next one: the largest message."""
@@ -106,7 +101,7 @@ class BatchWriter(Protocol):
 class SocketWire:
     """A non-blocking socket: the system calls without a layer in between."""
 
-    __slots__ = ("_is_broken", "_is_held", "_lock", "_reader", "_rest", "_socket", "_write_time", "write_batch")
+    __slots__ = ("_ahead", "_is_broken", "_is_held", "_lock", "_rest", "_socket", "_write_time", "write_batch")
 
     def __init__(self, connected: socket.socket, write_time: float) -> None:
         self._socket = connected
@@ -115,19 +110,19 @@ class SocketWire:
         self._rest: bytes | memoryview = b""  # what is held, or what a courtesy left over
         self._is_broken = False
         self._is_held = False  # until the turn is over: then it is flushed
-        self._reader = 0  # the task that may read much at once
+        self._ahead = b""  # what was read along with a full piece
         self.write_batch: BatchWriter | None = None
 
     async def receive(self) -> bytes:
+        if self._ahead:
+            ahead, self._ahead = self._ahead, b""
+            return ahead
         while True:
             if self._socket.fileno() == -1:
                 raise trio.ClosedResourceError("closed locally")
             await trio.lowlevel.wait_readable(self._socket)
-            task = id(current_task())
-            if not self._reader:
-                self._reader = task  # the first one to read; or one that has just read as much as it might
             try:
-                data = self._socket.recv(LARGE_READ if task == self._reader else READ_SIZE)
+                data = self._socket.recv(READ_SIZE)
             except (BlockingIOError, InterruptedError):
                 continue
             except OSError as error:
@@ -135,9 +130,15 @@ class SocketWire:
                 raise trio.BrokenResourceError(_why(error)) from None
             if not data:
                 await wait_turn()  # thousands may leave at once
-            elif len(data) == READ_SIZE:  # most likely it is in the middle of a large message
-                self._reader = task
+            elif len(data) == READ_SIZE:
+                self._read_ahead()
             return data
+
+    def _read_ahead(self) -> None:
+        """Read the next piece, too: half of the turns for a large message. It is a piece of its own: what comes in one
+        with its head is not counted."""
+        with contextlib.suppress(OSError):  # there is nothing, or the next one to read hears it
+            self._ahead = self._socket.recv(READ_SIZE)
 
     async def send(self, data: bytes) -> None:
         if (rest := self.begin(data)) is not None:
@@ -161,6 +162,9 @@ class SocketWire:
 
     def receive_nowait(self) -> bytes | None:
         """Available data of the peer; empty at its end, None if there is none yet. Raises as `receive`."""
+        if self._ahead:
+            ahead, self._ahead = self._ahead, b""
+            return ahead
         try:
             return self._socket.recv(READ_SIZE)
         except (BlockingIOError, InterruptedError):
@@ -225,6 +229,8 @@ class SocketWire:
         self._rest = _after(data, self._try(data))
 
     def is_quiet(self) -> bool:
+        if self._ahead:
+            return False
         if hasattr(select, "poll"):  # half the time of a peek, which raises if all is well
             if self._is_broken or self._socket.fileno() == -1:
                 return False
@@ -282,6 +288,7 @@ class SocketWire:
         if self._rest and not self._is_broken and self._lock is None:
             self.flush()  # the last word of a connection that was about to close
         self._is_broken = True
+        self._ahead = b""
         if self._socket.fileno() != -1:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()

@@ -94,11 +94,6 @@ class RequestParser:
         return self._body.size
 
     @property
-    def missing(self) -> int:
-        """Bytes that are known to be missing of that body."""
-        return self._missing
-
-    @property
     def unfinished(self) -> int:
         """Bytes of a head that has not ended."""
         return self._unseen if self._head is None else 0

@@ -137,8 +137,6 @@ class HttpConnection(Actor[Never]):
                 return
             if self._reading is ParserStage.IDLE and not self._is_answering:
                 self._allow_idling()  # a deadline that is close must not fall into what is served now
-            if len(data) > READ_SIZE and len(data) > (most := self._parser.missing + READ_SIZE):
-                data, self._ahead = data[:most], data[most:] + self._ahead  # many small requests have their turns
             self._received = iter(self._parser.feed(data))
 
     def begin_with(self, data: bytes) -> None:

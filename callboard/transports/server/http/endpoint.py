@@ -72,9 +72,6 @@ Upgrade: TypeAlias = Callable[[Head, bytes, Wire, Reading], Awaitable[Upgraded]]
 PATH: Final = b"/mcp"
 """Path of the endpoint, on every listener."""
 
-UNCOUNTED: Final = 65_536
-"""Bytes of a body that need not be counted if it came with its head: that much is in the weight of a request."""
-
 METHODS: Final = {
     PATH: ("POST", "GET", "DELETE", "OPTIONS"),
     SSE_PATH: ("GET", "OPTIONS"),
@@ -173,9 +170,6 @@ class Endpoint:
         try:
             if principal is None:
                 principal = ANYBODY if self.authenticate is None else await self._principal(head, self.authenticate)
-            if len(body) > UNCOUNTED and response.held is None:  # it came with its head, in one read
-                response.held = HeldBytes(self.host.bodies, account_of(principal, response.peer))
-                response.held.grow(len(body))
             if head.path != PATH:
                 await self._pair(head, body, principal, response)
             elif head.method == "POST":

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.transports.wire import LARGE_READ, READ_SIZE, SocketWire
+from callboard.transports.wire import READ_SIZE, SocketWire
 
 BIG = 4_000_000
 """More than the kernel takes from a writer whose reader does not read."""
@@ -192,24 +192,43 @@ async def test_who_lingers_hears_the_peer_out() -> None:
             await peer.send_eof()
 
 
-async def test_messages_are_read_in_large_pieces_by_the_task_that_reads_them() -> None:
+async def test_a_large_message_is_read_in_pieces_of_one_size_and_two_of_them_in_a_turn() -> None:
     with pair() as (wire, peer):
-        sizes: list[int] = []
-
-        async def read() -> None:
+        said = bytes(range(256)) * (2 * READ_SIZE // 256) + b"the end"
+        found: list[bytes] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(peer.send_all, said)
             await wait_all_tasks_blocked()
-            sizes.append(len(await wire.receive()))
+            found.append(await wire.receive())
+            assert not wire.is_quiet()
+            with trio.CancelScope() as scope:
+                scope.cancel()  # what is there needs no waiting
+                found.append(await wire.receive())
+            found.append(await wire.receive())
+        assert b"".join(found) == said
+        assert [len(piece) for piece in found] == [READ_SIZE, READ_SIZE, len(b"the end")]
+        assert wire.is_quiet()
 
-        async with trio.open_nursery() as sending:
-            sending.start_soon(peer.send_all, b"x" * BIG)
-            await read()
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(read)  # another task, which looks whether the peer is still there
-            await read()
-            await read()
-            sending.cancel_scope.cancel()
-        assert (sizes[1], sizes[2]) == (READ_SIZE, READ_SIZE)
-        assert all(READ_SIZE < sizes[which] <= LARGE_READ for which in (0, 3))
+
+async def test_the_end_of_a_peer_is_heard_behind_all_that_it_said() -> None:
+    with pair() as (wire, peer):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(peer.send_all, b"x" * READ_SIZE)
+            await wait_all_tasks_blocked()
+            await peer.aclose()
+            assert len(await wire.receive()) == READ_SIZE
+            assert await wire.receive() == b""
+
+
+async def test_what_was_read_ahead_is_gone_with_the_wire() -> None:
+    with pair() as (wire, peer):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(peer.send_all, b"x" * 2 * READ_SIZE)
+            await wait_all_tasks_blocked()
+            await wire.receive()
+        wire.close()
+        with pytest.raises(trio.ClosedResourceError):
+            await wire.receive()
 
 
 async def test_what_follows_a_torn_piece_is_its_rest() -> None:
