@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from callboard.codecs.lines import MAX_FRAME
+from callboard.codecs.pieces import Pieces
 from callboard.errors import FrameTooLarge, ParseError
 
 MAX_FIELD: Final = 1024
@@ -20,6 +21,7 @@ MAX_RETRY: Final = 60 * 60 * 1000
 
 _LINE_ROOM: Final = len(b"data: ") + 3  # a line is a frame, its field name, and at the stream's start a BOM
 _BOM: Final = "\ufeff".encode()
+_DATA: Final = b"data: "
 
 
 @attrs.frozen
@@ -50,8 +52,8 @@ class EventDecoder:
     comments: int = attrs.field(default=0, init=False)
     retry: int | None = attrs.field(default=None, init=False)
     last_event_id: str = attrs.field(default="", init=False)
-    _line: bytearray = attrs.field(factory=bytearray, init=False)
-    _data: bytearray | None = attrs.field(default=None, init=False)
+    _line: Pieces = attrs.field(factory=Pieces, init=False)
+    _data: bytes | bytearray | None = attrs.field(default=None, init=False)
     _event: str = attrs.field(default="", init=False)
     _id: str | None = attrs.field(default=None, init=False)
     _at_start: bool = attrs.field(default=True, init=False)
@@ -61,7 +63,7 @@ class EventDecoder:
     @property
     def buffered(self) -> int:
         """Bytes held of an event that is not complete."""
-        return len(self._line) + len(self._data or b"")
+        return self._line.size + len(self._data or b"")
 
     def feed(self, data: bytes) -> list[Item]:
         """Return the events that *data* completes, in order.
@@ -74,7 +76,11 @@ class EventDecoder:
         # A \r ends its line at once; a \n after it, even in the next chunk, belongs to the same ending.
         half = self._after_cr and data.startswith(b"\n")
         self._after_cr = data.endswith(b"\r")
-        *ended, rest = _unified(data[1:] if half else data).split(b"\n")
+        data = _unified(data[1:] if half else data)
+        if b"\n" not in data:  # which takes a thirtieth of the time of a split, and a large event has many such pieces
+            self._hold(data, found)
+            return found
+        *ended, rest = data.split(b"\n")
         for piece in ended:
             self._hold(piece, found)
             self._end_line(found)
@@ -82,17 +88,19 @@ class EventDecoder:
         return found
 
     def _hold(self, piece: bytes, found: list[Item]) -> None:
+        if not piece:
+            return
         if self._refused:
-            self._line += b"" if self._line else piece[:1]  # enough to tell a blank line from another
-        elif len(self._line) + len(piece) > self.limit + _LINE_ROOM:
+            if not self._line.size:
+                self._line.add(piece[:1])  # enough to tell a blank line from another
+        elif self._line.size + len(piece) > self.limit + _LINE_ROOM:
             self._refuse(FrameTooLarge("line of an event stream", limit=self.limit), found)
-            self._line += piece[:1]
+            self._line.add(piece[:1])
         else:
-            self._line += piece
+            self._line.add(piece)
 
     def _end_line(self, found: list[Item]) -> None:
-        line = bytes(self._line)
-        self._line.clear()
+        line = self._line.take()
         if self._at_start:
             self._at_start = False
             line = line.removeprefix(_BOM)
@@ -104,6 +112,9 @@ class EventDecoder:
     def _read_field(self, line: bytes, found: list[Item]) -> None:
         if not _is_utf8(line):
             self._refuse(ParseError("an event stream must be UTF-8"), found)
+            return
+        if line.startswith(_DATA):
+            self._add_data(line[len(_DATA) :], found)
             return
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
@@ -118,8 +129,10 @@ class EventDecoder:
 
     def _add_data(self, value: bytes, found: list[Item]) -> None:
         if self._data is None:
-            self._data = bytearray(value)
+            self._data = value
         else:
+            if isinstance(self._data, bytes):
+                self._data = bytearray(self._data)
             self._data += b"\n" + value
         if len(self._data) > self.limit:
             self._refuse(FrameTooLarge("event", limit=self.limit), found)
@@ -144,7 +157,7 @@ class EventDecoder:
     def _refuse(self, reason: FrameTooLarge | ParseError, found: list[Item]) -> None:
         found.append(reason)
         self._forget()
-        self._line.clear()
+        self._line.take()
         self._refused = True
 
     def _forget(self) -> None:
@@ -159,10 +172,14 @@ def encode_event(
     Raises ValueError for an id or event name that could not be read back: a newline or NUL inside, or too
     long.
     """
+    if b"\n" in data or b"\r" in data:
+        data = _unified(data).replace(b"\n", b"\ndata: ")
+    if event is None and event_id is None and retry is None:
+        return b"data: %b\n\n" % data
     head = b"" if event is None else b"event: " + _field(event or "message")
     head += b"" if event_id is None else b"id: " + _field(event_id)
     head += b"" if retry is None else b"retry: %d\n" % max(0, min(retry, MAX_RETRY))
-    return head + b"data: " + _unified(data).replace(b"\n", b"\ndata: ") + b"\n\n"
+    return b"%bdata: %b\n\n" % (head, data)
 
 
 def encode_retry(milliseconds: int) -> bytes:

@@ -20,6 +20,10 @@ _VALUE: Final = re.compile(rb"[\x20-\x7e\t]*")
 
 def write_head(status: int, headers: Iterable[tuple[bytes, bytes]], *, closes: bool) -> bytes:
     """The head of an answer. Raises ValueError for a value that would not stay inside its line."""
+    return _remembered(status, tuple(headers), closes)
+
+
+def _head(status: int, headers: tuple[tuple[bytes, bytes], ...], closes: bool) -> bytes:
     lines = [_status_line(status)]
     for name, value in headers:
         if _VALUE.fullmatch(value) is None:
@@ -31,12 +35,15 @@ def write_head(status: int, headers: Iterable[tuple[bytes, bytes]], *, closes: b
     return b"".join(lines)
 
 
+_remembered: Final = lru_cache(maxsize=64)(_head)  # a stream begins the same way every time
+
+
 def write_answer(status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes, *, closes: bool) -> bytes:
     """A whole answer."""
     if not headers and not closes and status == 204:
         return _status_line(status) + b"\r\n"
     length = () if status == 204 else ((b"content-length", b"%d" % len(body)),)
-    return write_head(status, (*headers, *length), closes=closes) + body
+    return _head(status, (*headers, *length), closes) + body
 
 
 def write_json(body: bytes) -> bytes:

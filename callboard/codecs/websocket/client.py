@@ -2,7 +2,6 @@
 
 import base64
 import re
-import struct
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from wsproto.utilities import generate_accept_token
 
 from callboard.codecs.http.response_parser import AnswerHead
 from callboard.codecs.websocket.handshake import RECEIVED, SESSION, SUBPROTOCOL, VERSION
+from callboard.codecs.websocket.masking import masked
 from callboard.errors import BadAnswer
 
 SESSION_KEY: Final = "dev.callboard/session"
@@ -98,7 +98,4 @@ def is_resumption(frame: bytes) -> bool:
 def mask(frame: bytes, key: bytes) -> bytes:
     """A frame as a client must send it: *frame*, which a server would send, masked by four random bytes."""
     start = _SIZES.get(frame[1], 2)
-    payload = frame[start:]
-    size = len(payload)
-    hidden = int.from_bytes(payload) ^ int.from_bytes((key * (size // 4 + 1))[:size])
-    return struct.pack("!BB", frame[0], frame[1] | _IS_MASKED) + frame[2:start] + key + hidden.to_bytes(size)
+    return bytes((frame[0], frame[1] | _IS_MASKED)) + frame[2:start] + key + masked(frame[start:], key)

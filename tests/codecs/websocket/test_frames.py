@@ -45,7 +45,7 @@ def read(*frames: bytes, limit: int = LIMIT) -> list[Received]:
 def drip_into(reader: MessageReader, data: bytes) -> None:
     for byte in byte_by_byte(data):
         list(reader.feed(byte))
-        assert len(reader._begun or b"") <= reader.limit
+        assert reader.held <= reader.limit
 
 
 def refused(*frames: bytes, limit: int = LIMIT) -> Close:
