@@ -236,6 +236,16 @@ class BackendGone(RequestFailed):
             self.data["exitCode"] = exit_code
 
 
+class HomeGone(RequestFailed):
+    """The worker that had the session ended before it answered."""
+
+    code = BACKEND_GONE
+
+    def __init__(self) -> None:
+        super().__init__("the worker that had this request ended; whether it was done is not known")
+        self.data = {"origin": "server", "reason": "home lost"}
+
+
 class DefinitionChanged(RequestFailed):
     """The definition of a pinned tool has changed since the operator approved it."""
 

@@ -55,6 +55,17 @@ CRASHES: Final = Intensity(20, per=60.0)
 ENDLESS: Final = Intensity(1_000_000, per=1.0)
 """Restarts that the admin listener and the broker's own actor may have: any number. Neither may end the server."""
 
+WORKERS: Final = "workers"
+
+WORKER_WAITS: Final = Backoff(first=0.1, most=10.0)
+"""How long the place of a worker stays empty that ended by itself."""
+
+WORKER_STARTS: Final = 60.0
+"""Seconds for a process to begin: a server may load much."""
+
+WORKER_KILLED: Final = 1.0
+"""Seconds for the end of a worker that was killed."""
+
 NEWS_WAITS: Final = Backoff(first=0.1, most=5.0)
 """How long news of backends wait after the broker's own actor has crashed."""
 
@@ -113,6 +124,19 @@ def session(name: str, own: Make, readers: Iterable[Make], requests: Supervisor)
     )
 
 
+def node() -> SupervisorSpec:
+    """A server in several processes: its parent has one actor for each of them."""
+    return SupervisorSpec(
+        "node",
+        children=(SupervisorSpec(WORKERS, intensity=ENDLESS, backoff=WORKER_WAITS),),
+    )
+
+
+def worker(name: str, make: Make) -> ChildSpec[Any]:
+    """One worker process, below `node`. A new one takes the place of one that ended by itself."""
+    return ChildSpec(name, make, restart=Restart.TRANSIENT, shutdown=WORKER_KILLED, start_within=WORKER_STARTS)
+
+
 def keep_alive(make: Make, name: str = "keep-alive") -> ChildSpec[Any]:
     """Actor that sends comments to idle streams, or pings to idle sockets."""
     return ChildSpec(name, make, shutdown=0, kept="it holds the streams and sockets")
@@ -138,6 +162,11 @@ def http(name: str, comments: Make, listening: Children, http2_time: float | Non
 def asgi(comments: Make) -> SupervisorSpec:
     """The endpoint as an ASGI application: the server in front has the connections."""
     return SupervisorSpec("asgi", children=(keep_alive(comments), SupervisorSpec(REQUESTS)))
+
+
+def inner(listening: Children) -> SupervisorSpec:
+    """Where other workers reach this one."""
+    return SupervisorSpec("inner", children=listening, intensity=ENDLESS)
 
 
 def admin(listening: Children) -> SupervisorSpec:

@@ -1,7 +1,7 @@
 """The table of subscribers: which of them wants to hear of which change."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import attrs
@@ -19,6 +19,8 @@ class Subscribers:
     """Fan-out: each change goes to its subscribers."""
 
     fan_out: FanOut = attrs.field(factory=FanOut)
+    on_published: Callable[[Change], None] = attrs.field(default=lambda _: None, init=False)
+    """Tells the subscribers in other workers."""
     _hearers: dict[Change, dict[Hear, None]] = attrs.field(factory=dict, init=False)
     _lengths: Counter[int] = attrs.field(factory=Counter, init=False)
     """Number of subscribed resources by length of the URI: only these prefixes of a URI are looked up."""
@@ -49,7 +51,12 @@ class Subscribers:
             del self._lengths[length]
 
     def publish(self, change: Change) -> int:
-        """Tell every subscriber of *change*, or of what it is a part of. Returns how many there are."""
+        """Tell every subscriber of *change*, or of what it is a part of. Returns how many there are in this process."""
+        self.on_published(change)
+        return self.publish_here(change)
+
+    def publish_here(self, change: Change) -> int:
+        """As `publish`, to those in this process alone."""
         return self.fan_out.publish(change, lambda: self._told(change), self, self)
 
     def _told(self, change: Change) -> dict[Hear, None]:

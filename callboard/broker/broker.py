@@ -31,6 +31,7 @@ from callboard.client.connect import Connector
 from callboard.client.routes import ClientAccess, ways_to
 from callboard.codecs.bridge.definitions import TOOLS
 from callboard.codecs.revisions import ALL, Implementation, Revision
+from callboard.codecs.seal import Seal
 from callboard.config import BackendSpec, Configuration, PythonTarget, read_configuration
 from callboard.server.load import load_server
 from callboard.server.served import BackendStatus, Behind, Served
@@ -102,6 +103,7 @@ class Broker(Served):
     async def host(self, *, parking: Parking | None = None) -> AsyncIterator[Host]:
         """Run the broker, without any transport yet: backends are started, and waited for, but not for long."""
         lot = Parking(self.info.name) if parking is None else parking
+        self.catalogue.seal = Seal(lot.ring, "cursor")  # workers share the ring: any of them goes on with a list
         offer = BrokerOffer(self.info, self.catalogue, self.revisions)
         audience = BrokerAudience(offer.find_resource)
         offer.on_lists = audience.lists_changed

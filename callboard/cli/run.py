@@ -6,6 +6,7 @@ from cyclopts import App, Parameter
 
 from callboard.cli.serve_flags import LIMITS, NOWHERE, Json, Where
 from callboard.serve.serve import run as run_server
+from callboard.serve.serve import run_workers
 from callboard.server.load import load_server
 from callboard.transports.limits import DEFAULTS, Settings
 
@@ -35,6 +36,8 @@ def run(
 ) -> None:
     """Run the server in a Python file, over any set of transports. Default: stdio."""
     with where.options(settings, json=json) as options:  # before the file is loaded: that may print
+        if run_workers(options):
+            return
         server = load_server(target)
         server.revisions = where.limited(server.revisions)
         run_server(server, **options)

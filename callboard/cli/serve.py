@@ -12,6 +12,7 @@ from callboard.cli.serve_flags import LIMITS, NOWHERE, Json, Where
 from callboard.codecs.revisions import ALL, Revision
 from callboard.errors import CannotServe
 from callboard.serve.serve import run as run_server
+from callboard.serve.serve import run_workers
 from callboard.transports.bind import BindAddress
 from callboard.transports.limits import DEFAULTS, Settings
 
@@ -48,9 +49,9 @@ def serve(
     if is_usual:
         where = attrs.evolve(where, http=DEFAULT_PORT, ws=DEFAULT_PORT)
     with where.options(settings, json=json) as options:
-        broker = _broker(config, where.limited(ALL))
         try:
-            run_server(broker, **options)
+            if not run_workers(options):
+                run_server(_broker(config, where.limited(ALL)), **options)
         except CannotServe as error:
             if is_usual and str(error).startswith(f"{BindAddress.parse(DEFAULT_PORT)}: "):
                 raise CannotServe(f"{error}; choose another address with --http PORT") from None

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import attrs
 from cyclopts import Group, Parameter
@@ -54,6 +54,10 @@ class Where:
         str | None,
         Parameter(group=TRANSPORTS, help="Serve health checks (/livez, /readyz) at an address of its own."),
     ] = None
+    workers: Annotated[
+        str,
+        Parameter(group=TRANSPORTS, help="Worker processes that serve; auto: one for each core. Not for stdio."),
+    ] = "1"
     tls_cert: Annotated[
         Path | None, Parameter(group=ACCESS, help="TLS certificate chain (PEM): serve https and wss.")
     ] = None
@@ -94,6 +98,7 @@ class Where:
             allow_hosts=self.allow_host or (),
             allow_origins=self.allow_origin or (),
             settings=settings,
+            workers=_count(self.workers),
             on_ready=announce_json if json else announce,
         )
         with ExitStack() as stack:
@@ -114,6 +119,14 @@ class Where:
                 f"--revisions {self.revisions[:200]}: unknown revision; supported: {', '.join(sorted(known))}"
             )
         return frozenset(known[name] for name in named)
+
+
+def _count(workers: str) -> int | Literal["auto"]:
+    if workers == "auto":
+        return "auto"
+    if not workers.isdecimal():
+        raise CannotServe(f"--workers {workers[:20]}: expected a number, or auto")
+    return int(workers[:9])
 
 
 NOWHERE: Final = Where()

@@ -70,7 +70,7 @@ class KeyRing:
     @classmethod
     def generate(cls) -> Self:
         """A ring of one fresh key, for a broker that shares its seals with no other."""
-        return cls.from_bytes(os.urandom(_KEY_SIZE))
+        return cls.from_bytes(new_secret())
 
     def rotated(self, secret: bytes | None = None, *, keep: int = 2) -> "KeyRing":
         """Return a ring that seals with a new key and still opens what the last *keep* older ones sealed."""
@@ -81,6 +81,11 @@ class KeyRing:
     def find(self, key_id: bytes) -> SealKey | None:
         """Return the key of that id."""
         return next((key for key in self.keys if key.id == key_id), None)
+
+
+def new_secret() -> bytes:
+    """A fresh key."""
+    return os.urandom(_KEY_SIZE)
 
 
 @attrs.frozen

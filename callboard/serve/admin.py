@@ -6,7 +6,7 @@ native engine, so health depends on no other HTTP library than the endpoint does
 
 import socket
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 
@@ -43,9 +43,16 @@ _METHODS: Final = ("GET", "HEAD")
 _ANY: Final = 1 << 30
 
 
+class Readiness(Protocol):
+    """What is asked here of a server, or of the parent of its workers."""
+
+    def is_ready(self) -> bool:
+        """Whether a request could be answered now."""
+
+
 @attrs.frozen(eq=False)
 class Health:
-    """Health of a server: whether it is alive, and whether it is ready."""
+    """Health of a server in this process."""
 
     server: Hosted
     host: Host
@@ -58,7 +65,7 @@ class Health:
 class HealthHandler:
     """Answers `/livez` and `/readyz`, under the names that the listener goes by and to no page of a browser."""
 
-    health: Health
+    health: Readiness
     access: Access
     heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
 
@@ -88,7 +95,7 @@ class HealthHandler:
         raise HttpRefusal(501, "no WebSocket at this address", closes=True)
 
 
-def admin_edge(health: Health, access: Access, sockets: Sequence[socket.socket]) -> SupervisorSpec:
+def admin_edge(health: Readiness, access: Access, sockets: Sequence[socket.socket]) -> SupervisorSpec:
     """The tree of the admin listener. It runs before the other listeners open, and after they were closed."""
     crowd = ConnectionLimit(LIMITS.max_connections, ceiling=_ANY)
     edge = Edge(HealthHandler(health, access), LIMITS, crowd=crowd)

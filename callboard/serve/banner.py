@@ -38,12 +38,14 @@ def announce_drain(calls: int, within: float) -> None:
 
 def as_text(ready: Ready) -> str:
     """For people."""
-    info, url = ready.server.info, _url(ready)
+    info, url = ready.info, _url(ready)
     ours = "" if info.name == _COMMAND else f" (callboard {__version__})"
     lines = [
         f"{info.name} {info.version}{ours}",
         *(f"  {one.transport:<5} {one.url or 'standard input and output'}" for one in ready.listening),
     ]
+    if ready.workers > 1:
+        lines.append(f"  {ready.workers} workers")
     if ready.behind is not None:
         lines += [f"  {line}" for line in _counted(ready.behind)]
     if url is not None:
@@ -70,7 +72,7 @@ def as_json(ready: Ready) -> str:
     listening = [
         {"transport": one.transport, **({} if one.url is None else {"url": one.url})} for one in ready.listening
     ]
-    info, url = ready.server.info, _url(ready)
+    info, url = ready.info, _url(ready)
     told: dict[str, Any] = {
         "server": {"name": info.name, "version": info.version},
         "callboard": __version__,
@@ -78,6 +80,8 @@ def as_json(ready: Ready) -> str:
         "warnings": list(ready.warnings),
         "pid": os.getpid(),
     }
+    if ready.workers > 1:
+        told["workers"] = ready.workers
     if ready.behind is not None:
         told["servers"] = [
             {"name": one.name, "state": one.state, **({"why": one.why} if one.why else {})}

@@ -1,21 +1,27 @@
 """Options of `serve`, read and validated, and the description of a running server."""
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypedDict
 
 import attrs
 
-from callboard.codecs.http.access import EVERYONE, Access
+from callboard.codecs.http.access import EVERYONE, Access, is_wildcard
+from callboard.codecs.revisions import Implementation
 from callboard.errors import CannotServe
 from callboard.serve.refused_names import RefusedNames
-from callboard.server.served import Behind, Hosted
-from callboard.transports.bind import BindAddress, is_own_address
+from callboard.server.served import Behind
+from callboard.transports.bind import BindAddress, Bound, is_own_address
 from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.server.http.endpoint import Authenticate
 from callboard.transports.server.stdio import Pipes, claim_stdio
 from callboard.transports.server.tls import Certificate
+from callboard.workers.worker import Worker
+
+MOST_WORKERS: Final = 64
+"""Most workers of one server. Two generations of them must fit the page of loads."""
 
 HttpEngine: TypeAlias = Literal["native", "asgi"]
 HTTP_ENGINES: Final[tuple[HttpEngine, ...]] = ("native", "asgi")
@@ -33,11 +39,13 @@ class Listening:
 class Ready:
     """A running server: its transports and warnings."""
 
-    server: Hosted
+    info: Implementation
     listening: tuple[Listening, ...]
     warnings: tuple[str, ...] = ()
     behind: Behind | None = None
     """The backends, if it is a broker."""
+    workers: int = 1
+    """Processes that serve."""
 
 
 class Options(TypedDict, total=False):
@@ -62,12 +70,26 @@ class Options(TypedDict, total=False):
     """Serve HTTP+SSE (2024-11-05) at /sse as well."""
     admin: str | int | None
     """Address for the health checks `/livez` and `/readyz`: different from the others."""
+    worker: Worker | None
+    """What this process is if a parent has started it."""
+    workers: int | Literal["auto"]
+    """Processes that serve; `auto`: one for each core. Not for stdio."""
     settings: Settings
     on_ready: Callable[[Ready], None] | None
 
 
 def _place(text: str | int | None) -> BindAddress | None:
     return None if text is None else BindAddress.parse(text)
+
+
+def _workers(count: int | Literal["auto"]) -> int:
+    if count == "auto":
+        return min(
+            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, MOST_WORKERS
+        )
+    if not 1 <= count <= MOST_WORKERS:
+        raise CannotServe(f"workers: expected 1 to {MOST_WORKERS}, or auto")
+    return count
 
 
 @attrs.frozen(kw_only=True)
@@ -85,6 +107,8 @@ class ServePlan:
     authenticate: Authenticate | None = None
     legacy_sse: bool = False
     admin: BindAddress | None = attrs.field(default=None, converter=_place)
+    workers: int = attrs.field(default=1, converter=_workers)
+    worker: Worker | None = None
     settings: Settings = DEFAULTS
     on_ready: Callable[[Ready], None] | None = None
 
@@ -97,6 +121,10 @@ class ServePlan:
             raise CannotServe("legacy SSE needs an HTTP address")
         if self.admin is not None and self.admin.port and self.admin in (self.http, self.ws):
             raise CannotServe("the admin listener needs its own address")
+        if self.workers > 1 and self.serves_stdio:
+            raise CannotServe("stdio is one client's own: it cannot be served by more than one worker")
+        if self.workers > 1 and not hasattr(os, "memfd_create"):
+            raise CannotServe("more than one worker is not supported on this system")
         if self.http_engine == "asgi" and self.http is not None and self.http == self.ws:
             raise CannotServe("the ASGI engine serves no WebSocket: use another address for ws")
 
@@ -138,3 +166,35 @@ class ServePlan:
             )
         except ValueError as error:
             raise CannotServe(str(error)) from None
+
+
+def listening_at(plan: ServePlan, bound: Mapping[BindAddress, Bound], admin: Bound | None) -> Iterator[Listening]:
+    """The transports that are open, with their URLs."""
+    http, ws = plan.schemes
+    if plan.http is not None:
+        url = bound[plan.http].place.url(http)
+        yield Listening("http", url)
+        if plan.legacy_sse:
+            yield Listening("sse", url.removesuffix("/mcp") + "/sse")
+    if plan.ws is not None:
+        yield Listening("ws", bound[plan.ws].place.url(ws))
+    if plan.serves_stdio:
+        yield Listening("stdio")
+    if admin is not None:
+        yield Listening("admin", admin.place.url("http").removesuffix("/mcp") + "/readyz")
+
+
+def warnings_for(plan: ServePlan, bound: Mapping[BindAddress, Bound], admin: Bound | None = None) -> Iterator[str]:
+    """What the operator should know of these addresses. Raises `CannotServe` for names that cannot be."""
+    for at in bound.values():
+        plan.access(at.place)  # what is wrong with the names is said before anything starts
+        if not at.place.is_local:
+            tokens = "" if plan.authenticate is not None else " without authentication"
+            yield f"other machines can reach {at.place}{tokens}"
+            if not plan.allow_hosts:
+                names = "an address of this machine" if is_wildcard(at.place.host) else str(at.place)
+                yield f"the Host header of requests must be {names}; accept others with --allow-host NAME"
+    if admin is not None:
+        plan.access(admin.place, is_admin=True)
+        if not admin.place.is_local:
+            yield f"other machines can reach the health checks at {admin.place}"

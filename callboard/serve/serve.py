@@ -1,7 +1,7 @@
 """How a server is run: any set of transports at once, in one process, until it is asked to end."""
 
 import signal
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Unpack
@@ -12,24 +12,27 @@ import trio
 from callboard.actors.server.drain import drain
 from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
-from callboard.codecs.http.access import is_wildcard
 from callboard.serve.admin import Health, admin_edge
 from callboard.serve.banner import announce, announce_drain
 from callboard.serve.collector import collecting_now_and_then, collecting_seldom
-from callboard.serve.options import Listening, Options, Ready, ServePlan
+from callboard.serve.options import Options, Ready, ServePlan, listening_at, warnings_for
+from callboard.serve.parent import run_parent
 from callboard.serve.renew import Renewing
 from callboard.serve.revoke import end_all_of
 from callboard.serve.tokens import TokenFile
+from callboard.serve.worker import begin_work, inherited
 from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor, SupervisorSpec
 from callboard.transports.bind import BindAddress, Bound, listen
 from callboard.transports.server.http.crowd import raise_descriptor_limit
 from callboard.transports.server.http.endpoint import Endpoint
+from callboard.transports.server.http.homes import Alone
 from callboard.transports.server.http.listener import HttpListener, http_edge
 from callboard.transports.server.stdio import Stdio
 from callboard.transports.server.tls import Certificate
 from callboard.transports.server.websocket.upgrade import WebSocketUpgrade
 from callboard.transports.signals import heed_hangups, heed_signals
+from callboard.workers.worker import Worker
 
 
 async def serve(
@@ -47,14 +50,21 @@ async def serve(
     tls, settings = plan.tls(), plan.settings
     async with AsyncExitStack() as stack:
         pipes = stack.enter_context(plan.pipes()) if plan.serves_stdio else None
-        bound = {place: await stack.enter_async_context(listen(place)) for place in plan.places()}
-        admin = None if plan.admin is None else await stack.enter_async_context(listen(plan.admin))
-        ready = Ready(server, tuple(_listening(plan, bound, admin)), tuple(_warnings(plan, bound, admin)))
-        parking = Parking(server.info.name, most=settings.max_parked, most_each=settings.max_parked_each)
+        worker = plan.worker
+        if worker is not None:
+            bound, admin = inherited(worker, plan.places()), None  # which the parent has
+            parking = worker.parking(server.info.name, settings)
+        else:
+            bound = {place: await stack.enter_async_context(listen(place)) for place in plan.places()}
+            admin = None if plan.admin is None else await stack.enter_async_context(listen(plan.admin))
+            parking = Parking(server.info.name, most=settings.max_parked, most_each=settings.max_parked_each)
+        ready = Ready(server.info, tuple(listening_at(plan, bound, admin)), tuple(warnings_for(plan, bound, admin)))
         host = await stack.enter_async_context(server.host(parking=parking))
         if admin is not None:
             access = plan.access(admin.place, is_admin=True)
             await host.root.add(admin_edge(Health(server, host), access, admin.sockets))
+        if worker is not None:
+            worker.join(host)
         edges = [await host.root.add(_edge(plan, host, place, at, tls)) for place, at in bound.items()]
         if isinstance(plan.authenticate, TokenFile):
             plan.authenticate.on_gone = partial(end_all_of, host)
@@ -65,6 +75,8 @@ async def serve(
         if pipes is not None:
             ends.append(host.root.spawn(Stdio(host, pipes, settings.max_frame), name="stdio").wait_ended)
         ready = attrs.evolve(ready, behind=server.behind())
+        if worker is not None:
+            ends.append(await begin_work(worker, host, server, plan, ready.warnings, stack))
         if plan.on_ready is not None:
             plan.on_ready(ready)
         task_status.started(ready)
@@ -82,9 +94,28 @@ async def serve(
 def run(server: Hosted, **options: Unpack[Options]) -> None:
     """`serve` in an event loop of its own, until a signal says that it is enough: the first one lets it drain."""
     options.setdefault("on_ready", announce)
+    if run_workers(options):
+        return
     raise_descriptor_limit()
     with collecting_seldom():
         trio.run(partial(_run, server, options))
+
+
+def run_workers(options: Options) -> bool:
+    """If this process shall be the parent of workers, be that, until a signal says that it is enough. False if it
+    serves itself: alone, or as a worker, which is then one of the *options*.
+
+    The server is not needed for it. Raises `CannotServe`.
+    """
+    if "worker" in options:
+        return False
+    plan, worker = ServePlan(**options), Worker.take()
+    if worker is not None:
+        options["worker"], options["on_ready"] = worker, None
+    elif plan.workers > 1:
+        run_parent(plan)
+        return True
+    return False
 
 
 async def _run(server: Hosted, options: Options) -> None:
@@ -130,39 +161,13 @@ def _edge(plan: ServePlan, host: Host, place: BindAddress, bound: Bound, tls: Ce
         is_http=is_http,
         legacy_sse=is_http and plan.legacy_sse,
         on_upgrade=WebSocketUpgrade(host, settings, authenticate).serve if is_ws else None,
+        homes=Alone() if plan.worker is None else plan.worker.homes,
     )
     with_http2 = is_http and plan.http_engine == "asgi"
-    return http_edge("http" if is_http else "ws", endpoint, bound.sockets, tls, with_http2=with_http2)
-
-
-def _listening(plan: ServePlan, bound: Mapping[BindAddress, Bound], admin: Bound | None) -> Iterator[Listening]:
-    http, ws = plan.schemes
-    if plan.http is not None:
-        url = bound[plan.http].place.url(http)
-        yield Listening("http", url)
-        if plan.legacy_sse:
-            yield Listening("sse", url.removesuffix("/mcp") + "/sse")
-    if plan.ws is not None:
-        yield Listening("ws", bound[plan.ws].place.url(ws))
-    if plan.serves_stdio:
-        yield Listening("stdio")
-    if admin is not None:
-        yield Listening("admin", admin.place.url("http").removesuffix("/mcp") + "/readyz")
-
-
-def _warnings(plan: ServePlan, bound: Mapping[BindAddress, Bound], admin: Bound | None = None) -> Iterator[str]:
-    for at in bound.values():
-        plan.access(at.place)  # what is wrong with the names is said before anything starts
-        if not at.place.is_local:
-            tokens = "" if plan.authenticate is not None else " without authentication"
-            yield f"other machines can reach {at.place}{tokens}"
-            if not plan.allow_hosts:
-                names = "an address of this machine" if is_wildcard(at.place.host) else str(at.place)
-                yield f"the Host header of requests must be {names}; accept others with --allow-host NAME"
-    if admin is not None:
-        plan.access(admin.place, is_admin=True)
-        if not admin.place.is_local:
-            yield f"other machines can reach the health checks at {admin.place}"
+    turns = None if plan.worker is None else plan.worker.share
+    if plan.worker is not None and is_http:
+        plan.worker.endpoint = endpoint
+    return http_edge("http" if is_http else "ws", endpoint, bound.sockets, tls, with_http2=with_http2, turns=turns)
 
 
 async def _close_listeners(edges: Sequence[Supervisor]) -> None:

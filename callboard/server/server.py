@@ -32,6 +32,7 @@ from callboard.codecs.revisions import (
     UnsetType,
 )
 from callboard.codecs.revisions.meta import is_valid_meta_key
+from callboard.codecs.seal import Seal
 from callboard.codecs.uri_template.template import UriTemplate
 from callboard.server.context import Context, InputRequired
 from callboard.server.handlers import Middleware, ServerOffer
@@ -352,6 +353,7 @@ class Server(Served):
         async with context as value, open_tree(spec) as root:
             meters = {method: RateLimit(rate) for method, rate in self._rates.items()}
             self.registry.offer_anything()
+            self.registry.cursors = Seal(lot.ring, "cursor")  # workers share the ring: any of them goes on with a list
             host = Host(ServerOffer(self, value), root, lot, meters=meters, reports=reports)
             self._hosts.add(host)
             try:

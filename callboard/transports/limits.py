@@ -74,6 +74,10 @@ class Settings:
     )
     grace: float = _setting(60.0, "Time to resume the session of a dropped WebSocket.")
     drain_time: float = _setting(30.0, "Time for a graceful shutdown: requests in flight finish, or get an error.")
+    linger: float = _setting(
+        600.0,
+        "With --workers: time for an older generation to finish what it holds.",
+    )
     spread: float = _setting(
         10.0, "Time over which the clients of more than 100 subscriptions are disconnected at shutdown."
     )

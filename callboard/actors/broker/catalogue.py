@@ -55,7 +55,7 @@ class Catalogue:
 
     approve: Approve | None = None
     seal: Seal = attrs.field(factory=lambda: Seal(KeyRing.generate(), "cursor"))
-    wall: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
     version: int = attrs.field(default=0, init=False)
     _offered: dict[str, BackendPart] = attrs.field(factory=dict, init=False)
     _base: MergedLists = attrs.field(factory=MergedLists, init=False)

@@ -2,7 +2,7 @@
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
@@ -19,6 +19,7 @@ from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.shares import Shares
 from callboard.actors.undo import undo_unless_done
 from callboard.codecs.envelope import Request
+from callboard.codecs.home import HOME_SIZE
 from callboard.codecs.revisions import InputRequiredResult
 from callboard.codecs.routing import Route
 from callboard.codecs.seal import KeyRing
@@ -69,7 +70,8 @@ HANDED_OVER: Final = b"h"
 class Parking(Actor[None]):
     """Finds the exchange that a retry belongs to, and ends those that are not retried in time.
 
-    All wait equally long. The clock is Trio's, which never goes back: the keys live no longer than the process.
+    All wait equally long. The clock of states is Trio's, which never goes back, where the keys live no longer than the
+    process; workers share theirs, and go by the time of day.
     """
 
     audience: str
@@ -77,6 +79,9 @@ class Parking(Actor[None]):
     ttl: float = STATE_TTL
     most: int = MAX_PARKED
     most_each: int = MAX_PARKED_EACH
+    clock: Callable[[], float] = trio.current_time
+    home: bytes = b""
+    """The worker that this is, in the states of what is parked here."""
     is_closed: bool = attrs.field(default=False, init=False)
     _parked: dict[str, Exchange] = attrs.field(factory=dict, init=False)
     _shares: Shares = attrs.field(init=False)
@@ -148,7 +153,7 @@ class Parking(Actor[None]):
 
     async def open(self, request: Request, text: str, slot: ReplySlot) -> SealedState:
         """Open what a retry brought along, once. Raises `InvalidState`, one text for every cause, or `Overloaded`."""
-        state = open_unmatched(self.ring, text, self._binding(request, slot), now=trio.current_time())
+        state = open_unmatched(self.ring, text, self._binding(request, slot), now=self.clock())
         self._check_unspent(state)
         if not state.fits(await _digest(request)):
             raise InvalidState
@@ -158,8 +163,20 @@ class Parking(Actor[None]):
             self._spent[state.serial] = state.expires, slot.account
         return state
 
+    def home_of(self, request: Request, text: str, principal: str) -> tuple[bytes, bytes] | None:
+        """Where a retry belongs: the worker in which its exchange is parked, or b"" and what the state is known by, if
+        any worker may run it, but only one of them once. None if the state is invalid."""
+        binding = Binding(principal, self.audience, request.method)
+        try:
+            state = open_unmatched(self.ring, text, binding, now=self.clock())
+        except InvalidState:
+            return None
+        if state.payload.startswith(HANDED_OVER):
+            return b"", state.serial
+        return bytes.fromhex(state.payload[len(PARKED) :][: 2 * HOME_SIZE].decode()), state.serial
+
     def _check_unspent(self, state: SealedState) -> None:
-        now = trio.current_time()
+        now = self.clock()
         while self._spent and next(iter(self._spent.values()))[0] <= now:
             _, (_, account) = self._spent.popitem(last=False)
             self._spenders.give_back(account)
@@ -225,7 +242,7 @@ class Parking(Actor[None]):
         with undo_unless_done(lambda: self._bytes.give_back(account, size)):
             self._shares.take(account)
         self._accounts[exchange] = account, size
-        name = self._names[exchange] = secrets.token_urlsafe(9)
+        name = self._names[exchange] = self.home.hex() + secrets.token_urlsafe(9)
         self._parked[name] = exchange
         return name
 
@@ -237,7 +254,7 @@ class Parking(Actor[None]):
         if exchange.digest is None:  # a retry has the same one
             exchange.digest = await _digest(exchange.request)
         binding = self._binding(exchange.request, exchange.slot, exchange.digest)
-        now = trio.current_time()
+        now = self.clock()
         return seal(self.ring, binding, payload, round_number=exchange.rounds.number, now=now, ttl=self.ttl)
 
     def _binding(self, request: Request, slot: ReplySlot, digest: bytes = b"") -> Binding:

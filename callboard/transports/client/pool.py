@@ -299,6 +299,10 @@ class Pool:
                 self.finish(wire)
         return bool(wires)
 
+    def has_room(self, use: Use) -> bool:
+        """Whether a request would get a channel without waiting for another one to end."""
+        return bool(self._turns[use].value)
+
     async def take(self, use: Use = "call") -> Channel:
         """A channel for one request. Raises `CannotConnect`, and `ConnectionLost` once the pool is closed."""
         turn = self._turns[use]

@@ -46,6 +46,7 @@ class AsgiResponse:
         self._queue, self._out = trio.open_memory_channel[Message](QUEUED)
         self.is_lost = False
         self.is_over = False
+        self.is_forwarded = False
         self._is_begun = False
         self.extra: tuple[tuple[bytes, bytes], ...] = ()
         self.held: HeldBytes | None = None

@@ -32,6 +32,7 @@ from callboard.errors import InvalidRequest, PeerError, RequestFailed
 from callboard.supervisor import Fact
 from callboard.transports.held import HeldBytes
 from callboard.transports.limits import DEFAULTS, Settings
+from callboard.transports.server.http.homes import Alone, Elsewhere, Homes
 from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.legacy import Legacy
 from callboard.transports.server.http.modern import Modern, answer_unread
@@ -104,6 +105,7 @@ class Endpoint:
     is_http: bool = attrs.field(default=True, kw_only=True)
     legacy_sse: bool = attrs.field(default=False, kw_only=True)  # HTTP+SSE, which is old, is off unless asked for
     on_upgrade: Upgrade | None = attrs.field(default=None, kw_only=True)
+    homes: Homes = attrs.field(factory=Alone, kw_only=True)
     heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
     pulse: KeepAlive = attrs.field(init=False)
     modern: Modern = attrs.field(init=False)
@@ -113,9 +115,9 @@ class Endpoint:
     def __attrs_post_init__(self) -> None:
         self.settings.apply(self.host)
         self.pulse = KeepAlive(self.settings.comment_every)
-        self.modern = Modern(self.host, self.settings, self.pulse)
-        self.legacy = Legacy(self.host, self.settings, self.pulse)
-        self.pairs = Pairs(self.host, self.settings, self.pulse)
+        self.modern = Modern(self.host, self.settings, self.pulse, self.homes)
+        self.legacy = Legacy(self.host, self.settings, self.pulse, self.homes)
+        self.pairs = Pairs(self.host, self.settings, self.pulse, self.homes)
 
     # Before the body.
 
@@ -178,6 +180,8 @@ class Endpoint:
                 await self._without_body(head, principal, response)
         except HttpRefusal as refusal:
             await self.refuse(refusal, response)
+        except Elsewhere as found:
+            await self.homes.serve_elsewhere(self, found, head, body, principal or ANYBODY, response)
         except PeerError as error:
             known = error.request_id if error.request_id is not None else _asked(head, body)
             await answer_unread(response, error, None if error.is_answer else known)

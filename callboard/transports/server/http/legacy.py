@@ -1,7 +1,6 @@
 """Legacy sessions over HTTP: opened by `initialize`, found again by their id, ended by DELETE or by neglect."""
 
 import math
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import count
@@ -24,6 +23,7 @@ from callboard.codecs.revisions import LEGACY, InitializeRequestParams, read
 from callboard.codecs.routing import Route
 from callboard.errors import Overloaded, UnsupportedVersion
 from callboard.transports.limits import Settings
+from callboard.transports.server.http.homes import Homes
 from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.legacy_streams import EventStore, LegacyStream
 from callboard.transports.server.http.response import Response
@@ -242,6 +242,7 @@ class Legacy:
     host: Host
     settings: Settings
     pulse: KeepAlive
+    homes: Homes
     _versions: frozenset[bytes] = attrs.field(init=False)
     _sessions: dict[str, LegacySession] = attrs.field(factory=dict, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
@@ -257,7 +258,7 @@ class Legacy:
         self._check_offered(message)
         self.host.check_admits()
         self.host.sessions.check(account_of(principal, response.peer))
-        session_id = secrets.token_urlsafe(24)
+        session_id = self.homes.new_id(principal)
         opened = LegacySession(session_id, self.settings, self.pulse, self.host.kept, lambda: self._forget(session_id))
         opened.session = HttpSession(self.host, opened, principal, opened.ended, peer=response.peer, ways=opened)
         self._sessions[session_id] = opened
@@ -284,13 +285,15 @@ class Legacy:
         """The session that a request names, if it is this principal's.
 
         Raises `HttpRefusal`: 400 if none is named, 404 if there is none such, or not for this principal: one answer.
+        Raises `Elsewhere` if another worker has it.
         """
         named = head.get(SESSION)
         if named is None:
             raise HttpRefusal(400, "missing Mcp-Session-Id")
-        found = self._sessions.get(named.decode("latin-1"))
+        name = named.decode("latin-1")
+        found = self._sessions.get(name)
         if found is None or found.session.principal != principal:
-            raise HttpRefusal(404, "session not found")
+            raise self.homes.missing(name, principal)
         if head.get(VERSION) is not None and any(
             name == VERSION and value not in self._versions for name, value in head.headers
         ):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from typing import Final, Never
+from typing import Final, Never, Protocol
 
 import attrs
 import trio
@@ -41,6 +41,16 @@ SAID: Final = Rate(1, per=10.0)
 _NO_ROOM: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
 
+class Turns(Protocol):
+    """Other processes accept on the same sockets: who goes first."""
+
+    async def wait_turn(self) -> None:
+        """Before accepting: let others go first if this process has more connections than they have."""
+
+    def say(self, connections: int) -> None:
+        """So many connections are open now."""
+
+
 @attrs.frozen(eq=False)
 class Edge:
     """State that the listeners of one edge share. It outlives each of them."""
@@ -52,6 +62,7 @@ class Edge:
     write_batch: WriteBatch = attrs.field(factory=WriteBatch)
     slow_requests: SlowRequests = attrs.field(factory=SlowRequests)
     crowd: ConnectionLimit = attrs.field()
+    turns: Turns | None = None
     names: "count[int]" = attrs.field(factory=lambda: count(1))
     said: RateLimit = attrs.field(factory=lambda: RateLimit(SAID))
 
@@ -81,7 +92,9 @@ class HttpListener(Actor[Never]):
         self.listening.setblocking(False)
         while True:
             await trio.lowlevel.wait_readable(self.listening)
-            for _ in range(BURST):
+            if self.edge.turns is not None:
+                await self.edge.turns.wait_turn()
+            for _ in range(BURST if self.edge.turns is None else 1):
                 try:
                     connected, peer = self.listening.accept()
                 except BlockingIOError:
@@ -101,13 +114,22 @@ class HttpListener(Actor[Never]):
             self._say("connections_refused", full)
             return
         try:
-            self._begin(connected, partial(edge.crowd.leave, address), connections)
+            self._begin(connected, partial(self._left, address), connections)
         except Exception as error:  # a fault of one connection, or lack of memory: the others are accepted
             edge.crowd.leave(address)
             connected.close()
             self._say("connection_not_taken", type(error).__name__)
         else:
             self.accepted += 1
+            self._say_load()
+
+    def _left(self, address: str | None) -> None:
+        self.edge.crowd.leave(address)
+        self._say_load()
+
+    def _say_load(self) -> None:
+        if self.edge.turns is not None:
+            self.edge.turns.say(self.edge.crowd.total)
 
     def _begin(self, connected: socket.socket, leave: Callable[[], None], connections: Supervisor) -> None:
         edge = self.edge
@@ -142,8 +164,9 @@ def http_edge(
     tls: ssl.SSLContext | Certificate | None = None,
     *,
     with_http2: bool = False,
+    turns: Turns | None = None,
 ) -> SupervisorSpec:
     """The tree of one edge. Stopped bottom to top: first no connection is accepted any more, then open ones finish."""
     http2 = Http2(endpoint, is_tls=tls is not None) if with_http2 else None
-    listening = listeners(Edge(endpoint, endpoint.settings, tls, http2), sockets)
+    listening = listeners(Edge(endpoint, endpoint.settings, tls, http2, turns=turns), sockets)
     return tree.http(name, lambda: endpoint.pulse, listening, endpoint.settings.write_time if with_http2 else None)

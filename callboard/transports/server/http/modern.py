@@ -26,6 +26,7 @@ from callboard.codecs.routing import Route
 from callboard.codecs.sse import encode_event
 from callboard.errors import InvalidParams, PeerError, RequestFailed
 from callboard.transports.limits import Settings
+from callboard.transports.server.http.homes import Homes
 from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.response import Response
 
@@ -105,9 +106,10 @@ class Modern:
     host: Host
     settings: Settings
     pulse: KeepAlive
+    homes: Homes
 
     async def serve(self, head: Head, request: Request, route: Route, principal: str, response: Response) -> None:
-        """Answer a request, or start what will."""
+        """Answer a request, or start what will. Raises `Elsewhere` for a retry that belongs to another worker."""
         host = self.host
         try:
             terms, method = self._check(head, request, route, principal)
@@ -115,6 +117,8 @@ class Modern:
         except (PeerError, RequestFailed) as error:
             await answer_unread(response, error, request.id)
             return
+        if route.request_state is not None and not response.is_forwarded:
+            self.homes.check_state(request, route.request_state, principal)
         way, info = ResponseWay(response, self.pulse), host.server_info(terms.revision)
         account = account_of(principal, response.peer)
         slot = ReplySlot(request.id, request.method, terms, way, info, self, account, host.unread)

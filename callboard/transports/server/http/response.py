@@ -34,6 +34,9 @@ class Response(Protocol):
     carrier: Carrier | None
     """The task that read the request, if it can run one that waits."""
 
+    is_forwarded: bool
+    """Whether another worker has read the request."""
+
     @property
     def is_lost(self) -> bool: ...
 
@@ -82,6 +85,7 @@ class WireResponse:
     held: HeldBytes | None = None
     is_lost = False
     is_over = False
+    is_forwarded = False
     lingers = False
     """Whether the connection closes itself when the answer was heard."""
     carrier: Carrier | None = None

@@ -1,6 +1,5 @@
 """HTTP+SSE (2024-11-05): one stream for all that the server says, and a second address for all that the client says."""
 
-import secrets
 from collections.abc import Sequence
 from itertools import count
 from typing import Final
@@ -17,6 +16,7 @@ from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.writer import STREAM
 from callboard.codecs.sse import encode_event
 from callboard.transports.limits import Settings
+from callboard.transports.server.http.homes import Homes
 from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.response import Response
 
@@ -46,12 +46,13 @@ class Pairs:
     host: Host
     settings: Settings
     pulse: KeepAlive
+    homes: Homes
     _sessions: dict[str, Session] = attrs.field(factory=dict, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
     async def open(self, principal: str, response: Response) -> None:
         """Begin the stream, and say where to post. Raises `Overloaded` for one too many."""
-        session_id = secrets.token_urlsafe(24)
+        session_id = self.homes.new_id(principal)
 
         def ended() -> None:
             self._sessions.pop(session_id, None)
@@ -73,13 +74,14 @@ class Pairs:
         await response.write(encode_event(where.encode(), event="endpoint"))
 
     async def post(self, head: Head, body: bytes, principal: str, response: Response) -> None:
-        """Take in what the client says; the answer goes out on its stream. Raises `HttpRefusal` (400, 404)."""
+        """Take in what the client says; the answer goes out on its stream. Raises `HttpRefusal` (400, 404),
+        and `Elsewhere`."""
         named = parse_qs(head.query.decode("latin-1")).get("session", [])
         if len(named) != 1:
             raise HttpRefusal(400, "post to the URL of the endpoint event")
         session = self._sessions.get(named[0])
         if session is None or session.principal != principal:
-            raise HttpRefusal(404, "session not found")
+            raise self.homes.missing(named[0], principal)
         carrier = response.carrier
         await response.answer(202, ())
         await session.receive(body, carrier)

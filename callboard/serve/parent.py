@@ -1,0 +1,206 @@
+"""The parent of workers: binds the addresses, starts the processes that serve at them, and sees to it that they live.
+
+It serves nothing itself but the health checks, and loads no code of an author's: so what a server does cannot harm it.
+"""
+
+import signal
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from itertools import count
+from typing import Final
+
+import attrs
+import trio
+
+from callboard import tree
+from callboard.codecs.revisions import Implementation
+from callboard.codecs.seal import new_secret
+from callboard.serve.admin import admin_edge
+from callboard.serve.options import Ready, ServePlan, listening_at, warnings_for
+from callboard.server.served import BackendStatus, Behind
+from callboard.supervisor import Supervisor, get_logger, open_tree
+from callboard.transports.bind import BindAddress, Bound, listen
+from callboard.transports.server.http.crowd import raise_descriptor_limit
+from callboard.transports.signals import heed_hangups, heed_signals
+from callboard.workers.fair_share import SLOTS, LoadPage
+from callboard.workers.messages import Peers, Started, Told
+from callboard.workers.process import Equipment, WorkerProcess
+
+LATE: Final = 5.0
+"""Seconds that workers have to end beyond the time for their shutdown; then they are killed."""
+
+log = get_logger("callboard.workers")
+
+
+def run_parent(plan: ServePlan) -> None:
+    """Serve in so many processes, until a signal says that it is enough.
+
+    Raises `CannotServe`; and `SystemExit` with the exit code of the first worker if that does not start.
+    """
+    raise_descriptor_limit()
+    code = trio.run(partial(_run, plan))
+    if code:
+        raise SystemExit(code)
+
+
+async def _run(plan: ServePlan) -> int:
+    async with AsyncExitStack() as stack:
+        bound = {place: await stack.enter_async_context(listen(place)) for place in plan.places()}
+        admin = None if plan.admin is None else await stack.enter_async_context(listen(plan.admin))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="callboard-"))  # which only this user may enter
+        page = LoadPage.create()
+        stack.callback(page.close)
+        equipment = Equipment([new_secret()], folder, list(_descriptors(bound.values())), page)
+        root = await stack.enter_async_context(open_tree(tree.node()))
+        parent = Parent(plan, equipment, root, bound, admin)
+        if admin is not None:
+            await root.add(admin_edge(parent, plan.access(admin.place, is_admin=True), admin.sockets))
+        return await parent.run()
+
+
+def _descriptors(bound: Iterable[Bound]) -> Iterator[tuple[int, list[int]]]:
+    for at in bound:
+        yield at.place.port, [listening.fileno() for listening in at.sockets]
+
+
+@attrs.define(eq=False)
+class Parent:
+    """All workers of one server: a generation of them serves; an older one may still finish what it holds."""
+
+    plan: ServePlan
+    equipment: Equipment
+    root: Supervisor
+    bound: Mapping[BindAddress, Bound]
+    admin: Bound | None
+    generation: int = attrs.field(default=0, init=False)
+    _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+    _workers: dict[int, WorkerProcess] = attrs.field(factory=dict, init=False)  # by number, each the latest process
+    _first: Started | None = attrs.field(default=None, init=False)
+    _news: trio.Event = attrs.field(factory=trio.Event, init=False)  # something became of a worker
+    _code: int = attrs.field(default=0, init=False)
+    _is_ending: bool = attrs.field(default=False, init=False)
+
+    async def run(self) -> int:
+        """Serve until a signal comes. Returns the exit code."""
+        with heed_signals(self._kill_all) as asked, heed_hangups() as hangups:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._serve, hangups, nursery.cancel_scope)
+                await asked.wait()
+                nursery.cancel_scope.cancel()
+            await self._end()
+        return self._code
+
+    async def _serve(self, hangups: trio.MemoryReceiveChannel[None], whole: trio.CancelScope) -> None:
+        if not await self._start_generation():
+            self._code = self._code or 1
+            whole.cancel()
+            return
+        self._announce()
+        async for _ in hangups:
+            log.info("next_generation", generation=self.generation + 1)
+            if not await self._start_generation():
+                log.error("generation_not_started", generation=self.generation, hint="the older one goes on")
+
+    # Generations.
+
+    async def _start_generation(self) -> bool:
+        """Start new workers; when all of them serve, let the others leave. False if the first does not start."""
+        older = list(self._workers.values())
+        self.generation += 1
+        numbers = [next(self._numbers) for _ in range(self.plan.workers)]
+        # The first one alone: if it cannot start, it says so once, and no other one does.
+        if not await self._start(numbers[0], is_trial=True):
+            return False
+        async with trio.open_nursery() as nursery:
+            for number in numbers[1:]:
+                nursery.start_soon(partial(self._start, number, is_trial=False))
+        for worker in older:
+            worker.leave(self.plan.settings.linger)
+        return True
+
+    async def _start(self, number: int, *, is_trial: bool) -> bool:
+        """Start one. A trial that ends before it serves is not started again."""
+        workers = self.root.supervisor_of(tree.WORKERS)
+        make = partial(self._make, number, self.generation, is_trial)
+        await workers.add(tree.worker(f"worker-{number}", make))
+        while (worker := self._workers.get(number)) is None or not (worker.is_serving or worker.is_over):
+            await self._wait_news()
+        return worker.is_serving
+
+    def _make(self, number: int, generation: int, is_trial: bool) -> WorkerProcess:
+        used = {worker.slot for worker in self._workers.values() if not worker.is_over}
+        slot = next(slot for slot in range(SLOTS) if slot not in used)
+        worker = WorkerProcess(number, generation, slot, self.equipment, self)
+        worker.is_trial = is_trial and self._workers.get(number) is None
+        self._workers[number] = worker
+        return worker
+
+    # What workers say.
+
+    def started(self, worker: WorkerProcess, first: Started) -> None:
+        self._first = first
+        log.info("worker_serves", worker=worker.number, generation=worker.generation)
+
+    def told(self, worker: WorkerProcess, news: Told) -> None:
+        for other in self._serving():
+            if other is not worker:
+                other.tell(news)
+
+    def changed(self) -> None:
+        peers = Peers([worker.peer() for worker in self._serving()])
+        for worker in self._serving():
+            worker.say(peers)
+        self._news.set()
+        self._news = trio.Event()
+
+    def ended(self, worker: WorkerProcess, code: int) -> None:
+        if worker.is_trial:
+            self._code = code
+        if worker.is_leaving:
+            self._workers.pop(worker.number, None)
+
+    def _serving(self) -> list[WorkerProcess]:
+        return [worker for worker in self._workers.values() if worker.is_serving]
+
+    async def _wait_news(self) -> None:
+        await self._news.wait()
+
+    # Health.
+
+    def is_ready(self) -> bool:
+        """Whether any worker would answer a request now."""
+        return not self._is_ending and any(worker.is_ready and not worker.hangs for worker in self._serving())
+
+    # The end.
+
+    async def _end(self) -> None:
+        """Have all workers drain, and wait for them."""
+        self._is_ending = True
+        for worker in list(self._workers.values()):
+            worker.end()
+        with trio.move_on_after(self.plan.settings.drain_time + LATE):
+            while any(not worker.is_over for worker in self._workers.values()):
+                await self._wait_news()
+        self._kill_all()
+
+    def _kill_all(self) -> None:
+        for worker in list(self._workers.values()):
+            if not worker.is_over:
+                worker.end(signal.SIGKILL)
+
+    def _announce(self) -> None:
+        first = self._first
+        if self.plan.on_ready is None or first is None:
+            return
+        behind = None
+        if first.servers is not None:
+            servers = tuple(
+                BackendStatus(name=name, state=state, is_up=is_up, why=why) for name, state, is_up, why in first.servers
+            )
+            behind = Behind(servers=servers, tools=first.tools, example=first.example)
+        listening = tuple(listening_at(self.plan, self.bound, self.admin))
+        warnings = tuple(warnings_for(self.plan, self.bound, self.admin))
+        info = Implementation(name=first.server, version=first.version)
+        self.plan.on_ready(Ready(info, listening, warnings, behind, workers=self.plan.workers))

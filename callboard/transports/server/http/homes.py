@@ -1,0 +1,63 @@
+"""Where the names lead that clients hold: to this process, or to another worker."""
+
+import secrets
+from typing import TYPE_CHECKING, Protocol
+
+from callboard.codecs.envelope import Request
+from callboard.codecs.http.head import Head
+from callboard.codecs.http.refusal import HttpRefusal
+from callboard.transports.server.http.response import Response
+
+if TYPE_CHECKING:
+    from callboard.transports.server.http.endpoint import Endpoint
+
+
+class Elsewhere(Exception):
+    """What a request names is not here: another worker has it, or had it."""
+
+    def __init__(self, name: str, home: bytes) -> None:
+        super().__init__("another worker has it")
+        self.name = name
+        self.home = home
+
+
+class Homes(Protocol):
+    """Makes the ids of sessions, and finds those that are not here."""
+
+    def new_id(self, principal: str) -> str:
+        """An id for a session of *principal* that begins here."""
+
+    def missing(self, name: str, principal: str) -> HttpRefusal | Elsewhere:
+        """What is raised for a session that is not here."""
+
+    def check_state(self, request: Request, state: str, principal: str) -> None:
+        """Raises `Elsewhere` for a retry that belongs to another worker."""
+
+    async def serve_elsewhere(
+        self, endpoint: "Endpoint", found: Elsewhere, head: Head, body: bytes, principal: str, response: Response
+    ) -> None:
+        """Have the worker that has it answer a request; or this one, if that one is gone. Never raises what a peer
+        could cause."""
+
+
+class Alone:
+    """The homes of a server in one process."""
+
+    def new_id(self, principal: str) -> str:
+        return secrets.token_urlsafe(24)
+
+    def missing(self, name: str, principal: str) -> HttpRefusal | Elsewhere:
+        return not_found()
+
+    def check_state(self, request: Request, state: str, principal: str) -> None:
+        """There is no other."""
+
+    async def serve_elsewhere(
+        self, endpoint: "Endpoint", found: Elsewhere, head: Head, body: bytes, principal: str, response: Response
+    ) -> None:
+        await endpoint.refuse(not_found(), response)
+
+
+def not_found() -> HttpRefusal:
+    """One answer for every cause."""
+    return HttpRefusal(404, "session not found")

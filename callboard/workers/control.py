@@ -1,0 +1,78 @@
+"""The socket between a parent and a worker: messages both ways, and news that are gathered while they wait."""
+
+import socket
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Final, Generic, TypeVar
+
+import msgspec
+import trio
+
+from callboard.actors.changes import Change, ListChanged
+from callboard.workers.messages import Lines, Message, Told, write_message
+
+T = TypeVar("T")
+
+READ: Final = 65_536
+
+MAX_WAITING: Final = 1024
+"""Messages that may wait to be read by the other end. More means that it hangs: then the oldest go."""
+
+MAX_TOLD: Final = 10_000
+"""Resources whose changes may wait. With more, all of them are said to have changed."""
+
+
+class Control(Generic[T]):
+    """One end of it. `say` and `tell` never wait; `write` writes what they leave, `async for` gives what comes."""
+
+    def __init__(self, end: socket.socket, decoder: "msgspec.json.Decoder[T]", lines: Lines | None = None) -> None:
+        self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(end))
+        self._decoder = decoder
+        self._lines = lines or Lines()
+        self._waiting: deque[bytes] = deque(maxlen=MAX_WAITING)
+        self._lists: dict[str, None] = {}
+        self._resources: dict[str, None] = {}
+        self._filled = trio.Event()
+
+    def say(self, message: Message) -> None:
+        self._waiting.append(write_message(message))
+        self._filled.set()
+
+    def tell(self, told: Told) -> None:
+        """Tell of changes; those of one thing that wait are one."""
+        self._lists.update(dict.fromkeys(told.lists))
+        self._resources.update(dict.fromkeys(told.resources))
+        self._filled.set()
+
+    async def write(self) -> None:
+        """Write what is said, until the other end is gone. Raises as a stream does."""
+        while True:
+            await self._filled.wait()
+            self._filled = trio.Event()
+            if self._lists or self._resources:
+                told = Told(list(self._lists), list(self._resources))
+                self._lists, self._resources = {}, {}
+                self._waiting.append(write_message(told))
+            while self._waiting:
+                await self._stream.send_all(self._waiting.popleft())
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        """What the other end says, to its end. Raises ValueError for what is no message."""
+        while True:
+            for line in self._lines.feed(b""):
+                yield self._decoder.decode(line)
+            try:
+                data = await self._stream.receive_some(READ)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return
+            if not data:
+                return
+            for line in self._lines.feed(data):
+                yield self._decoder.decode(line)
+
+    async def close(self) -> None:
+        await trio.aclose_forcefully(self._stream)
+
+
+def told_of(change: Change) -> Told:
+    return Told(lists=[change.name]) if isinstance(change, ListChanged) else Told(resources=[change.uri])

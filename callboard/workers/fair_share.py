@@ -1,0 +1,88 @@
+"""Fair shares of new connections: workers accept on one socket, and one that has more than others lets them go first.
+
+The kernel wakes whichever worker it likes. With SO_REUSEPORT it would spread them evenly, but a worker that hangs or
+ends would take the connections in its queue along.
+"""
+
+import mmap
+import os
+from collections.abc import Callable
+from typing import Final, Self
+
+import attrs
+import trio
+
+SLOTS: Final = 256
+"""Processes of one server at once: those that begin, those that serve, and those that end."""
+
+AHEAD: Final = 2
+"""Connections and sessions that a worker may have more than the one that has least."""
+
+WAIT: Final = 0.002
+"""Seconds that one with more waits before it accepts: once, for the others may hang."""
+
+_UNUSED: Final = 0xFFFFFFFF
+_SIZE: Final = SLOTS * 4
+
+
+@attrs.define(eq=False)
+class LoadPage:
+    """A page of memory that all workers see: the load of each, by its slot."""
+
+    descriptor: int
+    _page: mmap.mmap = attrs.field(init=False)
+    _loads: memoryview = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._page = mmap.mmap(self.descriptor, _SIZE)
+        self._loads = memoryview(self._page).cast("I")
+
+    @classmethod
+    def create(cls) -> Self:
+        descriptor = os.memfd_create("callboard-load")
+        os.ftruncate(descriptor, _SIZE)
+        page = cls(descriptor)
+        for slot in range(SLOTS):
+            page.release(slot)
+        return page
+
+    def release(self, slot: int) -> None:
+        """No worker has this slot."""
+        self._loads[slot] = _UNUSED
+
+    def say(self, slot: int, load: int) -> None:
+        self._loads[slot] = min(load, _UNUSED - 1)
+
+    def least(self) -> int:
+        """The load of the worker that has least."""
+        return min(self._loads)
+
+    def load(self, slot: int) -> int | None:
+        """The load of one worker; None if there is none."""
+        load = self._loads[slot]
+        return None if load == _UNUSED else load
+
+    def close(self) -> None:
+        self._loads.release()
+        self._page.close()
+        os.close(self.descriptor)
+
+
+@attrs.define(eq=False)
+class FairShare:
+    """The share of one worker."""
+
+    page: LoadPage
+    slot: int
+    sessions: Callable[[], int] = attrs.field(default=lambda: 0)
+    """How many sessions it has. They count, too: else all sessions that are opened one after the other, each on a
+    connection that ends, could begin in one worker."""
+
+    async def wait_turn(self) -> None:
+        """Before accepting: let others go first if this worker has more than they have."""
+        if (self.page.load(self.slot) or 0) > self.page.least() + AHEAD:
+            await trio.sleep(WAIT)
+
+    def say(self, connections: int) -> None:
+        """This worker has so many connections now."""
+        self.page.say(self.slot, connections + self.sessions())

@@ -1,0 +1,119 @@
+"""What a parent and its workers say to each other, on a socket that only those two have: one JSON object a line."""
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+import msgspec
+
+MAX_MESSAGE: Final = 4 * 1024 * 1024
+"""Largest message, in bytes: the news of a moment, or the peers of a worker."""
+
+
+class Message(msgspec.Struct, frozen=True, tag_field="kind", tag=lambda name: name.lower(), omit_defaults=True):
+    """Base of all of them."""
+
+
+# The parent's.
+
+
+class Assignment(Message, frozen=True):
+    """The first message: who the worker is, and what it serves with. Keys are here and in no argument or variable."""
+
+    name: bytes
+    number: int
+    generation: int
+    slot: int
+    page: int
+    """Descriptor of the page of loads."""
+    keys: list[bytes]
+    """The key ring, newest first."""
+    folder: str
+    """Where the sockets of all workers are."""
+    listening: list[tuple[int, list[int]]]
+    """For each address its port, and the descriptors that listen."""
+
+    def __repr__(self) -> str:
+        return f"<Assignment of worker-{self.number}>"  # never the keys
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """A worker that serves."""
+
+    name: bytes
+    number: int
+    generation: int
+    hangs: bool = False
+    """Whether it has not answered for a while: then nothing is sent to it."""
+
+
+class Peers(Message, frozen=True):
+    """All workers that serve now."""
+
+    workers: list[Peer]
+
+
+class Ping(Message, frozen=True):
+    """Is it alive? The worker says the same number."""
+
+    number: int
+
+
+class Leave(Message, frozen=True):
+    """A newer generation serves: take no more connections, finish what was begun, and end after *linger* seconds."""
+
+    linger: float
+
+
+# The worker's.
+
+
+class Started(Message, frozen=True):
+    """It serves. The banner is written from this."""
+
+    server: str
+    version: str
+    warnings: list[str]
+    servers: list[tuple[str, str, bool, str]] | None = None
+    """Of a broker: the name of each backend, its state, whether it is up, and why not."""
+    tools: int = 0
+    example: str | None = None
+
+
+class Pong(Message, frozen=True):
+    """It is alive; and whether it is ready to serve."""
+
+    number: int
+    is_ready: bool
+
+
+# Either's.
+
+
+class Told(Message, frozen=True):
+    """Changes that clients may follow: the name of a list, or the URI of a resource."""
+
+    lists: list[str] = []
+    resources: list[str] = []
+
+
+FromParent: TypeAlias = Assignment | Peers | Ping | Leave | Told
+FromWorker: TypeAlias = Started | Pong | Told
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+def write_message(message: Message) -> bytes:
+    return _encoder.encode(message) + b"\n"
+
+
+class Lines:
+    """Bytes to lines. Raises ValueError for one that is too long: the other end is not ours, or is out of its mind."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > MAX_MESSAGE:
+            raise ValueError("a message is too long")
+        yield from lines

@@ -1,0 +1,226 @@
+"""One worker process, as its parent sees it."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+import attrs
+import msgspec
+import trio
+
+from callboard.codecs.home import new_worker_name
+from callboard.supervisor import Actor, Fact, get_logger
+from callboard.supervisor.groups import own_nursery
+from callboard.workers.control import Control
+from callboard.workers.fair_share import LoadPage
+from callboard.workers.messages import Assignment, FromWorker, Leave, Message, Peer, Ping, Pong, Started, Told
+from callboard.workers.worker import VARIABLE
+
+PING_EVERY: Final = 1.0
+"""Seconds between two questions whether a worker is alive."""
+
+HANGS_AFTER: Final = 5.0
+"""Seconds without an answer after which nothing is forwarded to it."""
+
+ENDED_AFTER: Final = 30.0
+"""Seconds after which it is ended: not earlier, for a busy one is not a dead one."""
+
+log = get_logger("callboard.workers")
+
+_decoder: Final = msgspec.json.Decoder[FromWorker](FromWorker)
+
+
+class WorkerEnded(Exception):
+    """A worker process ended by itself."""
+
+
+@attrs.define
+class Equipment:
+    """What all workers of one parent are given."""
+
+    keys: list[bytes] = attrs.field(repr=False)
+    folder: str
+    listening: list[tuple[int, list[int]]]
+    page: LoadPage
+
+    @property
+    def descriptors(self) -> list[int]:
+        return [self.page.descriptor, *(one for _, some in self.listening for one in some)]
+
+
+class Listener(Protocol):
+    """The parent, as its workers' actors need it."""
+
+    def started(self, worker: "WorkerProcess", first: Started) -> None: ...
+
+    def told(self, worker: "WorkerProcess", news: Told) -> None: ...
+
+    def changed(self) -> None:
+        """One worker is there now, or no longer, or hangs."""
+
+    def ended(self, worker: "WorkerProcess", code: int) -> None: ...
+
+
+@attrs.define(eq=False)
+class WorkerProcess(Actor[None]):
+    """Runs one process until it ends. Always a new program, never a copy of this one: a copy would share its locks."""
+
+    mailbox = None
+
+    number: int
+    generation: int
+    slot: int
+    equipment: Equipment
+    listener: Listener
+    identity: bytes = attrs.field(factory=new_worker_name, init=False)
+    is_serving: bool = attrs.field(default=False, init=False)
+    is_ready: bool = attrs.field(default=False, init=False)
+    is_leaving: bool = attrs.field(default=False, init=False)
+    is_trial: bool = attrs.field(default=False, init=False)
+    """Whether it is not started again if it ends before it serves."""
+    is_over: bool = attrs.field(default=False, init=False)
+    hangs: bool = attrs.field(default=False, init=False)
+    process: trio.Process | None = attrs.field(default=None, init=False)
+    _control: Control[FromWorker] | None = attrs.field(default=None, init=False)
+    _heard: float = attrs.field(default=0.0, init=False)
+
+    async def run(self) -> None:
+        ours, theirs = socket.socketpair()
+        process = None
+        try:
+            with theirs:
+                process = self.process = await self._begin(theirs)
+            self._control = Control(ours, _decoder)
+            self._control.say(self._assignment())
+            self._heard = trio.current_time()
+            async with own_nursery() as nursery:
+                nursery.start_soon(self._write, self._control)
+                nursery.start_soon(self._read, self._control)
+                nursery.start_soon(self._watch)
+                code = await process.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            was_trial, self.is_over = self.is_trial and not self.is_serving, True
+            self.is_serving = self.is_ready = False
+            ours.close()
+            if process is not None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                with trio.CancelScope(shield=True):
+                    code = await process.wait()
+                self.listener.ended(self, code)
+            self.equipment.page.release(self.slot)
+            _remove(Path(self.equipment.folder, self.identity.hex()))
+            self.listener.changed()
+        if not self.is_leaving and not was_trial:
+            raise WorkerEnded(f"worker-{self.number} ended {_how(code)}")
+
+    async def _begin(self, theirs: socket.socket) -> trio.Process:
+        environment = {**os.environ, VARIABLE: str(theirs.fileno())}
+        return await trio.lowlevel.open_process(
+            [sys.executable, *sys.orig_argv[1:]],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno(), *self.equipment.descriptors],
+            env=environment,
+            start_new_session=True,  # Ctrl-C is for the parent, which ends its workers in order
+        )
+
+    def _assignment(self) -> Assignment:
+        given = self.equipment
+        return Assignment(
+            name=self.identity,
+            number=self.number,
+            generation=self.generation,
+            slot=self.slot,
+            page=given.page.descriptor,
+            keys=given.keys,
+            folder=given.folder,
+            listening=given.listening,
+        )
+
+    # What is said to it.
+
+    def say(self, message: Message) -> None:
+        if self._control is not None:
+            self._control.say(message)
+
+    def tell(self, news: Told) -> None:
+        if self._control is not None:
+            self._control.tell(news)
+
+    def leave(self, linger: float) -> None:
+        """A newer generation serves: let it finish, and end."""
+        self.is_leaving = True
+        self.say(Leave(linger))
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        """Have it drain (SIGTERM), or end at once."""
+        self.is_leaving = True
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                self.process.send_signal(number)
+
+    async def _write(self, control: Control[FromWorker]) -> None:
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await control.write()
+
+    # What it says.
+
+    async def _read(self, control: Control[FromWorker]) -> None:
+        async for message in control:
+            self._heard = trio.current_time()
+            match message:
+                case Started():
+                    self.is_serving, self.is_ready, self.is_trial = True, True, False
+                    self.equipment.page.say(self.slot, 0)
+                    self.listener.started(self, message)
+                    self.listener.changed()
+                case Pong():
+                    self.is_ready = message.is_ready
+                case Told():
+                    self.listener.told(self, message)
+
+    async def _watch(self) -> None:
+        """Ask it whether it is alive. One that does not answer gets nothing more; and after long, a successor."""
+        number = 0
+        while True:
+            await trio.sleep(PING_EVERY)
+            number += 1
+            self.say(Ping(number))
+            silent = trio.current_time() - self._heard
+            if self.is_serving and (hangs := silent > HANGS_AFTER) != self.hangs:
+                self.hangs = hangs
+                log.warning("worker_hangs" if hangs else "worker_answers", worker=self.number, silent=round(silent, 1))
+                self.listener.changed()
+            if self.is_serving and silent > ENDED_AFTER and self.process is not None:
+                log.error("worker_killed", worker=self.number, silent=round(silent, 1))
+                self.process.kill()
+
+    def peer(self) -> Peer:
+        return Peer(self.identity, self.number, self.generation, self.hangs)
+
+    def facts(self) -> Mapping[str, Fact]:
+        state = "serving" if self.is_serving else "starting"
+        load = self.equipment.page.load(self.slot)
+        return {
+            "state": "hangs" if self.hangs else "leaving" if self.is_leaving else state,
+            "pid": 0 if self.process is None else self.process.pid,
+            "generation": self.generation,
+            "load": -1 if load is None else load,
+        }
+
+
+def _remove(path: Path) -> None:
+    """The socket of a worker that could not do it itself."""
+    with suppress(OSError):
+        path.unlink()
+
+
+def _how(code: int) -> str:
+    return f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"

@@ -1,0 +1,154 @@
+"""One worker: what its parent gave it, and the link to it."""
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Final, Self
+
+import attrs
+import msgspec
+import trio
+
+from callboard.actors.changes import LISTS, Change, ListChanged, ResourceUpdated
+from callboard.actors.server.host import Host
+from callboard.actors.server.parking import Parking
+from callboard.codecs.home import HomeNames
+from callboard.codecs.seal import KeyRing
+from callboard.supervisor import Actor, Fact, get_logger
+from callboard.supervisor.groups import own_nursery
+from callboard.transports.limits import Settings
+from callboard.transports.server.http.endpoint import Endpoint
+from callboard.workers.control import READ, Control, told_of
+from callboard.workers.fair_share import FairShare, LoadPage
+from callboard.workers.homes import WorkerHomes
+from callboard.workers.messages import Assignment, FromParent, Leave, Lines, Peers, Ping, Pong, Started, Told
+
+VARIABLE: Final = "CALLBOARD_WORKER"
+"""Environment variable with the descriptor on which a worker is told who it is. It is no secret."""
+
+log = get_logger("callboard.workers")
+
+_decoder: Final = msgspec.json.Decoder[FromParent](FromParent)
+
+
+@attrs.define(eq=False)
+class Worker:
+    """What a process is that a parent has started."""
+
+    assignment: Assignment
+    end: socket.socket
+    lines: Lines
+    homes: WorkerHomes = attrs.field(init=False)
+    share: FairShare = attrs.field(init=False)
+    endpoint: Endpoint | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        told = self.assignment
+        self.homes = WorkerHomes(HomeNames(self._ring, told.name), told.folder)
+        self.share = FairShare(LoadPage(told.page), told.slot)
+
+    @classmethod
+    def take(cls) -> Self | None:
+        """The worker that this process is; None if no parent has started it. Only the first call finds it."""
+        descriptor = os.environ.pop(VARIABLE, None)
+        if descriptor is None:
+            return None
+        end, lines = socket.socket(fileno=int(descriptor)), Lines()
+        end.set_inheritable(False)
+        while True:
+            data = end.recv(READ)
+            if not data:
+                raise SystemExit("callboard: the parent of this worker ended")
+            for line in lines.feed(data):
+                first = _decoder.decode(line)
+                if not isinstance(first, Assignment):
+                    raise SystemExit("callboard: this worker was told nothing")
+                for descriptor_ in (first.page, *(one for _, some in first.listening for one in some)):
+                    os.set_inheritable(descriptor_, False)
+                return cls(first, end, lines)
+
+    @property
+    def _ring(self) -> KeyRing:
+        return KeyRing.from_bytes(*self.assignment.keys)
+
+    @property
+    def label(self) -> str:
+        return f"worker-{self.assignment.number}"
+
+    def join(self, host: Host) -> None:
+        """*host* is what this worker serves."""
+        self.homes.host = host
+        self.share.sessions = lambda: host.sessions.total
+
+    def parking(self, audience: str, settings: Settings) -> Parking:
+        """Where requests are parked whose retries may reach any worker."""
+        return Parking(
+            audience,
+            self._ring,
+            most=settings.max_parked,
+            most_each=settings.max_parked_each,
+            clock=time.time,
+            home=self.assignment.name,
+        )
+
+
+@attrs.define(eq=False)
+class ParentLink(Actor[None]):
+    """The link to the parent: tells it that the worker lives, and what has changed; hears of the others."""
+
+    mailbox = None
+
+    worker: Worker
+    host: Host
+    is_ready: Callable[[], bool]
+    leaving: trio.Event = attrs.field(factory=trio.Event, init=False)
+    linger: float = attrs.field(default=0.0, init=False)
+    _control: Control[FromParent] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._control = Control(self.worker.end, _decoder, self.worker.lines)
+        self.host.topics.on_published = self._published
+
+    async def run(self) -> None:
+        try:
+            async with own_nursery() as nursery:
+                nursery.start_soon(self._control.write)
+                async for message in self._control:
+                    self._hear(message)
+                nursery.cancel_scope.cancel()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # it is gone, which is said below
+        finally:
+            self.leaving.set()  # without a parent there is no one to restart this worker, or to end it
+            self.worker.homes.close()
+
+    def say(self, started: Started) -> None:
+        self._control.say(started)
+
+    def _hear(self, message: FromParent) -> None:
+        match message:
+            case Peers():
+                self.worker.homes.know(message.workers)
+            case Ping():
+                self._control.say(Pong(message.number, self.is_ready()))
+            case Told():
+                for change in changes_of(message):
+                    self.host.topics.publish_here(change)
+            case Leave():
+                self.linger = message.linger
+                self.leaving.set()
+            case Assignment():
+                log.warning("assigned_twice", worker=self.worker.label)
+
+    def _published(self, change: Change) -> None:
+        self._control.tell(told_of(change))
+
+    def facts(self) -> dict[str, Fact]:
+        told = self.worker.assignment
+        return {"worker": self.worker.label, "generation": told.generation, "forwarded": self.worker.homes.forwarded}
+
+
+def changes_of(told: Told) -> list[Change]:
+    lists: list[Change] = [ListChanged(name) for name in LISTS if name in told.lists]
+    return [*lists, *map(ResourceUpdated, told.resources)]
