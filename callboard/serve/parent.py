@@ -15,6 +15,7 @@ import attrs
 import trio
 
 from callboard import tree
+from callboard.codecs.home import chosen_home
 from callboard.codecs.revisions import Implementation
 from callboard.codecs.seal import new_secret
 from callboard.serve.admin import admin_edge
@@ -24,8 +25,9 @@ from callboard.supervisor import Supervisor, get_logger, open_tree
 from callboard.transports.bind import BindAddress, Bound, listen
 from callboard.transports.server.http.crowd import raise_descriptor_limit
 from callboard.transports.signals import heed_hangups, heed_signals
+from callboard.workers.book import Book
 from callboard.workers.fair_share import SLOTS, LoadPage
-from callboard.workers.messages import Peers, Started, Told
+from callboard.workers.messages import Drop, Keep, Peers, Release, Started, Take, Taken, Told
 from callboard.workers.process import Equipment, WorkerProcess
 
 LATE: Final = 5.0
@@ -74,6 +76,7 @@ class Parent:
     root: Supervisor
     bound: Mapping[BindAddress, Bound]
     admin: Bound | None
+    book: Book = attrs.field(init=False)
     generation: int = attrs.field(default=0, init=False)
     _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _workers: dict[int, WorkerProcess] = attrs.field(factory=dict, init=False)  # by number, each the latest process
@@ -81,6 +84,9 @@ class Parent:
     _news: trio.Event = attrs.field(factory=trio.Event, init=False)  # something became of a worker
     _code: int = attrs.field(default=0, init=False)
     _is_ending: bool = attrs.field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.book = Book(self.plan.settings.session_idle)
 
     async def run(self) -> int:
         """Serve until a signal comes. Returns the exit code."""
@@ -148,6 +154,29 @@ class Parent:
             if other is not worker:
                 other.tell(news)
 
+    def noted(self, worker: WorkerProcess, note: Keep | Drop | Release | Take) -> None:
+        book, home = self.book, worker.identity
+        match note:
+            case Keep():
+                book.keep(note.key, note.record, home)
+            case Drop():
+                book.drop(note.key)
+            case Release():
+                book.release(note.key, home, trio.current_time())
+            case Take():
+                taker = home if not worker.is_leaving else self._successor(note.key)
+                living = {one.identity for one in self._serving()}
+                found = book.take(note.key, taker, living, trio.current_time())
+                if found is None:
+                    worker.say(Taken(note.number))
+                else:
+                    worker.say(Taken(note.number, found.home, found.record if found.home == home else None))
+
+    def _successor(self, key: str) -> bytes:
+        """The worker that opens a session which one that leaves is asked for."""
+        staying = [one.identity for one in self._serving() if not one.is_leaving]
+        return chosen_home(key.encode(), staying or [b""])
+
     def changed(self) -> None:
         peers = Peers([worker.peer() for worker in self._serving()])
         for worker in self._serving():
@@ -158,6 +187,7 @@ class Parent:
     def ended(self, worker: WorkerProcess, code: int) -> None:
         if worker.is_trial:
             self._code = code
+        self.book.free_all_of(worker.identity, trio.current_time())
         if worker.is_leaving:
             self._workers.pop(worker.number, None)
 

@@ -1,12 +1,15 @@
 """Sessions that other workers have: requests for them go there, at most one hop."""
 
+from collections.abc import Callable
 from typing import Final
 
 import attrs
+import trio
 
 from callboard.actors.frames import error_frame
 from callboard.actors.server.host import Host
 from callboard.actors.server.request import run_noticing
+from callboard.actors.server.session_record import read_record
 from callboard.codecs.envelope import Request, decode
 from callboard.codecs.home import HomeNames, chosen_home
 from callboard.codecs.http.head import Head
@@ -18,8 +21,10 @@ from callboard.supervisor import get_logger
 from callboard.transports.client.pool import Origin, Pool, Use
 from callboard.transports.server.http.endpoint import Endpoint
 from callboard.transports.server.http.homes import Elsewhere, not_found
+from callboard.transports.server.http.legacy import Legacy
 from callboard.transports.server.http.modern import answer_unread
 from callboard.transports.server.http.response import Response
+from callboard.workers.book import SessionBook, key_of
 from callboard.workers.messages import Peer
 from callboard.workers.relay import (
     MAX_STREAMS,
@@ -32,6 +37,15 @@ from callboard.workers.relay import (
 )
 
 log = get_logger("callboard.workers")
+
+TRIES: Final = 6
+"""Times that a worker is looked for which has a session: it may end, or pass the session on, in that moment."""
+
+PAUSE: Final = 0.02
+"""Seconds by which each attempt waits longer."""
+
+MOST_MOVED: Final = 10_000
+"""Sessions that are remembered to be elsewhere than their names say; then it begins anew."""
 
 _LONGEST: Final = 1 << 30  # the worker that answers has bounded its answer
 
@@ -48,17 +62,41 @@ class WorkerHomes:
     names: HomeNames
     folder: str
     host: Host = attrs.field(init=False)
+    book: SessionBook | None = attrs.field(default=None, init=False)
     links: dict[bytes, HomeLink] = attrs.field(factory=dict, init=False)
     forwarded: int = attrs.field(default=0, init=False)
+    opened_again: int = attrs.field(default=0, init=False)
+    _moved: dict[str, bytes] = attrs.field(factory=dict, init=False)  # sessions that are not where their names say
+    _released: set[str] = attrs.field(factory=set, init=False)  # that were here, and are for another worker to open
+    _opening: dict[str, trio.Event] = attrs.field(factory=dict, init=False)
 
     # What the endpoint asks.
+
+    @property
+    def incarnation(self) -> str:
+        return f"{self.names.here.hex()[:12]}."
 
     def new_id(self, principal: str) -> str:
         return self.names.new(principal)
 
+    def keep(self, name: str, record: Callable[[], bytes]) -> None:
+        if self.book is not None:
+            self.book.keep(key_of(name), record())
+
+    def drop(self, name: str) -> None:
+        if self.book is not None and name not in self._released:
+            self.book.drop(key_of(name))
+
+    def release(self, name: str) -> None:
+        """Let another worker open a session: it ends here, and goes on there."""
+        self._released.add(name)
+        if self.book is not None:
+            self.book.release(key_of(name))
+
     def missing(self, name: str, principal: str) -> HttpRefusal | Elsewhere:
         home = self.names.home_of(name, principal)
-        return not_found() if home is None or home == self.names.here else Elsewhere(name, home)
+        is_ended = home == self.names.here and name not in self._released and name not in self._opening
+        return not_found() if home is None or is_ended else Elsewhere(name, home)
 
     def check_state(self, request: Request, state: str, principal: str) -> None:
         found = self.host.parking.home_of(request, state, principal)
@@ -73,9 +111,6 @@ class WorkerHomes:
     async def serve_elsewhere(
         self, endpoint: Endpoint, found: Elsewhere, head: Head, body: bytes, principal: str, response: Response
     ) -> None:
-        if response.is_forwarded:  # it was forwarded once, and is not again
-            await response.answer(MISDIRECTED, ())
-            return
         relayed = RelayedRequest(self.host, head, response, found.home.hex())
         run = self._run(endpoint, found, head, body, principal, response, relayed)
         if response.carrier is None:
@@ -106,30 +141,83 @@ class WorkerHomes:
     async def _serve(
         self, endpoint: Endpoint, found: Elsewhere, head: Head, body: bytes, principal: str, response: Response
     ) -> None:
-        link = self.links.get(found.home)
+        name = found.name
+        home: bytes | None = self._moved.get(name, found.home)
+        for attempt in range(TRIES):
+            if home is None or home == self.names.here or home not in self.links:
+                home = await self._find(endpoint.legacy, name, response.peer)
+            if home == self.names.here:
+                response.carrier = None  # its task stays with this one
+                await endpoint.serve(head, body, response, principal)
+                return
+            if response.is_forwarded:  # it was forwarded once, and is not again
+                await response.answer(MISDIRECTED, ())
+                return
+            if await self._is_answered(home, head, body, principal, response):
+                return
+            await trio.sleep(attempt * PAUSE)  # its end may not have been heard of by the parent yet
+            home = None
+        raise HttpRefusal(503, "the session is moving to another worker", headers=RETRY_AFTER)
+
+    async def _is_answered(self, home: bytes, head: Head, body: bytes, principal: str, response: Response) -> bool:
+        """Have *home* answer. False if it has not begun with the request: it is gone, or has no such session."""
+        link = self.links.get(home)
         if link is None:
-            raise not_found()
+            return False
+        if link.hangs:
+            raise HttpRefusal(503, "the worker that has this session does not answer", headers=RETRY_AFTER)
         use: Use = "stream" if head.method == "GET" else "call"
-        response.extra = ()  # the home adds the same
+        extra, response.extra = response.extra, ()  # the home adds the same
         self.forwarded += 1
         try:
             await link.ask(write_forwarded(head, body, principal, response.peer), use, response, _LONGEST)
-        except NotThere:
-            raise not_found() from None
         except Overloaded as error:
             raise HttpRefusal(503, str(error), headers=RETRY_AFTER) from None
+        except NotThere:
+            return False
         except HomeLost as lost:
-            await self._answer_lost(lost, head, body, response, endpoint)
+            if not lost.was_sent:
+                return False
+            await self._answer_lost(head, body, response)
+        finally:
+            response.extra = extra
+        return True
 
-    async def _answer_lost(
-        self, lost: HomeLost, head: Head, body: bytes, response: Response, endpoint: Endpoint
-    ) -> None:
+    async def _find(self, legacy: Legacy, name: str, peer: str) -> bytes:
+        """Where the session *name* is, which is not where it was: here, if it was opened again here. Raises
+        `HttpRefusal` (404)."""
+        if not name or self.book is None:  # a state, whose home is gone
+            raise not_found()
+        while name in self._opening:
+            await self._opening[name].wait()
+        if legacy.has(name):
+            return self.names.here
+        done = self._opening[name] = trio.Event()
+        try:
+            found = await self.book.take(key_of(name))
+            if found is None:
+                raise not_found()
+            if found.record is None:
+                self._remember(name, found.home)
+                return found.home
+            await legacy.open_again(name, read_record(found.record), peer)
+            self.opened_again += 1
+            log.info("session_opened_again", sessions=self.opened_again)
+            return self.names.here
+        finally:
+            del self._opening[name]
+            done.set()
+
+    def _remember(self, name: str, home: bytes) -> None:
+        if len(self._moved) >= MOST_MOVED:
+            self._moved.clear()
+        self._moved[name] = home
+
+    async def _answer_lost(self, head: Head, body: bytes, response: Response) -> None:
         """The home ended meanwhile. A request that it may have begun is never answered 404: some clients would send it
         again, and it would run twice."""
         if response.is_over:
             return
-        if not lost.was_sent:
-            raise not_found()
         message = decode(body) if head.method == "POST" else None
         if isinstance(message, Request):
             await response.answer_json(error_frame(message.id, LATEST, HomeGone()))
@@ -146,6 +234,9 @@ class WorkerHomes:
         for name in living - self.links.keys():
             pool = Pool(Origin("http", "worker", 0, socket_path(self.folder, name)), most=MAX_STREAMS)
             self.links[name] = HomeLink(name, pool)
+        for peer in workers:
+            if peer.name in self.links:
+                self.links[peer.name].hangs = peer.hangs
 
     def close(self) -> None:
         self.know([])

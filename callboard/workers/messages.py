@@ -64,6 +64,14 @@ class Leave(Message, frozen=True):
     linger: float
 
 
+class Taken(Message, frozen=True):
+    """Where a session is: its worker, and its record if that is the one that asked. Neither: there is none such."""
+
+    number: int
+    home: bytes | None = None
+    record: bytes | None = None
+
+
 # The worker's.
 
 
@@ -86,6 +94,32 @@ class Pong(Message, frozen=True):
     is_ready: bool
 
 
+class Keep(Message, frozen=True):
+    """A session of this worker, as it is written down."""
+
+    key: str
+    record: bytes
+
+
+class Drop(Message, frozen=True):
+    """It has ended."""
+
+    key: str
+
+
+class Release(Message, frozen=True):
+    """Another worker may open it again."""
+
+    key: str
+
+
+class Take(Message, frozen=True):
+    """Where is it? Answered by `Taken` with the same number."""
+
+    key: str
+    number: int
+
+
 # Either's.
 
 
@@ -96,8 +130,8 @@ class Told(Message, frozen=True):
     resources: list[str] = []
 
 
-FromParent: TypeAlias = Assignment | Peers | Ping | Leave | Told
-FromWorker: TypeAlias = Started | Pong | Told
+FromParent: TypeAlias = Assignment | Peers | Ping | Leave | Taken | Told
+FromWorker: TypeAlias = Started | Pong | Keep | Drop | Release | Take | Told
 
 _encoder: Final = msgspec.json.Encoder()
 

@@ -19,7 +19,21 @@ from callboard.supervisor import Actor, Fact, get_logger
 from callboard.supervisor.groups import own_nursery
 from callboard.workers.control import Control
 from callboard.workers.fair_share import LoadPage
-from callboard.workers.messages import Assignment, FromWorker, Leave, Message, Peer, Ping, Pong, Started, Told
+from callboard.workers.messages import (
+    Assignment,
+    Drop,
+    FromWorker,
+    Keep,
+    Leave,
+    Message,
+    Peer,
+    Ping,
+    Pong,
+    Release,
+    Started,
+    Take,
+    Told,
+)
 from callboard.workers.worker import VARIABLE
 
 PING_EVERY: Final = 1.0
@@ -60,6 +74,8 @@ class Listener(Protocol):
     def started(self, worker: "WorkerProcess", first: Started) -> None: ...
 
     def told(self, worker: "WorkerProcess", news: Told) -> None: ...
+
+    def noted(self, worker: "WorkerProcess", note: Keep | Drop | Release | Take) -> None: ...
 
     def changed(self) -> None:
         """One worker is there now, or no longer, or hangs."""
@@ -185,6 +201,8 @@ class WorkerProcess(Actor[None]):
                     self.is_ready = message.is_ready
                 case Told():
                     self.listener.told(self, message)
+                case Keep() | Drop() | Release() | Take():
+                    self.listener.noted(self, message)
 
     async def _watch(self) -> None:
         """Ask it whether it is alive. One that does not answer gets nothing more; and after long, a successor."""

@@ -79,6 +79,7 @@ class HomeLink:
 
     name: bytes
     pool: Pool
+    hangs: bool = False
 
     async def ask(self, request: bytes, use: Use, response: Response, limit: int) -> None:
         """Send *request*, and copy its answer to *response*. Raises `HomeLost`, `NotThere` and `Overloaded`."""

@@ -4,6 +4,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from itertools import count
 from typing import Final, Self
 
 import attrs
@@ -15,17 +16,37 @@ from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
 from callboard.codecs.home import HomeNames
 from callboard.codecs.seal import KeyRing
+from callboard.errors import Overloaded
 from callboard.supervisor import Actor, Fact, get_logger
 from callboard.supervisor.groups import own_nursery
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.endpoint import Endpoint
+from callboard.workers.book import Found
 from callboard.workers.control import READ, Control, told_of
 from callboard.workers.fair_share import FairShare, LoadPage
 from callboard.workers.homes import WorkerHomes
-from callboard.workers.messages import Assignment, FromParent, Leave, Lines, Peers, Ping, Pong, Started, Told
+from callboard.workers.messages import (
+    Assignment,
+    Drop,
+    FromParent,
+    Keep,
+    Leave,
+    Lines,
+    Peers,
+    Ping,
+    Pong,
+    Release,
+    Started,
+    Take,
+    Taken,
+    Told,
+)
 
 VARIABLE: Final = "CALLBOARD_WORKER"
 """Environment variable with the descriptor on which a worker is told who it is. It is no secret."""
+
+ANSWERED_WITHIN: Final = 2.0
+"""Seconds in which the parent says where a session is. It does nothing else for long."""
 
 log = get_logger("callboard.workers")
 
@@ -103,12 +124,16 @@ class ParentLink(Actor[None]):
     host: Host
     is_ready: Callable[[], bool]
     leaving: trio.Event = attrs.field(factory=trio.Event, init=False)
+    has_parent: bool = attrs.field(default=True, init=False)
     linger: float = attrs.field(default=0.0, init=False)
     _control: Control[FromParent] = attrs.field(init=False)
+    _asked: dict[int, trio.MemorySendChannel[Found | None]] = attrs.field(factory=dict, init=False)
+    _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
     def __attrs_post_init__(self) -> None:
         self._control = Control(self.worker.end, _decoder, self.worker.lines)
         self.host.topics.on_published = self._published
+        self.worker.homes.book = self
 
     async def run(self) -> None:
         try:
@@ -120,6 +145,7 @@ class ParentLink(Actor[None]):
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # it is gone, which is said below
         finally:
+            self.has_parent = False
             self.leaving.set()  # without a parent there is no one to restart this worker, or to end it
             self.worker.homes.close()
 
@@ -135,11 +161,38 @@ class ParentLink(Actor[None]):
             case Told():
                 for change in changes_of(message):
                     self.host.topics.publish_here(change)
+            case Taken():
+                asked = self._asked.pop(message.number, None)
+                if asked is not None:
+                    asked.send_nowait(None if message.home is None else Found(message.home, message.record))
             case Leave():
                 self.linger = message.linger
                 self.leaving.set()
             case Assignment():
                 log.warning("assigned_twice", worker=self.worker.label)
+
+    # The book of sessions, which the parent keeps.
+
+    def keep(self, key: str, record: bytes) -> None:
+        self._control.say(Keep(key, record))
+
+    def drop(self, key: str) -> None:
+        self._control.say(Drop(key))
+
+    def release(self, key: str) -> None:
+        self._control.say(Release(key))
+
+    async def take(self, key: str) -> Found | None:
+        number = next(self._numbers)
+        send, receive = trio.open_memory_channel[Found | None](1)
+        self._asked[number] = send
+        self._control.say(Take(key, number))
+        try:
+            with trio.move_on_after(ANSWERED_WITHIN):
+                return await receive.receive()
+            raise Overloaded("the parent of this worker does not answer", for_all=True)
+        finally:
+            self._asked.pop(number, None)
 
     def _published(self, change: Change) -> None:
         self._control.tell(told_of(change))

@@ -1,12 +1,13 @@
 """One connection of either era, or one legacy session: what was agreed, what is in flight, and the way to the peer."""
 
 from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
 from typing import ClassVar, Final, TypeVar
 
 import attrs
 import trio
 
-from callboard.actors.changes import LISTS, ListChanged
+from callboard.actors.changes import LISTS, ListChanged, ResourceUpdated
 from callboard.actors.frames import MAX_ANSWER, error_frame
 from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.outlet import CLOSED, BatchSink, Carrier, Outbound, Outlet, PostingSink, Sink
@@ -18,6 +19,7 @@ from callboard.actors.server.handshake import agree, welcome
 from callboard.actors.server.host import Host
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.server.session_changes import SessionChanges
+from callboard.actors.server.session_record import SessionRecord, write_record
 from callboard.actors.shares import LOCAL, account_of
 from callboard.actors.terms import ANYBODY, Terms, is_meant_modern, is_modern, modern_terms
 from callboard.codecs.envelope import Envelope, Notification, Request, RequestId, decode, is_batch, split_batch
@@ -34,6 +36,7 @@ from callboard.codecs.revisions import (
     ProgressNotificationParams,
     ResourceRequestParams,
     ResultMetaObject,
+    Revision,
     ServerCapabilities,
     SetLevelRequestParams,
     UnsetType,
@@ -419,6 +422,7 @@ class Session(Actor[Outbound]):
         self._hearing = self._hearing or SessionChanges(self)
         lists = [ListChanged(name) for name in LISTS if declares(self._declared, f"{name}.list_changed")]
         self._hearing.join(self.host.audience.lists_for(lists, self.terms.capabilities))
+        self.noted()
 
     # What it answers itself.
 
@@ -431,6 +435,7 @@ class Session(Actor[Outbound]):
             case "resources/unsubscribe":  # also of what was never subscribed to
                 if self._hearing is not None:
                     self._hearing.unfollow(exchange.params(ResourceRequestParams).uri)
+                    self.noted()
             case _:
                 return None
         return Empty()
@@ -442,10 +447,43 @@ class Session(Actor[Outbound]):
         """For the whole session."""
         if self.terms is not None:
             self.terms = attrs.evolve(self.terms, log_level=level)
+            self.noted()
 
     async def _subscribe(self, exchange: Exchange) -> Model:
         """This session hears of one resource. Raises `ResourceNotFound` if it cannot."""
         if not self.is_over:
             self._hearing = self._hearing or SessionChanges(self)
             await self._hearing.follow(exchange.params(ResourceRequestParams).uri)
+            self.noted()
         return Empty()
+
+    # What is kept of it.
+
+    def noted(self) -> None:
+        """What is kept of the session has changed: called for those that may be opened again elsewhere."""
+
+    def record(self) -> bytes:
+        """What is kept of it."""
+        if self.terms is None:
+            raise LookupError("nothing was agreed yet")
+        followed = [] if self._hearing is None else list(self._hearing.followed)
+        return write_record(self.terms, followed, is_ready=self.is_ready)
+
+    async def open_again(self, record: SessionRecord) -> None:
+        """Go on with the session of another worker, which is gone. The client is told once that each list and each
+        resource that it follows has changed: what it missed is not known."""
+        self.terms, self._declared = record.terms(), self.host.offer.capabilities(Revision(record.revision))
+        self.key.home = ReplySlot("", "initialize", self.terms, self)
+        if not record.is_ready:
+            return
+        self._ready()
+        hearing = self._hearing
+        if hearing is None:
+            return
+        for uri in record.followed:
+            with suppress(PeerError, RequestFailed):  # it may be gone by now
+                await hearing.follow(uri)
+        for changed in hearing.lists:
+            hearing.hear(changed)
+        for uri in hearing.followed:
+            hearing.hear(ResourceUpdated(uri))

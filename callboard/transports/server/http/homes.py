@@ -1,6 +1,7 @@
 """Where the names lead that clients hold: to this process, or to another worker."""
 
 import secrets
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from callboard.codecs.envelope import Request
@@ -24,11 +25,21 @@ class Elsewhere(Exception):
 class Homes(Protocol):
     """Makes the ids of sessions, and finds those that are not here."""
 
+    @property
+    def incarnation(self) -> str:
+        """What event ids begin with: those of another worker's stream are never taken for this one's."""
+
     def new_id(self, principal: str) -> str:
         """An id for a session of *principal* that begins here."""
 
     def missing(self, name: str, principal: str) -> HttpRefusal | Elsewhere:
         """What is raised for a session that is not here."""
+
+    def keep(self, name: str, record: Callable[[], bytes]) -> None:
+        """A session that is here has changed: write it down, where that is done."""
+
+    def drop(self, name: str) -> None:
+        """It has ended."""
 
     def check_state(self, request: Request, state: str, principal: str) -> None:
         """Raises `Elsewhere` for a retry that belongs to another worker."""
@@ -43,11 +54,19 @@ class Homes(Protocol):
 class Alone:
     """The homes of a server in one process."""
 
+    incarnation = ""
+
     def new_id(self, principal: str) -> str:
         return secrets.token_urlsafe(24)
 
     def missing(self, name: str, principal: str) -> HttpRefusal | Elsewhere:
         return not_found()
+
+    def keep(self, name: str, record: Callable[[], bytes]) -> None:
+        """It ends with this process."""
+
+    def drop(self, name: str) -> None:
+        """Nothing was written down."""
 
     def check_state(self, request: Request, state: str, principal: str) -> None:
         """There is no other."""

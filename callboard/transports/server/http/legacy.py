@@ -11,6 +11,7 @@ import trio
 
 from callboard.actors.server.host import Host
 from callboard.actors.server.session import Session
+from callboard.actors.server.session_record import SessionRecord
 from callboard.actors.server.session_tree import add_session
 from callboard.actors.shares import account_of
 from callboard.codecs.envelope import Envelope, Request
@@ -61,6 +62,9 @@ class HttpSession(Session):
     def on_stop(self) -> None:
         self.ways.stop_waiting()
 
+    def noted(self) -> None:
+        self.ways.keep(self.record)
+
     @property
     def is_busy(self) -> bool:
         return bool(self.requests.in_flight)
@@ -79,6 +83,8 @@ class LegacySession:
     pulse: KeepAlive
     budget: ReplayBudget
     forget: Callable[[], None]
+    keep: Callable[[Callable[[], bytes]], None]
+    incarnation: str
     session: HttpSession = attrs.field(init=False)
     store: EventStore = attrs.field(init=False)
     streams: dict[int, LegacyStream] = attrs.field(factory=dict, init=False)
@@ -207,6 +213,7 @@ class LegacySession:
     def _stream(self, number: int, response: Response | None) -> LegacyStream:
         is_polled = number != _STANDALONE and self._is_polled
         stream = LegacyStream(number, self.store, self.pulse, response, self.settings.retry, is_polled)
+        stream.incarnation = self.incarnation
         stream.on_left = self.touch
         if number != _STANDALONE:
             stream.on_told = self._note_told
@@ -227,8 +234,9 @@ class LegacySession:
                 raise Overloaded("too many open streams")
 
     def _place(self, last_event: bytes) -> tuple[LegacyStream, int]:
-        number, dash, last = last_event.partition(b"-")
-        if dash and number.isdigit() and last.isdigit() and len(last_event) < 40:
+        is_ours = last_event.startswith(self.incarnation.encode()) and len(last_event) < 60
+        number, dash, last = last_event[len(self.incarnation) :].partition(b"-")
+        if is_ours and dash and number.isdigit() and last.isdigit():
             stream = self.streams.get(int(number))
             if stream is not None:
                 return stream, int(last)
@@ -259,9 +267,7 @@ class Legacy:
         self.host.check_admits()
         self.host.sessions.check(account_of(principal, response.peer))
         session_id = self.homes.new_id(principal)
-        opened = LegacySession(session_id, self.settings, self.pulse, self.host.kept, lambda: self._forget(session_id))
-        opened.session = HttpSession(self.host, opened, principal, opened.ended, peer=response.peer, ways=opened)
-        self._sessions[session_id] = opened
+        opened = self._new(session_id, principal, response.peer)
         try:
             await add_session(self.host, opened.session, f"h-{next(self._names)}")
             await opened.post(message, response, ((SESSION, session_id.encode()),))
@@ -270,6 +276,30 @@ class Legacy:
                 self._forget(session_id)
         if opened.session.terms is None:
             opened.session.supervisor.address.begin_stop()
+
+    async def open_again(self, session_id: str, record: SessionRecord, peer: str) -> None:
+        """Open the session that another worker had. Raises `Draining`, and `Overloaded` for one too many."""
+        self.host.check_admits()
+        opened = self._new(session_id, record.principal, peer)
+        is_open = False
+        try:
+            await add_session(self.host, opened.session, f"h-{next(self._names)}")
+            await opened.session.open_again(record)
+            is_open = True
+        finally:
+            if not is_open:
+                self._sessions.pop(session_id, None)
+
+    def _new(self, session_id: str, principal: str, peer: str) -> LegacySession:
+        opened = LegacySession(
+            *(session_id, self.settings, self.pulse, self.host.kept),
+            forget=partial(self._forget, session_id),
+            keep=partial(self.homes.keep, session_id),
+            incarnation=self.homes.incarnation,
+        )
+        opened.session = HttpSession(self.host, opened, principal, opened.ended, peer=peer, ways=opened)
+        self._sessions[session_id] = opened
+        return opened
 
     def _check_offered(self, message: Request) -> None:
         spoken = self.host.offer.revisions
@@ -307,7 +337,11 @@ class Legacy:
         await session.session.supervisor.address.stop()
 
     def _forget(self, session_id: str) -> None:
-        self._sessions.pop(session_id, None)
+        if self._sessions.pop(session_id, None) is not None:
+            self.homes.drop(session_id)
+
+    def has(self, session_id: str) -> bool:
+        return session_id in self._sessions
 
     def __len__(self) -> int:
         return len(self._sessions)

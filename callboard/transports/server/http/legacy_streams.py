@@ -104,6 +104,7 @@ class LegacyStream:
     retry: float
     is_polled: bool = False
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    incarnation: str = ""
     on_plain_end: Callable[[], None] = _nothing  # it was no stream to come back to
     on_told: Callable[["LegacyStream"], None] = _nobody  # all of it, the end included, was written to the client
     on_left: Callable[[], None] = _nothing  # it has no reader now
@@ -280,7 +281,7 @@ class LegacyStream:
 
     def _event(self, frame: bytes, retry: int | None = None) -> bytes:
         self._last += 1
-        return encode_event(frame, event_id=f"{self.number}-{self._last}", event=None, retry=retry)
+        return encode_event(frame, event_id=f"{self.incarnation}{self.number}-{self._last}", event=None, retry=retry)
 
     async def _write(self, event: bytes) -> None:
         if self.response is not None:
