@@ -68,6 +68,7 @@ class HealthHandler:
     health: Readiness
     access: Access
     heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
+    is_leaving: bool = attrs.field(default=False, init=False)
 
     def admit(self, head: Head) -> None:
         self.access.check(head.get(b"host"), head.get(b"origin"))

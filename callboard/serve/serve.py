@@ -20,7 +20,7 @@ from callboard.serve.parent import run_parent
 from callboard.serve.renew import Renewing
 from callboard.serve.revoke import end_all_of
 from callboard.serve.tokens import TokenFile
-from callboard.serve.worker import begin_work, inherited
+from callboard.serve.worker import begin_work, inherited, leave
 from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor, SupervisorSpec
 from callboard.transports.bind import BindAddress, Bound, listen
@@ -75,12 +75,17 @@ async def serve(
         if pipes is not None:
             ends.append(host.root.spawn(Stdio(host, pipes, settings.max_frame), name="stdio").wait_ended)
         ready = attrs.evolve(ready, behind=server.behind())
+        link = None
         if worker is not None:
-            ends.append(await begin_work(worker, host, server, plan, ready.warnings, stack))
+            link = await begin_work(worker, host, server, plan, ready.warnings, stack)
+            ends.append(link.leaving.wait)
         if plan.on_ready is not None:
             plan.on_ready(ready)
         task_status.started(ready)
         await _wait_first(ends)
+        if worker is not None and link is not None and link.linger:
+            with trio.move_on_after(link.linger):
+                await leave(worker, host, edges, partial(_close_listeners, edges), until, settings.spread)
         await drain(
             host,
             close_doors=partial(_close_listeners, edges),

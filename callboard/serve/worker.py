@@ -3,14 +3,20 @@
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from typing import Final
 
 import attrs
+import trio
 
 from callboard import tree
+from callboard.actors.server.drain import stop_all
 from callboard.actors.server.host import Host
 from callboard.serve.options import ServePlan
 from callboard.server.served import Hosted
+from callboard.supervisor import Supervisor
+from callboard.supervisor.groups import own_nursery
 from callboard.transports.bind import BindAddress, Bound, listen
+from callboard.transports.server.http.connection import HttpConnection
 from callboard.transports.server.http.crowd import ConnectionLimit
 from callboard.transports.server.http.listener import Edge, listeners
 from callboard.workers.homes import socket_path
@@ -18,6 +24,9 @@ from callboard.workers.inner import InnerDoor
 from callboard.workers.messages import Started
 from callboard.workers.relay import MAX_STREAMS
 from callboard.workers.worker import ParentLink, Worker
+
+LOOKED_EVERY: Final = 0.1
+"""Seconds after which a worker that leaves looks again whether anything is left."""
 
 
 def inherited(worker: Worker, places: Sequence[BindAddress]) -> dict[BindAddress, Bound]:
@@ -30,9 +39,8 @@ def inherited(worker: Worker, places: Sequence[BindAddress]) -> dict[BindAddress
 
 async def begin_work(
     worker: Worker, host: Host, server: Hosted, plan: ServePlan, warnings: Sequence[str], stack: AsyncExitStack
-) -> Callable[[], Awaitable[object]]:
-    """Open the door to other workers, and tell the parent that this one serves. Returns what waits for the order to
-    leave."""
+) -> ParentLink:
+    """Open the door to other workers, and tell the parent that this one serves."""
     place = BindAddress.parse(f"unix:{socket_path(worker.assignment.folder, worker.assignment.name)}")
     bound = await stack.enter_async_context(listen(place))
     if worker.endpoint is not None:
@@ -42,7 +50,52 @@ async def begin_work(
     link = ParentLink(worker, host, server.is_ready)
     host.root.spawn(link, name="parent", shutdown=0)
     link.say(_started(server, warnings))
-    return link.leaving.wait
+    return link
+
+
+async def leave(
+    worker: Worker,
+    host: Host,
+    edges: Sequence[Supervisor],
+    close_doors: Callable[[], Awaitable[None]],
+    until: Callable[[], Awaitable[None]],
+    spread: float,
+) -> None:
+    """A newer generation serves. Take no more connections, but cut none that a client may be about to use; let
+    requests finish, parked ones too, whose retries other workers forward; pass idle sessions on. Returns when nothing
+    is left, or *until* does."""
+    await close_doors()
+    endpoint = worker.endpoint
+    if endpoint is not None:
+        endpoint.is_leaving = True
+    async with own_nursery() as nursery:
+
+        async def stop() -> None:
+            await until()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(stop)
+        nursery.start_soon(_send_away, host, edges, spread)
+        while True:
+            if endpoint is not None:
+                endpoint.legacy.hand_over(worker.homes.release)
+            busy = len(host.parking) + host.in_flight.total + host.sessions.total + worker.share.connections
+            if not busy:
+                break
+            await trio.sleep(LOOKED_EVERY)
+        nursery.cancel_scope.cancel()
+
+
+async def _send_away(host: Host, edges: Sequence[Supervisor], spread: float) -> None:
+    """End subscriptions and WebSockets, one after the other: their clients come back, and reach another worker."""
+    stops = [work.begin_stop for work in host.root.unfinished() if work.begin_stop is not None]
+    for edge in edges:
+        stops += [
+            address.begin_stop
+            for address, actor in edge.supervisor_of(tree.CONNECTIONS).actors()
+            if isinstance(actor, HttpConnection) and actor.is_upgraded
+        ]
+    await stop_all(stops, trio.current_time() + spread)
 
 
 def _started(server: Hosted, warnings: Sequence[str]) -> Started:

@@ -83,6 +83,8 @@ class FairShare:
         if (self.page.load(self.slot) or 0) > self.page.least() + AHEAD:
             await trio.sleep(WAIT)
 
+    connections: int = attrs.field(default=0, init=False)
+
     def say(self, connections: int) -> None:
-        """This worker has so many connections now."""
+        self.connections = connections
         self.page.say(self.slot, connections + self.sessions())

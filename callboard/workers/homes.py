@@ -17,7 +17,6 @@ from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import RETRY_AFTER
 from callboard.codecs.revisions import LATEST
 from callboard.errors import HomeGone, Overloaded, PeerError, RequestFailed
-from callboard.supervisor import get_logger
 from callboard.transports.client.pool import Origin, Pool, Use
 from callboard.transports.server.http.endpoint import Endpoint
 from callboard.transports.server.http.homes import Elsewhere, not_found
@@ -35,8 +34,6 @@ from callboard.workers.relay import (
     RelayedRequest,
     write_forwarded,
 )
-
-log = get_logger("callboard.workers")
 
 TRIES: Final = 6
 """Times that a worker is looked for which has a session: it may end, or pass the session on, in that moment."""
@@ -144,7 +141,7 @@ class WorkerHomes:
         name = found.name
         home: bytes | None = self._moved.get(name, found.home)
         for attempt in range(TRIES):
-            if home is None or home == self.names.here or home not in self.links:
+            if home is None or home == self.names.here or home not in self.links or response.is_forwarded:
                 home = await self._find(endpoint.legacy, name, response.peer)
             if home == self.names.here:
                 response.carrier = None  # its task stays with this one
@@ -202,7 +199,6 @@ class WorkerHomes:
                 return found.home
             await legacy.open_again(name, read_record(found.record), peer)
             self.opened_again += 1
-            log.info("session_opened_again", sessions=self.opened_again)
             return self.names.here
         finally:
             del self._opening[name]

@@ -20,6 +20,7 @@ class InnerDoor:
 
     endpoint: Endpoint
     heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
+    is_leaving: bool = attrs.field(default=False, init=False)
 
     def admit(self, head: Head) -> None:
         if head.get(PRINCIPAL) is None or head.get(PEER) is None:

@@ -199,7 +199,12 @@ class ParentLink(Actor[None]):
 
     def facts(self) -> dict[str, Fact]:
         told = self.worker.assignment
-        return {"worker": self.worker.label, "generation": told.generation, "forwarded": self.worker.homes.forwarded}
+        return {
+            "worker": self.worker.label,
+            "generation": told.generation,
+            "forwarded": self.worker.homes.forwarded,
+            "opened_again": self.worker.homes.opened_again,
+        }
 
 
 def changes_of(told: Told) -> list[Change]:

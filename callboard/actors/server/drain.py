@@ -47,14 +47,14 @@ async def drain(
     until = started + min(spread, within / 2)  # the last one needs time to hear of it, too
     with trio.move_on_after(within - min(FAREWELL, within / 4)):
         await close_doors()
-        await _stop_all(listening, until)
+        await stop_all(listening, until)
         for work in unfinished:
             await work.wait_over()
     await _cut(waiting, _half(last))
     sessions = [address for address, _ in host.root.supervisor_of(tree.SESSIONS).actors()]
-    await _stop_all([session.begin_stop for session in sessions], until)
+    await stop_all([session.begin_stop for session in sessions], until)
     await _wait_gone(sessions, _half(last))
-    await _stop_all([edge.begin_stop for edge in edges], 0)
+    await stop_all([edge.begin_stop for edge in edges], 0)
     await _wait_gone(edges, last)
     for request, _ in host.root.supervisor_of(tree.REQUESTS).actors():
         request.kill(WHY_DRAIN)
@@ -66,7 +66,7 @@ def _half(last: float) -> float:
     return now + min(FAREWELL, max(last - now, 0) / 2)
 
 
-async def _stop_all(leaving: Sequence[Callable[[], None]], until: float) -> None:
+async def stop_all(leaving: Sequence[Callable[[], None]], until: float) -> None:
     """Stop them all: at once, or if they are many evenly, the first one now and the last one then."""
     started = trio.current_time()
     step = (until - started) / (len(leaving) - 1) if len(leaving) > MANY else 0.0

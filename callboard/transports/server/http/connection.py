@@ -159,6 +159,10 @@ class HttpConnection(Actor[Never]):
             self.wire.close()
 
     @property
+    def is_upgraded(self) -> bool:
+        return self._upgraded is not None
+
+    @property
     def _is_answering(self) -> bool:
         return self._response is not None and not self._response.is_over
 
@@ -177,7 +181,7 @@ class HttpConnection(Actor[Never]):
             self.expire(math.inf)
             self._upgraded = await self.endpoint.upgrade(head, received.rest + self._ahead, self.wire, self)
             return
-        keeps_alive = head.keeps_alive and not self._is_stopping
+        keeps_alive = head.keeps_alive and not self.endpoint.is_leaving and not self._is_stopping
         response = WireResponse(self.wire, keeps_alive=keeps_alive, chunked=head.version == "1.1", peer=self.peer)
         response.carrier = self
         self._response = response

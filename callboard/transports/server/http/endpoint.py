@@ -106,6 +106,7 @@ class Endpoint:
     legacy_sse: bool = attrs.field(default=False, kw_only=True)  # HTTP+SSE, which is old, is off unless asked for
     on_upgrade: Upgrade | None = attrs.field(default=None, kw_only=True)
     homes: Homes = attrs.field(factory=Alone, kw_only=True)
+    is_leaving: bool = attrs.field(default=False, init=False)
     heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
     pulse: KeepAlive = attrs.field(init=False)
     modern: Modern = attrs.field(init=False)

@@ -16,6 +16,9 @@ class RequestHandler(Protocol):
 
     heads: HeadMemory
 
+    is_leaving: bool
+    """Whether each connection ends after its next answer: other processes serve the address."""
+
     def admit(self, head: Head) -> None:
         """Raises `HttpRefusal` for a request that needs no body to be refused."""
 

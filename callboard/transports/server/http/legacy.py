@@ -336,6 +336,15 @@ class Legacy:
         session.ended()
         await session.session.supervisor.address.stop()
 
+    def hand_over(self, release: Callable[[str], None]) -> None:
+        """End the sessions here that wait for nothing, each after *release*, for another worker to go on with."""
+        for session_id, opened in list(self._sessions.items()):
+            if not opened.session.is_busy and opened.session.terms is not None:
+                release(session_id)
+                opened.session.hang_up()
+                opened.ended()
+                opened.session.supervisor.address.begin_stop()
+
     def _forget(self, session_id: str) -> None:
         if self._sessions.pop(session_id, None) is not None:
             self.homes.drop(session_id)
