@@ -158,6 +158,7 @@ def _edge(plan: ServePlan, host: Host, place: BindAddress, bound: Bound, tls: Ce
     """The tree behind one address."""
     settings, authenticate = plan.settings, plan.authenticate
     is_http, is_ws = place == plan.http, place == plan.ws
+    homes = Alone() if plan.worker is None else plan.worker.homes
     endpoint = Endpoint(
         host,
         plan.access(bound.place),
@@ -165,13 +166,13 @@ def _edge(plan: ServePlan, host: Host, place: BindAddress, bound: Bound, tls: Ce
         authenticate=authenticate,
         is_http=is_http,
         legacy_sse=is_http and plan.legacy_sse,
-        on_upgrade=WebSocketUpgrade(host, settings, authenticate).serve if is_ws else None,
-        homes=Alone() if plan.worker is None else plan.worker.homes,
+        on_upgrade=WebSocketUpgrade(host, settings, authenticate, homes).serve if is_ws else None,
+        homes=homes,
     )
     with_http2 = is_http and plan.http_engine == "asgi"
     turns = None if plan.worker is None else plan.worker.share
-    if plan.worker is not None and is_http:
-        plan.worker.endpoint = endpoint
+    if plan.worker is not None:
+        plan.worker.endpoints.append(endpoint)
     return http_edge("http" if is_http else "ws", endpoint, bound.sockets, tls, with_http2=with_http2, turns=turns)
 
 

@@ -11,7 +11,7 @@ import trio
 from callboard import tree
 from callboard.actors.server.drain import stop_all
 from callboard.actors.server.host import Host
-from callboard.serve.options import ServePlan
+from callboard.serve.options import MOST_WORKERS, ServePlan
 from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor
 from callboard.supervisor.groups import own_nursery
@@ -24,6 +24,9 @@ from callboard.workers.inner import InnerDoor
 from callboard.workers.messages import Started
 from callboard.workers.relay import MAX_STREAMS
 from callboard.workers.worker import ParentLink, Worker
+
+MAX_INNER: Final = 3 * MAX_STREAMS * MOST_WORKERS
+"""Connections of other workers: as many as all of them may open."""
 
 LOOKED_EVERY: Final = 0.1
 """Seconds after which a worker that leaves looks again whether anything is left."""
@@ -43,10 +46,10 @@ async def begin_work(
     """Open the door to other workers, and tell the parent that this one serves."""
     place = BindAddress.parse(f"unix:{socket_path(worker.assignment.folder, worker.assignment.name)}")
     bound = await stack.enter_async_context(listen(place))
-    if worker.endpoint is not None:
-        crowd = ConnectionLimit(3 * MAX_STREAMS * 64)
-        edge = Edge(InnerDoor(worker.endpoint), attrs.evolve(plan.settings, keep_alive=75.0), crowd=crowd)
-        await host.root.add(tree.inner(listeners(edge, bound.sockets)))
+    crowd = ConnectionLimit(MAX_INNER)
+    first, last = worker.endpoints[0], worker.endpoints[-1]  # of HTTP, and of WebSocket
+    edge = Edge(InnerDoor(first, last), attrs.evolve(plan.settings, keep_alive=75.0), crowd=crowd)
+    await host.root.add(tree.inner(listeners(edge, bound.sockets)))
     link = ParentLink(worker, host, server.is_ready)
     host.root.spawn(link, name="parent", shutdown=0)
     link.say(_started(server, warnings))
@@ -65,8 +68,7 @@ async def leave(
     requests finish, parked ones too, whose retries other workers forward; pass idle sessions on. Returns when nothing
     is left, or *until* does."""
     await close_doors()
-    endpoint = worker.endpoint
-    if endpoint is not None:
+    for endpoint in worker.endpoints:
         endpoint.is_leaving = True
     async with own_nursery() as nursery:
 
@@ -77,7 +79,7 @@ async def leave(
         nursery.start_soon(stop)
         nursery.start_soon(_send_away, host, edges, spread)
         while True:
-            if endpoint is not None:
+            for endpoint in worker.endpoints:
                 endpoint.legacy.hand_over(worker.homes.release)
             busy = len(host.parking) + host.in_flight.total + host.sessions.total + worker.share.connections
             if not busy:

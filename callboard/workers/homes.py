@@ -18,11 +18,12 @@ from callboard.codecs.http.status import RETRY_AFTER
 from callboard.codecs.revisions import LATEST
 from callboard.errors import HomeGone, Overloaded, PeerError, RequestFailed
 from callboard.transports.client.pool import Origin, Pool, Use
-from callboard.transports.server.http.endpoint import Endpoint
+from callboard.transports.server.http.endpoint import Endpoint, Upgraded
 from callboard.transports.server.http.homes import Elsewhere, not_found
 from callboard.transports.server.http.legacy import Legacy
 from callboard.transports.server.http.modern import answer_unread
 from callboard.transports.server.http.response import Response
+from callboard.transports.wire import Wire
 from callboard.workers.book import SessionBook, key_of
 from callboard.workers.messages import Peer
 from callboard.workers.relay import (
@@ -34,6 +35,7 @@ from callboard.workers.relay import (
     RelayedRequest,
     write_forwarded,
 )
+from callboard.workers.tunnel import open_tunnel
 
 TRIES: Final = 6
 """Times that a worker is looked for which has a session: it may end, or pass the session on, in that moment."""
@@ -93,7 +95,7 @@ class WorkerHomes:
     def missing(self, name: str, principal: str) -> HttpRefusal | Elsewhere:
         home = self.names.home_of(name, principal)
         is_ended = home == self.names.here and name not in self._released and name not in self._opening
-        return not_found() if home is None or is_ended else Elsewhere(name, home)
+        return not_found() if home is None or is_ended else Elsewhere(name, home, principal)
 
     def check_state(self, request: Request, state: str, principal: str) -> None:
         found = self.host.parking.home_of(request, state, principal)
@@ -103,7 +105,14 @@ class WorkerHomes:
         here = self.names.here
         home = home or chosen_home(serial, (here, *self.links))
         if home != here and home in self.links:  # of one that has ended, no other knows more than this one
-            raise Elsewhere("", home)
+            raise Elsewhere("", home, principal)
+
+    async def tunnel(self, found: Elsewhere, head: Head, rest: bytes, wire: Wire, peer: str) -> Upgraded:
+        link = self.links.get(found.home)
+        if link is None or link.hangs:
+            raise not_found()
+        self.forwarded += 1
+        return await open_tunnel(link, head, rest, wire, found.principal, peer)
 
     async def serve_elsewhere(
         self, endpoint: Endpoint, found: Elsewhere, head: Head, body: bytes, principal: str, response: Response

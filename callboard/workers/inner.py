@@ -19,6 +19,8 @@ class InnerDoor:
     no other user may enter."""
 
     endpoint: Endpoint
+    upgrades: Endpoint
+    """The one that serves WebSockets: the same, if they share an address."""
     heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
     is_leaving: bool = attrs.field(default=False, init=False)
 
@@ -42,7 +44,8 @@ class InnerDoor:
         await self.endpoint.refuse(refusal, response)
 
     async def upgrade(self, head: Head, rest: bytes, wire: Wire, reading: Reading) -> Upgraded:
-        return await self.endpoint.upgrade(head, rest, wire, reading)
+        reading.peer = _name(head, PEER)
+        return await self.upgrades.upgrade(head, rest, wire, reading, _name(head, PRINCIPAL))
 
 
 def _name(head: Head, header: bytes) -> str:

@@ -38,13 +38,18 @@ _JSON: Final = [(b"content-type", b"application/json")]
 
 def write_forwarded(head: Head, body: bytes, principal: str, peer: str) -> bytes:
     """A request as it goes to another worker."""
+    return b"%bcontent-length: %d\r\n\r\n%b" % (_head(head, principal, peer), len(body), body)
+
+
+def write_upgrade(head: Head, principal: str, peer: str) -> bytes:
+    """The same for one that turns into a WebSocket."""
+    return _head(head, principal, peer) + b"connection: upgrade\r\nupgrade: websocket\r\n\r\n"
+
+
+def _head(head: Head, principal: str, peer: str) -> bytes:
     lines = [b"%b %b HTTP/1.1\r\nhost: worker\r\n" % (head.method.encode(), head.target)]
     lines += [b"%b: %b\r\n" % header for header in head.headers if header[0] not in _NOT_PASSED]
-    lines.append(
-        b"%b: %b\r\n%b: %b\r\ncontent-length: %d\r\n\r\n"
-        % (PRINCIPAL, write_name(principal), PEER, write_name(peer), len(body))
-    )
-    lines.append(body)
+    lines.append(b"%b: %b\r\n%b: %b\r\n" % (PRINCIPAL, write_name(principal), PEER, write_name(peer)))
     return b"".join(lines)
 
 

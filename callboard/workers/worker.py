@@ -62,7 +62,7 @@ class Worker:
     lines: Lines
     homes: WorkerHomes = attrs.field(init=False)
     share: FairShare = attrs.field(init=False)
-    endpoint: Endpoint | None = attrs.field(default=None, init=False)
+    endpoints: list[Endpoint] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         told = self.assignment

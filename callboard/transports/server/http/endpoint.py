@@ -32,7 +32,7 @@ from callboard.errors import InvalidRequest, PeerError, RequestFailed
 from callboard.supervisor import Fact
 from callboard.transports.held import HeldBytes
 from callboard.transports.limits import DEFAULTS, Settings
-from callboard.transports.server.http.homes import Alone, Elsewhere, Homes
+from callboard.transports.server.http.homes import Alone, Elsewhere, Homes, not_found
 from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.legacy import Legacy
 from callboard.transports.server.http.modern import Modern, answer_unread
@@ -67,8 +67,9 @@ class Upgraded(Protocol):
     def facts(self) -> dict[str, Fact]: ...
 
 
-Upgrade: TypeAlias = Callable[[Head, bytes, Wire, Reading], Awaitable[Upgraded]]
-"""Begins to serve a connection that turns into a WebSocket: its head, what was read beyond it, its wire, its task."""
+Upgrade: TypeAlias = Callable[[Head, bytes, Wire, Reading, str | None], Awaitable[Upgraded]]
+"""Begins to serve a connection that turns into a WebSocket: its head, what was read beyond it, its wire, its task; and
+its principal if that is known."""
 
 PATH: Final = b"/mcp"
 """Path of the endpoint, on every listener."""
@@ -194,11 +195,19 @@ class Endpoint:
         frame = error_frame(refusal.request_id, LATEST, refusal)
         await response.answer(refusal.status, (*JSON, *refusal.headers), b"" if refusal.is_bodiless else frame)
 
-    async def upgrade(self, head: Head, rest: bytes, wire: Wire, reading: Reading) -> Upgraded:
-        """Begin to serve a connection that turns into another protocol. Raises `HttpRefusal`."""
+    async def upgrade(
+        self, head: Head, rest: bytes, wire: Wire, reading: Reading, principal: str | None = None
+    ) -> Upgraded:
+        """Begin to serve a connection that turns into another protocol. *principal* if it is known: then another worker
+        has read the request. Raises `HttpRefusal`."""
         if self.on_upgrade is None:
             raise HttpRefusal(501, "WebSocket is not served at this address", closes=True)
-        return await self.on_upgrade(head, rest, wire, reading)
+        try:
+            return await self.on_upgrade(head, rest, wire, reading, principal)
+        except Elsewhere as found:
+            if principal is not None:  # it was forwarded once, and is not again
+                raise not_found() from None
+            return await self.homes.tunnel(found, head, rest, wire, reading.peer)
 
     async def _principal(self, head: Head, authenticate: Authenticate) -> str:
         """Raises `HttpRefusal` (401) if a token is required and there is no valid one."""

@@ -8,18 +8,20 @@ from callboard.codecs.envelope import Request
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.transports.server.http.response import Response
+from callboard.transports.wire import Wire
 
 if TYPE_CHECKING:
-    from callboard.transports.server.http.endpoint import Endpoint
+    from callboard.transports.server.http.endpoint import Endpoint, Upgraded
 
 
 class Elsewhere(Exception):
     """What a request names is not here: another worker has it, or had it."""
 
-    def __init__(self, name: str, home: bytes) -> None:
+    def __init__(self, name: str, home: bytes, principal: str) -> None:
         super().__init__("another worker has it")
         self.name = name
         self.home = home
+        self.principal = principal
 
 
 class Homes(Protocol):
@@ -43,6 +45,9 @@ class Homes(Protocol):
 
     def check_state(self, request: Request, state: str, principal: str) -> None:
         """Raises `Elsewhere` for a retry that belongs to another worker."""
+
+    async def tunnel(self, found: Elsewhere, head: Head, rest: bytes, wire: Wire, peer: str) -> "Upgraded":
+        """Pass a WebSocket on to the worker that has its session. Raises `HttpRefusal`."""
 
     async def serve_elsewhere(
         self, endpoint: "Endpoint", found: Elsewhere, head: Head, body: bytes, principal: str, response: Response
@@ -70,6 +75,9 @@ class Alone:
 
     def check_state(self, request: Request, state: str, principal: str) -> None:
         """There is no other."""
+
+    async def tunnel(self, found: Elsewhere, head: Head, rest: bytes, wire: Wire, peer: str) -> "Upgraded":
+        raise not_found()
 
     async def serve_elsewhere(
         self, endpoint: "Endpoint", found: Elsewhere, head: Head, body: bytes, principal: str, response: Response

@@ -1,6 +1,5 @@
 """WebSocket upgrade: the handshake, and the resumable sessions."""
 
-import secrets
 from itertools import count
 from typing import Final
 
@@ -20,6 +19,7 @@ from callboard.codecs.websocket.handshake import RECEIVED, Handshake, read_hands
 from callboard.errors import Overloaded, SupervisorClosed
 from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.server.http.endpoint import CHALLENGE, Authenticate, Reading
+from callboard.transports.server.http.homes import Alone, Homes
 from callboard.transports.server.websocket.pings import Pings
 from callboard.transports.server.websocket.resumable import ResumableSession
 from callboard.transports.server.websocket.socket import WebSocketConnection, part
@@ -36,6 +36,7 @@ class WebSocketUpgrade:
     host: Host
     settings: Settings = DEFAULTS
     authenticate: Authenticate | None = None
+    homes: Homes = attrs.field(factory=Alone)
     _heart: Pings = attrs.field(init=False)
     _beats: bool = attrs.field(default=False, init=False)
     _conversations: dict[str, ResumableSession] = attrs.field(factory=dict, init=False)
@@ -45,10 +46,14 @@ class WebSocketUpgrade:
         self._heart = Pings(self.settings.ping_every)
         self.settings.apply(self.host)
 
-    async def serve(self, head: Head, rest: bytes, wire: Wire, reading: Reading) -> WebSocketConnection:
-        """Begin to serve one connection. Raises `HttpRefusal` while it can still be answered by HTTP."""
+    async def serve(
+        self, head: Head, rest: bytes, wire: Wire, reading: Reading, principal: str | None = None
+    ) -> WebSocketConnection:
+        """Begin to serve one connection. Raises `HttpRefusal` while it can still be answered by HTTP, and `Elsewhere`
+        if another worker has its session."""
         handshake = read_handshake(head)
-        principal = await self._principal(handshake)
+        if principal is None:
+            principal = await self._principal(handshake)
         if handshake.session is not None:
             conversation = self._returned(handshake.session, principal, handshake.received)
         elif not self._has_room(account_of(principal, reading.peer)):
@@ -83,9 +88,11 @@ class WebSocketUpgrade:
 
     def _returned(self, session_id: str, principal: str, received: int) -> ResumableSession:
         """The session to go on with. Raises `HttpRefusal` (404), whyever that is not possible: one answer for all
-        causes."""
+        causes; and `Elsewhere`."""
         conversation = self._conversations.get(session_id)
-        if conversation is None or not conversation.can_resume(principal, received):
+        if conversation is None:
+            raise self.homes.missing(session_id, principal)
+        if not conversation.can_resume(principal, received):
             raise HttpRefusal(404, "session not found", closes=True)
         return conversation
 
@@ -94,7 +101,7 @@ class WebSocketUpgrade:
         if self.host.is_draining:
             raise _ending()
         return ResumableSession(
-            secrets.token_urlsafe(24), self.host, self.settings, principal, self._conversations_pop, peer
+            *(self.homes.new_id(principal), self.host, self.settings, principal, self._conversations_pop, peer)
         )
 
     async def _start(self, conversation: ResumableSession) -> None:

@@ -1,0 +1,63 @@
+"""A WebSocket that comes back to another worker than the one that has its session: its bytes go there, both ways."""
+
+import attrs
+import trio
+
+from callboard.codecs.http.head import Head
+from callboard.errors import CannotConnect, ConnectionLost
+from callboard.supervisor import Fact
+from callboard.supervisor.groups import own_nursery
+from callboard.transports.client.pool import Channel, Pool
+from callboard.transports.server.http.homes import not_found
+from callboard.transports.wire import Wire
+from callboard.workers.relay import HomeLink, write_upgrade
+
+
+@attrs.define(eq=False)
+class Tunnel:
+    """One such connection. The worker that has the session reads and writes it; here nothing of it is looked at."""
+
+    wire: Wire
+    pool: Pool
+    channel: Channel
+    opening: bytes
+    is_open: bool = attrs.field(default=True, init=False)
+
+    async def run(self) -> None:
+        far = self.channel.wire
+        try:
+            await far.send(self.opening)
+            async with own_nursery() as nursery:
+                nursery.start_soon(self._copy, self.wire, far, nursery.cancel_scope)
+                nursery.start_soon(self._copy, far, self.wire, nursery.cancel_scope)
+        finally:
+            self.is_open = False
+            self.pool.give_back(self.channel, is_done=False)
+
+    async def _copy(self, source: Wire, target: Wire, whole: trio.CancelScope) -> None:
+        """Copy to the end of either side: neither goes on without the other."""
+        try:
+            while data := await source.receive():
+                if not target.send_soon(data):
+                    await target.send(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        finally:
+            whole.cancel()
+
+    def leave(self) -> None:
+        """This worker ends: the client comes back, and reaches another one."""
+        self.channel.wire.close()
+
+    def facts(self) -> dict[str, Fact]:
+        return {"state": "tunnel"}
+
+
+async def open_tunnel(link: HomeLink, head: Head, rest: bytes, wire: Wire, principal: str, peer: str) -> Tunnel:
+    """Raises `HttpRefusal` (404) if that worker is gone."""
+    try:
+        channel = await link.pool.take("stream")
+    except (CannotConnect, ConnectionLost):
+        raise not_found() from None
+    wire.stop_probing()
+    return Tunnel(wire, link.pool, channel, write_upgrade(head, principal, peer) + rest)
