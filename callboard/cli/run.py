@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
-from callboard.cli.serve_flags import LIMITS, NOWHERE, Json, Where
+from callboard.cli.serve_flags import ENVIRONMENT, LIMITS, NOWHERE, Json, Where
 from callboard.serve.serve import run as run_server
 from callboard.serve.serve import run_workers
 from callboard.server.load import load_server
@@ -43,5 +43,5 @@ def run(
         run_server(server, **options)
 
 
-APP: Final = App(name="run", help_epilogue=RUN_EXAMPLES)
+APP: Final = App(name="run", help_epilogue=RUN_EXAMPLES, config=ENVIRONMENT)
 APP.default(run)

@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from callboard.broker.broker import Broker
 from callboard.broker.demo import EXAMPLE, company
-from callboard.cli.serve_flags import LIMITS, NOWHERE, Json, Where
+from callboard.cli.serve_flags import ENVIRONMENT, LIMITS, NOWHERE, Json, Where
 from callboard.codecs.revisions import ALL, Revision
 from callboard.errors import CannotServe
 from callboard.serve.serve import run as run_server
@@ -65,5 +65,5 @@ def _broker(config: Path | None, revisions: frozenset[Revision]) -> Broker:
     return Broker.of_file(config.expanduser(), revisions=revisions)
 
 
-APP: Final = App(name="serve", help_epilogue=SERVE_EXAMPLES)
+APP: Final = App(name="serve", help_epilogue=SERVE_EXAMPLES, config=ENVIRONMENT)
 APP.default(serve)

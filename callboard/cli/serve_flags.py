@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal
 
 import attrs
 from cyclopts import Group, Parameter
+from cyclopts.config import Env
 
 from callboard.codecs.revisions import Revision
 from callboard.errors import CannotServe
@@ -19,6 +20,9 @@ from callboard.transports.server.stdio import claim_stdio
 TRANSPORTS: Final = Group("Transports", sort_key=0)
 ACCESS: Final = Group("TLS and access", sort_key=1)
 LIMITS: Final = Group("Limits", help="Sizes in bytes, times in seconds.", sort_key=3)
+
+ENVIRONMENT: Final = Env("CALLBOARD_", command=False)
+"""Every flag can be given as a variable: `CALLBOARD_HTTP=8000`, `CALLBOARD_WORKERS=auto`. A flag wins over it."""
 
 FLAG: Final = Parameter(negative="", show_default=False)
 
@@ -79,6 +83,14 @@ class Where:
         ),
     ] = None
 
+    state_key_file: Annotated[
+        Path | None,
+        Parameter(
+            group=ACCESS,
+            help="Keys that seal what clients hold: a line each, in hex or base64. Default: a new one.",
+        ),
+    ] = None
+
     @property
     def is_anywhere(self) -> bool:
         """Whether a place was named at all."""
@@ -99,6 +111,7 @@ class Where:
             allow_origins=self.allow_origin or (),
             settings=settings,
             workers=_count(self.workers),
+            state_key_file=None if self.state_key_file is None else str(self.state_key_file),
             on_ready=announce_json if json else announce,
         )
         with ExitStack() as stack:

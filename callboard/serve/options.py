@@ -1,6 +1,7 @@
 """Options of `serve`, read and validated, and the description of a running server."""
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -8,10 +9,13 @@ from typing import Final, Literal, TypeAlias, TypedDict
 
 import attrs
 
+from callboard.actors.server.parking import Parking
 from callboard.codecs.http.access import EVERYONE, Access, is_wildcard
 from callboard.codecs.revisions import Implementation
+from callboard.codecs.seal import KeyRing
 from callboard.errors import CannotServe
 from callboard.serve.refused_names import RefusedNames
+from callboard.serve.state_keys import read_state_keys
 from callboard.server.served import Behind
 from callboard.transports.bind import BindAddress, Bound, is_own_address
 from callboard.transports.limits import DEFAULTS, Settings
@@ -70,6 +74,8 @@ class Options(TypedDict, total=False):
     """Serve HTTP+SSE (2024-11-05) at /sse as well."""
     admin: str | int | None
     """Address for the health checks `/livez` and `/readyz`: different from the others."""
+    state_key_file: str | None
+    """File of the keys that seal what clients hold: it is good after a restart, and at other machines."""
     worker: Worker | None
     """What this process is if a parent has started it."""
     workers: int | Literal["auto"]
@@ -108,6 +114,7 @@ class ServePlan:
     legacy_sse: bool = False
     admin: BindAddress | None = attrs.field(default=None, converter=_place)
     workers: int = attrs.field(default=1, converter=_workers)
+    state_key_file: str | None = None
     worker: Worker | None = None
     settings: Settings = DEFAULTS
     on_ready: Callable[[Ready], None] | None = None
@@ -149,6 +156,17 @@ class ServePlan:
             return None
         spoken = ("h2", "http/1.1") if self.http_engine == "asgi" else ("http/1.1",)
         return Certificate(Path(self.tls_cert), Path(self.tls_key), spoken)
+
+    def state_keys(self) -> list[bytes]:
+        """The keys of the file; none without one. Raises `CannotServe`."""
+        return [] if self.state_key_file is None else read_state_keys(Path(self.state_key_file))
+
+    def parking(self, audience: str) -> Parking:
+        """Where requests wait for their clients."""
+        parking = Parking(audience, most=self.settings.max_parked, most_each=self.settings.max_parked_each)
+        if keys := self.state_keys():  # which may be older than this process: so is the clock
+            parking.ring, parking.clock = KeyRing.from_bytes(*keys), time.time
+        return parking
 
     def access(self, place: BindAddress, *, is_admin: bool = False) -> Access:
         """The Host and Origin rules of *place*. No page may look at the admin listener, and it has no TLS."""

@@ -3,6 +3,7 @@
 It serves nothing itself but the health checks, and loads no code of an author's: so what a server does cannot harm it.
 """
 
+import os
 import signal
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from callboard import tree
 from callboard.codecs.home import chosen_home
 from callboard.codecs.revisions import Implementation
 from callboard.codecs.seal import new_secret
+from callboard.errors import CannotServe
 from callboard.serve.admin import admin_edge
 from callboard.serve.options import Ready, ServePlan, listening_at, warnings_for
 from callboard.server.served import BackendStatus, Behind
@@ -29,6 +31,7 @@ from callboard.workers.book import Book
 from callboard.workers.fair_share import SLOTS, LoadPage
 from callboard.workers.messages import Drop, Keep, Peers, Release, Started, Take, Taken, Told
 from callboard.workers.process import Equipment, WorkerProcess
+from callboard.workers.shared_rate import create_meters
 
 LATE: Final = 5.0
 """Seconds that workers have to end beyond the time for their shutdown; then they are killed."""
@@ -54,7 +57,9 @@ async def _run(plan: ServePlan) -> int:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="callboard-"))  # which only this user may enter
         page = LoadPage.create()
         stack.callback(page.close)
-        equipment = Equipment([new_secret()], folder, list(_descriptors(bound.values())), page)
+        meters = create_meters()
+        stack.callback(os.close, meters)
+        equipment = Equipment([], folder, list(_descriptors(bound.values())), page, meters)
         root = await stack.enter_async_context(open_tree(tree.node()))
         parent = Parent(plan, equipment, root, bound, admin)
         if admin is not None:
@@ -106,13 +111,19 @@ class Parent:
         self._announce()
         async for _ in hangups:
             log.info("next_generation", generation=self.generation + 1)
-            if not await self._start_generation():
+            try:
+                is_started = await self._start_generation()
+            except CannotServe as error:
+                is_started = False
+                log.warning("invalid_configuration", reason=str(error))
+            if not is_started:
                 log.error("generation_not_started", generation=self.generation, hint="the older one goes on")
 
     # Generations.
 
     async def _start_generation(self) -> bool:
         """Start new workers; when all of them serve, let the others leave. False if the first does not start."""
+        self.equipment.keys = self.plan.state_keys() or self.equipment.keys or [new_secret()]
         older = list(self._workers.values())
         self.generation += 1
         numbers = [next(self._numbers) for _ in range(self.plan.workers)]

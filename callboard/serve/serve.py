@@ -11,7 +11,6 @@ import trio
 
 from callboard.actors.server.drain import drain
 from callboard.actors.server.host import Host
-from callboard.actors.server.parking import Parking
 from callboard.serve.admin import Health, admin_edge
 from callboard.serve.banner import announce, announce_drain
 from callboard.serve.collector import collecting_now_and_then, collecting_seldom
@@ -57,7 +56,7 @@ async def serve(
         else:
             bound = {place: await stack.enter_async_context(listen(place)) for place in plan.places()}
             admin = None if plan.admin is None else await stack.enter_async_context(listen(plan.admin))
-            parking = Parking(server.info.name, most=settings.max_parked, most_each=settings.max_parked_each)
+            parking = plan.parking(server.info.name)
         ready = Ready(server.info, tuple(listening_at(plan, bound, admin)), tuple(warnings_for(plan, bound, admin)))
         host = await stack.enter_async_context(server.host(parking=parking))
         if admin is not None:

@@ -25,6 +25,8 @@ class Assignment(Message, frozen=True):
     slot: int
     page: int
     """Descriptor of the page of loads."""
+    meters: int
+    """Descriptor of the page of meters."""
     keys: list[bytes]
     """The key ring, newest first."""
     folder: str

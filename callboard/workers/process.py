@@ -62,10 +62,11 @@ class Equipment:
     folder: str
     listening: list[tuple[int, list[int]]]
     page: LoadPage
+    meters: int
 
     @property
     def descriptors(self) -> list[int]:
-        return [self.page.descriptor, *(one for _, some in self.listening for one in some)]
+        return [self.page.descriptor, self.meters, *(one for _, some in self.listening for one in some)]
 
 
 class Listener(Protocol):
@@ -155,6 +156,7 @@ class WorkerProcess(Actor[None]):
             generation=self.generation,
             slot=self.slot,
             page=given.page.descriptor,
+            meters=given.meters,
             keys=given.keys,
             folder=given.folder,
             listening=given.listening,

@@ -41,8 +41,9 @@ from callboard.workers.messages import (
     Taken,
     Told,
 )
+from callboard.workers.shared_rate import MeterPage, SharedRateLimit
 
-VARIABLE: Final = "CALLBOARD_WORKER"
+VARIABLE: Final = "CALLBOARD_WORKER_DESCRIPTOR"
 """Environment variable with the descriptor on which a worker is told who it is. It is no secret."""
 
 ANSWERED_WITHIN: Final = 2.0
@@ -85,7 +86,7 @@ class Worker:
                 first = _decoder.decode(line)
                 if not isinstance(first, Assignment):
                     raise SystemExit("callboard: this worker was told nothing")
-                for descriptor_ in (first.page, *(one for _, some in first.listening for one in some)):
+                for descriptor_ in (first.page, first.meters, *(one for _, some in first.listening for one in some)):
                     os.set_inheritable(descriptor_, False)
                 return cls(first, end, lines)
 
@@ -101,6 +102,8 @@ class Worker:
         """*host* is what this worker serves."""
         self.homes.host = host
         self.share.sessions = lambda: host.sessions.total
+        meters = MeterPage(self.assignment.meters)
+        host.meters = {name: SharedRateLimit.of(own.rate, meters, name) for name, own in host.meters.items()}
 
     def parking(self, audience: str, settings: Settings) -> Parking:
         """Where requests are parked whose retries may reach any worker."""

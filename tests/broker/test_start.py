@@ -41,7 +41,7 @@ async def test_a_server_that_fails_at_its_start_says_why(tmp_path: Path) -> None
     broker = Broker([backend(script(DIES, tmp_path / "starts"), settings=ONCE)])
     with trio.fail_after(20), capture_logs() as logs:
         async with broker.host(parking=Parking("broker")):
-            ready = Ready(broker, (), behind=broker.behind())
+            ready = Ready(broker.info, (), behind=broker.behind())
     [lost, *_] = [line for line in logs if line["event"] == "backend_lost"]
     assert FATAL in lost["said"]
     [not_up] = [line for line in as_text(ready).splitlines() if "not up" in line]

@@ -16,11 +16,11 @@ import trio.testing
 import trio_websocket
 
 from callboard import Context, Server
-from callboard.codecs.revisions import meta
+from callboard.codecs.revisions import Implementation, meta
 from callboard.errors import DRAINING, CannotServe
 from callboard.serve.banner import as_json, as_text
-from callboard.serve.options import HTTP_ENGINES, Listening, Options, Ready, ServePlan
-from callboard.serve.serve import _warnings, serve
+from callboard.serve.options import HTTP_ENGINES, Listening, Options, Ready, ServePlan, warnings_for
+from callboard.serve.serve import serve
 from callboard.serve.tokens import TokenTable
 from callboard.transports.bind import BindAddress, Bound
 from callboard.transports.limits import Settings
@@ -228,7 +228,7 @@ async def test_what_makes_no_sense_is_refused_before_anything_starts(options: Op
 
 
 def warnings(place: BindAddress, **options: Any) -> list[str]:
-    return list(_warnings(ServePlan(**options), {place: Bound(place, ())}))
+    return list(warnings_for(ServePlan(**options), {place: Bound(place, ())}))
 
 
 def test_who_listens_to_other_machines_is_warned() -> None:
@@ -250,7 +250,7 @@ def ready() -> Ready:
         Listening("ws", "ws://127.0.0.1:81/mcp"),
         Listening("stdio"),
     )
-    return Ready(Server("weather", version="1.2.0"), places, ("careful",))
+    return Ready(Implementation(name="weather", version="1.2.0"), places, ("careful",))
 
 
 def test_people_are_told_where_in_a_form_that_they_can_paste(ready: Ready) -> None:

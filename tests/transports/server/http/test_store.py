@@ -31,6 +31,7 @@ class Paper:
     held: HeldBytes | None = None
     is_lost: bool = False
     is_over: bool = False
+    is_forwarded: bool = False
     how: str = ""
     turned: trio.Event = attrs.field(factory=trio.Event)
     _line: trio.Lock = attrs.field(factory=trio.Lock)  # as on a wire: one after the other
