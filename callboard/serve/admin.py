@@ -21,9 +21,9 @@ from callboard.server.served import Hosted
 from callboard.supervisor import SupervisorSpec
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.crowd import ConnectionLimit
-from callboard.transports.server.http.endpoint import Reading, Upgraded
 from callboard.transports.server.http.listener import Edge, listeners
 from callboard.transports.server.http.response import Response
+from callboard.transports.server.http.upgraded import Reading, Upgraded
 from callboard.transports.wire import Wire
 
 LIMITS: Final = Settings(

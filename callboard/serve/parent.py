@@ -29,7 +29,7 @@ from callboard.transports.server.http.crowd import raise_descriptor_limit
 from callboard.transports.signals import heed_hangups, heed_signals
 from callboard.workers.book import Book
 from callboard.workers.fair_share import SLOTS, LoadPage
-from callboard.workers.messages import Drop, Keep, Peers, Release, Started, Take, Taken, Told
+from callboard.workers.messages import Drop, Keep, PeerWorker, PeerWorkers, Release, Started, Take, Taken, Told
 from callboard.workers.process import Equipment, WorkerProcess
 from callboard.workers.shared_rate import create_meters
 
@@ -188,8 +188,11 @@ class Parent:
         staying = [one.identity for one in self._serving() if not one.is_leaving]
         return chosen_home(key.encode(), staying or [b""])
 
+    def peers(self) -> list[PeerWorker]:
+        return [worker.peer() for worker in self._serving()]
+
     def changed(self) -> None:
-        peers = Peers([worker.peer() for worker in self._serving()])
+        peers = PeerWorkers(self.peers())
         for worker in self._serving():
             worker.say(peers)
         self._news.set()

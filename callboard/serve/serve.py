@@ -19,7 +19,7 @@ from callboard.serve.parent import run_parent
 from callboard.serve.renew import Renewing
 from callboard.serve.revoke import end_all_of
 from callboard.serve.tokens import TokenFile
-from callboard.serve.worker import begin_work, inherited, leave
+from callboard.serve.worker import begin_work, inherited, leave, started
 from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor, SupervisorSpec
 from callboard.transports.bind import BindAddress, Bound, listen
@@ -62,8 +62,10 @@ async def serve(
         if admin is not None:
             access = plan.access(admin.place, is_admin=True)
             await host.root.add(admin_edge(Health(server, host), access, admin.sockets))
+        link = None
         if worker is not None:
             worker.join(host)
+            link = await begin_work(worker, host, server, settings, stack)
         edges = [await host.root.add(_edge(plan, host, place, at, tls)) for place, at in bound.items()]
         if isinstance(plan.authenticate, TokenFile):
             plan.authenticate.on_gone = partial(end_all_of, host)
@@ -74,9 +76,8 @@ async def serve(
         if pipes is not None:
             ends.append(host.root.spawn(Stdio(host, pipes, settings.max_frame), name="stdio").wait_ended)
         ready = attrs.evolve(ready, behind=server.behind())
-        link = None
-        if worker is not None:
-            link = await begin_work(worker, host, server, plan, ready.warnings, stack)
+        if link is not None:
+            link.say(started(server, ready.warnings))
             ends.append(link.leaving.wait)
         if plan.on_ready is not None:
             plan.on_ready(ready)

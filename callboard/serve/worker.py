@@ -11,11 +11,12 @@ import trio
 from callboard import tree
 from callboard.actors.server.drain import stop_all
 from callboard.actors.server.host import Host
-from callboard.serve.options import MOST_WORKERS, ServePlan
+from callboard.serve.options import MOST_WORKERS
 from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor
 from callboard.supervisor.groups import own_nursery
 from callboard.transports.bind import BindAddress, Bound, listen
+from callboard.transports.limits import Settings
 from callboard.transports.server.http.connection import HttpConnection
 from callboard.transports.server.http.crowd import ConnectionLimit
 from callboard.transports.server.http.listener import Edge, listeners
@@ -41,18 +42,15 @@ def inherited(worker: Worker, places: Sequence[BindAddress]) -> dict[BindAddress
 
 
 async def begin_work(
-    worker: Worker, host: Host, server: Hosted, plan: ServePlan, warnings: Sequence[str], stack: AsyncExitStack
+    worker: Worker, host: Host, server: Hosted, settings: Settings, stack: AsyncExitStack
 ) -> ParentLink:
-    """Open the door to other workers, and tell the parent that this one serves."""
+    """Open the door to other workers, and listen to the parent: before any client can come."""
     place = BindAddress.parse(f"unix:{socket_path(worker.assignment.folder, worker.assignment.name)}")
     bound = await stack.enter_async_context(listen(place))
-    crowd = ConnectionLimit(MAX_INNER)
-    first, last = worker.endpoints[0], worker.endpoints[-1]  # of HTTP, and of WebSocket
-    edge = Edge(InnerDoor(first, last), attrs.evolve(plan.settings, keep_alive=75.0), crowd=crowd)
+    edge = Edge(InnerDoor(worker.endpoints), settings, crowd=ConnectionLimit(MAX_INNER))
     await host.root.add(tree.inner(listeners(edge, bound.sockets)))
     link = ParentLink(worker, host, server.is_ready)
     host.root.spawn(link, name="parent", shutdown=0)
-    link.say(_started(server, warnings))
     return link
 
 
@@ -100,7 +98,8 @@ async def _send_away(host: Host, edges: Sequence[Supervisor], spread: float) -> 
     await stop_all(stops, trio.current_time() + spread)
 
 
-def _started(server: Hosted, warnings: Sequence[str]) -> Started:
+def started(server: Hosted, warnings: Sequence[str]) -> Started:
+    """What the parent is told when it serves."""
     behind = server.behind()
     if behind is None:
         return Started(server.info.name, server.info.version, list(warnings))

@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from callboard.actors.changes import Change, ListChanged
-from callboard.workers.messages import Lines, Message, Told, write_message
+from callboard.workers.messages import Message, MessageLines, Told, write_message
 
 T = TypeVar("T")
 
@@ -25,10 +25,12 @@ MAX_TOLD: Final = 10_000
 class Control(Generic[T]):
     """One end of it. `say` and `tell` never wait; `write` writes what they leave, `async for` gives what comes."""
 
-    def __init__(self, end: socket.socket, decoder: "msgspec.json.Decoder[T]", lines: Lines | None = None) -> None:
+    def __init__(
+        self, end: socket.socket, decoder: "msgspec.json.Decoder[T]", lines: MessageLines | None = None
+    ) -> None:
         self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(end))
         self._decoder = decoder
-        self._lines = lines or Lines()
+        self._lines = lines or MessageLines()
         self._waiting: deque[bytes] = deque(maxlen=MAX_WAITING)
         self._lists: dict[str, None] = {}
         self._resources: dict[str, None] = {}

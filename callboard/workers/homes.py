@@ -18,14 +18,13 @@ from callboard.codecs.http.status import RETRY_AFTER
 from callboard.codecs.revisions import LATEST
 from callboard.errors import HomeGone, Overloaded, PeerError, RequestFailed
 from callboard.transports.client.pool import Origin, Pool, Use
-from callboard.transports.server.http.endpoint import Endpoint, Upgraded
-from callboard.transports.server.http.homes import Elsewhere, not_found
-from callboard.transports.server.http.legacy import Legacy
+from callboard.transports.server.http.homes import Elsewhere, LocalEndpoint, not_found
 from callboard.transports.server.http.modern import answer_unread
 from callboard.transports.server.http.response import Response
+from callboard.transports.server.http.upgraded import Upgraded
 from callboard.transports.wire import Wire
 from callboard.workers.book import SessionBook, key_of
-from callboard.workers.messages import Peer
+from callboard.workers.messages import PeerWorker
 from callboard.workers.relay import (
     MAX_STREAMS,
     MISDIRECTED,
@@ -115,7 +114,7 @@ class WorkerHomes:
         return await open_tunnel(link, head, rest, wire, found.principal, peer)
 
     async def serve_elsewhere(
-        self, endpoint: Endpoint, found: Elsewhere, head: Head, body: bytes, principal: str, response: Response
+        self, endpoint: LocalEndpoint, found: Elsewhere, head: Head, body: bytes, principal: str, response: Response
     ) -> None:
         relayed = RelayedRequest(self.host, head, response, found.home.hex())
         run = self._run(endpoint, found, head, body, principal, response, relayed)
@@ -127,7 +126,7 @@ class WorkerHomes:
 
     async def _run(
         self,
-        endpoint: Endpoint,
+        endpoint: LocalEndpoint,
         found: Elsewhere,
         head: Head,
         body: bytes,
@@ -145,13 +144,13 @@ class WorkerHomes:
             relayed.leave()
 
     async def _serve(
-        self, endpoint: Endpoint, found: Elsewhere, head: Head, body: bytes, principal: str, response: Response
+        self, endpoint: LocalEndpoint, found: Elsewhere, head: Head, body: bytes, principal: str, response: Response
     ) -> None:
         name = found.name
         home: bytes | None = self._moved.get(name, found.home)
         for attempt in range(TRIES):
             if home is None or home == self.names.here or home not in self.links or response.is_forwarded:
-                home = await self._find(endpoint.legacy, name, response.peer)
+                home = await self._find(endpoint, name, response.peer)
             if home == self.names.here:
                 response.carrier = None  # its task stays with this one
                 await endpoint.serve(head, body, response, principal)
@@ -189,14 +188,14 @@ class WorkerHomes:
             response.extra = extra
         return True
 
-    async def _find(self, legacy: Legacy, name: str, peer: str) -> bytes:
+    async def _find(self, endpoint: LocalEndpoint, name: str, peer: str) -> bytes:
         """Where the session *name* is, which is not where it was: here, if it was opened again here. Raises
         `HttpRefusal` (404)."""
         if not name or self.book is None:  # a state, whose home is gone
             raise not_found()
         while name in self._opening:
             await self._opening[name].wait()
-        if legacy.has(name):
+        if endpoint.has_session(name):
             return self.names.here
         done = self._opening[name] = trio.Event()
         try:
@@ -206,7 +205,7 @@ class WorkerHomes:
             if found.record is None:
                 self._remember(name, found.home)
                 return found.home
-            await legacy.open_again(name, read_record(found.record), peer)
+            await endpoint.open_again(name, read_record(found.record), peer)
             self.opened_again += 1
             return self.names.here
         finally:
@@ -231,7 +230,7 @@ class WorkerHomes:
 
     # What the parent tells.
 
-    def know(self, workers: list[Peer]) -> None:
+    def know(self, workers: list[PeerWorker]) -> None:
         """These workers can be reached now."""
         living = {peer.name for peer in workers} - {self.names.here}
         for name in self.links.keys() - living:

@@ -38,7 +38,7 @@ class Assignment(Message, frozen=True):
         return f"<Assignment of worker-{self.number}>"  # never the keys
 
 
-class Peer(msgspec.Struct, frozen=True):
+class PeerWorker(msgspec.Struct, frozen=True):
     """A worker that serves."""
 
     name: bytes
@@ -48,13 +48,13 @@ class Peer(msgspec.Struct, frozen=True):
     """Whether it has not answered for a while: then nothing is sent to it."""
 
 
-class Peers(Message, frozen=True):
+class PeerWorkers(Message, frozen=True):
     """All workers that serve now."""
 
-    workers: list[Peer]
+    workers: list[PeerWorker]
 
 
-class Ping(Message, frozen=True):
+class AreYouThere(Message, frozen=True):
     """Is it alive? The worker says the same number."""
 
     number: int
@@ -89,7 +89,7 @@ class Started(Message, frozen=True):
     example: str | None = None
 
 
-class Pong(Message, frozen=True):
+class StillThere(Message, frozen=True):
     """It is alive; and whether it is ready to serve."""
 
     number: int
@@ -132,8 +132,8 @@ class Told(Message, frozen=True):
     resources: list[str] = []
 
 
-FromParent: TypeAlias = Assignment | Peers | Ping | Leave | Taken | Told
-FromWorker: TypeAlias = Started | Pong | Keep | Drop | Release | Take | Told
+FromParent: TypeAlias = Assignment | PeerWorkers | AreYouThere | Leave | Taken | Told
+FromWorker: TypeAlias = Started | StillThere | Keep | Drop | Release | Take | Told
 
 _encoder: Final = msgspec.json.Encoder()
 
@@ -142,7 +142,7 @@ def write_message(message: Message) -> bytes:
     return _encoder.encode(message) + b"\n"
 
 
-class Lines:
+class MessageLines:
     """Bytes to lines. Raises ValueError for one that is too long: the other end is not ours, or is out of its mind."""
 
     def __init__(self) -> None:

@@ -20,17 +20,18 @@ from callboard.supervisor.groups import own_nursery
 from callboard.workers.control import Control
 from callboard.workers.fair_share import LoadPage
 from callboard.workers.messages import (
+    AreYouThere,
     Assignment,
     Drop,
     FromWorker,
     Keep,
     Leave,
     Message,
-    Peer,
-    Ping,
-    Pong,
+    PeerWorker,
+    PeerWorkers,
     Release,
     Started,
+    StillThere,
     Take,
     Told,
 )
@@ -78,6 +79,9 @@ class Listener(Protocol):
 
     def noted(self, worker: "WorkerProcess", note: Keep | Drop | Release | Take) -> None: ...
 
+    def peers(self) -> list[PeerWorker]:
+        """The workers that serve now."""
+
     def changed(self) -> None:
         """One worker is there now, or no longer, or hangs."""
 
@@ -115,6 +119,7 @@ class WorkerProcess(Actor[None]):
                 process = self.process = await self._begin(theirs)
             self._control = Control(ours, _decoder)
             self._control.say(self._assignment())
+            self._control.say(PeerWorkers(self.listener.peers()))
             self._heard = trio.current_time()
             async with own_nursery() as nursery:
                 nursery.start_soon(self._write, self._control)
@@ -199,7 +204,7 @@ class WorkerProcess(Actor[None]):
                     self.equipment.page.say(self.slot, 0)
                     self.listener.started(self, message)
                     self.listener.changed()
-                case Pong():
+                case StillThere():
                     self.is_ready = message.is_ready
                 case Told():
                     self.listener.told(self, message)
@@ -212,7 +217,7 @@ class WorkerProcess(Actor[None]):
         while True:
             await trio.sleep(PING_EVERY)
             number += 1
-            self.say(Ping(number))
+            self.say(AreYouThere(number))
             silent = trio.current_time() - self._heard
             if self.is_serving and (hangs := silent > HANGS_AFTER) != self.hangs:
                 self.hangs = hangs
@@ -222,8 +227,8 @@ class WorkerProcess(Actor[None]):
                 log.error("worker_killed", worker=self.number, silent=round(silent, 1))
                 self.process.kill()
 
-    def peer(self) -> Peer:
-        return Peer(self.identity, self.number, self.generation, self.hangs)
+    def peer(self) -> PeerWorker:
+        return PeerWorker(self.identity, self.number, self.generation, self.hangs)
 
     def facts(self) -> Mapping[str, Fact]:
         state = "serving" if self.is_serving else "starting"

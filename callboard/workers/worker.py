@@ -26,17 +26,17 @@ from callboard.workers.control import READ, Control, told_of
 from callboard.workers.fair_share import FairShare, LoadPage
 from callboard.workers.homes import WorkerHomes
 from callboard.workers.messages import (
+    AreYouThere,
     Assignment,
     Drop,
     FromParent,
     Keep,
     Leave,
-    Lines,
-    Peers,
-    Ping,
-    Pong,
+    MessageLines,
+    PeerWorkers,
     Release,
     Started,
+    StillThere,
     Take,
     Taken,
     Told,
@@ -60,7 +60,7 @@ class Worker:
 
     assignment: Assignment
     end: socket.socket
-    lines: Lines
+    lines: MessageLines
     homes: WorkerHomes = attrs.field(init=False)
     share: FairShare = attrs.field(init=False)
     endpoints: list[Endpoint] = attrs.field(factory=list, init=False)
@@ -76,7 +76,7 @@ class Worker:
         descriptor = os.environ.pop(VARIABLE, None)
         if descriptor is None:
             return None
-        end, lines = socket.socket(fileno=int(descriptor)), Lines()
+        end, lines = socket.socket(fileno=int(descriptor)), MessageLines()
         end.set_inheritable(False)
         while True:
             data = end.recv(READ)
@@ -157,10 +157,10 @@ class ParentLink(Actor[None]):
 
     def _hear(self, message: FromParent) -> None:
         match message:
-            case Peers():
+            case PeerWorkers():
                 self.worker.homes.know(message.workers)
-            case Ping():
-                self._control.say(Pong(message.number, self.is_ready()))
+            case AreYouThere():
+                self._control.say(StillThere(message.number, self.is_ready()))
             case Told():
                 for change in changes_of(message):
                     self.host.topics.publish_here(change)

@@ -24,7 +24,7 @@ from callboard.transports.server.websocket.upgrade import WebSocketUpgrade
 from callboard.workers.book import Book, Found
 from callboard.workers.homes import WorkerHomes, socket_path
 from callboard.workers.inner import InnerDoor
-from callboard.workers.messages import Peer
+from callboard.workers.messages import PeerWorker
 from tests.transports.server.http.house import House, open_house
 from tests.transports.server.http.stage import PATIENCE, QUICK, Place
 
@@ -83,7 +83,7 @@ class Office:
         """Each hears of the others."""
         living = [worker for worker in self.workers if not worker.over.is_set()]
         for worker in living:
-            worker.homes.know([Peer(one.name, number, 1) for number, one in enumerate(living)])
+            worker.homes.know([PeerWorker(one.name, number, 1) for number, one in enumerate(living)])
 
     async def kill(self, worker: Worker, *, is_known: bool = True) -> None:
         """End one at once, as a crash would: without a word. *is_known*: whether the others are told."""
@@ -145,7 +145,7 @@ async def _serve(
                 homes=worker.homes,
             )
             edge = await host.root.add(http_edge("http", endpoint, [outer]))
-            door = Edge(InnerDoor(endpoint, endpoint), settings, crowd=ConnectionLimit(1000))
+            door = Edge(InnerDoor([endpoint]), settings, crowd=ConnectionLimit(1000))
             worker.inner = await host.root.add(tree.inner(listeners(door, [inner])))
             worker.place = Place(host, endpoint, edge, port, None, clients)
             worker.up.set()

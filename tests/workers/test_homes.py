@@ -292,9 +292,6 @@ async def test_a_request_of_http_and_sse_is_posted_through_another_worker(tmp_pa
         other = await there.place.connect()
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode()
         head = b"POST %b HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-        await other.send(
-            head % (endpoint.data.encode() if isinstance(endpoint.data, str) else endpoint.data, other.host, len(body))
-            + body
-        )
+        await other.send(head % (endpoint.data, other.host, len(body)) + body)
         assert (await other.answer()).status == 202
         assert (await stream.message())["result"] == {}

@@ -21,10 +21,10 @@ from callboard.errors import Overloaded, SupervisorClosed
 from callboard.supervisor import WHY_DEADLINE, Actor, Fact, Lifetime
 from callboard.transports.held import HeldBytes
 from callboard.transports.limits import Settings
-from callboard.transports.server.http.endpoint import Upgraded
 from callboard.transports.server.http.handler import RequestHandler
 from callboard.transports.server.http.response import WireResponse
 from callboard.transports.server.http.slow_requests import SOON, SlowRequests
+from callboard.transports.server.http.upgraded import Upgraded
 from callboard.transports.wire import READ_SIZE, Wire
 
 SLACK: Final = 5.0

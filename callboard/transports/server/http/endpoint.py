@@ -1,13 +1,13 @@
 """The MCP endpoint: answers a request, or passes it to an actor. Both HTTP engines use it."""
 
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
 from callboard.actors.frames import error_frame
-from callboard.actors.outlet import Carrier
 from callboard.actors.server.host import Host
+from callboard.actors.server.session_record import SessionRecord
 from callboard.actors.shares import account_of
 from callboard.actors.terms import ANYBODY, is_meant_modern, is_modern
 from callboard.codecs.envelope import (
@@ -29,7 +29,6 @@ from callboard.codecs.revisions import LATEST, LEGACY, Revision
 from callboard.codecs.revisions.dialect import Dialect
 from callboard.codecs.routing import Route, read_route
 from callboard.errors import InvalidRequest, PeerError, RequestFailed
-from callboard.supervisor import Fact
 from callboard.transports.held import HeldBytes
 from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.server.http.homes import Alone, Elsewhere, Homes, not_found
@@ -38,33 +37,11 @@ from callboard.transports.server.http.legacy import Legacy
 from callboard.transports.server.http.modern import Modern, answer_unread
 from callboard.transports.server.http.response import Response
 from callboard.transports.server.http.sse_pair import MESSAGES_PATH, SSE_PATH, Pairs
+from callboard.transports.server.http.upgraded import Reading, Upgraded
 from callboard.transports.wire import Wire
 
 Authenticate: TypeAlias = Callable[[str], Awaitable[str | None]]
 """Checks a bearer token: gives its principal, or None if the token is invalid."""
-
-
-class Reading(Carrier, Protocol):
-    """The actor of a connection: another task may run it when a request waits."""
-
-    peer: str
-    """The account of its client if it is anonymous."""
-
-    @property
-    def turn(self) -> object:
-        """Stands for the task that reads now."""
-
-
-class Upgraded(Protocol):
-    """A connection that turned into another protocol."""
-
-    async def run(self) -> None:
-        """Read it, to its end or until another task does; that one calls this again."""
-
-    def leave(self) -> None:
-        """The server ends."""
-
-    def facts(self) -> dict[str, Fact]: ...
 
 
 Upgrade: TypeAlias = Callable[[Head, bytes, Wire, Reading, str | None], Awaitable[Upgraded]]
@@ -163,6 +140,15 @@ class Endpoint:
         """
         principal = ANYBODY if self.authenticate is None else await self._principal(head, self.authenticate)
         return principal, HeldBytes(self.host.bodies, account_of(principal, peer))
+
+    # Sessions of other workers.
+
+    def has_session(self, name: str) -> bool:
+        return self.legacy.has(name)
+
+    async def open_again(self, name: str, record: SessionRecord, peer: str) -> None:
+        """Open the session that another worker had. Raises `Draining`, and `Overloaded` for one too many."""
+        await self.legacy.open_again(name, record, peer)
 
     # With the body.
 

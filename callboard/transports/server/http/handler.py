@@ -6,8 +6,8 @@ from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.request_parser import HeadMemory
 from callboard.transports.held import HeldBytes
-from callboard.transports.server.http.endpoint import Reading, Upgraded
 from callboard.transports.server.http.response import Response
+from callboard.transports.server.http.upgraded import Reading, Upgraded
 from callboard.transports.wire import Wire
 
 

@@ -2,16 +2,15 @@
 
 import secrets
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from callboard.actors.server.session_record import SessionRecord
 from callboard.codecs.envelope import Request
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.transports.server.http.response import Response
+from callboard.transports.server.http.upgraded import Upgraded
 from callboard.transports.wire import Wire
-
-if TYPE_CHECKING:
-    from callboard.transports.server.http.endpoint import Endpoint, Upgraded
 
 
 class Elsewhere(Exception):
@@ -22,6 +21,22 @@ class Elsewhere(Exception):
         self.name = name
         self.home = home
         self.principal = principal
+
+
+class LocalEndpoint(Protocol):
+    """The endpoint of this process."""
+
+    async def serve(self, head: Head, body: bytes, response: Response, principal: str | None = None) -> None:
+        """Answer a request here."""
+
+    async def refuse(self, refusal: HttpRefusal, response: Response) -> None:
+        """Answer what HTTP alone says no to."""
+
+    def has_session(self, name: str) -> bool:
+        """Whether a session is here."""
+
+    async def open_again(self, name: str, record: SessionRecord, peer: str) -> None:
+        """Open the session that another worker had. Raises `Draining`, and `Overloaded` for one too many."""
 
 
 class Homes(Protocol):
@@ -46,11 +61,11 @@ class Homes(Protocol):
     def check_state(self, request: Request, state: str, principal: str) -> None:
         """Raises `Elsewhere` for a retry that belongs to another worker."""
 
-    async def tunnel(self, found: Elsewhere, head: Head, rest: bytes, wire: Wire, peer: str) -> "Upgraded":
+    async def tunnel(self, found: Elsewhere, head: Head, rest: bytes, wire: Wire, peer: str) -> Upgraded:
         """Pass a WebSocket on to the worker that has its session. Raises `HttpRefusal`."""
 
     async def serve_elsewhere(
-        self, endpoint: "Endpoint", found: Elsewhere, head: Head, body: bytes, principal: str, response: Response
+        self, endpoint: LocalEndpoint, found: Elsewhere, head: Head, body: bytes, principal: str, response: Response
     ) -> None:
         """Have the worker that has it answer a request; or this one, if that one is gone. Never raises what a peer
         could cause."""
@@ -76,11 +91,11 @@ class Alone:
     def check_state(self, request: Request, state: str, principal: str) -> None:
         """There is no other."""
 
-    async def tunnel(self, found: Elsewhere, head: Head, rest: bytes, wire: Wire, peer: str) -> "Upgraded":
+    async def tunnel(self, found: Elsewhere, head: Head, rest: bytes, wire: Wire, peer: str) -> Upgraded:
         raise not_found()
 
     async def serve_elsewhere(
-        self, endpoint: "Endpoint", found: Elsewhere, head: Head, body: bytes, principal: str, response: Response
+        self, endpoint: LocalEndpoint, found: Elsewhere, head: Head, body: bytes, principal: str, response: Response
     ) -> None:
         await endpoint.refuse(not_found(), response)
 

@@ -29,7 +29,7 @@ from callboard.errors import Overloaded
 from callboard.supervisor import Fact
 from callboard.transports.held import HeldBytes
 from callboard.transports.limits import Settings
-from callboard.transports.server.http.endpoint import Reading
+from callboard.transports.server.http.upgraded import Reading
 from callboard.transports.server.websocket.resumable import ResumableSession
 from callboard.transports.wire import Wire
 

@@ -18,8 +18,9 @@ from callboard.codecs.websocket.frames import Close, Code
 from callboard.codecs.websocket.handshake import RECEIVED, Handshake, read_handshake, write_accept
 from callboard.errors import Overloaded, SupervisorClosed
 from callboard.transports.limits import DEFAULTS, Settings
-from callboard.transports.server.http.endpoint import CHALLENGE, Authenticate, Reading
+from callboard.transports.server.http.endpoint import CHALLENGE, Authenticate
 from callboard.transports.server.http.homes import Alone, Homes
+from callboard.transports.server.http.upgraded import Reading
 from callboard.transports.server.websocket.pings import Pings
 from callboard.transports.server.websocket.resumable import ResumableSession
 from callboard.transports.server.websocket.socket import WebSocketConnection, part

@@ -8,7 +8,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.terms import ANYBODY
 from callboard.codecs.revisions.revision import R4
-from callboard.transports.server.http.endpoint import Reading
+from callboard.transports.server.http.upgraded import Reading
 from callboard.transports.server.websocket.socket import WebSocketConnection
 from tests.server.test_one_handler_every_revision import text
 from tests.transports.server.websocket.company import company, resume, wait_in_both_eras, wire_of

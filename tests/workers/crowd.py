@@ -1,0 +1,110 @@
+"""Clients of a server that several worker processes run: one connection for each request, so any worker may hear it."""
+
+import json
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import trio
+
+from tests.process import CALLBOARD, Process, started
+from tests.shared import APPS
+from tests.transports.server.http.stage import Answer, Client
+
+APP: Final = APPS / "many.py"
+LEGACY: Final = "2025-06-18"
+
+
+@attrs.define(eq=False)
+class Crowd:
+    """The parent process, and the address that its workers share."""
+
+    process: Process
+    port: int
+    admin: int
+
+    @property
+    def pid(self) -> int:
+        return self.process.process.pid
+
+    def workers(self) -> list[int]:
+        """The process ids of the parent's children."""
+        threads = Path(f"/proc/{self.pid}/task").iterdir()  # a child is listed with the thread that has started it
+        return sorted(int(pid) for thread in threads for pid in (thread / "children").read_text().split())
+
+    async def connect(self, port: int | None = None) -> Client:
+        bare = trio.socket.socket()
+        await bare.connect(("127.0.0.1", port or self.port))
+        return Client(trio.SocketStream(bare), bare, f"127.0.0.1:{port or self.port}".encode())
+
+    @asynccontextmanager
+    async def client(self, port: int | None = None) -> AsyncIterator[Client]:
+        """A connection of its own for the block."""
+        client = await self.connect(port)
+        try:
+            yield client
+        finally:
+            await client.aclose()
+
+    async def ready(self) -> bool:
+        async with self.client(self.admin) as client:
+            await client.send(b"GET /readyz HTTP/1.1\r\nhost: %b\r\n\r\n" % client.host)
+            return (await client.answer()).status == 200
+
+    async def modern(self, method: str, **params: Any) -> Answer:
+        async with self.client() as client:
+            await client.send(client.modern(method, **params))
+            return await client.answer()
+
+    async def call(self, tool: str, **arguments: Any) -> Any:
+        return said(await self.modern("tools/call", name=tool, arguments=arguments))
+
+    async def session(self) -> "CrowdSession":
+        about = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        async with self.client() as client:
+            await client.send(client.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": about}))
+            answer = await client.answer()
+        session = CrowdSession(self, answer.headers["mcp-session-id"])
+        assert (await session.post({"jsonrpc": "2.0", "method": "notifications/initialized"})).status == 202
+        return session
+
+
+@attrs.define(eq=False)
+class CrowdSession:
+    """A legacy session. Each of its requests has a connection of its own."""
+
+    crowd: Crowd
+    id: str
+
+    async def post(self, message: Any) -> Answer:
+        async with self.crowd.client() as client:
+            await client.send(client.post(message, mcp_session_id=self.id, mcp_protocol_version=LEGACY))
+            return await client.answer()
+
+    async def call(self, tool: str, **arguments: Any) -> Any:
+        return said(await self.answer_to(tool, **arguments))
+
+    async def answer_to(self, tool: str, **arguments: Any) -> Answer:
+        params = {"name": tool, "arguments": arguments}
+        return await self.post({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+
+
+def said(answer: Answer) -> Any:
+    """What a tool returned."""
+    assert answer.status == 200, answer
+    return json.loads(answer.result["content"][0]["text"])
+
+
+@asynccontextmanager
+async def crowd(*flags: str, workers: int = 2, app: Path = APP) -> AsyncIterator[Crowd]:
+    """`callboard run` with so many workers. It is ended with the block."""
+    command = [*CALLBOARD, "run", str(app), "--http", "0", "--ws", "0", "--admin", "0"]
+    async with started(*command, "--workers", str(workers), "--json", *flags) as process:
+        told = await process.hear()
+        ports = {one["transport"]: int(one["url"].split(":")[2].split("/")[0]) for one in told["listening"]}
+        yield Crowd(process, ports["http"], ports["admin"])
+        if process.process.returncode is None:
+            process.signal(signal.SIGTERM)
