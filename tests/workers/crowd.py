@@ -4,6 +4,7 @@ import json
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,6 +79,7 @@ class CrowdSession:
 
     crowd: Crowd
     id: str
+    _ids: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
     async def post(self, message: Any) -> Answer:
         async with self.crowd.client() as client:
@@ -89,12 +91,13 @@ class CrowdSession:
 
     async def answer_to(self, tool: str, **arguments: Any) -> Answer:
         params = {"name": tool, "arguments": arguments}
-        return await self.post({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        return await self.post({"jsonrpc": "2.0", "id": next(self._ids), "method": "tools/call", "params": params})
 
 
 def said(answer: Answer) -> Any:
     """What a tool returned."""
     assert answer.status == 200, answer
+    assert "result" in answer.json, answer.json
     return json.loads(answer.result["content"][0]["text"])
 
 
