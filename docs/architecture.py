@@ -57,6 +57,7 @@ FOR: Final = {
     "config": "mcp.json and TOML, explained where wrong",
     "client": "connect() and Client",
     "broker": "Broker: many servers, one endpoint",
+    "workers": "one server in several processes",
     "serve": "any set of transports, until a signal",
     "testing": "scripted peers for tests",
     "bench": "load tests for any MCP server",

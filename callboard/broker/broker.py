@@ -142,6 +142,9 @@ class Broker(Served):
         """Whether any backend is up."""
         return any(backend.is_up for backend in self.backends.values())
 
+    def join_workers(self) -> None:
+        """It runs, and is one of several workers. What backends offer, each of them is told."""
+
     def behind(self) -> Behind:
         """The backends now, and with how much."""
         servers = tuple(_standing(backend) for backend in self.backends.values())

@@ -65,6 +65,7 @@ async def serve(
         link = None
         if worker is not None:
             worker.join(host)
+            server.join_workers()
             link = await begin_work(worker, host, server, settings, stack)
         edges = [await host.root.add(_edge(plan, host, place, at, tls)) for place, at in bound.items()]
         if isinstance(plan.authenticate, TokenFile):

@@ -120,19 +120,30 @@ class Section(Generic[E]):
     """Entries of one kind by their names (URIs, templates), and the pages they are listed on."""
 
     kind: str
+    is_fixed: bool = attrs.field(default=False, init=False)
+    """Whether nothing can be added or removed any more: other workers would not know of it."""
     entries: dict[str, E] = attrs.field(factory=dict, init=False)
 
     def add(self, name: str, entry: E) -> None:
-        """Raises ValueError for a name that is taken."""
+        """Raises ValueError for a name that is taken, and RuntimeError once several workers serve."""
+        self._check_open(name)
         if name in self.entries:
             raise ValueError(f"{self.kind} {name!r} already exists")
         self.entries[name] = entry
 
     def remove(self, name: str) -> None:
-        """Raises LookupError if there is none."""
+        """Raises LookupError if there is none, and RuntimeError once several workers serve."""
+        self._check_open(name)
         if name not in self.entries:
             raise LookupError(f"no {self.kind} {name!r}")
         del self.entries[name]
+
+    def _check_open(self, name: str) -> None:
+        if self.is_fixed:
+            raise RuntimeError(
+                f"{self.kind} {name!r}: cannot be added or removed while several workers serve, for the others would not"
+                " know of it; do it when the module is imported, or in lifespan"
+            )
 
     def page(self, cursor: str | None, seal: Seal, now: float, size: int = PAGE) -> tuple[list[E], str | None]:
         """One page, and the cursor of the next. A cursor names the last entry seen: what is added or removed in between
@@ -194,6 +205,11 @@ class Registry:
         """Declare every kind if none is declared: the handlers of an empty server come later, of any kind."""
         if self.capabilities == ServerCapabilities():
             self.offer(*OFFERS)
+
+    def fix(self) -> None:
+        """Nothing is added or removed from now on."""
+        for section in (self.tools, self.resources, self.templates, self.prompts):
+            section.is_fixed = True
 
     def has(self, ref: CompletionReference) -> bool:
         """Whether there is what *ref* names."""

@@ -53,6 +53,9 @@ class Hosted(Protocol):
     def is_ready(self) -> bool:
         """Whether a request could be answered now."""
 
+    def join_workers(self) -> None:
+        """It runs, and is one of several workers."""
+
     def behind(self) -> Behind | None:
         """The backends; None for a server."""
 

@@ -365,6 +365,10 @@ class Server(Served):
         """Whether it runs."""
         return bool(self._hosts)
 
+    def join_workers(self) -> None:
+        """It runs, and is one of several workers: what it offers stays the same from now on."""
+        self.registry.fix()
+
     def behind(self) -> Behind | None:
         """None: only a broker stands in front of other servers."""
         return None

@@ -37,3 +37,13 @@ async def tell(*, ctx: Context) -> int:
     """Tells all who listen, at any worker, that the list of tools has changed."""
     server.notify_changed("tools")
     return os.getpid()
+
+
+@server.tool
+async def grow() -> str:
+    """Tries to add a tool while it runs."""
+    try:
+        server.tool(name="late")(where)
+    except RuntimeError as error:
+        return str(error)
+    return "added"

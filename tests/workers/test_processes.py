@@ -43,6 +43,8 @@ async def test_sessions_and_connections_are_shared_out_and_each_session_has_one_
             while (await stream.message())["method"] != "notifications/tools/list_changed":
                 pass
             await client.aclose()
+        grown = await many.modern("tools/call", name="grow", arguments={})
+        assert "while several workers serve" in grown.result["content"][0]["text"]
         # A rate of the author's holds for all workers together.
         answers = [await many.modern("prompts/list") for _ in range(30)]
         assert Counter(answer.status for answer in answers) == {200: 20, 429: 10}
