@@ -141,7 +141,7 @@ class Section(Generic[E]):
     def _check_open(self, name: str) -> None:
         if self.is_fixed:
             raise RuntimeError(
-                f"{self.kind} {name!r}: cannot be added or removed while several workers serve, for the others would not"
+                f"{self.kind} {name!r}: cannot be added or removed while several workers serve: the others would not"
                 " know of it; do it when the module is imported, or in lifespan"
             )
 

@@ -28,12 +28,12 @@ async def homes(sessions: list[CrowdSession]) -> dict[CrowdSession, int]:
 async def test_sessions_and_connections_are_shared_out_and_each_session_has_one_home() -> None:
     async with crowd() as many:
         assert len(many.workers()) == 2
-        sessions = [await many.session() for _ in range(40)]
+        sessions = [await many.session() for _ in range(24)]
         first = await homes(sessions)
         assert await homes(sessions) == first
         shares = Counter(first.values())
         assert set(shares) == set(many.workers())
-        assert min(shares.values()) >= 12, shares
+        assert min(shares.values()) >= 6, shares
         assert await many.ready()
         # News of one worker reach the listeners of all.
         listeners = [await _listen(many) for _ in range(6)]
