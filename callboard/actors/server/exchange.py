@@ -1,10 +1,11 @@
 """One operation of a client, from admission to its outcome. In the modern era it may span several front requests."""
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
+from itertools import count
 from types import MappingProxyType
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import trio
 from msgspec import UNSET, Raw
@@ -97,8 +98,8 @@ class RequestHost(Protocol):
     @property
     def parking(self) -> Parks: ...
 
-    def new_name(self) -> str:
-        """A name in the tree for a request."""
+    numbers: "count[int]"
+    """For names in the tree."""
 
 
 class Running(Protocol):
@@ -216,7 +217,7 @@ class Exchange(Lifecycle):
             self._kept_logs.append(as_kept(params))
         elif self._wants_log(params.level) and self.life.state is RequestState.WAITING:
             if self._relay is None:
-                self._relay = self.supervisor.spawn(ProgressRelay(self.slot), name=f"{self.engine.new_name()}.log")
+                self._relay = self.supervisor.spawn(ProgressRelay(self.slot), name=f"r-{next(self.engine.numbers)}.log")
             self._relay.send_nowait(as_kept(params))
 
     def _wants_log(self, level: LoggingLevel) -> bool:
@@ -338,6 +339,15 @@ class Exchange(Lifecycle):
         for params in kept or ():
             self.log_nowait(params)
 
+    def begin_settling(self, outcome: Model | Forwarded | str | Exception) -> Coroutine[Any, Any, None] | None:
+        """The handler has come to an end. If there is more to do than to answer at once, it must be awaited."""
+        if isinstance(outcome, Exception):
+            return self.settle(outcome, RequestEvent.FAILURE)
+        if self.progress is not None or self._relay is not None or self.state is not RequestState.WAITING:
+            return self.settle(outcome, RequestEvent.RESULT)
+        self.meet(RequestEvent.RESULT)
+        return self.slot.begin_answer(outcome)  # that is all there is to do for most calls
+
     async def settle(self, outcome: Model | Forwarded | str | Exception, event: RequestEvent) -> None:
         """The handler has come to an end: answer, or keep it for the retry, or say nothing."""
         act = self.life.meet(event)
@@ -378,8 +388,9 @@ class Exchange(Lifecycle):
         """The handler's task ends: no answer goes out any more, and a retry finds only what was kept."""
         self.slot.close()
         self.hush()
-        self._take_back()
-        if self.outcome is None:
+        if self._asking is not None:
+            self._take_back()
+        if self.outcome is None and self._rounds is not None:
             self.parking.leave(self)
 
     def _take_back(self) -> None:

@@ -129,13 +129,14 @@ class HttpConnection(Actor[Never]):
             if self._parser.stage is not ParserStage.IDLE or self._reading is not ParserStage.IDLE:
                 await self._mind_the_body()
                 await self._mind_the_time()
-            if self._ahead or self._is_left or self._is_answering:
+            response = self._response
+            if self._ahead or self._is_left or (response is not None and not response.is_over):
                 data = await self._receive()
             else:
                 data = await self.wire.receive()
             if not data:
                 return
-            if self._reading is ParserStage.IDLE and not self._is_answering:
+            if self._reading is ParserStage.IDLE:
                 self._allow_idling()  # a deadline that is close must not fall into what is served now
             self._received = iter(self._parser.feed(data))
 
@@ -195,7 +196,7 @@ class HttpConnection(Actor[Never]):
         """The client may take its time, unless it has begun with the next request."""
         if self._early is not None:
             self._early.cancel()
-        if self._parser.stage is ParserStage.IDLE:
+        if self._until == math.inf and self._parser.stage is ParserStage.IDLE:
             self._allow_idling()
 
     # How it runs requests that wait.
@@ -204,11 +205,11 @@ class HttpConnection(Actor[Never]):
         response = self._response
         if self._upgraded is not None or response is None or response.is_over:
             request.own(self.free())
-        elif request.until - trio.current_time() <= 2 * SOON:
-            response.on_over = self._answered
+            return
+        response.on_over = self._answered
+        if request.left <= 2 * SOON:
             request.own(self.free())
         else:
-            response.on_over = self._answered
             self._carried = request
             self.slow_requests.expect(self, self.served)
 
@@ -223,8 +224,8 @@ class HttpConnection(Actor[Never]):
             lifetime = self.pass_on()
         except SupervisorClosed:  # the end has begun: nothing more is read
             return self.lifetime
+        self._until = math.inf  # the task that reads on has no deadline yet
         if self._upgraded is None and not self._is_answering:
-            self._until = math.inf
             self._allow_idling()
         return lifetime
 
