@@ -19,13 +19,16 @@ TASK_METHODS: Final = ("tasks/get", "tasks/result", "tasks/cancel")
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 """The tasks of 2026-07-28: another protocol, which is not offered here."""
 
-_OF_THE_EXTENSION: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+OF_THE_EXTENSION: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel", "subscriptions/listen"})
+"""Methods that belong to it, the last one if it names tasks."""
 
 
 def needs_extension(method: str, params: Members) -> bool:
     """Whether a modern request belongs to the tasks extension."""
-    if method != "subscriptions/listen" or "notifications" not in params:
-        return method in _OF_THE_EXTENSION
+    if method != "subscriptions/listen":
+        return method in OF_THE_EXTENSION
+    if "notifications" not in params:
+        return False
     try:
         return "taskIds" in read_members(params["notifications"])
     except PeerError:
