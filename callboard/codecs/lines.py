@@ -58,8 +58,11 @@ class LineDecoder:
         # bytes.split, not splitlines: \r, \x0b, \x85 and U+2028 may sit inside a frame.
         *ended, rest = data.split(b"\n")
         for piece in ended:
-            self._hold(piece, found)
-            self._end(found)
+            if self._partial.size or self._skipping or len(piece) > self.limit:
+                self._hold(piece, found)
+                self._end(found)
+            elif piece.strip(_BLANK):  # a whole line, as all but the first are
+                found.append(piece.removesuffix(b"\r"))
         self._hold(rest, found)
         return found
 

@@ -101,7 +101,7 @@ class BatchWriter(Protocol):
 class SocketWire:
     """A non-blocking socket: the system calls without a layer in between."""
 
-    __slots__ = ("_ahead", "_is_broken", "_is_held", "_lock", "_rest", "_socket", "_write_time", "write_batch")
+    __slots__ = ("_ahead", "_is_broken", "_is_held", "_lock", "_poll", "_rest", "_socket", "_write_time", "write_batch")
 
     def __init__(self, connected: socket.socket, write_time: float) -> None:
         self._socket = connected
@@ -111,6 +111,7 @@ class SocketWire:
         self._is_broken = False
         self._is_held = False  # until the turn is over: then it is flushed
         self._ahead = b""  # what was read along with a full piece
+        self._poll: select.poll | None = None  # of a connection to a server, which is looked at before it is used again
         self.write_batch: BatchWriter | None = None
 
     async def receive(self) -> bytes:
@@ -234,9 +235,10 @@ class SocketWire:
         if hasattr(select, "poll"):  # half the time of a peek, which raises if all is well
             if self._is_broken or self._socket.fileno() == -1:
                 return False
-            poll = select.poll()
-            poll.register(self._socket, select.POLLIN)
-            return not poll.poll(0)
+            if self._poll is None:
+                self._poll = select.poll()
+                self._poll.register(self._socket, select.POLLIN)
+            return not self._poll.poll(0)
         try:
             self._socket.recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):

@@ -16,8 +16,9 @@ from callboard.actors.broker.leases import EVERYBODY, SHARED, ConnectionKey, Lea
 from callboard.actors.broker.question_relay import KnownTask, QuestionRelay
 from callboard.actors.broker.visits import UrlVisits
 from callboard.actors.client.answerer import question_bytes
-from callboard.actors.client.caller import Caller, OnQuestion, Patience, WaitChange
+from callboard.actors.client.caller import Caller, Patience, WaitChange
 from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.hearer import OnQuestion
 from callboard.actors.client.link import Link
 from callboard.actors.client.negotiate import Agreed
 from callboard.actors.client.pace import ReadPace

@@ -12,7 +12,8 @@ from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.broker.hints import hint_for, is_failed, with_hint
 from callboard.actors.broker.input_bridge import MAX_ROUNDS, InputBridge, InputRefused
 from callboard.actors.broker.leases import Lease
-from callboard.actors.client.caller import OnQuestion, Patience
+from callboard.actors.client.caller import Patience
+from callboard.actors.client.hearer import OnQuestion
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.shares import LOCAL
 from callboard.actors.terms import Terms

@@ -6,7 +6,7 @@ from typing import Final
 import attrs
 from msgspec import UNSET
 
-from callboard.actors.client.caller import OnLog, OnQuestion
+from callboard.actors.client.hearer import OnLog, OnQuestion
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.progress import MAX_REPORT_TEXT, ProgressReport
 from callboard.actors.terms import ANYBODY

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import count
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import attrs
 import msgspec
@@ -13,6 +13,7 @@ import trio
 from msgspec import UNSET, Raw
 
 from callboard.actors.client.answerer import Answering
+from callboard.actors.client.hearer import NOBODY, Hearer, NotificationHandler, OnChange, OnLog, OnProgress, Report
 from callboard.actors.client.link import Link, OutgoingRequest, held
 from callboard.actors.client.pace import ReadPace
 from callboard.actors.frames import notification_frame
@@ -72,14 +73,9 @@ MAX_NAME: Final = 512
 
 
 P = TypeVar("P", bound=Model)
-Report: TypeAlias = ProgressNotificationParams
-OnProgress: TypeAlias = Callable[[Report], None]
-OnChange: TypeAlias = Callable[[str, Mapping[str, Raw]], None]
 OnLost: TypeAlias = Callable[[Exception], None]
 Renew: TypeAlias = Callable[[], Awaitable[None]]
 WaitChange: TypeAlias = Callable[[], Awaitable[None]]
-OnLog: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
-OnQuestion: TypeAlias = Callable[[Request], None]
 
 
 @attrs.frozen(kw_only=True)
@@ -91,46 +87,6 @@ class Patience:
 
 
 PATIENT: Final = Patience()
-
-
-class Hearer(Protocol):
-    """Callbacks for what a server says and asks about one request, before its answer.
-
-    Progress is matched by its token on any way, and what a subscription says by its id. Where a request has a way of
-    its own (HTTP), all else that comes on it is heard here, too; what has no callback is heard as if it came on none.
-    """
-
-    @property
-    def on_progress(self) -> OnProgress | None: ...
-
-    @property
-    def on_told(self) -> OnChange | None:
-        """Hears notifications: those of a subscription, and those that came on this request's way."""
-
-    @property
-    def on_log(self) -> OnLog | None: ...
-
-    @property
-    def on_question(self) -> OnQuestion | None:
-        """Takes a request of a legacy server's, and sees to it that it is answered: on the link, with `tell`."""
-
-    @property
-    def why_cancelled(self) -> Callable[[], str] | None:
-        """Asked for the reason when the request is no longer wanted."""
-
-
-@attrs.frozen(kw_only=True)
-class NotificationHandler:
-    """A `Hearer` of given callbacks."""
-
-    on_progress: OnProgress | None = None
-    on_told: OnChange | None = None
-    on_log: OnLog | None = None
-    on_question: OnQuestion | None = None
-    why_cancelled: Callable[[], str] | None = None
-
-
-NOBODY: Final[Hearer] = NotificationHandler()
 
 
 class _Call(OutgoingRequest):

@@ -124,7 +124,8 @@ class ReplySlot:
         """Close the slot: the request is cancelled, and no more messages go out."""
         if self.is_open:
             self._close()
-            self._release()
+            if self.is_admitted:
+                self._release()
 
     def _close(self) -> None:
         self.is_open = False

@@ -104,7 +104,7 @@ def unrelated(answer: ResultResponse | ErrorResponse) -> ResultResponse | ErrorR
     if not isinstance(answer, ResultResponse) or not _names_task(answer.result):
         return answer
     said = {key: value for key, value in _meta(answer.result).items() if key != meta.RELATED_TASK}
-    return attrs.evolve(answer, result={**answer.result, "_meta": raw(said)})
+    return msgspec.structs.replace(answer, result={**answer.result, "_meta": raw(said)})
 
 
 def task_named(params: Members) -> str | None:
@@ -132,7 +132,7 @@ def front_refusal(error: ErrorResponse, there: str, ours: str) -> ErrorResponse:
     data: Any = error.data
     if isinstance(data, Raw):
         data = Raw(bytes(data).replace(_quoted(there), _quoted(ours)))
-    return attrs.evolve(error, message=error.message.replace(there, ours), data=data)
+    return msgspec.structs.replace(error, message=error.message.replace(there, ours), data=data)
 
 
 def _related(members: Members, ours: str) -> dict[str, Raw]:

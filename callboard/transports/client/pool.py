@@ -13,8 +13,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import attrs
 import trio
 
-from callboard.actors.client.end_of_turn import FEW, SMALL, EndOfTurn
 from callboard.actors.deadlines import DeadlineTimer
+from callboard.actors.end_of_turn import FEW, SMALL, EndOfTurn
 from callboard.codecs.http.response_parser import END, AnswerHead, AnswerParser, End, Event, KnownHeads
 from callboard.errors import BadAnswer, CannotConnect, ConnectionLost
 from callboard.supervisor.groups import first_leaf, own_nursery
