@@ -43,7 +43,7 @@ def result_frame(
         if server_info is not None:
             said = bytes(body.get("_meta", b"{}"))
             body["_meta"] = (_remembered if len(said) <= MAX_REMEMBERED else _named)(said, bytes(server_info))
-        return write_members({"jsonrpc": "2.0", "id": request_id, "result": body})
+        return _encode({"jsonrpc": "2.0", "id": request_id, "result": body})
     body = write_result(revision, method, for_older(revision, result))
     if server_info is not None:
         body["_meta"] = {meta.SERVER_INFO: server_info, **body.get("_meta", {})}

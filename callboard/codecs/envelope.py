@@ -267,7 +267,14 @@ def _check(wire: _Wire, frame: bytes, structure: bytes | None) -> None:
     if payload is not UNSET:
         check_count(payload)
         if _compact_size(wire, payload) == len(frame) or _is_all(wire, payload, frame):
-            _check_payload(payload, frame, structure)
+            # It has no other members: only its payload can break a rule.
+            if len(frame) <= json_scan.SHORT:
+                if payload:
+                    json_scan.check_short(frame)
+            elif structure is not None:
+                json_scan.check_structure(structure)
+            else:
+                json_scan.check_members(payload, _DEPTH)
             return
     _check_members(wire, frame, structure)
 
@@ -299,17 +306,6 @@ def _is_all(wire: _Wire, payload: Members, frame: bytes) -> bool:
         seen.add(key)
         at = end
     return match is not None and name in seen
-
-
-def _check_payload(payload: Members, frame: bytes, structure: bytes | None) -> None:
-    """Check a *frame* that has no other members: only its payload can break a rule."""
-    if len(frame) <= json_scan.SHORT:
-        if payload:
-            json_scan.check_short(frame)
-    elif structure is not None:
-        json_scan.check_structure(structure)
-    else:
-        json_scan.check_members(payload, _DEPTH)
 
 
 def _check_members(wire: _Wire, frame: bytes, structure: bytes | None) -> None:

@@ -119,9 +119,10 @@ class SocketWire:
             ahead, self._ahead = self._ahead, b""
             return ahead
         while True:
-            if self._socket.fileno() == -1:
+            descriptor = self._socket.fileno()
+            if descriptor == -1:
                 raise trio.ClosedResourceError("closed locally")
-            await trio.lowlevel.wait_readable(self._socket)
+            await trio.lowlevel.wait_readable(descriptor)
             try:
                 data = self._socket.recv(READ_SIZE)
             except (BlockingIOError, InterruptedError):
@@ -188,7 +189,9 @@ class SocketWire:
 
     def send_soon(self, data: bytes) -> bool:
         batch = self.write_batch
-        if batch is None or len(data) > MAX_HELD or not (self._is_held or self.is_free):
+        if batch is None or len(data) > MAX_HELD:
+            return False
+        if not self._is_held and (self._rest or self._lock is not None or self._is_broken):
             return False
         if batch.put(self, data):
             return True
@@ -262,10 +265,10 @@ class SocketWire:
     def hold(self, data: bytes) -> bool:
         """Keep *data* until it is flushed; all that is sent meanwhile comes after it. False if others wait already, or
         if that would be too much."""
-        if self._is_held and len(self._rest) + len(data) <= MAX_HELD:
-            self._rest = b"".join((self._rest, data))
-            return True
-        if not self.is_free:
+        if self._rest or self._lock is not None or self._is_broken:
+            if self._is_held and len(self._rest) + len(data) <= MAX_HELD:
+                self._rest = b"".join((self._rest, data))
+                return True
             return False
         self._rest, self._is_held = data, True
         return True

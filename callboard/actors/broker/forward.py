@@ -119,7 +119,7 @@ class Forward(Lease):
                     if not is_lost or not may_repeat:
                         raise self._failure(error) from None
                 finally:
-                    backend.give_back(connection, self)
+                    backend.pool.give_back(connection, self)
                 may_repeat = self.may_ask = self._is_retry = False
                 self._bridge = None
         finally:

@@ -1,6 +1,6 @@
 """All backends as one server: what the broker's host offers to its clients."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Set
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -210,15 +210,18 @@ class BrokerOffer:
 
     # What goes to a backend.
 
-    async def _forward(self, exchange: Exchange) -> Model | Forwarded:
+    def _forward(self, exchange: Exchange) -> Awaitable[Model | Forwarded]:
         try:
-            forwarding = self._forwarding(exchange)
+            return self._forwarding(exchange).run()
         except (InvalidParams, ResourceNotFound):
             signature = signature_of(exchange.terms.capabilities)
-            if not signature or not await self._look(signature, exchange):
+            if not signature:
                 raise
-            forwarding = self._forwarding(exchange)
-        return await forwarding.run()
+            return self._look_and_forward(signature, exchange)
+
+    async def _look_and_forward(self, signature: Signature, exchange: Exchange) -> Model | Forwarded:
+        await self._look(signature, exchange)
+        return await self._forwarding(exchange).run()
 
     def _forwarding(self, exchange: Exchange) -> Forward:
         request, route, terms = exchange.request, exchange.route, exchange.terms

@@ -387,7 +387,8 @@ class Exchange(Lifecycle):
     def leave(self) -> None:
         """The handler's task ends: no answer goes out any more, and a retry finds only what was kept."""
         self.slot.close()
-        self.hush()
+        if self.progress is not None or self._relay is not None:
+            self.hush()
         if self._asking is not None:
             self._take_back()
         if self.outcome is None and self._rounds is not None:

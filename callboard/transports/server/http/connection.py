@@ -164,9 +164,10 @@ class HttpConnection(Actor[Never]):
         return self._response is not None and not self._response.is_over
 
     async def _serve(self, received: Received) -> None:
-        if self._is_answering:
+        before = self._response
+        if before is not None and not before.is_over:
             await self._wait_answered()
-        if self._is_stopping or self._is_left or (self._response is not None and self._response.is_lost):
+        if self._is_stopping or self._is_left or (before is not None and before.is_lost):
             raise trio.ClosedResourceError("the answer was the last one, or its client is gone")
         head = received.head
         self.served += 1
