@@ -38,8 +38,7 @@ _BATCH: Final = msgspec.json.Decoder(list[Raw])
 _MAX_ECHO: Final = 128  # characters of a peer's own text in what we answer
 
 
-@attrs.frozen
-class Request:
+class Request(msgspec.Struct, frozen=True, gc=False):  # there is one for each call: attrs takes 0.5 us more
     """A peer asks, and waits for exactly one answer with the same id."""
 
     id: RequestId
@@ -272,7 +271,10 @@ def _check(wire: _Wire, frame: bytes, structure: bytes | None) -> None:
     if payload is not UNSET:
         check_count(payload)
         if _compact_size(wire, payload) == len(frame) or _is_all(wire, payload, frame):
-            _check_payload(payload, frame, structure)
+            if len(frame) > json_scan.SHORT:
+                _check_long(payload, structure)
+            elif payload:
+                json_scan.check_short(frame)
             return
     _check_members(wire, frame, structure)
 
@@ -307,12 +309,9 @@ def _is_all(wire: _Wire, payload: Members, frame: bytes) -> bool:
     return match is not None and name in seen
 
 
-def _check_payload(payload: Members, frame: bytes, structure: bytes | None) -> None:
-    """Check a *frame* that has no other members: only its payload can break a rule."""
-    if len(frame) <= json_scan.SHORT:
-        if payload:
-            json_scan.check_short(frame)
-    elif structure is not None:
+def _check_long(payload: Members, structure: bytes | None) -> None:
+    """Check a frame that has no other members: only its *payload* can break a rule."""
+    if structure is not None:
         json_scan.check_structure(structure)
     else:
         json_scan.check_members(payload, _DEPTH)
