@@ -62,7 +62,7 @@ Middleware: TypeAlias = Callable[[Context, GoOn], Awaitable[Model]]
 
 _Handler: TypeAlias = Callable[[Exchange], Awaitable[Any]]
 _CALL: Final = frozenset(("name", "arguments", "_meta"))
-_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
+_BRACE: Final = ord("{")
 
 
 class Declarations(News, Protocol):
@@ -180,11 +180,17 @@ class ServerOffer:
         result = await self._call_tool(exchange)
         return CallToolResult(content=[TextContent(text=result)]) if isinstance(result, str) else result
 
-    def _called(self, exchange: Exchange) -> tuple[str, Mapping[str, Any] | None]:
-        """The tool and its arguments. Params without other members are read without a model."""
+    def _called(self, exchange: Exchange) -> tuple[str, Mapping[str, Any] | Raw | None]:
+        """The tool and its arguments. Params without other members are read without a model.
+
+        Raises `InvalidParams`, also for arguments that are no object.
+        """
         members, name = exchange.request.params, exchange.route.name
         if members is not UNSET and name is not None and members.keys() <= _CALL:
-            return name, _arguments(members.get("arguments"))
+            given = members.get("arguments")
+            if given is not None and memoryview(given)[0] != _BRACE:
+                raise InvalidParams("params.arguments: expected an object")
+            return name, given
         params = exchange.params(CallToolRequestParams)
         return params.name, None if params.arguments is UNSET else params.arguments
 
@@ -314,13 +320,3 @@ def _is_for_client(revision: Revision, error: Exception) -> bool:
         return True
     is_clients = isinstance(error, MissingCapability | InvalidParams) and not isinstance(error, Unfit)
     return is_clients and revision.dialect.asks_in_results
-
-
-def _arguments(given: Raw | None) -> dict[str, Any]:
-    """Raises `InvalidParams` for arguments that are no object."""
-    if given is None:
-        return {}
-    try:
-        return _OBJECT.decode(given)
-    except msgspec.ValidationError as error:
-        raise InvalidParams(f"params.arguments: {error}") from None
