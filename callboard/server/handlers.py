@@ -10,6 +10,7 @@ import msgspec
 import trio
 from msgspec import UNSET, Raw
 
+from callboard.actors.frames import Outcome
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.host import Instant
 from callboard.codecs.envelope import Request
@@ -38,6 +39,7 @@ from callboard.codecs.revisions import (
     ServerCapabilities,
     TextContent,
 )
+from callboard.codecs.revisions.calls import Structured
 from callboard.codecs.routing import Route
 from callboard.errors import HandlerFailed, InvalidParams, MissingCapability, Overloaded, ResourceNotFound
 from callboard.server.content.content import to_contents, to_messages, to_result
@@ -149,7 +151,7 @@ class ServerOffer:
 
     # What takes an author's function.
 
-    async def _call_tool(self, exchange: Exchange) -> Model | str:
+    async def _call_tool(self, exchange: Exchange) -> Model | Structured | str:
         name, given = self._called(exchange)
         entry = self._registry.tools.entries.get(name)
         if entry is None:
@@ -178,7 +180,9 @@ class ServerOffer:
     async def _call_as_model(self, exchange: Exchange) -> Model:
         """As middlewares expect it."""
         result = await self._call_tool(exchange)
-        return CallToolResult(content=[TextContent(text=result)]) if isinstance(result, str) else result
+        if isinstance(result, str):
+            return CallToolResult(content=[TextContent(text=result)])
+        return result.as_model() if isinstance(result, Structured) else result
 
     def _called(self, exchange: Exchange) -> tuple[str, Mapping[str, Any] | Raw | None]:
         """The tool and its arguments. Params without other members are read without a model.
@@ -207,7 +211,7 @@ class ServerOffer:
         `HandlerFailed` raised in its place."""
         wrapped = self._wrapped(handler)
 
-        async def guarded(exchange: Exchange) -> Model | str:
+        async def guarded(exchange: Exchange) -> Outcome:
             try:
                 return await wrapped(exchange)  # type: ignore[no-any-return]  # of a method, or a middleware
             except Exception as error:

@@ -14,12 +14,11 @@ from typing import Any, Final, TypeVar
 
 import trio
 
+from callboard.actors.frames import Outcome
 from callboard.actors.lifecycle import Consequence, RequestEvent, RequestState
 from callboard.actors.outlet import Carrier
 from callboard.actors.server.exchange import Exchange, Handler, Running
 from callboard.actors.server.progress import Progress
-from callboard.codecs.bridge.results import Forwarded
-from callboard.codecs.revisions import Model
 from callboard.errors import Draining, RequestFailed, RequestTimedOut, SupervisorClosed
 from callboard.supervisor import (
     WHY_DEADLINE,
@@ -87,7 +86,7 @@ async def _run(exchange: Exchange, handler: Handler) -> None:
                 if (rest := exchange.slot.begin_answer(result)) is not None:
                     await rest
                 return
-            outcome: Model | Forwarded | str | Exception = result
+            outcome: Outcome | Exception = result
             event = RequestEvent.RESULT
         except Exception as error:  # the handler's own: answered, of any type
             outcome, event = sole(error), RequestEvent.FAILURE
