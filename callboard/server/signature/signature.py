@@ -1,7 +1,7 @@
 """The signature of a handler: its name, its schema, and the conversion of JSON to arguments.
 
 Everything is worked out when the handler is registered. A call then costs one decoding, one check against the
-published schema and one conversion to the annotated types.
+published schema and one conversion to the annotated types; or the decoding alone, where the types are plain.
 """
 
 from collections.abc import Callable, Collection, Mapping
