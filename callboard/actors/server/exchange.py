@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 import trio
 from msgspec import UNSET, Raw
 
+from callboard.actors.frames import Outcome
 from callboard.actors.lifecycle import Consequence, Lifecycle, RequestEvent, RequestState
 from callboard.actors.outlet import Carrier
 from callboard.actors.rate import Rate, RateLimit
@@ -24,7 +25,6 @@ from callboard.actors.server.input_rounds import GATHER, InputRounds, PendingInp
 from callboard.actors.server.progress import Progress, ProgressRelay, ProgressReport, ProgressTimer, as_kept
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.terms import Terms
-from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.envelope import Request
 from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import raw, read_members, write_members
@@ -123,7 +123,7 @@ class Exchange(Lifecycle):
     session: SessionKey | None = None  # of a legacy client; None for a modern one, whose requests stand alone
     carrier: Carrier | None = None  # the task that read it, if that can stay with it
     actor: Running | None = None  # once it has waited
-    outcome: Model | Forwarded | str | Exception | None = None  # kept for a retry
+    outcome: Outcome | Exception | None = None  # kept for a retry
     digest: bytes | None = None  # of what a retry must repeat, once it is worked out
     carried: bytes | None = None  # what an earlier run gave the client to keep
     answers: Mapping[str, Model] = _NONE
@@ -339,7 +339,7 @@ class Exchange(Lifecycle):
         for params in kept or ():
             self.log_nowait(params)
 
-    def begin_settling(self, outcome: Model | Forwarded | str | Exception) -> Coroutine[Any, Any, None] | None:
+    def begin_settling(self, outcome: Outcome | Exception) -> Coroutine[Any, Any, None] | None:
         """The handler has come to an end. If there is more to do than to answer at once, it must be awaited."""
         if isinstance(outcome, Exception):
             return self.settle(outcome, RequestEvent.FAILURE)
@@ -348,7 +348,7 @@ class Exchange(Lifecycle):
         self.meet(RequestEvent.RESULT)
         return self.slot.begin_answer(outcome)  # that is all there is to do for most calls
 
-    async def settle(self, outcome: Model | Forwarded | str | Exception, event: RequestEvent) -> None:
+    async def settle(self, outcome: Outcome | Exception, event: RequestEvent) -> None:
         """The handler has come to an end: answer, or keep it for the retry, or say nothing."""
         act = self.life.meet(event)
         if act is Consequence.ANSWER:
@@ -359,7 +359,7 @@ class Exchange(Lifecycle):
         if act is Consequence.KEEP:
             self.outcome = outcome
 
-    async def answer(self, outcome: Model | Forwarded | str | Exception) -> None:
+    async def answer(self, outcome: Outcome | Exception) -> None:
         """Send what was reported last, and then the answer."""
         if self.progress is not None or self._relay is not None:
             await self.finish_saying()
@@ -418,8 +418,8 @@ class Exchange(Lifecycle):
         return True
 
 
-Handler: TypeAlias = Callable[[Exchange], Awaitable[Model | Forwarded | str]]
-"""Serves a request. The result of a tool may be nothing but a text."""
+Handler: TypeAlias = Callable[[Exchange], Awaitable[Outcome]]
+"""Serves a request."""
 
 
 def _does_not_wait(_: str) -> None:

@@ -14,12 +14,11 @@ from typing import Any, Final, TypeVar
 
 import trio
 
+from callboard.actors.frames import Outcome
 from callboard.actors.lifecycle import Consequence, RequestEvent, RequestState
 from callboard.actors.outlet import Carrier
 from callboard.actors.server.exchange import Exchange, Handler, Running
 from callboard.actors.server.progress import Progress
-from callboard.codecs.bridge.results import Forwarded
-from callboard.codecs.revisions import Model
 from callboard.errors import Draining, RequestFailed, RequestTimedOut, SupervisorClosed
 from callboard.supervisor import (
     WHY_DEADLINE,
@@ -79,7 +78,7 @@ def _begin_waiting(exchange: Exchange) -> None:
 async def _run(exchange: Exchange, handler: Handler) -> None:
     try:
         try:
-            outcome: Model | Forwarded | str | Exception = await handler(exchange)
+            outcome: Outcome | Exception = await handler(exchange)
         except Exception as error:  # the handler's own: answered, of any type
             outcome = sole(error)
         try:
