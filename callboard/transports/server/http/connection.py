@@ -25,7 +25,7 @@ from callboard.transports.server.http.endpoint import Upgraded
 from callboard.transports.server.http.handler import RequestHandler
 from callboard.transports.server.http.response import WireResponse
 from callboard.transports.server.http.slow_requests import SOON, SlowRequests
-from callboard.transports.wire import READ_SIZE, Wire
+from callboard.transports.wire import MAX_READ, READ_SIZE, Wire
 
 SLACK: Final = 5.0
 """Seconds by which the end of an idle connection may come early: its deadline is not moved for every request."""
@@ -126,13 +126,15 @@ class HttpConnection(Actor[Never]):
                 del received  # its body is the request's to keep, and goes with it
                 if count % IN_A_ROW == 0:
                     await trio.lowlevel.checkpoint()
+            wanted = READ_SIZE
             if self._parser.stage is not ParserStage.IDLE or self._reading is not ParserStage.IDLE:
                 await self._mind_the_body()
                 await self._mind_the_time()
+                wanted = max(wanted, min(self._parser.missing, MAX_READ))
             if self._ahead or self._is_left or self._is_answering:
                 data = await self._receive()
             else:
-                data = await self.wire.receive()
+                data = await self.wire.receive(wanted)
             if not data:
                 return
             if self._reading is ParserStage.IDLE and not self._is_answering:
