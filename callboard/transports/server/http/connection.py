@@ -34,6 +34,10 @@ IN_A_ROW: Final = 2
 """Requests of one read that are served before others get a turn. Fifty may come in one, on each of many connections:
 with 16, fifty such clients delayed a neighbour's call by 1.5 s, with 2 by 0.2 s."""
 
+FULL_READ: Final = 2 * READ_SIZE
+"""Bytes that are read at once from a client that has sent a large body: the next one may come whole. The buffer is made
+before it is known how much there is."""
+
 LINGER: Final = 1.0
 """Seconds for a refused client to hear why. Closed while it still sends, it would get a reset and no answer."""
 
@@ -76,6 +80,7 @@ class HttpConnection(Actor[Never]):
     _incoming_head: HeldBytes | None = attrs.field(
         default=None, init=False
     )  # what is held of a head that has not ended
+    _usual: int = attrs.field(default=READ_SIZE, init=False)  # bytes that are read at once
     _reading: ParserStage = attrs.field(default=ParserStage.IDLE, init=False)
     _is_begun: bool = attrs.field(default=False, init=False)
     _is_stopping: bool = attrs.field(default=False, init=False)
@@ -126,11 +131,13 @@ class HttpConnection(Actor[Never]):
                 del received  # its body is the request's to keep, and goes with it
                 if count % IN_A_ROW == 0:
                     await trio.lowlevel.checkpoint()
-            wanted = READ_SIZE
+            wanted = self._usual
             if self._parser.stage is not ParserStage.IDLE or self._reading is not ParserStage.IDLE:
                 await self._mind_the_body()
                 await self._mind_the_time()
-                wanted = max(wanted, min(self._parser.missing, MAX_READ))
+                if self._parser.missing:
+                    self._usual = FULL_READ
+                    wanted = max(FULL_READ, min(self._parser.missing, MAX_READ))
             if self._ahead or self._is_left or self._is_answering:
                 data = await self._receive()
             else:
@@ -179,13 +186,16 @@ class HttpConnection(Actor[Never]):
             self.expire(math.inf)
             self._upgraded = await self.endpoint.upgrade(head, received.rest + self._ahead, self.wire, self)
             return
+        if self._principal is None and len(received.body) > READ_SIZE:
+            self._principal, self._incoming = await self.endpoint.expect_body(head, self.peer)
+        if self._principal is not None:
+            self._hold(len(received.body))
         keeps_alive = head.keeps_alive and not self._is_stopping
         response = WireResponse(self.wire, keeps_alive=keeps_alive, chunked=head.version == "1.1", peer=self.peer)
         response.carrier = self
         self._response = response
         principal = None
         if self._principal is not None:
-            self._hold(len(received.body))
             response.held, self._incoming = self._incoming, None
             principal, self._principal = self._principal, None
         await self.endpoint.serve(head, received.body, response, principal)
