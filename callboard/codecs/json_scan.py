@@ -49,6 +49,10 @@ LONG: Final = 2 * max(MAX_SEPARATORS, MAX_CONTAINERS)
 """Up to so many bytes, a frame cannot hold too many values: each takes two. In a longer one they are counted before it
 is parsed."""
 
+LONG_TEXT: Final = 4096
+"""Bytes of a text that is left out where only the shape of a value counts. To find the end of a longer one is cheaper
+than to decode it."""
+
 _open = msgspec.json.Decoder(dict[str, Raw]).decode
 _open_list = msgspec.json.Decoder(list[Raw]).decode
 
@@ -214,8 +218,19 @@ def outside_strings(json: bytes) -> bytes:
     return _cut(_unescaped(json))
 
 
-def _stepped_over(json: bytes) -> bytes | None:
-    """`outside_strings` by stepping from quote to quote. None if that takes too many steps."""
+def without_texts(value: Raw) -> bytes | Raw:
+    """*value*, which is known to be JSON, with its long texts made empty, for a reader of its shape alone. As it is if
+    that is not easily done."""
+    if len(value) <= LONG_TEXT:
+        return value
+    return _stepped_over(bytes(value), LONG_TEXT) or value
+
+
+def _stepped_over(json: bytes, kept: int = 0) -> bytes | None:
+    """`outside_strings` by stepping from quote to quote. None if that takes too many steps.
+
+    With *kept*, strings of up to so many bytes stay, and the others are made empty.
+    """
     find, pieces, at, left = json.find, [], 0, min(_STEPS, 2 + len(json) // _STEP_SIZE)
     while left > 0:
         opening = find(b'"', at)
@@ -235,6 +250,8 @@ def _stepped_over(json: bytes) -> bytes | None:
                 return None
             begun = quote + 1
         at = quote + 1
+        if kept:
+            pieces.append(json[opening:at] if at - opening <= kept else b'""')
     return None
 
 
