@@ -115,7 +115,11 @@ ROWS: Final[dict[str, CallsOf]] = {
         f"brokered no-op, {name} behind": partial(_brokered, transport, Job(tool="b0__noop", expected='"ok"'))
         for name, transport in BROKERED.items()
     },
-    **{f"brokered echo of {size:,} B": partial(_brokered, "stdio", echo_of(size, "b0__echo")) for size in SIZES[1:]},
+    **{
+        f"brokered echo of {size:,} B, {name} behind": partial(_brokered, transport, echo_of(size, "b0__echo"))
+        for name, transport in BROKERED.items()
+        for size in SIZES
+    },
 }
 """What is called, by name. HTTP unless it says so."""
 

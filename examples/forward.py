@@ -3,7 +3,6 @@
 python examples/forward.py
 """
 
-import attrs
 from msgspec import UNSET
 
 from callboard.codecs.envelope import Request, decode, encode
@@ -20,7 +19,7 @@ def forward(frame: bytes, onward_id: int) -> tuple[str, bytes]:
     if not isinstance(request, Request) or request.params is UNSET:
         raise SystemExit("not a call")
     server, _, name = (read_route(request).name or "").partition("__")
-    return server, encode(attrs.evolve(request, id=onward_id, params={**request.params, "name": raw(name)}))
+    return server, encode(Request(onward_id, request.method, {**request.params, "name": raw(name)}))
 
 
 if __name__ == "__main__":

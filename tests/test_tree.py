@@ -241,18 +241,18 @@ class Slow:
 
 
 async def test_after_a_crash_slow_requests_are_minded_that_waited_before(autojump_clock: MockClock) -> None:
-    slow_requests, connection = SlowRequests(), Slow()
+    slow_requests, connections = SlowRequests(), [Slow() for _ in range(3)]
     spec = SupervisorSpec(
         "top", children=(ChildSpec("slow-requests", lambda: slow_requests, shutdown=0, kept="connections"),)
     )
     async with open_tree(spec) as root:
-        slow_requests.expect(connection, 1)
+        slow_requests.expect(connections[0], 1)
         await trio.sleep(SOON / 2)  # the first is being waited for, the second is not yet
-        slow_requests.expect(connection, 2)
+        slow_requests.expect(connections[1], 2)
         await crash(child(root, "slow-requests"))
-        slow_requests.expect(connection, 3)
+        slow_requests.expect(connections[2], 3)
         await trio.sleep(1)
-    assert connection.reminded == [1, 2, 3]
+    assert [connection.reminded for connection in connections] == [[1], [2], [3]]
 
 
 # All of them.

@@ -103,9 +103,8 @@ class Connection(Sink, Protocol):
 class Carried(Protocol):
     """A request that waits, as the task that carries it needs it."""
 
-    @property
-    def until(self) -> float:
-        """When it is cancelled."""
+    left: float
+    """Seconds until it is cancelled, when it begins to wait."""
 
     def own(self, lifetime: Lifetime) -> None:
         """From now on *lifetime* is the request's alone: another task reads on."""

@@ -2,7 +2,7 @@
 
 import attrs
 
-from callboard.transports.wire import Wire
+from callboard.transports.wire import READ_SIZE, Wire
 
 
 @attrs.define(eq=False)
@@ -11,8 +11,8 @@ class WireAround(Wire):
 
     wire: Wire
 
-    async def receive(self) -> bytes:
-        return await self.wire.receive()
+    async def receive(self, size: int = READ_SIZE) -> bytes:
+        return await self.wire.receive(size)
 
     async def send(self, data: bytes) -> None:
         await self.wire.send(data)

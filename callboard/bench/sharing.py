@@ -26,7 +26,7 @@ from callboard.transports.client.process import ProcessLink
 from callboard.transports.client.websocket import WebSocketLink
 from callboard.transports.lines import LineConnection
 from callboard.transports.pipe import PipeEnd
-from callboard.transports.wire import SocketWire, SslWire
+from callboard.transports.wire import READ_SIZE, SocketWire, SslWire
 
 MAX_HELD: Final = 16 * 1024 * 1024
 """Bytes that wait for the client. A server that says more than it can take in meanwhile is too much for a fast lane."""
@@ -234,7 +234,7 @@ class _SharedWire(WireAround):
     lane: SharedLane
     note: Note
 
-    async def receive(self) -> bytes:
+    async def receive(self, size: int = READ_SIZE) -> bytes:
         return await self.lane.inlet.take()
 
     async def send(self, data: bytes) -> None:

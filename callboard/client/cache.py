@@ -10,7 +10,8 @@ import msgspec
 import trio
 from msgspec import UNSET, Raw
 
-from callboard.actors.client.caller import ROUNDS_TIME, Caller, OnProgress, Patience
+from callboard.actors.client.caller import ROUNDS_TIME, Caller, Patience
+from callboard.actors.client.hearer import OnProgress
 from callboard.actors.client.negotiate import refusal
 from callboard.codecs.bridge.definitions import KINDS
 from callboard.codecs.bridge.guard import mended_list

@@ -12,7 +12,8 @@ from msgspec import UNSET
 from callboard import tree
 from callboard._version import __version__
 from callboard.actors.client.answerer import Answer, Answering
-from callboard.actors.client.caller import PATIENT, Caller, OnLog, OnProgress, Patience
+from callboard.actors.client.caller import PATIENT, Caller, Patience
+from callboard.actors.client.hearer import OnLog, OnProgress
 from callboard.actors.client.link import Link
 from callboard.client.base import BaseClient, OutgoingRequests, Readers
 from callboard.client.call import Calling

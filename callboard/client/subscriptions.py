@@ -9,7 +9,8 @@ import trio
 from msgspec import UNSET, Raw
 
 from callboard.actors.changes import ListChanged, ListName, ResourceUpdated
-from callboard.actors.client.caller import Caller, OnChange, Patience
+from callboard.actors.client.caller import Caller, Patience
+from callboard.actors.client.hearer import OnChange
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import (
     ResourceRequestParams,

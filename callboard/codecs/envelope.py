@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final, Literal, TypeAlias
 
-import attrs
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
@@ -38,8 +37,7 @@ _BATCH: Final = msgspec.json.Decoder(list[Raw])
 _MAX_ECHO: Final = 128  # characters of a peer's own text in what we answer
 
 
-@attrs.frozen
-class Request:
+class Request(msgspec.Struct, frozen=True, gc=False):  # one for each message: attrs takes four times as long
     """A peer asks, and waits for exactly one answer with the same id."""
 
     id: RequestId
@@ -52,8 +50,7 @@ class Request:
         return {} if isinstance(self.params, UnsetType) else self.params
 
 
-@attrs.frozen
-class Notification:
+class Notification(msgspec.Struct, frozen=True, gc=False):
     """A peer tells; there is no answer."""
 
     method: str
@@ -73,16 +70,14 @@ def size_of(message: Request | Notification) -> int:
     return size
 
 
-@attrs.frozen
-class ResultResponse:
+class ResultResponse(msgspec.Struct, frozen=True, gc=False):
     """The answer to a request that worked."""
 
     id: RequestId
     result: Members
 
 
-@attrs.frozen
-class ErrorResponse:
+class ErrorResponse(msgspec.Struct, frozen=True, gc=False):
     """The answer to a request that did not. Without an id: the request could not be read."""
 
     id: RequestId | None
@@ -146,7 +141,7 @@ def decode(frame: bytes) -> Envelope:
     Raises `ParseError` (not the JSON we allow) or `InvalidRequest` (JSON, but no JSON-RPC message), each with the id of
     the request where that could be read.
     """
-    structure = json_scan.check_text(frame)
+    structure = None if len(frame) <= json_scan.LONG and frame.isascii() else json_scan.check_text(frame)
     wire = _parse(frame)
     try:
         envelope = _sort(wire)
@@ -272,21 +267,27 @@ def _check(wire: _Wire, frame: bytes, structure: bytes | None) -> None:
     if payload is not UNSET:
         check_count(payload)
         if _compact_size(wire, payload) == len(frame) or _is_all(wire, payload, frame):
-            _check_payload(payload, frame, structure)
+            # It has no other members: only its payload can break a rule.
+            if len(frame) <= json_scan.SHORT:
+                if payload:
+                    json_scan.check_short(frame)
+            elif structure is not None:
+                json_scan.check_structure(structure)
+            else:
+                json_scan.check_members(payload, _DEPTH)
             return
     _check_members(wire, frame, structure)
 
 
 def _compact_size(wire: _Wire, payload: Members) -> int:
     """The fewest bytes that this message takes: in just so many, nothing stands twice and nothing else beside it."""
-    if wire.method is UNSET:
-        return _RESULT + _id_size(wire.id) + compact_size(payload)
-    size = len(wire.method) + compact_size(payload)
-    return _NOTIFICATION + size if wire.id is UNSET else _REQUEST + _id_size(wire.id) + size
-
-
-def _id_size(request_id: object) -> int:
-    return len(request_id) + 2 if isinstance(request_id, str) else len(str(request_id))
+    size, request_id = compact_size(payload), wire.id
+    if wire.method is not UNSET:
+        size += len(wire.method)
+        if request_id is UNSET:
+            return _NOTIFICATION + size
+    size += len(request_id) + 2 if isinstance(request_id, str) else len(str(request_id))
+    return size + (_RESULT if wire.method is UNSET else _REQUEST)
 
 
 def _is_all(wire: _Wire, payload: Members, frame: bytes) -> bool:
@@ -305,17 +306,6 @@ def _is_all(wire: _Wire, payload: Members, frame: bytes) -> bool:
         seen.add(key)
         at = end
     return match is not None and name in seen
-
-
-def _check_payload(payload: Members, frame: bytes, structure: bytes | None) -> None:
-    """Check a *frame* that has no other members: only its payload can break a rule."""
-    if len(frame) <= json_scan.SHORT:
-        if payload:
-            json_scan.check_short(frame)
-    elif structure is not None:
-        json_scan.check_structure(structure)
-    else:
-        json_scan.check_members(payload, _DEPTH)
 
 
 def _check_members(wire: _Wire, frame: bytes, structure: bytes | None) -> None:

@@ -49,6 +49,10 @@ LONG: Final = 2 * max(MAX_SEPARATORS, MAX_CONTAINERS)
 """Up to so many bytes, a frame cannot hold too many values: each takes two. In a longer one they are counted before it
 is parsed."""
 
+LONG_TEXT: Final = 4096
+"""Bytes of a text that is left out where only the shape of a value counts. To find the end of a longer one is cheaper
+than to decode it."""
+
 _open = msgspec.json.Decoder(dict[str, Raw]).decode
 _open_list = msgspec.json.Decoder(list[Raw]).decode
 
@@ -84,7 +88,8 @@ _PEELED: Final = 8  # levels: real messages have no more, and deeper ones are co
 # Numbers, reduced to what can make one too large: every digit is a 0, every exponent an e, its plus sign is gone.
 # Minus and the separators stay, so that what they keep apart does not run together.
 _NOT_NUMERIC: Final = _all_but(b"0123456789eE-,:")
-_REDUCED: Final = bytes.maketrans(b"123456789E", b"000000000e")
+_NOT_NUMERIC_OR_OPENING: Final = _all_but(b"0123456789eE-,:[{")
+_REDUCED: Final = bytes.maketrans(b"123456789E{", b"000000000e[")
 # An exponent of two digits cannot leave the range of a double, 1.8e308, unless the number itself is that long.
 _LONG_EXPONENT: Final = b"0e000"
 _LONG_NUMBER: Final = b"0" * 200
@@ -141,9 +146,10 @@ def check_value(value: bytes | Raw, depth: int = MAX_DEPTH) -> None:
 
 def check_short(data: bytes, depth: int = MAX_DEPTH) -> None:
     """`check_value` of at most `SHORT` bytes: most have few brackets and small numbers, strings included."""
-    if data.count(b"{") + data.count(b"[") > depth:
+    marks = data.translate(_REDUCED, _NOT_NUMERIC_OR_OPENING)  # one pass for both
+    if marks.count(b"[") > depth:
         _check_brackets(_marks(_unescaped(data), _NOT_BRACKET_OR_QUOTE), depth)
-    if not _has_plainly_small_numbers(data):
+    if not _are_plainly_small(marks):
         _check_numbers(outside_strings(data))
 
 
@@ -212,8 +218,19 @@ def outside_strings(json: bytes) -> bytes:
     return _cut(_unescaped(json))
 
 
-def _stepped_over(json: bytes) -> bytes | None:
-    """`outside_strings` by stepping from quote to quote. None if that takes too many steps."""
+def without_texts(value: Raw) -> bytes | Raw:
+    """*value*, which is known to be JSON, with its long texts made empty, for a reader of its shape alone. As it is if
+    that is not easily done."""
+    if len(value) <= LONG_TEXT:
+        return value
+    return _stepped_over(bytes(value), LONG_TEXT) or value
+
+
+def _stepped_over(json: bytes, kept: int = 0) -> bytes | None:
+    """`outside_strings` by stepping from quote to quote. None if that takes too many steps.
+
+    With *kept*, strings of up to so many bytes stay, and the others are made empty.
+    """
     find, pieces, at, left = json.find, [], 0, min(_STEPS, 2 + len(json) // _STEP_SIZE)
     while left > 0:
         opening = find(b'"', at)
@@ -233,6 +250,8 @@ def _stepped_over(json: bytes) -> bytes | None:
                 return None
             begun = quote + 1
         at = quote + 1
+        if kept:
+            pieces.append(json[opening:at] if at - opening <= kept else b'""')
     return None
 
 
@@ -389,7 +408,10 @@ def _parts(value: bytes | Raw) -> Sequence[Raw]:
 
 def _has_plainly_small_numbers(data: bytes) -> bool:
     """Whether nothing in *data*, strings included, looks like a number past the range of a double."""
-    numbers = data.translate(_REDUCED, _NOT_NUMERIC)
+    return _are_plainly_small(data.translate(_REDUCED, _NOT_NUMERIC))
+
+
+def _are_plainly_small(numbers: bytes) -> bool:
     if len(numbers) >= len(_LONG_NUMBER) and _LONG_NUMBER in numbers:
         return False
     # A search for _LONG_EXPONENT comes last: where zeros abound, a pattern that ends in one takes three times as long.

@@ -69,13 +69,13 @@ def _route(params: Members) -> Route:
         if PROGRESS_TOKEN in meta:
             raise InvalidRequest("duplicate key in an object")
         token, said = int(last[1]), rest
-    uri = _member(params, "uri", _STRING)
+    uri = _member(params, "uri", _STRING) if "uri" in params else None
     if uri is not None and len(uri) > MAX_URI:
         raise InvalidParams(f'"uri": expected at most {MAX_URI} characters')
     return Route(
         _member(params, "name", _STRING),
         uri,
-        _member(params, "requestState", _STRING),
+        _member(params, "requestState", _STRING) if "requestState" in params else None,
         token,
         version,
         meta,

@@ -10,6 +10,7 @@ import msgspec
 import trio
 from msgspec import UNSET, Raw
 
+from callboard.actors.frames import Outcome
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.host import Instant
 from callboard.codecs.envelope import Request
@@ -38,6 +39,7 @@ from callboard.codecs.revisions import (
     ServerCapabilities,
     TextContent,
 )
+from callboard.codecs.revisions.calls import Structured
 from callboard.codecs.routing import Route
 from callboard.errors import HandlerFailed, InvalidParams, MissingCapability, Overloaded, ResourceNotFound
 from callboard.server.content.content import to_contents, to_messages, to_result
@@ -62,7 +64,7 @@ Middleware: TypeAlias = Callable[[Context, GoOn], Awaitable[Model]]
 
 _Handler: TypeAlias = Callable[[Exchange], Awaitable[Any]]
 _CALL: Final = frozenset(("name", "arguments", "_meta"))
-_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
+_BRACE: Final = ord("{")
 
 
 class Declarations(News, Protocol):
@@ -149,7 +151,7 @@ class ServerOffer:
 
     # What takes an author's function.
 
-    async def _call_tool(self, exchange: Exchange) -> Model | str:
+    async def _call_tool(self, exchange: Exchange) -> Model | Structured | str:
         name, given = self._called(exchange)
         entry = self._registry.tools.entries.get(name)
         if entry is None:
@@ -178,13 +180,21 @@ class ServerOffer:
     async def _call_as_model(self, exchange: Exchange) -> Model:
         """As middlewares expect it."""
         result = await self._call_tool(exchange)
-        return CallToolResult(content=[TextContent(text=result)]) if isinstance(result, str) else result
+        if isinstance(result, str):
+            return CallToolResult(content=[TextContent(text=result)])
+        return result.as_model() if isinstance(result, Structured) else result
 
-    def _called(self, exchange: Exchange) -> tuple[str, Mapping[str, Any] | None]:
-        """The tool and its arguments. Params without other members are read without a model."""
+    def _called(self, exchange: Exchange) -> tuple[str, Mapping[str, Any] | Raw | None]:
+        """The tool and its arguments. Params without other members are read without a model.
+
+        Raises `InvalidParams`, also for arguments that are no object.
+        """
         members, name = exchange.request.params, exchange.route.name
         if members is not UNSET and name is not None and members.keys() <= _CALL:
-            return name, _arguments(members.get("arguments"))
+            given = members.get("arguments")
+            if given is not None and memoryview(given)[0] != _BRACE:
+                raise InvalidParams("params.arguments: expected an object")
+            return name, given
         params = exchange.params(CallToolRequestParams)
         return params.name, None if params.arguments is UNSET else params.arguments
 
@@ -201,7 +211,7 @@ class ServerOffer:
         `HandlerFailed` raised in its place."""
         wrapped = self._wrapped(handler)
 
-        async def guarded(exchange: Exchange) -> Model | str:
+        async def guarded(exchange: Exchange) -> Outcome:
             try:
                 return await wrapped(exchange)  # type: ignore[no-any-return]  # of a method, or a middleware
             except Exception as error:
@@ -314,13 +324,3 @@ def _is_for_client(revision: Revision, error: Exception) -> bool:
         return True
     is_clients = isinstance(error, MissingCapability | InvalidParams) and not isinstance(error, Unfit)
     return is_clients and revision.dialect.asks_in_results
-
-
-def _arguments(given: Raw | None) -> dict[str, Any]:
-    """Raises `InvalidParams` for arguments that are no object."""
-    if given is None:
-        return {}
-    try:
-        return _OBJECT.decode(given)
-    except msgspec.ValidationError as error:
-        raise InvalidParams(f"params.arguments: {error}") from None

@@ -56,14 +56,14 @@ class AdoptedBlock(Lifetime):
         self.started_at = trio.current_time()
 
     def __enter__(self) -> Self:
-        self._parent.take_in(self)
+        self._parent.take_in(self, self.name)
         self.scope.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        self._parent.let_go(self)
+        self._parent.let_go(self, self.name)
         return self.scope.__exit__(kind, error, traceback)
 
     @property

@@ -57,7 +57,7 @@ class Supervisor(Actor[Never]):
         self.spec = spec
         self.dead_letters = dead_letters
         self._nested = {s.name: Supervisor(s, dead_letters) for s in spec.children if isinstance(s, SupervisorSpec)}
-        self._children: dict[str, Node | Adopted] = {}
+        self._children: dict[object, Node | Adopted] = {}  # by name, or by itself
         self._declared = Declared()
         self._context: Context = copy_context()
         self.nursery: trio.Nursery | None = None  # None when it takes no children. For supervisors only
@@ -362,13 +362,18 @@ class Supervisor(Actor[Never]):
             self._declared.forget(node)
             self._declared.notice()
 
-    def take_in(self, adopted: Adopted) -> None:
-        self._check_place(adopted.name, declared=False)
-        self._children[adopted.name] = adopted
+    def take_in(self, adopted: Adopted, name: str | None = None) -> None:
+        """Put it into the tree. Without a *name* it says itself what it is called, once it is asked, and no other child
+        is called so: there is one for each request that waits. Raises as `spawn` does."""
+        if name is not None:
+            self._check_place(name, declared=False)
+        elif self.nursery is None:
+            raise SupervisorClosed(self.path)
+        self._children[name or adopted] = adopted
 
-    def let_go(self, adopted: Adopted) -> None:
-        if self._children.get(adopted.name) is adopted:
-            del self._children[adopted.name]
+    def let_go(self, adopted: Adopted, name: str | None = None) -> None:
+        if self._children.get(name or adopted) is adopted:
+            del self._children[name or adopted]
         if self.nursery is None:
             self._declared.notice()
 

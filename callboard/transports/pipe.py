@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Coroutine
 from typing import Any, Final
+from weakref import WeakSet
 
 import attrs
 import trio
@@ -20,9 +21,18 @@ if sys.platform == "linux":
     import fcntl
 
 WIDE: Final = 256 * 1024
-"""Bytes that a pipe holds once a message went through it that was larger than the system lets it hold, which is 64 KiB:
-each time that it is full costs both ends a turn. Linux counts what the pipes of a user hold, and makes new ones
-small if that is more than 64 MiB: so no wider, and not all of them."""
+"""Bytes that are read at once from a pipe through which a message went that was larger than the system lets it hold,
+which is 64 KiB; and that it holds from then on: each time that it is full costs both ends a turn. Linux counts what the
+pipes of a user hold, and makes new ones small if that is more than 64 MiB: so not all of them are wide."""
+
+WIDEST: Final = 1024 * 1024
+"""Bytes that the first such pipes hold: all that the system allows. So much is not read at once: a hundred thousand
+lines may be in it, and others want a turn."""
+
+MAX_WIDEST: Final = 16
+"""Most ends of pipes that are made so wide: a quarter of what a user may have."""
+
+_widest: Final["WeakSet[PipeEnd]"] = WeakSet()
 
 
 @attrs.define(eq=False)
@@ -53,8 +63,11 @@ class PipeEnd:
     def _widen(self) -> None:
         self._is_wide = True
         if sys.platform == "linux":
+            descriptor, size = self.stream.fileno(), WIDEST if len(_widest) < MAX_WIDEST else WIDE
             with contextlib.suppress(OSError):  # it is no pipe, or the user has too many that are wide
-                fcntl.fcntl(self.stream.fileno(), fcntl.F_SETPIPE_SZ, WIDE)
+                if fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ) < size:
+                    fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, size)
+                    _widest.add(self)
 
     async def _stand_in_line(self, data: bytes, begun: int) -> None:
         async with self._turn:

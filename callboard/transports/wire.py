@@ -19,6 +19,10 @@ from callboard.actors.turnstile import wait_turn
 READ_SIZE: Final = 65_536
 """Bytes that are read at once."""
 
+MAX_READ: Final = 1024 * 1024
+"""Most bytes that are read at once of a body whose length is known, and counted. The buffer is made before it is known
+how much there is."""
+
 MAX_HELD: Final = 65_536
 """Bytes that are held for the end of a turn. More may not fit into the socket, and needs no batching."""
 
@@ -61,8 +65,9 @@ def _after(data: bytes | memoryview, sent: int) -> bytes | memoryview:
 class Wire(Protocol):
     """A byte stream in both directions. One task reads; any may write."""
 
-    async def receive(self) -> bytes:
-        """The next data of the peer; empty at its end. Raises BrokenResourceError, ClosedResourceError."""
+    async def receive(self, size: int = READ_SIZE) -> bytes:
+        """The next data of the peer, at most *size*; empty at its end. Raises BrokenResourceError,
+        ClosedResourceError."""
 
     async def send(self, data: bytes) -> None:
         """Write all of *data*. Raises BrokenResourceError if the peer disconnected, or takes too long."""
@@ -101,7 +106,9 @@ class BatchWriter(Protocol):
 class SocketWire:
     """A non-blocking socket: the system calls without a layer in between."""
 
-    __slots__ = ("_ahead", "_is_broken", "_is_held", "_lock", "_rest", "_socket", "_write_time", "write_batch")
+    __slots__ = (
+        *("_has_more", "_is_broken", "_is_held", "_lock", "_poll", "_rest", "_socket", "_write_time", "write_batch"),
+    )
 
     def __init__(self, connected: socket.socket, write_time: float) -> None:
         self._socket = connected
@@ -110,19 +117,21 @@ class SocketWire:
         self._rest: bytes | memoryview = b""  # what is held, or what a courtesy left over
         self._is_broken = False
         self._is_held = False  # until the turn is over: then it is flushed
-        self._ahead = b""  # what was read along with a full piece
+        self._has_more = False  # probably: the last piece was a full one
+        self._poll: select.poll | None = None  # of a connection to a server, which is looked at before it is used again
         self.write_batch: BatchWriter | None = None
 
-    async def receive(self) -> bytes:
-        if self._ahead:
-            ahead, self._ahead = self._ahead, b""
-            return ahead
+    async def receive(self, size: int = READ_SIZE) -> bytes:
         while True:
-            if self._socket.fileno() == -1:
+            descriptor = self._socket.fileno()
+            if descriptor == -1:
                 raise trio.ClosedResourceError("closed locally")
-            await trio.lowlevel.wait_readable(self._socket)
+            is_waited_for = not self._has_more
+            self._has_more = False
+            if is_waited_for:
+                await trio.lowlevel.wait_readable(descriptor)
             try:
-                data = self._socket.recv(READ_SIZE)
+                data = self._socket.recv(size)
             except (BlockingIOError, InterruptedError):
                 continue
             except OSError as error:
@@ -130,15 +139,9 @@ class SocketWire:
                 raise trio.BrokenResourceError(_why(error)) from None
             if not data:
                 await wait_turn()  # thousands may leave at once
-            elif len(data) == READ_SIZE:
-                self._read_ahead()
+            # Once, so that others get their turn: half of the turns for a large message.
+            self._has_more = is_waited_for and len(data) >= READ_SIZE
             return data
-
-    def _read_ahead(self) -> None:
-        """Read the next piece, too: half of the turns for a large message. It is a piece of its own: what comes in one
-        with its head is not counted."""
-        with contextlib.suppress(OSError):  # there is nothing, or the next one to read hears it
-            self._ahead = self._socket.recv(READ_SIZE)
 
     async def send(self, data: bytes) -> None:
         if (rest := self.begin(data)) is not None:
@@ -162,9 +165,6 @@ class SocketWire:
 
     def receive_nowait(self) -> bytes | None:
         """Available data of the peer; empty at its end, None if there is none yet. Raises as `receive`."""
-        if self._ahead:
-            ahead, self._ahead = self._ahead, b""
-            return ahead
         try:
             return self._socket.recv(READ_SIZE)
         except (BlockingIOError, InterruptedError):
@@ -187,7 +187,9 @@ class SocketWire:
 
     def send_soon(self, data: bytes) -> bool:
         batch = self.write_batch
-        if batch is None or len(data) > MAX_HELD or not (self._is_held or self.is_free):
+        if batch is None or len(data) > MAX_HELD:
+            return False
+        if not self._is_held and (self._rest or self._lock is not None or self._is_broken):
             return False
         if batch.put(self, data):
             return True
@@ -229,14 +231,13 @@ class SocketWire:
         self._rest = _after(data, self._try(data))
 
     def is_quiet(self) -> bool:
-        if self._ahead:
-            return False
         if hasattr(select, "poll"):  # half the time of a peek, which raises if all is well
             if self._is_broken or self._socket.fileno() == -1:
                 return False
-            poll = select.poll()
-            poll.register(self._socket, select.POLLIN)
-            return not poll.poll(0)
+            if self._poll is None:
+                self._poll = select.poll()
+                self._poll.register(self._socket, select.POLLIN)
+            return not self._poll.poll(0)
         try:
             self._socket.recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
@@ -260,10 +261,10 @@ class SocketWire:
     def hold(self, data: bytes) -> bool:
         """Keep *data* until it is flushed; all that is sent meanwhile comes after it. False if others wait already, or
         if that would be too much."""
-        if self._is_held and len(self._rest) + len(data) <= MAX_HELD:
-            self._rest = b"".join((self._rest, data))
-            return True
-        if not self.is_free:
+        if self._rest or self._lock is not None or self._is_broken:
+            if self._is_held and len(self._rest) + len(data) <= MAX_HELD:
+                self._rest = b"".join((self._rest, data))
+                return True
             return False
         self._rest, self._is_held = data, True
         return True
@@ -288,7 +289,6 @@ class SocketWire:
         if self._rest and not self._is_broken and self._lock is None:
             self.flush()  # the last word of a connection that was about to close
         self._is_broken = True
-        self._ahead = b""
         if self._socket.fileno() != -1:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
@@ -364,7 +364,7 @@ class SslWire:
                     raise trio.BrokenResourceError("the peer disconnected during the handshake")
                 self._incoming.write(raw)
 
-    async def receive(self) -> bytes:
+    async def receive(self, size: int = READ_SIZE) -> bytes:
         while True:
             try:
                 data = self._read()
@@ -377,7 +377,7 @@ class SslWire:
                 await self._send(self._outgoing.read())
             if data is not None:
                 return data
-            raw = await self._wire.receive()
+            raw = await self._wire.receive(size)
             if not raw:
                 return b""  # without a good-bye: HTTP knows by itself where a request ends
             self._incoming.write(raw)

@@ -59,7 +59,7 @@ class ScriptedWire:
         self.sent += data
         return True
 
-    async def receive(self) -> bytes:
+    async def receive(self, size: int = 0) -> bytes:
         while not self._left:
             if self._is_closed:
                 raise trio.ClosedResourceError

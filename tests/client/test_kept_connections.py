@@ -11,8 +11,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.client.caller import Patience
-from callboard.actors.client.end_of_turn import SMALL
 from callboard.actors.client.link import OutgoingRequest
+from callboard.actors.end_of_turn import SMALL
 from callboard.client import connect
 from callboard.codecs.envelope import Notification, Request, ResultResponse
 from callboard.codecs.revisions import LATEST

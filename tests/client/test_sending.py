@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 from trio.testing import MockClock
 
-from callboard.actors.client.caller import NotificationHandler, Report
+from callboard.actors.client.hearer import NotificationHandler, Report
 from callboard.client import connect
 from callboard.codecs.envelope import ErrorResponse, ResultResponse
 from callboard.codecs.members import raw

@@ -4,7 +4,7 @@ import json
 import sys
 from typing import Any
 
-import attrs
+import msgspec
 import pytest
 from hypothesis import given
 from msgspec import UNSET
@@ -47,7 +47,7 @@ def test_payload_bytes_survive_a_new_id_and_a_new_name_untouched() -> None:
     request = decode(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x__y","arguments":%b}}' % odd)
     assert isinstance(request, Request)
     assert request.params is not UNSET
-    forwarded = encode(attrs.evolve(request, id="b-7", params={**request.params, "name": raw("y")}))
+    forwarded = encode(msgspec.structs.replace(request, id="b-7", params={**request.params, "name": raw("y")}))
     assert forwarded == b'{"jsonrpc":"2.0","id":"b-7","method":"tools/call","params":{"name":"y","arguments":%b}}' % odd
 
 
@@ -174,7 +174,7 @@ def test_envelopes_are_values() -> None:
     one: Envelope = Request(1, "ping")
     assert one == Request(1, "ping")
     assert one != Request("1", "ping")
-    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         one.method = "pong"  # type: ignore[misc]  # this is what is tested
 
 
@@ -328,5 +328,5 @@ def test_spaces_change_nothing_but_the_bytes(text: str) -> None:
     )
     for shape in shapes:
         tight, spaced = (decode(spelled(shape, text, is_spaced=wide)) for wide in (False, True))
-        assert attrs.asdict(tight).keys() == attrs.asdict(spaced).keys()
+        assert type(tight) is type(spaced)
         assert json.loads(encode(tight)) == json.loads(encode(spaced))

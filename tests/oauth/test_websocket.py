@@ -42,7 +42,7 @@ class Scripted:
             b"sec-websocket-accept: " + accept + b"\r\nsec-websocket-protocol: mcp\r\n\r\n"
         )
 
-    async def receive(self) -> bytes:
+    async def receive(self, size: int = 0) -> bytes:
         said, self._said = self._said, b""
         return said
 

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 import trio
@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from callboard.codecs.lines import LineDecoder
 from callboard.transports.lines import READ_SIZE, LineConnection
-from callboard.transports.pipe import WIDE, PipeEnd
+from callboard.transports.pipe import MAX_WIDEST, WIDE, WIDEST, PipeEnd
 
 if sys.platform != "linux":
     pytest.skip("the size of a pipe is Linux's to tell", allow_module_level=True)
@@ -91,7 +91,19 @@ async def test_a_pipe_is_as_wide_as_its_messages_need() -> None:
         assert capacity(writer) == narrow
         nursery.start_soon(writer.send_all, b"x" * BIG + b"\n")
         await lines(reader, 2)
-        assert capacity(writer) == max(narrow, WIDE)
+        assert capacity(writer) == max(narrow, WIDEST)
+
+
+async def test_not_all_pipes_are_as_wide_as_can_be() -> None:
+    async with AsyncExitStack() as stack:
+        pipes = [await stack.enter_async_context(pipe()) for _ in range(MAX_WIDEST + 2)]
+        for _, writer in pipes:
+            rest = writer.begin(b"x" * 2 * WIDEST)
+            assert rest is not None
+            rest.close()
+        widths = [capacity(writer) for _, writer in pipes]
+    assert sorted(set(widths)) == [WIDE, WIDEST]
+    assert widths.count(WIDEST) <= MAX_WIDEST
 
 
 async def test_a_pipe_that_cannot_be_made_wider_carries_large_messages_all_the_same(

@@ -177,10 +177,10 @@ class Backend(Actor[Never]):
 
     def take_shared(self, terms: Terms, exchange: Exchange | None, use: Lease) -> BackendConnection | None:
         """The shared connection, begun on it, if the request may use it and it is open. Mostly that is so."""
-        primary = self._primary
-        if primary is None or primary.is_lost or self.circuit.state is not CircuitState.UP:
+        primary, agreed = self._primary, self.agreed
+        if primary is None or agreed is None or primary.is_lost or self.circuit.state is not CircuitState.UP:
             return None
-        if primary.revision.dialect.terms_per_request or self.key_for(terms, exchange) is SHARED:
+        if agreed.revision.dialect.terms_per_request or self.key_for(terms, exchange) is SHARED:
             primary.begin(use)
             return primary
         return None

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
-from functools import partial
 from itertools import count
 from typing import Any, Final, Never, TypeAlias
 
 import attrs
 import msgspec
 import trio
-from msgspec import UNSET, Raw
+from msgspec import Raw
 from trio.lowlevel import ParkingLot
 
 from callboard.actors.broker.client_meta import ClientMeta, written_capabilities
@@ -17,24 +16,23 @@ from callboard.actors.broker.leases import EVERYBODY, SHARED, ConnectionKey, Lea
 from callboard.actors.broker.question_relay import KnownTask, QuestionRelay
 from callboard.actors.broker.visits import UrlVisits
 from callboard.actors.client.answerer import question_bytes
-from callboard.actors.client.caller import Caller, NotificationHandler, Patience, WaitChange
+from callboard.actors.client.caller import Caller, Patience, WaitChange
 from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.hearer import OnQuestion
 from callboard.actors.client.link import Link
 from callboard.actors.client.negotiate import Agreed
 from callboard.actors.client.pace import ReadPace
 from callboard.actors.rate import Rate, RateLimit
 from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.exchange import LEVELS, Exchange
-from callboard.actors.server.progress import MAX_REPORT_TEXT, ProgressReport
 from callboard.actors.shares import Shares
 from callboard.codecs.bridge.askable import Signature, declared_by
-from callboard.codecs.envelope import ErrorResponse, Request, ResultResponse
+from callboard.codecs.envelope import ErrorResponse, ResultResponse
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
     Implementation,
     LoggingLevel,
     LoggingMessageNotificationParams,
-    ProgressNotificationParams,
     Revision,
     declares,
     meta,
@@ -276,10 +274,9 @@ class BackendConnection(Actor[Never]):
         exchange = use.exchange
         if exchange is None:
             return self.caller.send(method, body, patience=patience, header_map=header_map, wants_progress=False)
-        wants = exchange.terms.progress_token is not None
-        hearer = self._hearer(exchange, wants_progress=wants)
+        wants = exchange.slot.terms.progress_token is not None
         return self.caller.send(
-            method, body, patience=patience, hearer=hearer, header_map=header_map, wants_progress=wants
+            method, body, patience=patience, hearer=use, header_map=header_map, wants_progress=wants
         )
 
     def said_for(self, signature: Signature) -> dict[str, Raw]:
@@ -311,18 +308,11 @@ class BackendConnection(Actor[Never]):
 
     # What it hears.
 
-    def _hearer(self, exchange: Exchange, *, wants_progress: bool) -> NotificationHandler:
-        is_asked = self.is_http and not self.revision.dialect.asks_in_results
-        return NotificationHandler(
-            on_progress=partial(_progressed, exchange) if wants_progress else None,
-            on_log=exchange.log_nowait,
-            on_question=partial(self._asked_on, exchange) if is_asked else None,
-            why_cancelled=exchange.why_cancelled,
-        )
-
-    def _asked_on(self, exchange: Exchange, request: Request) -> None:
-        """The backend asks on the way of a request."""
-        self._relaying.relay(request, exchange, self.caller.link)
+    def relay_of(self, exchange: Exchange) -> OnQuestion | None:
+        """What takes the questions that the backend asks on the way of a request; None if it has no such way."""
+        if not self.is_http or self.revision.dialect.asks_in_results:
+            return None
+        return lambda request: self._relaying.relay(request, exchange, self.caller.link)
 
     def _logged(self, params: LoggingMessageNotificationParams) -> None:
         """A log message that came on no request's way. It may speak of any request that is under way here, so it is
@@ -464,12 +454,6 @@ class RootsNotice(Actor[Never]):
             return  # the connection is lost, and with it what the backend knew of roots
         finally:
             self.connection.told_roots()
-
-
-def _progressed(exchange: Exchange, report: ProgressNotificationParams) -> None:
-    total = None if report.total is UNSET else report.total
-    message = None if report.message is UNSET else report.message[:MAX_REPORT_TEXT]
-    exchange.report_nowait(ProgressReport(report.progress, total, message))
 
 
 def _lost(error: CallboardError) -> ConnectionLost:

@@ -13,6 +13,7 @@ from callboard.actors.broker.hints import hint_for, is_failed, with_hint
 from callboard.actors.broker.input_bridge import MAX_ROUNDS, InputBridge, InputRefused
 from callboard.actors.broker.leases import Lease
 from callboard.actors.client.caller import Patience
+from callboard.actors.client.hearer import OnQuestion
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.shares import LOCAL
 from callboard.actors.terms import Terms
@@ -118,7 +119,7 @@ class Forward(Lease):
                     if not is_lost or not may_repeat:
                         raise self._failure(error) from None
                 finally:
-                    backend.give_back(connection, self)
+                    backend.pool.give_back(connection, self)
                 may_repeat = self.may_ask = self._is_retry = False
                 self._bridge = None
         finally:
@@ -164,13 +165,17 @@ class Forward(Lease):
             return _ours(INTERNAL_ERROR, f"{backend.name}: HTTP {error.status}", "upstream auth", backend)
         return BackendGone(f"{backend.name}: HTTP {error.status}", backend=backend.name)
 
+    @property
+    def on_question(self) -> OnQuestion | None:
+        return None if self.exchange is None else self.connection.relay_of(self.exchange)
+
     # On one connection.
 
     async def converse(self) -> Model | Forwarded:
         """Ask, and see to what the backend wants to know first, until there is a result."""
         connection, exchange = self.connection, self.exchange
         body = self._body()
-        if exchange is not None and exchange.terms.log_level is not None:
+        if exchange is not None and exchange.slot.terms.log_level is not None:
             await connection.want_level(exchange)
         asks_in_results = connection.revision.dialect.asks_in_results
         for _ in range(MAX_ROUNDS):
@@ -249,7 +254,7 @@ class Forward(Lease):
     def complete(self, result: Members, method: str | None = None) -> Model | Forwarded:
         """The result as the client gets it. *method* is the method of the result, if it differs from the request's."""
         connection, backend = self.connection, self.to.backend
-        front = self.terms.revision if self.exchange is None else self.exchange.terms.revision
+        front = self.terms.revision if self.exchange is None else self.exchange.slot.terms.revision
         crossing = _crossing(front, connection.revision, backend.name, backend.settings.trusted)
         keeps = not self._is_retry and (self._bridge is None or not self._bridge.has_asked)
         answer = front_result(crossing, method or self.request.method, result, keeps=keeps)

@@ -4,10 +4,14 @@ from collections.abc import Collection, Hashable, Sequence
 from typing import Final
 
 import attrs
+from msgspec import UNSET
 
+from callboard.actors.client.hearer import OnLog, OnQuestion
 from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.progress import MAX_REPORT_TEXT, ProgressReport
 from callboard.actors.terms import ANYBODY
 from callboard.codecs.bridge.askable import NOTHING, Signature
+from callboard.codecs.revisions import ProgressNotificationParams
 
 EVERYBODY: Final = ""
 """Key of a connection that all clients share."""
@@ -27,15 +31,37 @@ SHARED: Final = ConnectionKey()
 
 
 class Lease:
-    """One exchange on a connection. Without one it is the broker's own business."""
+    """One exchange on a connection. Without one it is the broker's own business.
+
+    It hears itself what the backend says on the way (see `Hearer`): an object for that would be one more for each call.
+    """
 
     __slots__ = ("exchange", "may_ask", "principal", "task")
+
+    on_told = None
 
     def __init__(self, exchange: Exchange | None = None, principal: str = ANYBODY, *, may_ask: bool = False) -> None:
         self.exchange = exchange
         self.principal = principal
         self.may_ask = may_ask  # whether the backend may ask the client while this is under way
         self.task: str | None = None  # the task that this is about, as the backend calls it
+
+    def on_progress(self, report: ProgressNotificationParams) -> None:
+        if self.exchange is not None and self.exchange.terms.progress_token is not None:
+            total = None if report.total is UNSET else report.total
+            message = None if report.message is UNSET else report.message[:MAX_REPORT_TEXT]
+            self.exchange.report_nowait(ProgressReport(report.progress, total, message))
+
+    @property
+    def on_log(self) -> OnLog | None:
+        return None if self.exchange is None else self.exchange.log_nowait
+
+    @property
+    def on_question(self) -> OnQuestion | None:
+        return None
+
+    def why_cancelled(self) -> str:
+        return "" if self.exchange is None else self.exchange.why_cancelled()
 
 
 def are_of_one_client(uses: Collection[Lease]) -> bool:

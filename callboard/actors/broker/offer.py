@@ -1,6 +1,6 @@
 """All backends as one server: what the broker's host offers to its clients."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Set
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -79,9 +79,8 @@ class BrokerOffer:
     instant: Mapping[str, Instant] = attrs.field(init=False)
     handlers: Mapping[str, Handler] = attrs.field(init=False)
     _capabilities: ServerCapabilities = attrs.field(init=False)
-    _tools: dict[str, tuple[MergedEntry, ForwardTarget]] = attrs.field(
-        factory=dict, init=False
-    )  # those that were called
+    _tools: dict[str, ForwardTarget] = attrs.field(factory=dict, init=False)  # those that were called
+    _tools_of: int = attrs.field(default=0, init=False)  # the version of the catalogue that they were found in
 
     def __attrs_post_init__(self) -> None:
         self._capabilities = _union([])
@@ -100,6 +99,8 @@ class BrokerOffer:
     def header_map(self, method: str, route: Route) -> HeaderMap:
         if method != "tools/call":
             return NO_HEADERS
+        if (known := self._called(route.name or "")) is not None:
+            return known.headers
         return self._headers(route.name or "", self._signature_in(route) if self.catalogue.tells_apart else NOTHING)
 
     # What changes it.
@@ -115,7 +116,6 @@ class BrokerOffer:
     def put_for(self, backend: str, signature: Signature, listing: Listing, tells: bool) -> None:
         """A backend has said what it offers to clients of *signature*. If it *tells*, they hear of what is new."""
         changed = self.catalogue.put_for(signature, backend, listing)
-        self._tools.clear()
         if tells:
             self.tell_of(changed, signature)
 
@@ -210,22 +210,28 @@ class BrokerOffer:
 
     # What goes to a backend.
 
-    async def _forward(self, exchange: Exchange) -> Model | Forwarded:
+    def _forward(self, exchange: Exchange) -> Awaitable[Model | Forwarded]:
         try:
-            forwarding = self._forwarding(exchange)
+            return self._forwarding(exchange).run()
         except (InvalidParams, ResourceNotFound):
             signature = signature_of(exchange.terms.capabilities)
-            if not signature or not await self._look(signature, exchange):
+            if not signature:
                 raise
-            forwarding = self._forwarding(exchange)
-        return await forwarding.run()
+            return self._look_and_forward(signature, exchange)
+
+    async def _look_and_forward(self, signature: Signature, exchange: Exchange) -> Model | Forwarded:
+        await self._look(signature, exchange)
+        return await self._forwarding(exchange).run()
 
     def _forwarding(self, exchange: Exchange) -> Forward:
         request, route, terms = exchange.request, exchange.route, exchange.terms
-        signature = signature_of(terms.capabilities) if self.catalogue.tells_apart else NOTHING
-        if request.method != "tools/call":
-            return Forward(request, terms, route, self._destination(request, route, signature), exchange)
-        to = self._of_tool(route.name or "", signature)
+        is_call = request.method == "tools/call"
+        to = self._called(route.name or "") if is_call else None
+        if to is None or self.backends.get(to.backend.name) is not to.backend:
+            signature = signature_of(terms.capabilities) if self.catalogue.tells_apart else NOTHING
+            if not is_call:
+                return Forward(request, terms, route, self._destination(request, route, signature), exchange)
+            to = self._of_tool(route.name or "", signature)
         forwarding = self.tasks.forwarding if to.backend.runs_tasks else Forward
         return forwarding(request, terms, route, to, exchange)
 
@@ -240,6 +246,13 @@ class BrokerOffer:
                 return ForwardTarget(backend=backend, renamed=renamed, uri=uri, may_repeat=True)
         return self._of_completion(request, signature)
 
+    def _called(self, shown: str) -> ForwardTarget | None:
+        """The way to a tool that was called before, if all clients are shown the same. Each call asks twice."""
+        if self._tools_of != self.catalogue.version:
+            self._tools.clear()
+            self._tools_of = self.catalogue.version
+        return self._tools.get(shown)
+
     def _of_tool(self, shown: str, signature: Signature) -> ForwardTarget:
         """Raises `InvalidParams`, `DefinitionChanged`."""
         entry = self.catalogue.tool(shown, signature)
@@ -247,9 +260,6 @@ class BrokerOffer:
             self._check_listed(TOOLS, shown)
             raise InvalidParams(f"Unknown tool: {shown[:128]}")
         backend = self.backends[entry.backend]
-        known = self._tools.get(shown)
-        if known is not None and known[0] is entry and known[1].backend is backend:
-            return known[1]
         to = ForwardTarget(
             backend=backend,
             renamed=_renamed(entry),
@@ -258,7 +268,8 @@ class BrokerOffer:
             may_repeat=backend.settings.trusted and _is_harmless(entry),
             must_defer=must_defer(entry.definition),
         )
-        self._tools[shown] = entry, to
+        if not self.catalogue.tells_apart:
+            self._tools[shown] = to
         return to
 
     def _of_prompt(self, shown: str, signature: Signature) -> ForwardTarget:

@@ -34,6 +34,7 @@ from callboard.codecs.bridge.params import carried_meta
 from callboard.codecs.bridge.results import Crossing, Forwarded, front_result
 from callboard.codecs.bridge.tasks import (
     EXTENSION,
+    OF_THE_EXTENSION,
     TASK_METHODS,
     TaskStanding,
     front_created,
@@ -399,9 +400,10 @@ def _pause(standing: TaskStanding) -> float:
 def check_extension(request: Request, terms: Terms) -> None:
     """Raises `MissingCapability` for what belongs to the tasks extension, from a modern client that does not declare
     it. One that does hears that there is no such method here."""
+    if request.method not in OF_THE_EXTENSION or not needs_extension(request.method, request.members):
+        return
     extensions = terms.capabilities.extensions
-    params = request.members
-    if needs_extension(request.method, params) and (extensions is UNSET or EXTENSION not in extensions):
+    if extensions is UNSET or EXTENSION not in extensions:
         raise MissingCapability(f"the extension {EXTENSION}", {"extensions": {EXTENSION: {}}})
 
 

@@ -18,7 +18,8 @@ from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.broker.leases import EVERYBODY, ConnectionKey, Lease
 from callboard.actors.broker.upstream import Upstream
 from callboard.actors.changes import Hear, ResourceUpdated, folders
-from callboard.actors.client.caller import NotificationHandler, Patience
+from callboard.actors.client.caller import Patience
+from callboard.actors.client.hearer import NotificationHandler
 from callboard.actors.fan_out import FanOut
 from callboard.codecs.envelope import ErrorResponse
 from callboard.codecs.revisions import declares

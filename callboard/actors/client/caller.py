@@ -3,7 +3,7 @@
 import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import count
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
@@ -13,6 +13,7 @@ import trio
 from msgspec import UNSET, Raw
 
 from callboard.actors.client.answerer import Answering
+from callboard.actors.client.hearer import NOBODY, Hearer, NotificationHandler, OnChange, OnLog, OnProgress, Report
 from callboard.actors.client.link import Link, OutgoingRequest, held
 from callboard.actors.client.pace import ReadPace
 from callboard.actors.frames import notification_frame
@@ -72,14 +73,9 @@ MAX_NAME: Final = 512
 
 
 P = TypeVar("P", bound=Model)
-Report: TypeAlias = ProgressNotificationParams
-OnProgress: TypeAlias = Callable[[Report], None]
-OnChange: TypeAlias = Callable[[str, Mapping[str, Raw]], None]
 OnLost: TypeAlias = Callable[[Exception], None]
 Renew: TypeAlias = Callable[[], Awaitable[None]]
 WaitChange: TypeAlias = Callable[[], Awaitable[None]]
-OnLog: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
-OnQuestion: TypeAlias = Callable[[Request], None]
 
 
 @attrs.frozen(kw_only=True)
@@ -93,44 +89,25 @@ class Patience:
 PATIENT: Final = Patience()
 
 
-@attrs.define(eq=False, kw_only=True)  # never changed; a frozen one costs three times as much to make
-class NotificationHandler:
-    """Callbacks for what a server says and asks about one request, before its answer.
-
-    Progress is matched by its token on any way, and what a subscription says by its id. Where a request has a way of
-    its own (HTTP), all else that comes on it is heard here, too; what has no callback is heard as if it came on none.
-    """
-
-    on_progress: OnProgress | None = None
-    on_told: OnChange | None = None
-    """Hears notifications: those of a subscription, and those that came on this request's way."""
-    on_log: OnLog | None = None
-    on_question: OnQuestion | None = None
-    """Takes a request of a legacy server's, and sees to it that it is answered: on the link, with `tell`."""
-    why_cancelled: Callable[[], str] | None = None
-    """Asked for the reason when the request is no longer wanted."""
-
-
-NOBODY: Final = NotificationHandler()
-
-
 class _Call(OutgoingRequest):
     """A request that is on its way, as its caller sees it."""
 
-    __slots__ = ("began", "hearer", "is_ended", "latest", "patience")
+    __slots__ = ("began", "caller", "hearer", "is_ended", "latest", "patience")
 
     def __init__(
         self,
+        caller: "Caller",
         request_id: RequestId,
         method: str,
         revision: Revision,
         frame: bytes,
         began: float,
         patience: Patience,
-        hearer: NotificationHandler,
+        hearer: Hearer,
     ) -> None:
         timeout, cap = patience.timeout, patience.cap
-        super().__init__(request_id, method, revision, frame, began + min(timeout, cap))
+        super().__init__(request_id, method, revision, frame, began + (min(timeout, cap)))
+        self.caller = caller
         self.began = began
         self.latest = began + cap
         self.patience = patience
@@ -141,6 +118,10 @@ class _Call(OutgoingRequest):
     def reason(self) -> str:
         why = self.hearer.why_cancelled
         return (why() if why is not None else "") or super().reason
+
+    def hear(self, message: Request | Notification) -> Awaitable[None]:
+        """Handle what came on its way."""
+        return self.caller.hear(message, self)
 
     @contextmanager
     def hold(self) -> Iterator[None]:
@@ -261,7 +242,7 @@ class Caller:
         body: dict[str, Any],
         *,
         patience: Patience = PATIENT,
-        hearer: NotificationHandler = NOBODY,
+        hearer: Hearer = NOBODY,
         header_map: HeaderMap = NO_HEADERS,
         wants_progress: bool = True,
     ) -> ResultResponse | ErrorResponse:
@@ -281,12 +262,11 @@ class Caller:
                 raise RequestTimedOut(after=round(trio.current_time() - began, 2))
         request_id = next(self._ids)
         frame, headers = self._written(request_id, method, body, header_map, wants_progress=wants_progress)
-        call = _Call(request_id, method, self.revision, frame, began, patience, hearer)
+        call = _Call(self, request_id, method, self.revision, frame, began, patience, hearer)
         call.headers = headers
         self._calls[request_id] = call
         try:
-            hear = self.hear if hearer is NOBODY else partial(self.hear, of=call)
-            answer = await self.link.ask(call, hear)
+            answer = await self.link.ask(call, call.hear)
         finally:
             del self._calls[request_id]
         if answer is not None:

@@ -7,10 +7,10 @@ from typing import Any, Final
 import attrs
 import trio
 
-from callboard.actors.client.end_of_turn import FEW, SMALL, EndOfTurn
 from callboard.actors.client.link import Hear, OutgoingRequest
 from callboard.actors.client.pace import ReadPace
 from callboard.actors.deadlines import DeadlineTimer
+from callboard.actors.end_of_turn import FEW, SMALL, EndOfTurn
 from callboard.actors.frames import notification_frame
 from callboard.actors.outlet import Begin, BeginTogether, Connection, ImmediateBatchSink, ImmediateSink
 from callboard.actors.rate import Rate, RateLimit

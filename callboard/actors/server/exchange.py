@@ -1,14 +1,16 @@
 """One operation of a client, from admission to its outcome. In the modern era it may span several front requests."""
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
+from itertools import count
 from types import MappingProxyType
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import trio
 from msgspec import UNSET, Raw
 
+from callboard.actors.frames import Outcome
 from callboard.actors.lifecycle import Consequence, Lifecycle, RequestEvent, RequestState
 from callboard.actors.outlet import Carrier
 from callboard.actors.rate import Rate, RateLimit
@@ -23,7 +25,6 @@ from callboard.actors.server.input_rounds import GATHER, InputRounds, PendingInp
 from callboard.actors.server.progress import Progress, ProgressRelay, ProgressReport, ProgressTimer, as_kept
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.terms import Terms
-from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.envelope import Request
 from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import raw, read_members, write_members
@@ -97,8 +98,8 @@ class RequestHost(Protocol):
     @property
     def parking(self) -> Parks: ...
 
-    def new_name(self) -> str:
-        """A name in the tree for a request."""
+    numbers: "count[int]"
+    """For names in the tree."""
 
 
 class Running(Protocol):
@@ -122,7 +123,7 @@ class Exchange(Lifecycle):
     session: SessionKey | None = None  # of a legacy client; None for a modern one, whose requests stand alone
     carrier: Carrier | None = None  # the task that read it, if that can stay with it
     actor: Running | None = None  # once it has waited
-    outcome: Model | Forwarded | str | Exception | None = None  # kept for a retry
+    outcome: Outcome | Exception | None = None  # kept for a retry
     digest: bytes | None = None  # of what a retry must repeat, once it is worked out
     carried: bytes | None = None  # what an earlier run gave the client to keep
     answers: Mapping[str, Model] = _NONE
@@ -216,7 +217,7 @@ class Exchange(Lifecycle):
             self._kept_logs.append(as_kept(params))
         elif self._wants_log(params.level) and self.life.state is RequestState.WAITING:
             if self._relay is None:
-                self._relay = self.supervisor.spawn(ProgressRelay(self.slot), name=f"{self.engine.new_name()}.log")
+                self._relay = self.supervisor.spawn(ProgressRelay(self.slot), name=f"r-{next(self.engine.numbers)}.log")
             self._relay.send_nowait(as_kept(params))
 
     def _wants_log(self, level: LoggingLevel) -> bool:
@@ -338,7 +339,16 @@ class Exchange(Lifecycle):
         for params in kept or ():
             self.log_nowait(params)
 
-    async def settle(self, outcome: Model | Forwarded | str | Exception, event: RequestEvent) -> None:
+    def begin_settling(self, outcome: Outcome | Exception) -> Coroutine[Any, Any, None] | None:
+        """The handler has come to an end. If there is more to do than to answer at once, it must be awaited."""
+        if isinstance(outcome, Exception):
+            return self.settle(outcome, RequestEvent.FAILURE)
+        if self.progress is not None or self._relay is not None or self.state is not RequestState.WAITING:
+            return self.settle(outcome, RequestEvent.RESULT)
+        self.meet(RequestEvent.RESULT)
+        return self.slot.begin_answer(outcome)  # that is all there is to do for most calls
+
+    async def settle(self, outcome: Outcome | Exception, event: RequestEvent) -> None:
         """The handler has come to an end: answer, or keep it for the retry, or say nothing."""
         act = self.life.meet(event)
         if act is Consequence.ANSWER:
@@ -349,7 +359,7 @@ class Exchange(Lifecycle):
         if act is Consequence.KEEP:
             self.outcome = outcome
 
-    async def answer(self, outcome: Model | Forwarded | str | Exception) -> None:
+    async def answer(self, outcome: Outcome | Exception) -> None:
         """Send what was reported last, and then the answer."""
         if self.progress is not None or self._relay is not None:
             await self.finish_saying()
@@ -377,9 +387,11 @@ class Exchange(Lifecycle):
     def leave(self) -> None:
         """The handler's task ends: no answer goes out any more, and a retry finds only what was kept."""
         self.slot.close()
-        self.hush()
-        self._take_back()
-        if self.outcome is None:
+        if self.progress is not None or self._relay is not None:
+            self.hush()
+        if self._asking is not None:
+            self._take_back()
+        if self.outcome is None and self._rounds is not None:
             self.parking.leave(self)
 
     def _take_back(self) -> None:
@@ -406,8 +418,8 @@ class Exchange(Lifecycle):
         return True
 
 
-Handler: TypeAlias = Callable[[Exchange], Awaitable[Model | Forwarded | str]]
-"""Serves a request. The result of a tool may be nothing but a text."""
+Handler: TypeAlias = Callable[[Exchange], Awaitable[Outcome]]
+"""Serves a request."""
 
 
 def _does_not_wait(_: str) -> None:

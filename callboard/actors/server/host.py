@@ -143,7 +143,7 @@ class Host:
     context: Context = attrs.field(factory=copy_context, init=False)
     is_draining: bool = attrs.field(default=False, init=False)
     _requests: Supervisor | None = attrs.field(default=None, init=False)
-    _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+    numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _methods: dict[tuple[Revision, str], tuple[ServerCapabilities, Method]] = attrs.field(factory=dict, init=False)
     _infos: dict[Revision, Raw | None] = attrs.field(factory=dict, init=False)
 
@@ -213,9 +213,6 @@ class Host:
         if count >= self.most_in_flight:
             raise Overloaded("too many requests in flight")
 
-    def new_name(self) -> str:
-        return f"r-{next(self._names)}"
-
     @property
     def requests(self) -> Supervisor:
         """Under which modern requests are: they may outlive their connections."""
@@ -275,7 +272,7 @@ class Host:
 
     def _listen(self, exchange: Exchange) -> None:
         subscription = self._subscription(exchange)
-        exchange.kill = exchange.supervisor.spawn(subscription, name=self.new_name()).kill
+        exchange.kill = exchange.supervisor.spawn(subscription, name=f"r-{next(self.numbers)}").kill
         exchange.slot.admit()
         exchange.slot.follow(exchange)
 

@@ -6,14 +6,22 @@ from typing import Any, Protocol
 import attrs
 from msgspec import Raw
 
-from callboard.actors.frames import LARGE, answer_frame, error_frame, hold_unread, notification_frame, text_frame
+from callboard.actors.frames import (
+    LARGE,
+    Outcome,
+    answer_frame,
+    error_frame,
+    hold_unread,
+    notification_frame,
+    text_frame,
+)
 from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.outlet import FrameKind, Outbound, Outlet
 from callboard.actors.shares import LOCAL, Shares
 from callboard.actors.terms import Terms
-from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.revisions import Model
+from callboard.codecs.revisions.calls import Structured
 
 
 class InFlight(Protocol):
@@ -80,18 +88,15 @@ class ReplySlot:
         if self.admission is not None:
             self.admission.follow(exchange)
 
-    async def answer(self, result: Model | Forwarded | str) -> None:
-        """Send the result and close. One that the revision cannot say is a fault of ours, and answered as such.
-
-        A text alone is the result of a tool that says nothing else.
-        """
+    async def answer(self, result: Outcome) -> None:
+        """Send the result and close. One that the revision cannot say is a fault of ours, and answered as such."""
         if (rest := self.begin_answer(result)) is not None:
             await rest
 
-    def begin_answer(self, result: Model | Forwarded | str) -> Coroutine[Any, Any, None] | None:
+    def begin_answer(self, result: Outcome) -> Coroutine[Any, Any, None] | None:
         """As `answer`; if that needs waiting, what is returned must be awaited. Mostly it does not."""
-        if isinstance(result, str):
-            frame, error = text_frame(self.request_id, result, self.server_info)
+        if isinstance(result, (str, Structured)):
+            frame, error = text_frame(self.request_id, self.terms.revision, result, self.server_info)
         else:
             frame, error = answer_frame(self.request_id, self.terms.revision, self.method, result, self.server_info)
         if error is None and len(frame) < LARGE and self.is_open and self.outlet.try_answer(frame):
@@ -124,7 +129,8 @@ class ReplySlot:
         """Close the slot: the request is cancelled, and no more messages go out."""
         if self.is_open:
             self._close()
-            self._release()
+            if self.is_admitted:
+                self._release()
 
     def _close(self) -> None:
         self.is_open = False

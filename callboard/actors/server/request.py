@@ -14,12 +14,11 @@ from typing import Any, Final, TypeVar
 
 import trio
 
+from callboard.actors.frames import Outcome
 from callboard.actors.lifecycle import Consequence, RequestEvent, RequestState
 from callboard.actors.outlet import Carrier
 from callboard.actors.server.exchange import Exchange, Handler, Running
 from callboard.actors.server.progress import Progress
-from callboard.codecs.bridge.results import Forwarded
-from callboard.codecs.revisions import Model
 from callboard.errors import Draining, RequestFailed, RequestTimedOut, SupervisorClosed
 from callboard.supervisor import (
     WHY_DEADLINE,
@@ -39,8 +38,7 @@ T = TypeVar("T")
 HARD_CAP: Final = 600.0
 """Seconds a hosted request may take in all, the time that it is parked not counted."""
 
-_RESULT: Final = RequestEvent.RESULT
-_ANSWER: Final = Consequence.ANSWER
+_WAITING: Final = RequestState.WAITING
 
 LAST_WORD: Final = 1.0
 """Seconds in which a request that was cut short is answered so. Mostly that needs no waiting at all."""
@@ -53,9 +51,8 @@ def run_request(exchange: Exchange, handler: Handler) -> Awaitable[None]:
 
 def start_request(exchange: Exchange, handler: Handler) -> None:
     """Run it in a task of its own: where the task that read it has others to begin, or must end with the answer."""
-    name = exchange.engine.new_name()
-    actor = RequestActor(exchange, None, name)
-    lifetime = exchange.supervisor.carry(partial(_run, exchange, handler), name=name)
+    actor = RequestActor(exchange, None)
+    lifetime = exchange.supervisor.carry(partial(_run, exchange, handler), name=actor.name)
     actor.begin()
     actor.own(lifetime)
     exchange.slot.admit()
@@ -65,7 +62,7 @@ def start_request(exchange: Exchange, handler: Handler) -> None:
 def _begin_waiting(exchange: Exchange) -> None:
     """Never raises: the request runs."""
     carrier, has_place = exchange.carrier, True
-    actor = RequestActor(exchange, carrier, exchange.engine.new_name())
+    actor = RequestActor(exchange, carrier)
     exchange.slot.admit()
     exchange.slot.follow(exchange)
     try:
@@ -81,36 +78,25 @@ def _begin_waiting(exchange: Exchange) -> None:
 async def _run(exchange: Exchange, handler: Handler) -> None:
     try:
         try:
-            result = await handler(exchange)
-            if exchange.actor is None and exchange.progress is None and exchange.meet(_RESULT) is _ANSWER:
-                # It never waited, and has said nothing before: that is all there is to do for most calls.
-                if (rest := exchange.slot.begin_answer(result)) is not None:
-                    await rest
-                return
-            outcome: Model | Forwarded | str | Exception = result
-            event = RequestEvent.RESULT
+            outcome: Outcome | Exception = await handler(exchange)
         except Exception as error:  # the handler's own: answered, of any type
-            outcome, event = sole(error), RequestEvent.FAILURE
-        if exchange.actor is not None:
-            exchange.actor.expire(math.inf)  # an answer is not torn by the deadline of the work
+            outcome = sole(error)
         try:
-            await exchange.settle(outcome, event)
+            if (rest := exchange.begin_settling(outcome)) is not None:
+                if exchange.actor is not None:
+                    exchange.actor.expire(math.inf)  # an answer is not torn by the deadline of the work
+                await rest
         except Exception as error:  # a fault of ours: the client is answered, and the supervisor hears of it
             await exchange.slot.fail(error)
             raise
     finally:
-        if exchange.actor is not None:
-            await _end(exchange, exchange.actor)
-
-
-async def _end(exchange: Exchange, actor: Running) -> None:
-    """The task of a request that has waited comes to its end."""
-    try:
-        if exchange.life.state is RequestState.WAITING:
-            await _answer_cut_short(exchange, actor)
-    finally:
-        exchange.leave()
-        actor.leave()
+        if (actor := exchange.actor) is not None:  # it has waited
+            try:
+                if exchange.state is _WAITING:
+                    await _answer_cut_short(exchange, actor)
+            finally:
+                exchange.leave()
+                actor.leave()
 
 
 async def _answer_cut_short(exchange: Exchange, actor: Running) -> None:
@@ -127,20 +113,20 @@ async def _answer_cut_short(exchange: Exchange, actor: Running) -> None:
 class RequestActor:
     """One request that waits: its place in the tree, its deadline, and the lifetime of its task."""
 
-    __slots__ = ("_carrier", "_left", "_lifetime", "_over", "_until", "exchange", "name", "started_at")
+    __slots__ = ("_carrier", "_lifetime", "_number", "_over", "exchange", "left", "started_at", "until")
 
     begin_stop = None
 
-    def __init__(self, exchange: Exchange, carrier: Carrier | None, name: str) -> None:
+    def __init__(self, exchange: Exchange, carrier: Carrier | None) -> None:
         self.exchange = exchange
-        self.name = name
+        self._number = next(exchange.engine.numbers)
         self.started_at = trio.current_time()
         self._carrier = carrier
         self._lifetime: Lifetime | None = None
         self._over: trio.Event | None = None
-        self._left = exchange.engine.cap
-        runs = exchange.life.state is RequestState.WAITING  # else it is parked, or its answer waits to be read
-        self._until = self.started_at + self._left if runs else math.inf
+        self.left = exchange.engine.cap
+        runs = exchange.state is _WAITING  # else it is parked, or its answer waits to be read
+        self.until = self.started_at + self.left if runs else math.inf
 
     def begin(self) -> None:
         """Take the place in the tree. Raises `SupervisorClosed`."""
@@ -163,12 +149,7 @@ class RequestActor:
     def own(self, lifetime: Lifetime) -> None:
         """From now on *lifetime* is the request's alone."""
         self._lifetime = lifetime
-        lifetime.expire(self._until)
-
-    @property
-    def until(self) -> float:
-        """When it is cancelled."""
-        return self._until
+        lifetime.expire(self.until)
 
     def _own(self) -> Lifetime:
         if self._lifetime is None and self._carrier is not None:
@@ -179,19 +160,19 @@ class RequestActor:
 
     def expire(self, at: float) -> None:
         """Be cancelled at *at*, on Trio's clock."""
-        self._until = at
+        self.until = at
         if self._lifetime is not None:
             self._lifetime.expire(at)
 
     def pause(self) -> None:
         """The clock stands still while it is parked, and another task reads on: the client has its answer for now."""
-        self._left = self._until - trio.current_time()
+        self.left = self.until - trio.current_time()
         self._own()
         self.expire(math.inf)
 
     def go_on(self) -> None:
         """The clock goes on."""
-        self.expire(trio.current_time() + self._left)
+        self.expire(trio.current_time() + self.left)
 
     def cancel(self, why: str = WHY_KILLED) -> None:
         """End it now. The first *why* stays."""
@@ -228,6 +209,10 @@ class RequestActor:
     # What the tree shows.
 
     @property
+    def name(self) -> str:
+        return f"r-{self._number}"  # not before it is asked for: few of them ever are
+
+    @property
     def path(self) -> str:
         return f"{self.exchange.supervisor.path}/{self.name}"
 
@@ -237,8 +222,8 @@ class RequestActor:
         facts: dict[str, Fact] = {"method": request.method, "revision": exchange.terms.revision.value}
         if exchange.target:
             facts["target"] = exchange.target
-        if self._until < math.inf:
-            facts["deadline"] = round(self._until - now, 3)
+        if self.until < math.inf:
+            facts["deadline"] = round(self.until - now, 3)
         state = "parked" if life.state is RequestState.PARKED else "running" if not life.is_over else "answering"
         if state == "parked":
             facts["round"] = exchange.rounds.number

@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Never
 
 import attrs
+import msgspec
 import trio
 from msgspec import UNSET
 
@@ -63,7 +64,7 @@ class Subscription(Actor[Change]):
         asked = self.granted.resource_subscriptions
         account = self.exchange.slot.account
         # What was asked for is read: a stream may be open for days, and need not keep the bytes of its request.
-        self.exchange.request = attrs.evolve(self.exchange.request, params=UNSET)
+        self.exchange.request = msgspec.structs.replace(self.exchange.request, params=UNSET)
         try:
             weight = 0 if asked is UNSET else weight_of(asked)
             if weight:

@@ -53,8 +53,7 @@ _BRACE: Final = ord("{")
 _OLD_BLOCKS: Final = (b'"audio"', b'"resource_link"')
 
 
-@attrs.frozen
-class Forwarded:
+class Forwarded(msgspec.Struct, frozen=True, gc=False):
     """A result that goes on as it is: its members, raw."""
 
     members: Members

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
-from callboard.codecs.json_scan import check_modelled
+from callboard.codecs.json_scan import check_modelled, without_texts
 from callboard.codecs.members import raw
 from callboard.codecs.revisions import Revision
 from callboard.errors import FrameTooLarge, PeerError
@@ -142,7 +142,7 @@ def fit(front: Revision, method: str, members: dict[str, Any]) -> None:
         read = member.read if front.dialect.has_resource_links else member.read_old
         if said is not None:
             try:
-                read(said)
+                read(without_texts(said))  # they were parsed with the message, and any text fits
                 continue
             except _UNREADABLE as error:
                 said = _without_nulls(method, name, said)

@@ -19,13 +19,16 @@ TASK_METHODS: Final = ("tasks/get", "tasks/result", "tasks/cancel")
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 """The tasks of 2026-07-28: another protocol, which is not offered here."""
 
-_OF_THE_EXTENSION: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+OF_THE_EXTENSION: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel", "subscriptions/listen"})
+"""Methods that belong to it, the last one if it names tasks."""
 
 
 def needs_extension(method: str, params: Members) -> bool:
     """Whether a modern request belongs to the tasks extension."""
-    if method != "subscriptions/listen" or "notifications" not in params:
-        return method in _OF_THE_EXTENSION
+    if method != "subscriptions/listen":
+        return method in OF_THE_EXTENSION
+    if "notifications" not in params:
+        return False
     try:
         return "taskIds" in read_members(params["notifications"])
     except PeerError:
@@ -101,7 +104,7 @@ def unrelated(answer: ResultResponse | ErrorResponse) -> ResultResponse | ErrorR
     if not isinstance(answer, ResultResponse) or not _names_task(answer.result):
         return answer
     said = {key: value for key, value in _meta(answer.result).items() if key != meta.RELATED_TASK}
-    return attrs.evolve(answer, result={**answer.result, "_meta": raw(said)})
+    return msgspec.structs.replace(answer, result={**answer.result, "_meta": raw(said)})
 
 
 def task_named(params: Members) -> str | None:
@@ -129,7 +132,7 @@ def front_refusal(error: ErrorResponse, there: str, ours: str) -> ErrorResponse:
     data: Any = error.data
     if isinstance(data, Raw):
         data = Raw(bytes(data).replace(_quoted(there), _quoted(ours)))
-    return attrs.evolve(error, message=error.message.replace(there, ours), data=data)
+    return msgspec.structs.replace(error, message=error.message.replace(there, ours), data=data)
 
 
 def _related(members: Members, ours: str) -> dict[str, Raw]:

@@ -72,7 +72,8 @@ class RequestParser:
         self._unseen = 0  # bytes that were read since anything came of them
         self._trailer_size = 0
         self._body = Pieces()
-        self._missing = 0  # bytes of a body that is put together without llhttp
+        self.missing = 0
+        """Bytes that are still to come of a body that is put together without llhttp."""
 
     def close(self) -> None:
         """Stop reading, and release everything. May be called twice.
@@ -104,7 +105,7 @@ class RequestParser:
         Raises `HttpRefusal`, at the latest after the last of them: what was whole is answered, wherever the bytes were
         cut.
         """
-        if self._missing:
+        if self.missing:
             return self._put_together(data)
         memory = self._memory if self.stage is ParserStage.IDLE else None
         if memory is not None and (known := memory.recall(data)) is not None:
@@ -138,21 +139,21 @@ class RequestParser:
         """Put the rest of a body together here, if its length is known and another request may follow it."""
         length = head.get(b"content-length")
         if length is not None and head.keeps_alive and head.get(b"expect") is None and head.get(b"upgrade") is None:
-            self._missing = int(length) - self._body.size
+            self.missing = int(length) - self._body.size
             self._is_amid = True
 
     def _expect(self, head: Head, missing: int, begun: bytes) -> None:
-        self._head, self._missing = head, missing
+        self._head, self.missing = head, missing
         if begun:
             self._body.add(begun)
         self.stage = ParserStage.BODY
 
     def _put_together(self, data: bytes) -> Iterable[Received]:
         """Take the next bytes of a body. Behind its last one, another request may have begun."""
-        missing, head = self._missing, self._head
+        missing, head = self.missing, self._head
         if len(data) < missing or head is None:
             self._body.add(data)
-            self._missing -= len(data)
+            self.missing -= len(data)
             return ()
         self._body.add(data[:missing])
         received = Received(head, self._body.take())

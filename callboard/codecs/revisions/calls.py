@@ -1,13 +1,14 @@
 """The requests that do something: calling a tool, reading a resource, getting a prompt, completing an argument."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import attrs
+import msgspec
 
 from callboard.codecs.revisions.base import CacheableResult, RequestParams, Result
 from callboard.codecs.revisions.checks import MAX_COMPLETIONS, AtMost, Uri
-from callboard.codecs.revisions.content import OBJECT_AT_FIRST, ContentBlock
+from callboard.codecs.revisions.content import OBJECT_AT_FIRST, ContentBlock, TextContent
 from callboard.codecs.revisions.inputs import InputResponseRequestParams
 from callboard.codecs.revisions.model import (
     UNSET,
@@ -26,6 +27,9 @@ from callboard.codecs.revisions.resources import AnyResourceContents
 from callboard.codecs.revisions.revision import R3, R4, R5, span
 from callboard.codecs.revisions.tasks import TaskMetadata
 
+STRUCTURED: Final = span(R3)
+"""Revisions whose results of a tool may be data, and not only content."""
+
 
 @model(kw_only=True)
 class CallToolRequestParams(InputResponseRequestParams):
@@ -39,8 +43,18 @@ class CallToolResult(Result):
     """Output of the tool. Its own failures are results too, with `is_error`."""
 
     content: Sequence[ContentBlock]
-    structured_content: JSONValue | UnsetType = member(known=span(R3), types=OBJECT_AT_FIRST)
+    structured_content: JSONValue | UnsetType = member(known=STRUCTURED, types=OBJECT_AT_FIRST)
     is_error: bool | UnsetType = UNSET
+
+
+class Structured(msgspec.Struct, frozen=True, gc=False):
+    """Output of a tool that is an object, and the same as text: a result as most tools have it, without a model."""
+
+    text: str
+    data: dict[str, Any]
+
+    def as_model(self) -> CallToolResult:
+        return CallToolResult(content=[TextContent(text=self.text)], structured_content=self.data)
 
 
 @model(kw_only=True)

@@ -36,6 +36,7 @@ from callboard.codecs.revisions import (
     TextResourceContents,
     write,
 )
+from callboard.codecs.revisions.calls import Structured
 from callboard.server.content.errors import BadResult
 from callboard.server.content.media import Blob
 from callboard.server.signature.defaults import fill_defaults
@@ -52,7 +53,7 @@ _CONTENT: Final = (Blob, ResourceContents, *_BLOCKS)
 _Contents: TypeAlias = list[AnyResourceContents]
 
 
-def to_result(value: Any, signature: Signature) -> CallToolResult:
+def to_result(value: Any, signature: Signature) -> CallToolResult | Structured:
     """Return what a tool returned as the result of its call.
 
     Raises `BadResult` if there is no form for it, or if it is not what the signature promised.
@@ -72,7 +73,7 @@ def to_result(value: Any, signature: Signature) -> CallToolResult:
         return CallToolResult(content=[_block(value)])
     text, data = _encoded(value)
     if isinstance(data, dict):
-        return CallToolResult(content=[TextContent(text=text)], structured_content=data)
+        return Structured(text, data)
     return CallToolResult(content=[TextContent(text=_bare(text, data))])
 
 
@@ -115,7 +116,7 @@ def to_contents(uri: str, value: Any, mime_type: str | None = None) -> _Contents
 _PARTS: Final = (bytes, bytearray, Blob, EmbeddedResource, ResourceContents)
 
 
-def _promised(value: Any, output: OutputSchema) -> CallToolResult:
+def _promised(value: Any, output: OutputSchema) -> CallToolResult | Structured:
     if output.lacks_defaults:
         fill_defaults(value)
     if output.may_hold_content and isinstance(value, list | tuple) and _holds_content(value):
@@ -123,6 +124,8 @@ def _promised(value: Any, output: OutputSchema) -> CallToolResult:
     text, data = _encoded(value)
     structured = {RESULT: data} if output.is_wrapped else data
     output.check(structured)
+    if isinstance(structured, dict):
+        return Structured(_bare(text, data), structured)
     return CallToolResult(content=[TextContent(text=_bare(text, data))], structured_content=structured)
 
 

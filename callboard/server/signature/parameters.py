@@ -18,7 +18,11 @@ from callboard.server.signature.shape import UNSTATED, Shape
 Convert: TypeAlias = Callable[[Any], dict[str, Any]]
 """Makes the keyword arguments of a handler of JSON values that its schema allows. Raises msgspec's error."""
 
+ReadPlain: TypeAlias = Callable[[msgspec.Raw], dict[str, Any]]
+"""As `Convert`, of JSON bytes that were not checked against the schema."""
+
 _UNCHANGING: Final = (str, int, float, bool, type(None), enum.Enum)
+_PLAIN: Final = (str, int, float, bool, str | None, int | None, float | None, bool | None)
 
 
 @attrs.frozen
@@ -170,6 +174,17 @@ def _converter(shape: Shape) -> Convert:
         return make(values) | convert(others, dict[str, annotation], str_keys=True, dec_hook=from_json)  # type: ignore[valid-type]
 
     return _filled(shape, make_with_others)
+
+
+def plain_reader(shape: Shape) -> ReadPlain | None:
+    """If all parameters are plain: their types say all that the schema does. Then one decoding does for a decoding, a
+    check and a conversion, which takes 1.2 us less of each call."""
+    if shape.others is not None or not all(parameter.annotation in _PLAIN for parameter in shape.listed):
+        return None
+    fields = [_field(parameter) for parameter in shape.listed]
+    target = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+    decode, as_dict = msgspec.json.Decoder(target).decode, msgspec.structs.asdict
+    return lambda arguments: as_dict(decode(arguments))
 
 
 def _field(parameter: inspect.Parameter) -> Any:

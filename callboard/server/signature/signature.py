@@ -1,7 +1,7 @@
 """The signature of a handler: its name, its schema, and the conversion of JSON to arguments.
 
 Everything is worked out when the handler is registered. A call then costs one decoding, one check against the
-published schema and one conversion to the annotated types.
+published schema and one conversion to the annotated types; or the decoding alone, where the types are plain.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -17,8 +17,10 @@ from callboard.server.signature.output import OutputSchema
 from callboard.server.signature.parameters import (
     Convert,
     Parameter,
+    ReadPlain,
     by_keyword,
     by_keyword_as_given,
+    plain_reader,
     whole,
 )
 from callboard.server.signature.schemas import Schema, Validator, compile_schema
@@ -45,6 +47,7 @@ class Signature:
     is_async: bool
     _validator: Validator = attrs.field(repr=False)
     _convert: Convert = attrs.field(repr=False)
+    _read_plain: ReadPlain | None = attrs.field(repr=False)
 
     @classmethod
     def of(
@@ -87,6 +90,7 @@ class Signature:
             is_async=shape.is_async,
             validator=_compiled(shape, schema),
             convert=convert,
+            read_plain=plain_reader(shape) if input_schema is None else None,
         )
 
     def read(self, arguments: Arguments = None) -> dict[str, Any]:
@@ -94,6 +98,11 @@ class Signature:
 
         Raises `BadArguments` with everything that is wrong, up to a limit.
         """
+        if self._read_plain is not None and isinstance(arguments, msgspec.Raw):
+            try:
+                return self._read_plain(arguments)
+            except msgspec.DecodeError:
+                pass  # below it is said what is wrong, or 3.0 is found to be an integer
         values = self._values(arguments)
         try:
             fits = self._validator.is_valid(values)

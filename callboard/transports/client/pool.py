@@ -13,13 +13,13 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import attrs
 import trio
 
-from callboard.actors.client.end_of_turn import FEW, SMALL, EndOfTurn
 from callboard.actors.deadlines import DeadlineTimer
+from callboard.actors.end_of_turn import FEW, SMALL, EndOfTurn
 from callboard.codecs.http.response_parser import END, AnswerHead, AnswerParser, End, Event, KnownHeads
 from callboard.errors import BadAnswer, CannotConnect, ConnectionLost
 from callboard.supervisor.groups import first_leaf, own_nursery
 from callboard.transports.client.tls import secured, why_untrusted
-from callboard.transports.wire import SocketWire, SslWire, Wire
+from callboard.transports.wire import MAX_READ, READ_SIZE, SocketWire, SslWire, Wire
 
 CONNECT_TIME: Final = 10.0
 """Seconds to reach a server, its TLS handshake included."""
@@ -186,10 +186,11 @@ class Channel:
                 self.is_spent, self._is_open_ended = not event.keeps_alive, event.is_open_ended
                 return event
 
-    async def piece(self) -> bytes | None:
-        """The next piece of the body; None at its end. Raises `ConnectionLost`, `BadAnswer`."""
+    async def piece(self, size: int = READ_SIZE) -> bytes | None:
+        """The next piece of the body, read in pieces of *size*; None at its end. Raises `ConnectionLost`,
+        `BadAnswer`."""
         if not self._events:
-            await self._read()
+            await self._read(size)
         event = self._events.popleft()
         if isinstance(event, AnswerHead):
             raise BadAnswer("unexpected response")
@@ -203,7 +204,7 @@ class Channel:
             return body
         pieces: list[bytes] = []
         size = 0
-        while (piece := await self.piece()) is not None:
+        while (piece := await self.piece(MAX_READ)) is not None:
             size += len(piece)
             if size > most:
                 raise BadAnswer(f"response larger than {most} bytes")
@@ -215,10 +216,10 @@ class Channel:
         """Whether nothing is left over of what was asked before."""
         return not self._events and not self.is_spent
 
-    async def _read(self) -> None:
+    async def _read(self, size: int = READ_SIZE) -> None:
         while not self._events:
             try:
-                data = await self.wire.receive()
+                data = await self.wire.receive(size)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                 raise ConnectionLost(str(error) or "connection lost") from None
             if data:

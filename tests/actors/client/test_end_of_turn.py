@@ -10,8 +10,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.client.duplex_link import DuplexLink
-from callboard.actors.client.end_of_turn import ALONE, FEW, SMALL, EndOfTurn
 from callboard.actors.client.link import OutgoingRequest
+from callboard.actors.end_of_turn import ALONE, FEW, SMALL, EndOfTurn
 from callboard.codecs.envelope import Notification, Request, ResultResponse
 from callboard.codecs.revisions import LATEST
 from callboard.errors import ConnectionLost

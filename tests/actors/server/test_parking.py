@@ -312,5 +312,5 @@ async def test_a_retry_goes_on_with_the_exchange_that_is_parked_and_makes_no_oth
     async with stage(TOOLS) as here:
         client = await here.peer(R5)
         await client.call("steps")  # three questions one after the other: four requests
-        made = next(here.host._names)
+        made = next(here.host.numbers)
         assert made == 2

@@ -90,3 +90,13 @@ def test_a_result_of_too_many_values_is_not_gone_through_for_nulls(odd: object) 
     with pytest.raises(UnfitResult, match="number of values"):
         fitted(R4, "tools/call", {"content": [None, *[odd] * 31_000]})
     assert len(fitted(R4, "tools/call", {"content": [WORDS | {"annotations": None}] * 5000})["content"]) == 5000
+
+
+@pytest.mark.parametrize("text", ["x" * 5000, 'a "quoted" \\ text\\' * 500, "\\" * 4999, "ü" * 5000])
+def test_a_long_text_is_not_decoded_again_but_what_is_around_it_is_looked_at(text: str) -> None:
+    block = {"text": text, "type": "text", "annotations": {"priority": 0.5, text: text}}
+    fits = {"content": [block, {"type": "image", "data": text, "mimeType": "image/png"}]}
+    assert fitted(R4, "tools/call", fits) == fits
+    for odd in ({**block, "type": text}, {**block, "annotations": {"priority": 2}}, {"type": "image", "data": text}):
+        with pytest.raises(UnfitResult):
+            fitted(R4, "tools/call", {"content": [block, odd]})

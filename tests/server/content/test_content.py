@@ -25,11 +25,12 @@ from callboard.codecs.revisions import (
     TextResourceContents,
     write,
 )
-from callboard.server.content.content import assistant, to_contents, to_messages, to_result, user
+from callboard.server.content.content import assistant, to_contents, to_messages, user
 from callboard.server.content.errors import BadResult
 from callboard.server.content.media import Audio, Blob, Image
 from callboard.server.signature.signature import Signature
 from tests.server.kinds import Context, Guest, Level, Opaque, Pair, Place, Point, Row, Stay, Unit
+from tests.server.results import to_result
 
 PNG = b"\x89PNG\r\n\x1a\n rest"
 WAV = b"RIFF\0\0\0\0WAVEfmt "

@@ -9,10 +9,10 @@ import attrs
 import msgspec
 import pytest
 
-from callboard.server.content.content import to_result
 from callboard.server.content.forms import read_form
 from callboard.server.signature.defaults import fill_defaults, may_lack_defaults
 from tests.server.kinds import Branch, Guest, Place, signature
+from tests.server.results import to_result
 
 
 @dataclass

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
 
-from callboard.server.content.content import to_result
 from callboard.server.content.errors import BadArguments
 from callboard.server.signature.schemas import compile_schema
 from callboard.server.signature.signature import Signature
 from tests.server.kinds import Branch, Context, Level, Pair, Place, Point, Row, Stay, Unit
+from tests.server.results import to_result
 
 SCALARS = [
     *(

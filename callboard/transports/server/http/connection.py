@@ -25,7 +25,7 @@ from callboard.transports.server.http.handler import RequestHandler
 from callboard.transports.server.http.response import WireResponse
 from callboard.transports.server.http.slow_requests import SOON, SlowRequests
 from callboard.transports.server.http.upgraded import Upgraded
-from callboard.transports.wire import READ_SIZE, Wire
+from callboard.transports.wire import MAX_READ, READ_SIZE, Wire
 
 SLACK: Final = 5.0
 """Seconds by which the end of an idle connection may come early: its deadline is not moved for every request."""
@@ -33,6 +33,10 @@ SLACK: Final = 5.0
 IN_A_ROW: Final = 2
 """Requests of one read that are served before others get a turn. Fifty may come in one, on each of many connections:
 with 16, fifty such clients delayed a neighbour's call by 1.5 s, with 2 by 0.2 s."""
+
+FULL_READ: Final = 2 * READ_SIZE
+"""Bytes that are read at once from a client that has sent a large body: the next one may come whole. The buffer is made
+before it is known how much there is."""
 
 LINGER: Final = 1.0
 """Seconds for a refused client to hear why. Closed while it still sends, it would get a reset and no answer."""
@@ -76,6 +80,7 @@ class HttpConnection(Actor[Never]):
     _incoming_head: HeldBytes | None = attrs.field(
         default=None, init=False
     )  # what is held of a head that has not ended
+    _usual: int = attrs.field(default=READ_SIZE, init=False)  # bytes that are read at once
     _reading: ParserStage = attrs.field(default=ParserStage.IDLE, init=False)
     _is_begun: bool = attrs.field(default=False, init=False)
     _is_stopping: bool = attrs.field(default=False, init=False)
@@ -126,16 +131,21 @@ class HttpConnection(Actor[Never]):
                 del received  # its body is the request's to keep, and goes with it
                 if count % IN_A_ROW == 0:
                     await trio.lowlevel.checkpoint()
+            wanted = self._usual
             if self._parser.stage is not ParserStage.IDLE or self._reading is not ParserStage.IDLE:
                 await self._mind_the_body()
                 await self._mind_the_time()
-            if self._ahead or self._is_left or self._is_answering:
+                if self._parser.missing:
+                    self._usual = FULL_READ
+                    wanted = max(FULL_READ, min(self._parser.missing, MAX_READ))
+            response = self._response
+            if self._ahead or self._is_left or (response is not None and not response.is_over):
                 data = await self._receive()
             else:
-                data = await self.wire.receive()
+                data = await self.wire.receive(wanted)
             if not data:
                 return
-            if self._reading is ParserStage.IDLE and not self._is_answering:
+            if self._reading is ParserStage.IDLE:
                 self._allow_idling()  # a deadline that is close must not fall into what is served now
             self._received = iter(self._parser.feed(data))
 
@@ -167,9 +177,10 @@ class HttpConnection(Actor[Never]):
         return self._response is not None and not self._response.is_over
 
     async def _serve(self, received: Received) -> None:
-        if self._is_answering:
+        before = self._response
+        if before is not None and not before.is_over:
             await self._wait_answered()
-        if self._is_stopping or self._is_left or (self._response is not None and self._response.is_lost):
+        if self._is_stopping or self._is_left or (before is not None and before.is_lost):
             raise trio.ClosedResourceError("the answer was the last one, or its client is gone")
         head = received.head
         self.served += 1
@@ -181,13 +192,16 @@ class HttpConnection(Actor[Never]):
             self.expire(math.inf)
             self._upgraded = await self.endpoint.upgrade(head, received.rest + self._ahead, self.wire, self)
             return
+        if self._principal is None and len(received.body) > READ_SIZE:
+            self._principal, self._incoming = await self.endpoint.expect_body(head, self.peer)
+        if self._principal is not None:
+            self._hold(len(received.body))
         keeps_alive = head.keeps_alive and not self.endpoint.is_leaving and not self._is_stopping
         response = WireResponse(self.wire, keeps_alive=keeps_alive, chunked=head.version == "1.1", peer=self.peer)
         response.carrier = self
         self._response = response
         principal = None
         if self._principal is not None:
-            self._hold(len(received.body))
             response.held, self._incoming = self._incoming, None
             principal, self._principal = self._principal, None
         await self.endpoint.serve(head, received.body, response, principal)
@@ -199,7 +213,7 @@ class HttpConnection(Actor[Never]):
         """The client may take its time, unless it has begun with the next request."""
         if self._early is not None:
             self._early.cancel()
-        if self._parser.stage is ParserStage.IDLE:
+        if self._until == math.inf and self._parser.stage is ParserStage.IDLE:
             self._allow_idling()
 
     # How it runs requests that wait.
@@ -208,11 +222,11 @@ class HttpConnection(Actor[Never]):
         response = self._response
         if self._upgraded is not None or response is None or response.is_over:
             request.own(self.free())
-        elif request.until - trio.current_time() <= 2 * SOON:
-            response.on_over = self._answered
+            return
+        response.on_over = self._answered
+        if request.left <= 2 * SOON:
             request.own(self.free())
         else:
-            response.on_over = self._answered
             self._carried = request
             self.slow_requests.expect(self, self.served)
 
@@ -227,8 +241,8 @@ class HttpConnection(Actor[Never]):
             lifetime = self.pass_on()
         except SupervisorClosed:  # the end has begun: nothing more is read
             return self.lifetime
+        self._until = math.inf  # the task that reads on has no deadline yet
         if self._upgraded is None and not self._is_answering:
-            self._until = math.inf
             self._allow_idling()
         return lifetime
 

@@ -5,7 +5,6 @@ must be bounded. Most are answered within a few milliseconds, and a client that 
 two deadlines for each. So connections say here that a request waits, and are reminded of it a little later.
 """
 
-from collections import deque
 from typing import Final, Never, Protocol
 
 import attrs
@@ -31,15 +30,15 @@ class SlowRequests(Actor[Never]):
     mailbox = None
 
     reminders: int = attrs.field(default=0, init=False)
-    _latest: deque[tuple[Minding, int]] = attrs.field(factory=deque, init=False)
-    _before: deque[tuple[Minding, int]] = attrs.field(factory=deque, init=False)
+    _latest: dict[Minding, int] = attrs.field(factory=dict, init=False)  # a connection has one that waits, at most
+    _before: dict[Minding, int] = attrs.field(factory=dict, init=False)
     _wanted: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def expect(self, connection: Minding, number: int) -> None:
         """Request *number* of a connection waits."""
         if not self._latest:
             self._wanted.set()
-        self._latest.append((connection, number))
+        self._latest[connection] = number
 
     async def run(self) -> None:
         while True:
@@ -47,7 +46,7 @@ class SlowRequests(Actor[Never]):
                 await self._wanted.wait()
             self._wanted = trio.Event()
             while self._before or self._latest:
-                self._before += self._latest
+                self._before |= self._latest
                 self._latest.clear()
                 await trio.sleep(SOON)
                 self._remind()
@@ -55,7 +54,7 @@ class SlowRequests(Actor[Never]):
     def _remind(self) -> None:
         self.reminders += 1
         while self._before:  # taken out before it is reminded: one that fails does so once
-            connection, number = self._before.popleft()
+            connection, number = self._before.popitem()
             connection.mind(number)
 
     def facts(self) -> dict[str, Fact]:

@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import Never
 
 import attrs
-from trio.lowlevel import Abort, RaiseCancelT, Task, current_task, reschedule, wait_task_rescheduled
 
+from callboard.actors.end_of_turn import EndOfTurn
 from callboard.errors import SupervisorClosed
 from callboard.supervisor import Actor, Fact
 from callboard.transports.wire import MAX_HELD, SocketWire
@@ -25,17 +25,15 @@ class WriteBatch(Actor[Never]):
 
     _wires: dict[SocketWire, None] = attrs.field(factory=dict, init=False)
     _unsent: int = attrs.field(default=0, init=False)
-    _sleeper: Task | None = attrs.field(default=None, init=False)
-    _is_open: bool = attrs.field(default=False, init=False)
+    _turn: EndOfTurn = attrs.field(init=False)
     turns: int = attrs.field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._turn = EndOfTurn(self._flush)
 
     def put(self, wire: SocketWire, data: bytes) -> bool:
         """Write *data* when the turn is over. False if it must be written otherwise."""
-        if self._sleeper is not None:  # the first of this turn, and perhaps the only one
-            task, self._sleeper = self._sleeper, None
-            reschedule(task)
-            return False
-        if not self._is_open or len(data) > MAX_HELD or not wire.hold(data):
+        if not self._turn.is_near() or len(data) > MAX_HELD or not wire.hold(data):
             return False
         self._wires[wire] = None
         return True
@@ -47,31 +45,18 @@ class WriteBatch(Actor[Never]):
             self.supervisor.spawn(Unsent(wire), name=f"rest-{self._unsent}")
 
     async def run(self) -> None:
-        self._is_open = True
         try:
-            while True:
-                if not self._wires:
-                    await self._sleep()
-                self._flush()
+            await self._turn.run()
         finally:
-            self._is_open = False
             self._flush()
 
-    def _flush(self) -> None:
+    def _flush(self) -> bool:
         wires, self._wires = self._wires, {}
         self.turns += 1
         for wire in wires:
             if not wire.flush():
                 self.finish(wire)
-
-    async def _sleep(self) -> None:
-        self._sleeper = current_task()
-
-        def abort(_: RaiseCancelT) -> Abort:
-            self._sleeper = None
-            return Abort.SUCCEEDED
-
-        await wait_task_rescheduled(abort)
+        return bool(wires)
 
     def facts(self) -> dict[str, Fact]:
         return {"turns": self.turns}

@@ -142,11 +142,15 @@ async def test_one_principal_leaves_room_for_the_next() -> None:
         assert place.host.bodies.held("bob") == 0
 
 
+@pytest.mark.parametrize("before", [0, 70 * KIB])
 @pytest.mark.parametrize("tool", ["errand", "work"])
-async def test_a_large_request_counts_until_it_is_answered(tool: str) -> None:
+async def test_a_large_request_counts_until_it_is_answered(tool: str, before: int) -> None:
+    """Also if it comes whole, as it may after another large one on the same connection."""
     there = open_house()
     async with serving(there.server, SMALL) as place:
         client = await place.connect()
+        if before:
+            assert (await client.call("echo", text="x" * before)).status == 200
         await client.send(client.modern("tools/call", name=tool, arguments={"name": "x" * 100 * KIB}))
         await there.wait_started("x" * 100 * KIB)
         assert place.host.bodies.total > 100 * KIB
@@ -154,6 +158,24 @@ async def test_a_large_request_counts_until_it_is_answered(tool: str) -> None:
         assert (await client.answer()).status == 200
         await settle()
         assert place.host.bodies.total == 0
+
+
+@pytest.mark.parametrize("before", [0, 70 * KIB])
+async def test_the_last_bytes_of_a_body_are_refused_too(before: int) -> None:
+    async with serving(open_house().server, SMALL) as place:
+        client = await place.connect()
+        if before:
+            assert (await client.call("echo", text="x" * before)).status == 200
+        for _ in range(2):
+            await hold(place)
+        await settle()
+        whole = client.modern("tools/call", name="echo", arguments={"text": "x" * 120 * KIB})
+        if not before:
+            await client.send(whole[: 90 * KIB])
+            await settle()
+        await client.send(whole[0 if before else 90 * KIB :])
+        answer = await client.answer()
+        assert (answer.status, answer.headers["connection"]) == (429, "close")
 
 
 async def test_a_large_request_of_a_session_counts_when_its_client_has_left() -> None:

@@ -351,6 +351,21 @@ async def test_a_request_that_waits_and_fails_leaves_its_connection_as_it_was(mo
         assert await client.ended() == b""  # and no last word about what was answered long ago
 
 
+async def test_a_connection_that_another_task_reads_on_ends_when_it_is_idle(mock_clock: MockClock) -> None:
+    log: list[str] = []
+    async with serving(company(log), attrs.evolve(QUICK, keep_alive=10.0)) as place:
+        client = await place.connect()
+        await client.send(client.modern("tools/call", name="slow", arguments={"seconds": 1.0}))
+        await seen(log, "begun")
+        for seconds in (3 * SOON, 3 * SOON, 1.0):  # first another task reads on, and then it is answered
+            await wait_all_tasks_blocked()
+            mock_clock.jump(seconds)
+        await client.answer()
+        await wait_all_tasks_blocked()
+        mock_clock.jump(11)
+        assert await client.ended() == b""
+
+
 @contextmanager
 def place_of_failure(place: Place) -> Iterator[None]:
     """Calls each wait a little, and then fail as those of a broker do."""

@@ -220,6 +220,15 @@ async def test_the_end_of_a_peer_is_heard_behind_all_that_it_said() -> None:
             assert await wire.receive() == b""
 
 
+async def test_more_is_read_at_once_if_that_is_wanted() -> None:
+    with pair() as (wire, peer):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(peer.send_all, b"x" * 2 * READ_SIZE)
+            await wait_all_tasks_blocked()
+            assert len(await wire.receive(READ_SIZE + 1)) == READ_SIZE + 1
+            assert len(await wire.receive(3 * READ_SIZE)) == READ_SIZE - 1
+
+
 async def test_what_was_read_ahead_is_gone_with_the_wire() -> None:
     with pair() as (wire, peer):
         async with trio.open_nursery() as nursery:

@@ -87,7 +87,7 @@ class MemoryWire:
     is_closed: bool = attrs.field(default=False, init=False)
     _lock: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
-    async def receive(self) -> bytes:
+    async def receive(self, size: int = 0) -> bytes:
         if self.is_closed:
             raise trio.ClosedResourceError
         data = await self.incoming.get()

@@ -1,4 +1,4 @@
-"""The end of a turn of the event loop: what the tasks of one turn have to say to a server is then written together.
+"""The end of a turn of the event loop: what the tasks of one turn have to say to a peer is then written together.
 
 A busy broker forwards many requests in one turn. Written one by one, each wakes the server, which finds nothing more to
 read and sleeps again: that costs 12 us of the 116 us that a forwarded call took. All but the first wait, for one that
