@@ -10,7 +10,7 @@ from callboard.actors.frames import error_frame
 from callboard.actors.server.host import Host
 from callboard.actors.server.request import run_noticing
 from callboard.actors.server.session_record import read_record
-from callboard.codecs.envelope import Request, decode
+from callboard.codecs.envelope import Request
 from callboard.codecs.home import HomeNames, chosen_home
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
@@ -19,7 +19,7 @@ from callboard.codecs.revisions import LATEST
 from callboard.errors import HomeGone, Overloaded, PeerError, RequestFailed
 from callboard.transports.client.pool import Origin, Pool, Use
 from callboard.transports.server.http.homes import Elsewhere, LocalEndpoint, not_found
-from callboard.transports.server.http.modern import answer_unread
+from callboard.transports.server.http.modern import answer_unread, asked_id
 from callboard.transports.server.http.response import Response
 from callboard.transports.server.http.upgraded import Upgraded
 from callboard.transports.wire import Wire
@@ -116,7 +116,7 @@ class WorkerHomes:
     async def serve_elsewhere(
         self, endpoint: LocalEndpoint, found: Elsewhere, head: Head, body: bytes, principal: str, response: Response
     ) -> None:
-        relayed = RelayedRequest(self.host, head, response, found.home.hex())
+        relayed = RelayedRequest(self.host, head, body, response, found.home.hex())
         run = self._run(endpoint, found, head, body, principal, response, relayed)
         if response.carrier is None:
             relayed.own(self.host.requests.carry(lambda: run, name=relayed.name))
@@ -139,7 +139,7 @@ class WorkerHomes:
         except HttpRefusal as refusal:
             await endpoint.refuse(refusal, response)
         except (PeerError, RequestFailed) as error:
-            await answer_unread(response, error, None)
+            await answer_unread(response, error, asked_id(head, body))
         finally:
             relayed.leave()
 
@@ -222,9 +222,9 @@ class WorkerHomes:
         again, and it would run twice."""
         if response.is_over:
             return
-        message = decode(body) if head.method == "POST" else None
-        if isinstance(message, Request):
-            await response.answer_json(error_frame(message.id, LATEST, HomeGone()))
+        request_id = asked_id(head, body)
+        if request_id is not None:
+            await response.answer_json(error_frame(request_id, LATEST, HomeGone()))
             return
         raise HttpRefusal(503, "the worker that had this session ended", headers=RETRY_AFTER)
 

@@ -12,9 +12,10 @@ from callboard.actors.outlet import Carrier
 from callboard.actors.server.host import Host
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.response_parser import AnswerHead
-from callboard.errors import CannotConnect, ConnectionLost, Overloaded, SupervisorClosed
+from callboard.errors import CannotConnect, ConnectionLost, Draining, Overloaded, SupervisorClosed
 from callboard.supervisor import WHY_DRAIN, WHY_KILLED, Fact, Lifetime, Snapshot, Unfinished
 from callboard.transports.client.pool import Channel, Pool, Use
+from callboard.transports.server.http.modern import answer_unread, asked_id
 from callboard.transports.server.http.response import Response
 
 PRINCIPAL: Final = b"callboard-principal"
@@ -137,17 +138,29 @@ async def _copy(channel: Channel, head: AnswerHead, response: Response, limit: i
 class RelayedRequest:
     """One request that another worker answers, as the tree shows it: it can be cancelled, and it is drained."""
 
-    __slots__ = ("_carrier", "_lifetime", "_over", "_where", "head", "host", "name", "response", "started_at")
+    __slots__ = (
+        "_carrier",
+        "_lifetime",
+        "_number",
+        "_over",
+        "_where",
+        "body",
+        "head",
+        "host",
+        "response",
+        "started_at",
+    )
 
     begin_stop = None
     until = math.inf
     """The worker that answers keeps the time."""
 
-    def __init__(self, host: Host, head: Head, response: Response, where: str) -> None:
+    def __init__(self, host: Host, head: Head, body: bytes, response: Response, where: str) -> None:
         self.host = host
         self.head = head
+        self.body = body
         self.response = response
-        self.name = host.new_name()
+        self._number = next(host.numbers)
         self.started_at = trio.current_time()
         self._carrier: Carrier | None = response.carrier
         self._lifetime: Lifetime | None = None
@@ -204,10 +217,18 @@ class RelayedRequest:
         return not self._over.is_set()
 
     async def part(self) -> None:
-        self.cancel(WHY_DRAIN)
-        await trio.lowlevel.checkpoint()
+        """Its client is told that this worker ends. What the other one does with it is not known."""
+        try:
+            if not self.response.is_over:
+                await answer_unread(self.response, Draining(), asked_id(self.head, self.body))
+        finally:
+            self.cancel(WHY_DRAIN)
 
     # What the tree shows.
+
+    @property
+    def name(self) -> str:
+        return f"r-{self._number}"
 
     @property
     def path(self) -> str:

@@ -15,7 +15,6 @@ from callboard.codecs.envelope import (
     ErrorResponse,
     Notification,
     Request,
-    RequestId,
     ResultResponse,
     decode,
     is_batch,
@@ -34,7 +33,7 @@ from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.server.http.homes import Alone, Elsewhere, Homes, not_found
 from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.legacy import Legacy
-from callboard.transports.server.http.modern import Modern, answer_unread
+from callboard.transports.server.http.modern import PATH, Modern, answer_unread, asked_id
 from callboard.transports.server.http.response import Response
 from callboard.transports.server.http.sse_pair import MESSAGES_PATH, SSE_PATH, Pairs
 from callboard.transports.server.http.upgraded import Reading, Upgraded
@@ -47,9 +46,6 @@ Authenticate: TypeAlias = Callable[[str], Awaitable[str | None]]
 Upgrade: TypeAlias = Callable[[Head, bytes, Wire, Reading, str | None], Awaitable[Upgraded]]
 """Begins to serve a connection that turns into a WebSocket: its head, what was read beyond it, its wire, its task; and
 its principal if that is known."""
-
-PATH: Final = b"/mcp"
-"""Path of the endpoint, on every listener."""
 
 METHODS: Final = {
     PATH: ("POST", "GET", "DELETE", "OPTIONS"),
@@ -171,10 +167,10 @@ class Endpoint:
         except Elsewhere as found:
             await self.homes.serve_elsewhere(self, found, head, body, principal or ANYBODY, response)
         except PeerError as error:
-            known = error.request_id if error.request_id is not None else _asked(head, body)
+            known = error.request_id if error.request_id is not None else asked_id(head, body)
             await answer_unread(response, error, None if error.is_answer else known)
         except RequestFailed as error:  # before anything was begun, too
-            await answer_unread(response, error, _asked(head, body))
+            await answer_unread(response, error, asked_id(head, body))
 
     async def refuse(self, refusal: HttpRefusal, response: Response) -> None:
         """Answer what HTTP alone says no to, with the reason as text."""
@@ -273,17 +269,6 @@ class Endpoint:
         if not covers(head.all(b"accept"), _EVENTS):
             raise HttpRefusal(406, "Accept must include text/event-stream")
         await session.get(head.get(b"last-event-id"), response)
-
-
-def _asked(head: Head, body: bytes) -> RequestId | None:
-    """The id of a request that was refused unread: its sender waits for that."""
-    if head.method != "POST" or head.path != PATH:
-        return None
-    try:
-        message = decode(body)
-    except PeerError:  # it says so itself, with the id if there is one
-        return None
-    return message.id if isinstance(message, Request) else None
 
 
 def _dialect(head: Head) -> Dialect | None:

@@ -1,5 +1,7 @@
 """A modern request over HTTP: it stands alone, and so does its answer."""
 
+from typing import Final
+
 import attrs
 
 from callboard.actors.frames import error_frame
@@ -10,7 +12,7 @@ from callboard.actors.server.host import Host
 from callboard.actors.server.reply_slot import InFlight, ReplySlot
 from callboard.actors.shares import account_of
 from callboard.actors.terms import Terms, is_modern, modern_terms
-from callboard.codecs.envelope import Request, RequestId
+from callboard.codecs.envelope import Request, RequestId, decode
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.status import RETRY_AFTER, status_of, status_of_unread
 from callboard.codecs.http.writer import JSON, STREAM
@@ -29,6 +31,9 @@ from callboard.transports.limits import Settings
 from callboard.transports.server.http.homes import Homes
 from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.response import Response
+
+PATH: Final = b"/mcp"
+"""Path of the endpoint, on every listener."""
 
 
 @attrs.define(eq=False)
@@ -97,6 +102,17 @@ async def answer_unread(response: Response, error: PeerError | RequestFailed, re
     status = status_of_unread(error)
     headers = (*JSON, *(RETRY_AFTER if status in (429, 503) else ()))
     await response.answer(status, headers, error_frame(request_id, LATEST, error))
+
+
+def asked_id(head: Head, body: bytes) -> RequestId | None:
+    """The id of a request that was refused unread: its sender waits for that."""
+    if head.method != "POST" or head.path != PATH:
+        return None
+    try:
+        message = decode(body)
+    except PeerError:  # it says so itself, with the id if there is one
+        return None
+    return message.id if isinstance(message, Request) else None
 
 
 @attrs.define(eq=False)
