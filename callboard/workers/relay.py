@@ -152,7 +152,7 @@ class RelayedRequest:
     )
 
     begin_stop = None
-    until = math.inf
+    left = math.inf
     """The worker that answers keeps the time."""
 
     def __init__(self, host: Host, head: Head, body: bytes, response: Response, where: str) -> None:

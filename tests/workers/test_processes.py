@@ -15,7 +15,7 @@ import trio
 
 from callboard.errors import BACKEND_GONE
 from tests.process import CALLBOARD
-from tests.transports.server.http.stage import Answer, Gone
+from tests.transports.server.http.stage import Answer, Gone, Stream
 from tests.workers.crowd import APP, Crowd, CrowdSession, crowd, said
 
 KEY = bytes(range(100, 132))
@@ -38,11 +38,9 @@ async def test_sessions_and_connections_are_shared_out_and_each_session_has_one_
         # News of one worker reach the listeners of all.
         listeners = [await _listen(many) for _ in range(6)]
         await many.call("tell")
-        for client in listeners:
-            stream = await client.stream_of()
-            while (await stream.message())["method"] != "notifications/tools/list_changed":
-                pass
-            await client.aclose()
+        for stream in listeners:
+            assert (await stream.message())["method"] == "notifications/tools/list_changed"
+            await stream.client.aclose()
         grown = await many.modern("tools/call", name="grow", arguments={})
         assert "while several workers serve" in grown.result["content"][0]["text"]
         # A rate of the author's holds for all workers together.
@@ -50,10 +48,13 @@ async def test_sessions_and_connections_are_shared_out_and_each_session_has_one_
         assert Counter(answer.status for answer in answers) == {200: 20, 429: 10}
 
 
-async def _listen(many: Crowd):  # type: ignore[no-untyped-def]
+async def _listen(many: Crowd) -> Stream:
+    """A subscription that has begun."""
     client = await many.connect()
     await client.send(client.modern("subscriptions/listen", notifications={"toolsListChanged": True}))
-    return client
+    stream = await client.stream_of()
+    assert (await stream.message())["method"] == "notifications/subscriptions/acknowledged"
+    return stream
 
 
 async def test_a_worker_that_is_killed_takes_only_its_calls_along() -> None:
