@@ -69,6 +69,7 @@ class HealthHandler:
     access: Access
     heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
     is_leaving: bool = attrs.field(default=False, init=False)
+    upgrade_to: bytes = attrs.field(default=b"websocket", init=False)
 
     def admit(self, head: Head) -> None:
         self.access.check(head.get(b"host"), head.get(b"origin"))

@@ -22,8 +22,8 @@ from callboard.transports.server.http.crowd import ConnectionLimit
 from callboard.transports.server.http.listener import Edge, listeners
 from callboard.workers.homes import socket_path
 from callboard.workers.inner import InnerDoor
+from callboard.workers.link import MAX_STREAMS
 from callboard.workers.messages import Started
-from callboard.workers.relay import MAX_STREAMS
 from callboard.workers.worker import ParentLink, Worker
 
 MAX_INNER: Final = 3 * MAX_STREAMS * MOST_WORKERS

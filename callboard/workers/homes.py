@@ -1,6 +1,7 @@
 """Sessions that other workers have: requests for them go there, at most one hop."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import attrs
@@ -8,7 +9,6 @@ import trio
 
 from callboard.actors.frames import error_frame
 from callboard.actors.server.host import Host
-from callboard.actors.server.request import run_noticing
 from callboard.actors.server.session_record import read_record
 from callboard.codecs.envelope import Request
 from callboard.codecs.home import HomeNames, chosen_home
@@ -16,24 +16,18 @@ from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import RETRY_AFTER
 from callboard.codecs.revisions import LATEST
-from callboard.errors import HomeGone, Overloaded, PeerError, RequestFailed
-from callboard.transports.client.pool import Origin, Pool, Use
+from callboard.errors import Draining, HomeGone, PeerError, RequestFailed, SupervisorClosed
+from callboard.transports.client.pool import Origin
 from callboard.transports.server.http.homes import Elsewhere, LocalEndpoint, not_found
 from callboard.transports.server.http.modern import answer_unread, asked_id
 from callboard.transports.server.http.response import Response
 from callboard.transports.server.http.upgraded import Upgraded
+from callboard.transports.server.http.write_batch import WriteBatch
 from callboard.transports.wire import Wire
 from callboard.workers.book import SessionBook, key_of
+from callboard.workers.link import OPENED_WITHIN, HomeLink
 from callboard.workers.messages import PeerWorker
-from callboard.workers.relay import (
-    MAX_STREAMS,
-    MISDIRECTED,
-    HomeLink,
-    HomeLost,
-    NotThere,
-    RelayedRequest,
-    write_forwarded,
-)
+from callboard.workers.relay import MISDIRECTED, RelayedRequest, RelayEnd
 from callboard.workers.tunnel import open_tunnel
 
 TRIES: Final = 6
@@ -44,8 +38,6 @@ PAUSE: Final = 0.02
 
 MOST_MOVED: Final = 10_000
 """Sessions that are remembered to be elsewhere than their names say; then it begins anew."""
-
-_LONGEST: Final = 1 << 30  # the worker that answers has bounded its answer
 
 
 def socket_path(folder: str, name: bytes) -> str:
@@ -66,6 +58,7 @@ class WorkerHomes:
     opened_again: int = attrs.field(default=0, init=False)
     _moved: dict[str, bytes] = attrs.field(factory=dict, init=False)  # sessions that are not where their names say
     _released: set[str] = attrs.field(factory=set, init=False)  # that were here, and are for another worker to open
+    _batch: WriteBatch | None = attrs.field(default=None, init=False)
     _opening: dict[str, trio.Event] = attrs.field(factory=dict, init=False)
 
     # What the endpoint asks.
@@ -116,77 +109,94 @@ class WorkerHomes:
     async def serve_elsewhere(
         self, endpoint: LocalEndpoint, found: Elsewhere, head: Head, body: bytes, principal: str, response: Response
     ) -> None:
-        relayed = RelayedRequest(self.host, head, body, response, found.home.hex())
-        run = self._run(endpoint, found, head, body, principal, response, relayed)
-        if response.carrier is None:
-            relayed.own(self.host.requests.carry(lambda: run, name=relayed.name))
+        relayed = RelayedRequest(self.host, head, body, principal, response)
+        try:
             relayed.begin()
-        else:
-            await run_noticing(run, self.host.context.copy(), RelayedRequest.begin, relayed)
+        except SupervisorClosed:
+            await answer_unread(response, Draining(), asked_id(head, body))
+            return
+        if not response.is_forwarded:
+            link = self.links.get(self._moved.get(found.name, found.home))
+            if link is not None and link.try_ask(relayed):  # mostly: and that is all that is done here
+                self.forwarded += 1
+                relayed.on_end = partial(self._ended, endpoint, found, relayed)
+                return
+        self._look(endpoint, found, relayed, None if response.is_forwarded else found.home)
+
+    def _look(self, endpoint: LocalEndpoint, found: Elsewhere, relayed: RelayedRequest, home: bytes | None) -> None:
+        """Have a task look for the worker that answers a request."""
+        try:
+            relayed.own(self.host.requests.carry(partial(self._run, endpoint, found, relayed, home), name=relayed.name))
+        except SupervisorClosed:
+            relayed.cancel()
+
+    def _ended(self, endpoint: LocalEndpoint, found: Elsewhere, relayed: RelayedRequest, how: RelayEnd) -> None:
+        """What became of a request that was sent without waiting."""
+        if how is not RelayEnd.ANSWERED:
+            act = self._answer_lost(relayed) if how is RelayEnd.HOME_LOST else None
+            if act is None:
+                self._look(endpoint, found, relayed, None)
+            else:
+                relayed.own(self.host.requests.carry(lambda: act, name=relayed.name))
 
     async def _run(
-        self,
-        endpoint: LocalEndpoint,
-        found: Elsewhere,
-        head: Head,
-        body: bytes,
-        principal: str,
-        response: Response,
-        relayed: RelayedRequest,
+        self, endpoint: LocalEndpoint, found: Elsewhere, relayed: RelayedRequest, home: bytes | None
     ) -> None:
+        response = relayed.response
         try:
-            await self._serve(endpoint, found, head, body, principal, response)
+            await self._serve(endpoint, found, relayed, home)
         except HttpRefusal as refusal:
             await endpoint.refuse(refusal, response)
         except (PeerError, RequestFailed) as error:
-            await answer_unread(response, error, asked_id(head, body))
+            await answer_unread(response, error, asked_id(relayed.head, relayed.body))
         finally:
             relayed.leave()
 
     async def _serve(
-        self, endpoint: LocalEndpoint, found: Elsewhere, head: Head, body: bytes, principal: str, response: Response
+        self, endpoint: LocalEndpoint, found: Elsewhere, relayed: RelayedRequest, home: bytes | None
     ) -> None:
-        name = found.name
-        home: bytes | None = self._moved.get(name, found.home)
+        name, response, here = found.name, relayed.response, self.names.here
         for attempt in range(TRIES):
-            if home is None or home == self.names.here or home not in self.links or response.is_forwarded:
+            if home is None or home == here or home not in self.links:
                 home = await self._find(endpoint, name, response.peer)
-            if home == self.names.here:
-                response.carrier = None  # its task stays with this one
-                await endpoint.serve(head, body, response, principal)
+            if home == here:
+                response.carrier = None  # its task has others to read
+                await endpoint.serve(relayed.head, relayed.body, response, relayed.principal)
                 return
             if response.is_forwarded:  # it was forwarded once, and is not again
                 await response.answer(MISDIRECTED, ())
                 return
-            if await self._is_answered(home, head, body, principal, response):
+            if await self._is_answered(home, relayed):
                 return
             await trio.sleep(attempt * PAUSE)  # its end may not have been heard of by the parent yet
             home = None
         raise HttpRefusal(503, "the session is moving to another worker", headers=RETRY_AFTER)
 
-    async def _is_answered(self, home: bytes, head: Head, body: bytes, principal: str, response: Response) -> bool:
+    async def _is_answered(self, home: bytes, relayed: RelayedRequest) -> bool:
         """Have *home* answer. False if it has not begun with the request: it is gone, or has no such session."""
         link = self.links.get(home)
-        if link is None:
+        if link is None or not await link.wait_open(OPENED_WITHIN):
             return False
         if link.hangs:
             raise HttpRefusal(503, "the worker that has this session does not answer", headers=RETRY_AFTER)
-        use: Use = "stream" if head.method == "GET" else "call"
-        extra, response.extra = response.extra, ()  # the home adds the same
+        if not link.has_room:
+            raise HttpRefusal(503, "too many requests to another worker", headers=RETRY_AFTER)
+        over, ends = trio.Event(), list[RelayEnd]()
+
+        def on_end(how: RelayEnd) -> None:
+            ends.append(how)
+            over.set()
+
+        relayed.on_end = on_end
         self.forwarded += 1
         try:
-            await link.ask(write_forwarded(head, body, principal, response.peer), use, response, _LONGEST)
-        except Overloaded as error:
-            raise HttpRefusal(503, str(error), headers=RETRY_AFTER) from None
-        except NotThere:
-            return False
-        except HomeLost as lost:
-            if not lost.was_sent:
-                return False
-            await self._answer_lost(head, body, response)
-        finally:
-            response.extra = extra
-        return True
+            await link.ask(relayed)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return False  # not all of it was sent
+        await over.wait()
+        if ends[0] is RelayEnd.HOME_LOST:
+            await self._answer_lost(relayed)
+        return ends[0] is not RelayEnd.NOT_THERE
 
     async def _find(self, endpoint: LocalEndpoint, name: str, peer: str) -> bytes:
         """Where the session *name* is, which is not where it was: here, if it was opened again here. Raises
@@ -217,16 +227,23 @@ class WorkerHomes:
             self._moved.clear()
         self._moved[name] = home
 
-    async def _answer_lost(self, head: Head, body: bytes, response: Response) -> None:
+    async def _answer_lost(self, relayed: RelayedRequest) -> None:
         """The home ended meanwhile. A request that it may have begun is never answered 404: some clients would send it
         again, and it would run twice."""
-        if response.is_over:
-            return
-        request_id = asked_id(head, body)
-        if request_id is not None:
-            await response.answer_json(error_frame(request_id, LATEST, HomeGone()))
-            return
-        raise HttpRefusal(503, "the worker that had this session ended", headers=RETRY_AFTER)
+        response = relayed.response
+        try:
+            if response.is_over:
+                return
+            request_id = asked_id(relayed.head, relayed.body)
+            if relayed.is_begun:
+                response.cut()  # a stream ends with its home: a client that comes back hears what is known
+            elif request_id is not None:
+                await response.answer_json(error_frame(request_id, LATEST, HomeGone()))
+            else:
+                frame = error_frame(None, LATEST, HomeGone())
+                await response.answer(503, ((b"content-type", b"application/json"), *RETRY_AFTER), frame)
+        finally:
+            relayed.leave()
 
     # What the parent tells.
 
@@ -234,13 +251,21 @@ class WorkerHomes:
         """These workers can be reached now."""
         living = {peer.name for peer in workers} - {self.names.here}
         for name in self.links.keys() - living:
-            self.links.pop(name).pool.close()
+            self.links.pop(name).address.kill()
         for name in living - self.links.keys():
-            pool = Pool(Origin("http", "worker", 0, socket_path(self.folder, name)), most=MAX_STREAMS)
-            self.links[name] = HomeLink(name, pool)
+            self.links[name] = self._link(name)
         for peer in workers:
             if peer.name in self.links:
                 self.links[peer.name].hangs = peer.hangs
+
+    def _link(self, name: bytes) -> HomeLink:
+        root = self.host.root
+        if self._batch is None:
+            self._batch = WriteBatch()
+            root.spawn(self._batch, name="link-batch", shutdown=0)
+        link = HomeLink(name, Origin("http", "worker", 0, socket_path(self.folder, name)), self._batch)
+        root.spawn(link, name=f"link-{name.hex()}", shutdown=0)
+        return link
 
     def close(self) -> None:
         self.know([])

@@ -1,20 +1,20 @@
-"""A request that another worker answers: its bytes go there, and the answer's come back, with nothing kept between."""
+"""A request that another worker answers: it goes there whole, and the answer comes back piece by piece."""
 
-import math
-from collections.abc import Iterable
-from typing import Final
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from enum import Enum
+from functools import partial
+from typing import Final, Protocol
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-import attrs
+import msgspec
 import trio
 
-from callboard.actors.outlet import Carrier
 from callboard.actors.server.host import Host
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.response_parser import AnswerHead
-from callboard.errors import CannotConnect, ConnectionLost, Draining, Overloaded, SupervisorClosed
+from callboard.codecs.link import ANSWER, BEGIN, CREDIT, END, JSON, LOST, WINDOW, WRITE, read_link_answer
+from callboard.errors import Draining, SupervisorClosed
 from callboard.supervisor import WHY_DRAIN, WHY_KILLED, Fact, Lifetime, Snapshot, Unfinished
-from callboard.transports.client.pool import Channel, Pool, Use
 from callboard.transports.server.http.modern import answer_unread, asked_id
 from callboard.transports.server.http.response import Response
 
@@ -22,19 +22,26 @@ PRINCIPAL: Final = b"callboard-principal"
 PEER: Final = b"callboard-peer"
 """What the worker that read a request knows of its client, and the one that answers it does not ask again."""
 
-MAX_STREAMS: Final = 1024
-"""Requests and streams, each, that one worker has at another at once. For more there is a 503."""
+PROTOCOL: Final = b"callboard-link"
+VERSION_HEADER: Final = b"callboard-link"
+VERSION: Final = b"1"
+"""What is spoken between workers. Those of two releases that speak different versions refuse each other, with a 503 for
+clients, until the older ones are gone."""
+
+UPGRADE: Final = b"connection: upgrade\r\nupgrade: %b\r\n%b: %b\r\n" % (PROTOCOL, VERSION_HEADER, VERSION)
+
+MISDIRECTED: Final = 421
+"""Status by which a worker says that it has no such session any more: another one may have it."""
 
 _NOT_PASSED: Final = frozenset(
     (
         *(b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"expect", b"te", b"trailer"),
-        *(b"upgrade", b"host", b"authorization", b"proxy-authorization", b"cookie", PRINCIPAL, PEER),
+        *(b"upgrade", b"host", b"origin", b"authorization", b"proxy-authorization", b"cookie", PRINCIPAL, PEER),
     )
 )
 """Headers that are for the worker that read them alone. Who the client is, it says itself."""
 
-_FRAMING: Final = frozenset((b"connection", b"keep-alive", b"transfer-encoding", b"content-length"))
-_JSON: Final = [(b"content-type", b"application/json")]
+_GRANTED: Final = WINDOW // 2  # bytes that were taken, and not said to be: more, and they are
 
 
 def write_forwarded(head: Head, body: bytes, principal: str, peer: str) -> bytes:
@@ -44,7 +51,7 @@ def write_forwarded(head: Head, body: bytes, principal: str, peer: str) -> bytes
 
 def write_upgrade(head: Head, principal: str, peer: str) -> bytes:
     """The same for one that turns into a WebSocket."""
-    return _head(head, principal, peer) + b"connection: upgrade\r\nupgrade: websocket\r\n\r\n"
+    return _head(head, principal, peer) + UPGRADE + b"\r\n"
 
 
 def _head(head: Head, principal: str, peer: str) -> bytes:
@@ -63,158 +70,194 @@ def read_name(value: bytes) -> str:
     return unquote_to_bytes(value).decode("utf-8", "surrogatepass")
 
 
-class HomeLost(Exception):
-    """The other worker ended, or cannot be reached. *was_sent*: whether it may have begun with the request."""
+class RelayEnd(Enum):
+    """How a request at another worker ended."""
 
-    def __init__(self, why: str, *, was_sent: bool) -> None:
-        super().__init__(why)
-        self.was_sent = was_sent
-
-
-class NotThere(Exception):
-    """The other worker lives, and has no such session any more: another one may have it."""
+    ANSWERED = "answered"
+    NOT_THERE = "not there"
+    """That worker has no such session any more."""
+    HOME_LOST = "home lost"
+    """That worker ended, and may have begun with it."""
 
 
-MISDIRECTED: Final = 421
-"""Status by which a worker says so."""
+class RelayLink(Protocol):
+    """The link to the worker that answers, as a request needs it."""
 
+    @property
+    def home(self) -> bytes: ...
 
-@attrs.define(eq=False)
-class HomeLink:
-    """The way to one other worker: plain HTTP on a Unix socket, a connection for each request that is under way."""
+    def say(self, relayed: "RelayedRequest", kind: int, payload: bytes = b"") -> None:
+        """Say a small thing of it."""
 
-    name: bytes
-    pool: Pool
-    hangs: bool = False
-
-    async def ask(self, request: bytes, use: Use, response: Response, limit: int) -> None:
-        """Send *request*, and copy its answer to *response*. Raises `HomeLost`, `NotThere` and `Overloaded`."""
-        if not self.pool.has_room(use):
-            raise Overloaded("too many requests to another worker")
-        try:
-            channel = await self.pool.take(use)
-        except (CannotConnect, ConnectionLost) as error:
-            raise HomeLost(str(error), was_sent=False) from None
-        is_done = False
-        try:
-            await channel.send(request)
-            head = await channel.head()
-            if head.status == MISDIRECTED:
-                await channel.whole(limit)
-                is_done = True
-                raise NotThere
-            is_done = await _copy(channel, head, response, limit)
-        except ConnectionLost as error:
-            raise HomeLost(str(error), was_sent=True) from None
-        finally:
-            self.pool.give_back(channel, is_done=is_done)
-
-
-async def _copy(channel: Channel, head: AnswerHead, response: Response, limit: int) -> bool:
-    """Copy an answer. Returns whether all of it was read: then the connection can be used again."""
-    headers = [header for header in head.headers if header[0] not in _FRAMING]
-    if head.get(b"transfer-encoding") is None:
-        body = await channel.whole(limit)
-        if head.status != 200 or headers != _JSON:
-            await response.answer(head.status, headers, body)
-        elif not response.try_json(body):
-            await response.answer_json(body)
-        return True
-    if not response.try_begin(headers, b""):
-        await response.begin(headers)
-    try:
-        while (piece := await channel.piece()) is not None:
-            if not response.try_write(piece):
-                await response.write(piece)
-            if response.is_over:  # the client has left
-                return False
-    except ConnectionLost:
-        response.cut()  # the stream ends with its home: a client that comes back hears what is known
-        return False
-    await response.end()
-    return True
+    def forget(self, relayed: "RelayedRequest") -> None:
+        """It is over. Harmless twice."""
 
 
 class RelayedRequest:
-    """One request that another worker answers, as the tree shows it: it can be cancelled, and it is drained."""
+    """One request that another worker answers: as the tree shows it, and as the link to that worker needs it.
+
+    It has no task. The task that reads the link writes the answer, if the client takes it at once; else a task does
+    that is started for it.
+    """
 
     __slots__ = (
-        "_carrier",
-        "_lifetime",
-        "_number",
-        "_over",
-        "_where",
-        "body",
-        "head",
-        "host",
-        "response",
-        "started_at",
+        *("_is_begun", "_lifetime", "_number", "_over", "_queue", "_taken", "body", "head", "host", "link"),
+        *("on_end", "principal", "response", "started_at", "stream"),
     )
 
     begin_stop = None
-    left = math.inf
-    """The worker that answers keeps the time."""
 
-    def __init__(self, host: Host, head: Head, body: bytes, response: Response, where: str) -> None:
+    def __init__(self, host: Host, head: Head, body: bytes, principal: str, response: Response) -> None:
         self.host = host
         self.head = head
         self.body = body
+        self.principal = principal
         self.response = response
-        self._number = next(host.numbers)
+        self.link: RelayLink | None = None
+        self.stream = 0
+        self.on_end: Callable[[RelayEnd], None] = lambda _: None
         self.started_at = trio.current_time()
-        self._carrier: Carrier | None = response.carrier
+        self._number = next(host.numbers)
         self._lifetime: Lifetime | None = None
-        self._over = trio.Event()
-        self._where = where
+        self._over: trio.Event | None = None
+        self._queue: deque[Callable[[], Awaitable[None]]] | None = None  # what a task writes, while there is one
+        self._is_begun = False
+        self._taken = 0  # bytes of a stream that the client has taken, and the home was not told of
 
     def begin(self) -> None:
-        """It waits for the first time. Never raises."""
-        response = self.response
-        response.on_lost = self.cancel
-        has_place = True
-        try:
-            self.host.requests.take_in(self)
-        except SupervisorClosed:
-            has_place = False
-        if self._carrier is not None:
-            self._carrier.carry(self)
-        if not has_place or response.is_lost:
-            self.cancel()
+        """Take the place in the tree. Raises `SupervisorClosed`."""
+        self.host.requests.take_in(self)
+        self.response.on_lost = self.lost
 
     def leave(self) -> None:
+        """It is over. Harmless twice."""
         self.host.requests.let_go(self)
-        if self._carrier is not None:
-            self._carrier.drop(self)
-        self._over.set()
+        self.on_end = lambda _: None
+        if self.link is not None:
+            self.link.forget(self)
+        if self._over is not None:
+            self._over.set()
 
-    # How long it lives.
+    # What the link hears.
+
+    def hear(self, kind: int, payload: bytes) -> None:
+        """One frame of the worker that answers. Never raises."""
+        response = self.response
+        if kind == JSON:
+            if self._queue is not None or not response.try_json(payload):
+                self._later(partial(response.answer_json, payload))
+            self._end(RelayEnd.ANSWERED)
+        elif kind == WRITE:
+            if self._queue is None and response.try_write(payload):
+                self._took(len(payload))
+            else:
+                self._later(partial(self._write, payload))
+        elif kind == BEGIN:
+            self._is_begun = True
+            headers = read_link_answer(payload).headers
+            if self._queue is not None or not response.try_begin(headers, b""):
+                self._later(partial(response.begin, headers))
+        elif kind == END:
+            if self._queue is not None or not response.try_end(payload):
+                self._later(partial(response.end, payload))
+            self._end(RelayEnd.ANSWERED)
+        elif kind == ANSWER:
+            self._answer(payload)
+        else:
+            response.cut()
+            self._end(RelayEnd.ANSWERED)
+
+    def _answer(self, payload: bytes) -> None:
+        try:
+            answer = read_link_answer(payload)
+        except msgspec.MsgspecError:
+            self._end(RelayEnd.HOME_LOST)
+            return
+        if answer.status == MISDIRECTED:
+            self._end(RelayEnd.NOT_THERE)
+            return
+        self._later(partial(self.response.answer, answer.status, answer.headers, answer.body))
+        self._end(RelayEnd.ANSWERED)
+
+    def home_lost(self) -> None:
+        """The link ended."""
+        self._end(RelayEnd.HOME_LOST)
+
+    def _end(self, how: RelayEnd) -> None:
+        on_end, self.on_end = self.on_end, lambda _: None
+        if self.link is not None:
+            self.link.forget(self)
+            self.link = None
+        if how is RelayEnd.ANSWERED and self._queue is None:
+            self.leave()
+        on_end(how)
+
+    def _took(self, size: int) -> None:
+        """The client has taken *size* bytes of a stream: the home may send more."""
+        self._taken += size
+        if self._taken >= _GRANTED and self.link is not None:
+            self.link.say(self, CREDIT, b"%d" % self._taken)
+            self._taken = 0
+
+    # What must wait.
+
+    def _later(self, write: Callable[[], Awaitable[None]]) -> None:
+        if self._queue is not None:
+            self._queue.append(write)
+            return
+        self._queue = deque([write])
+        try:
+            self._lifetime = self.host.requests.carry(self._write_all, name=self.name)
+        except SupervisorClosed:
+            self.leave()
+
+    async def _write_all(self) -> None:
+        try:
+            while self._queue:
+                await self._queue.popleft()()
+        finally:
+            self._queue = None
+            if self.link is None or self.response.is_over:
+                self.leave()
+
+    async def _write(self, payload: bytes) -> None:
+        await self.response.write(payload)
+        self._took(len(payload))
+
+    # How it ends early.
+
+    def lost(self) -> None:
+        """The client has left: so the home hears it."""
+        if self.link is not None:
+            self.link.say(self, LOST)
+        self.leave()
 
     def own(self, lifetime: Lifetime) -> None:
+        """A task looks for the worker that answers it."""
         self._lifetime = lifetime
 
-    def _own(self) -> Lifetime:
-        if self._lifetime is None and self._carrier is not None:
-            self.own(self._carrier.free())
-        if self._lifetime is None:
-            raise RuntimeError(f"{self.path} has no task")
-        return self._lifetime
-
     def cancel(self, why: str = WHY_KILLED) -> None:
-        self._own().cut(why)
+        self.response.cut()
+        self.lost()
+        if self._lifetime is not None:
+            self._lifetime.cut(why)
 
     def drain(self, until: float) -> None:
-        self._own().drain(until)
+        """Its server ends: those that could finish have had their time."""
+        self.cancel(WHY_DRAIN)
 
     # How it is drained.
 
     def unfinished(self) -> Iterable[Unfinished]:
-        return () if self._over.is_set() else (self,)
+        return () if self.response.is_over else (self,)
 
     async def wait_over(self) -> None:
-        await self._over.wait()
+        if not self.response.is_over:
+            self._over = self._over or trio.Event()
+            await self._over.wait()
 
     def cut_short(self) -> bool:
-        return not self._over.is_set()
+        return not self.response.is_over
 
     async def part(self) -> None:
         """Its client is told that this worker ends. What the other one does with it is not known."""
@@ -227,6 +270,11 @@ class RelayedRequest:
     # What the tree shows.
 
     @property
+    def is_begun(self) -> bool:
+        """Whether a part of the answer was written."""
+        return self._is_begun
+
+    @property
     def name(self) -> str:
         return f"r-{self._number}"
 
@@ -235,12 +283,7 @@ class RelayedRequest:
         return f"{self.host.requests.path}/{self.name}"
 
     def snapshot(self, now: float) -> Snapshot:
-        facts: dict[str, Fact] = {"method": f"HTTP {self.head.method}", "worker": self._where}
-        return Snapshot(
-            name=self.name,
-            path=self.path,
-            kind="RelayedRequest",
-            state="running",
-            age=now - self.started_at,
-            facts=facts,
-        )
+        where = "being looked for" if self.link is None else self.link.home.hex()
+        facts: dict[str, Fact] = {"method": f"HTTP {self.head.method}", "worker": where}
+        age = now - self.started_at
+        return Snapshot(name=self.name, path=self.path, kind="RelayedRequest", state="running", age=age, facts=facts)

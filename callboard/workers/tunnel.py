@@ -4,13 +4,14 @@ import attrs
 import trio
 
 from callboard.codecs.http.head import Head
-from callboard.errors import CannotConnect, ConnectionLost
+from callboard.errors import CannotConnect
 from callboard.supervisor import Fact
 from callboard.supervisor.groups import own_nursery
-from callboard.transports.client.pool import Channel, Pool
+from callboard.transports.client.pool import reach
 from callboard.transports.server.http.homes import not_found
 from callboard.transports.wire import Wire
-from callboard.workers.relay import HomeLink, write_upgrade
+from callboard.workers.link import HomeLink
+from callboard.workers.relay import write_upgrade
 
 
 @attrs.define(eq=False)
@@ -18,21 +19,18 @@ class Tunnel:
     """One such connection. The worker that has the session reads and writes it; here nothing of it is looked at."""
 
     wire: Wire
-    pool: Pool
-    channel: Channel
+    far: Wire
     opening: bytes
-    is_open: bool = attrs.field(default=True, init=False)
 
     async def run(self) -> None:
-        far = self.channel.wire
+        far = self.far
         try:
             await far.send(self.opening)
             async with own_nursery() as nursery:
                 nursery.start_soon(self._copy, self.wire, far, nursery.cancel_scope)
                 nursery.start_soon(self._copy, far, self.wire, nursery.cancel_scope)
         finally:
-            self.is_open = False
-            self.pool.give_back(self.channel, is_done=False)
+            far.close()
 
     async def _copy(self, source: Wire, target: Wire, whole: trio.CancelScope) -> None:
         """Copy to the end of either side: neither goes on without the other."""
@@ -47,7 +45,7 @@ class Tunnel:
 
     def leave(self) -> None:
         """This worker ends: the client comes back, and reaches another one."""
-        self.channel.wire.close()
+        self.far.close()
 
     def facts(self) -> dict[str, Fact]:
         return {"state": "tunnel"}
@@ -56,8 +54,8 @@ class Tunnel:
 async def open_tunnel(link: HomeLink, head: Head, rest: bytes, wire: Wire, principal: str, peer: str) -> Tunnel:
     """Raises `HttpRefusal` (404) if that worker is gone."""
     try:
-        channel = await link.pool.take("stream")
-    except (CannotConnect, ConnectionLost):
+        far = await reach(link.origin, link.tls)
+    except CannotConnect:
         raise not_found() from None
     wire.stop_probing()
-    return Tunnel(wire, link.pool, channel, write_upgrade(head, principal, peer) + rest)
+    return Tunnel(wire, far, write_upgrade(head, principal, peer) + rest)

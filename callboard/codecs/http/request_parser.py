@@ -49,6 +49,7 @@ class RequestParser:
         max_header: int,
         max_headers: int,
         memory: HeadMemory | None = None,
+        upgrade: bytes = b"websocket",
     ) -> None:
         self.stage = ParserStage.IDLE
         self.is_waited_for = False
@@ -58,6 +59,7 @@ class RequestParser:
         self._max_header = max_header
         self._max_headers = max_headers
         self._memory = memory
+        self._upgrade = upgrade
         self._parser = httptools.HttpRequestParser(self)
         self._found: list[Received] = []
         self._is_stirred = False
@@ -195,11 +197,11 @@ class RequestParser:
     def _upgrades(self, rest: bytes) -> bool:
         """llhttp stops where a client offers another protocol. Whether that is taken up; if not, it goes on.
 
-        Only a WebSocket is. Java's client offers HTTP/2 with its first request, of any kind, and waits for an
-        answer all the same.
+        Only a WebSocket is, or what else is served there. Java's client offers HTTP/2 with its first request, of any
+        kind, and waits for an answer all the same.
         """
         head = self._found.pop().head
-        is_offered = head.method == "GET" and (head.get(b"upgrade") or b"").lower() == b"websocket"
+        is_offered = head.method == "GET" and (head.get(b"upgrade") or b"").lower() == self._upgrade
         if is_offered and not head.has_body:
             self._found.append(Received(head, b"", rest))
             return True

@@ -97,6 +97,7 @@ class HttpConnection(Actor[Never]):
             max_header=limits.max_header,
             max_headers=limits.max_headers,
             memory=self.endpoint.heads,
+            upgrade=self.endpoint.upgrade_to,
         )
 
     async def run(self) -> None:

@@ -81,6 +81,7 @@ class Endpoint:
     on_upgrade: Upgrade | None = attrs.field(default=None, kw_only=True)
     homes: Homes = attrs.field(factory=Alone, kw_only=True)
     is_leaving: bool = attrs.field(default=False, init=False)
+    upgrade_to: bytes = attrs.field(default=b"websocket", init=False)
     heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
     pulse: KeepAlive = attrs.field(init=False)
     modern: Modern = attrs.field(init=False)

@@ -16,6 +16,9 @@ class RequestHandler(Protocol):
 
     heads: HeadMemory
 
+    upgrade_to: bytes
+    """The protocol that a connection may turn into."""
+
     is_leaving: bool
     """Whether each connection ends after its next answer: other processes serve the address."""
 
