@@ -1,6 +1,6 @@
 """Sessions that other workers have: requests for them go there, at most one hop."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
@@ -125,19 +125,20 @@ class WorkerHomes:
 
     def _look(self, endpoint: LocalEndpoint, found: Elsewhere, relayed: RelayedRequest, home: bytes | None) -> None:
         """Have a task look for the worker that answers a request."""
+        self._start(relayed, partial(self._run, endpoint, found, relayed, home))
+
+    def _start(self, relayed: RelayedRequest, run: Callable[[], Awaitable[None]]) -> None:
         try:
-            relayed.own(self.host.requests.carry(partial(self._run, endpoint, found, relayed, home), name=relayed.name))
-        except SupervisorClosed:
+            relayed.own(self.host.requests.carry(run, name=relayed.name))
+        except SupervisorClosed:  # this worker ends
             relayed.cancel()
 
     def _ended(self, endpoint: LocalEndpoint, found: Elsewhere, relayed: RelayedRequest, how: RelayEnd) -> None:
         """What became of a request that was sent without waiting."""
-        if how is not RelayEnd.ANSWERED:
-            act = self._answer_lost(relayed) if how is RelayEnd.HOME_LOST else None
-            if act is None:
-                self._look(endpoint, found, relayed, None)
-            else:
-                relayed.own(self.host.requests.carry(lambda: act, name=relayed.name))
+        if how is RelayEnd.NOT_THERE:
+            self._look(endpoint, found, relayed, None)
+        elif how is RelayEnd.HOME_LOST:
+            self._start(relayed, partial(self._answer_lost, relayed))
 
     async def _run(
         self, endpoint: LocalEndpoint, found: Elsewhere, relayed: RelayedRequest, home: bytes | None

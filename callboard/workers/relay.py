@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, Protocol
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
@@ -61,11 +61,13 @@ def _head(head: Head, principal: str, peer: str) -> bytes:
     return b"".join(lines)
 
 
+@lru_cache(maxsize=1024)
 def write_name(name: str) -> bytes:
     """A principal as the value of a header."""
     return quote_from_bytes(name.encode("utf-8", "surrogatepass")).encode()
 
 
+@lru_cache(maxsize=1024)
 def read_name(value: bytes) -> str:
     return unquote_to_bytes(value).decode("utf-8", "surrogatepass")
 

@@ -12,7 +12,7 @@ import trio
 from callboard.codecs.revisions.revision import R3, R4
 from callboard.errors import BACKEND_GONE, INVALID_PARAMS
 from tests.transports.server.http.sessions import OpenSession
-from tests.transports.server.http.stage import Answer, settle
+from tests.transports.server.http.stage import QUICK, Answer, settle
 from tests.workers.stage import Worker, office
 
 NAME = {"action": "accept", "content": {"name": "Ada"}}
@@ -295,3 +295,63 @@ async def test_a_request_of_http_and_sse_is_posted_through_another_worker(tmp_pa
         await other.send(head % (endpoint.data, other.host, len(body)) + body)
         assert (await other.answer()).status == 202
         assert (await stream.message())["result"] == {}
+
+
+# What is large, and what is slow.
+
+
+@pytest.mark.parametrize("size", [10, 65_536, 300_000, 3_000_000])
+async def test_a_message_of_any_size_is_forwarded_both_ways(size: int, tmp_path: Path) -> None:
+    async with office(tmp_path) as (_, (here, there)):
+        session = await OpenSession.open(here.place, R4)
+        away = await via(session, there)()
+        assert await text_of(await away.call("echo", text="x" * size)) == "x" * size
+        assert there.forwarded == 1
+
+
+async def test_a_client_that_does_not_read_holds_up_its_own_stream_alone(tmp_path: Path) -> None:
+    async with office(tmp_path) as (_, (here, there)):
+        session = await OpenSession.open(here.place, R4)
+        away = await via(session, there)()
+        lazy = await there.place.connect(receive_buffer=4096)
+        flood = away.request("tools/call", name="flood", arguments={"size": 100_000, "count": 400, "name": "f"})
+        await lazy.send(away.post(flood))
+        for _ in range(20):
+            assert await text_of(await away.call("echo", text="hi")) == "hi"
+        assert here.place.host.in_flight.total == 1
+        with trio.fail_after(QUICK.write_time + 8):  # then its stream is cut, and the call goes on without a reader
+            while there.place.host.requests.child_count:  # noqa: ASYNC110
+                await trio.sleep(0.05)
+
+
+async def test_many_requests_are_on_their_way_at_once(tmp_path: Path) -> None:
+    async with office(tmp_path) as (_, (here, there)):
+        sessions = [await OpenSession.open(here.place, R4) for _ in range(10)]
+        answers: list[str] = []
+
+        async def ask(session: OpenSession, number: int) -> None:
+            away = await via(session, there)()
+            waiting = await away.begin("work", name=f"w{number}", id=number)
+            await here.house.wait_started(f"w{number}")
+            here.house.gates[f"w{number}"].set()
+            answers.append(await text_of(await waiting.answer()))
+
+        async with trio.open_nursery() as nursery:
+            for number in range(50):
+                nursery.start_soon(ask, sessions[number % 10], number)
+        assert sorted(answers) == sorted(f"w{number}" for number in range(50))
+        assert there.place.host.requests.child_count == 0
+
+
+async def test_what_is_forwarded_is_in_the_tree_until_it_is_over(tmp_path: Path) -> None:
+    async with office(tmp_path) as (_, (here, there)):
+        session = await OpenSession.open(here.place, R4)
+        away = await via(session, there)()
+        waiting = await away.begin("work", name="w")
+        await here.house.wait_started("w")
+        (relayed,) = there.place.host.requests.snapshots(0)
+        assert (relayed.kind, relayed.facts["worker"]) == ("RelayedRequest", here.name.hex())
+        here.house.gates["w"].set()
+        await waiting.answer()
+        await settle()
+        assert there.place.host.requests.child_count == 0

@@ -208,7 +208,7 @@ class HttpConnection(Actor[Never]):
         await self.endpoint.serve(head, received.body, response, principal)
         if not response.is_over and self._response is response:
             response.on_over = self._answered
-            self._wait_until(math.inf)
+            self.slow_requests.expect(self, self.served)  # to move the deadline costs more than most answers take
 
     def _answered(self) -> None:
         """The client may take its time, unless it has begun with the next request."""
@@ -232,9 +232,14 @@ class HttpConnection(Actor[Never]):
             self.slow_requests.expect(self, self.served)
 
     def mind(self, number: int) -> None:
-        """If request *number* still waits in the task that reads, let another one read on."""
-        if self.served == number and self._carried is not None:
+        """If request *number* still waits: let another task read on if this one waits with it; and do not end the
+        connection meanwhile."""
+        if self.served != number:
+            return
+        if self._carried is not None:
             self._carried.own(self.free())
+        elif self._is_answering and self._parser.stage is ParserStage.IDLE:
+            self._wait_until(math.inf)
 
     def free(self) -> Lifetime:
         self._carried = None

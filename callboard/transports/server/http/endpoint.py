@@ -32,7 +32,7 @@ from callboard.transports.held import HeldBytes
 from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.server.http.homes import Alone, Elsewhere, Homes, not_found
 from callboard.transports.server.http.keepalive import KeepAlive
-from callboard.transports.server.http.legacy import Legacy
+from callboard.transports.server.http.legacy import SESSION, Legacy
 from callboard.transports.server.http.modern import PATH, Modern, answer_unread, asked_id
 from callboard.transports.server.http.response import Response
 from callboard.transports.server.http.sse_pair import MESSAGES_PATH, SSE_PATH, Pairs
@@ -206,6 +206,10 @@ class Endpoint:
     # These only choose the answering method. They are no coroutines: each would cost every request of theirs.
 
     def _post(self, head: Head, body: bytes, principal: str, response: Response) -> Awaitable[None]:
+        if (name := head.get(SESSION)) is not None and not self.legacy.has(name.decode("latin-1")):
+            found = self.homes.missing(name.decode("latin-1"), principal)
+            if isinstance(found, Elsewhere):  # that worker looks what it is: once is enough
+                raise found
         if is_batch(body):
             session = self.legacy.find(head, principal)
             if not session.session.takes_batches:
