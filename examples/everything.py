@@ -332,17 +332,16 @@ async def test_input_required_result_request_state(*, ctx: Context) -> str | Inp
 
 @server.tool
 async def test_trigger_tool_change() -> str:
-    """Offers one more tool, and takes it back."""
-    server.tool(name="test_passing_tool")(test_simple_text)
-    server.remove_tool("test_passing_tool")
+    """Says that the list has changed, as if a tool had come and gone. One that really came would be known to one worker
+    only, if several serve."""
+    server.notify_changed("tools")
     return "The list of tools has changed"
 
 
 @server.tool
 async def test_trigger_prompt_change() -> str:
-    """Offers one more prompt, and takes it back."""
-    server.prompt(name="test_passing_prompt")(test_simple_prompt)
-    server.remove_prompt("test_passing_prompt")
+    """The same for prompts."""
+    server.notify_changed("prompts")
     return "The list of prompts has changed"
 
 

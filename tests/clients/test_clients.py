@@ -1,8 +1,9 @@
 """Other people's clients, as they are published, find in callboard the server that they expect."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
+import attrs
 import pytest
 
 from tests.clients.libraries import EXPECTED, LIBRARIES, MODERN, STAGE, Library, Visit, visit
@@ -40,6 +41,31 @@ def test_a_client_hears_what_it_should(
     line = been.heard.get((wire, step))
     assert line is not None, f"the client did not get there: {been.stderr}"
     assert line.get("heard") == expected, line.get("error")
+
+
+MANY = [pytest.param(library, id=library.name, marks=[needs_npm] * ("npm" in library.name)) for library in LIBRARIES]
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    """The same server, run by two workers."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("STAGE_FOLDER", str(tmp_path_factory.mktemp("stage")))
+        with served(STAGE, "--legacy-sse", "--workers", "2", ws=True) as at:
+            yield {"http": at.http, "sse": at.sse, "ws": at.ws, "asgi": at.http}
+
+
+@pytest.mark.parametrize("library", MANY)
+def test_a_client_hears_the_same_from_two_workers(library: Library, many: Mapping[str, str]) -> None:
+    """On every connection of its own that a client opens, another worker may answer."""
+    networked = attrs.evolve(library, wires=tuple(wire for wire in library.wires if not wire.startswith("stdio")))
+    been, wrong = visit(networked, many), {}
+    for wire, step in networked.steps():
+        expected = (MODERN if wire.endswith("modern") else {}).get(step, EXPECTED[step])
+        line = been.heard.get((wire, step)) or {}
+        if line.get("heard") != expected:
+            wrong[wire, step] = line.get("heard"), line.get("error")
+    assert wrong == {}, been.stderr
 
 
 def test_a_client_that_hangs_is_ended_with_all_that_it_started_and_has_heard_nothing() -> None:

@@ -22,6 +22,14 @@ def test_the_official_suite_finds_nothing_wrong(engine: str, revision: str) -> N
 
 
 @needs_npm
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_the_official_suite_finds_nothing_wrong_with_two_workers(revision: str) -> None:
+    with served(EVERYTHING, "--workers", "2") as at:
+        report = suite.run(at.http, revision)
+    assert report.good, f"\n{report}"
+
+
+@needs_npm
 def test_no_scenario_is_left_out() -> None:
     ours = {name for name, tag in suite.listed().items() if tag != "extension"}
     assert len(ours) > 50
