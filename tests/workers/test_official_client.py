@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from tests.clients.libraries import environment
+from benchmarks.peers import environment
 from tests.process import Process
 from tests.shared import ROOT
 from tests.workers.crowd import crowd
