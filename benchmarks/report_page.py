@@ -16,6 +16,7 @@ TITLES: Final = {
     "memory": "Memory of an idle session",
     "client": "Calling as a client",
     "broker": "Brokering",
+    "workers": "Several workers",
     "stages": "Where the time goes",
     "growth": "How cost grows",
     "listeners": "Ten thousand that listen",
@@ -43,6 +44,9 @@ that of `callboard serve` alone. npm sdk is called in legacy sessions, since it 
     "broker": "Proxies in front of the same servers. A proxy has one core; servers and wrk share the other.",
     "stages": """Samples of CPU time under load (servers: 32 connections), each counted for the innermost part of
 callboard that was at work. This is where time would have to be saved for targets that are not reached.""",
+    "workers": """One worker beside two, and a request that another worker answers; CPU of all workers together. The
+generator shares the two cores with them, so calls per second say little. *Half forwarded*: legacy sessions, of which
+every second call reaches the other worker.""",
     "growth": """A call among many that it has nothing to do with, and with more to carry. *Sessions* are legacy ones
 over HTTP, without a connection. *Backends* are one HTTP server, listed so many times.
 [test_growth](../tests/test_growth.py) asserts on counted operations that a call does not pay for others.""",

@@ -16,6 +16,7 @@ from benchmarks.listeners import MANY as IDLE
 from benchmarks.plots import Bar, Line, bars, lines
 from benchmarks.report_hosting import hosting, memory, payload, rates, shapes, websocket
 from benchmarks.report_section import Maker, Section, Target, middle, number, ratios, spread, table
+from benchmarks.workers import TARGETS as WORKERS
 
 MANY: Final = 50
 """Backends with which a broker must still be as fast as with one."""
@@ -174,6 +175,15 @@ def agreement(found: Any) -> Section:
     return Section([table(head, rows)], targets=targets)
 
 
+def workers(found: Any) -> Section:
+    rows = [[what, number(WORKERS[what]), spread(figures)] for what, figures in found.items()]
+    targets = [
+        Target(what=f"workers: {what}", wanted=WORKERS[what], found=figures, at_most=True)
+        for what, figures in found.items()
+    ]
+    return Section([table(["", "wanted, at most", "found"], rows)], targets=targets)
+
+
 def growth(found: Any) -> Section:
     blocks, idle, payload, flat, turns = [], list[Line](), list[Line](), list[float](), list[float]()
     for one in found:
@@ -228,6 +238,7 @@ MAKERS: Final[dict[str, tuple[str, Maker]]] = {
     "memory": ("hosting", memory),
     "client": ("client", client_section),
     "broker": ("broker", broker),
+    "workers": ("workers", workers),
     "stages": ("stages", stages),
     "growth": ("growth", growth),
     "listeners": ("listeners", listeners),

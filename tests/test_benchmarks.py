@@ -21,6 +21,7 @@ from benchmarks.report_page import UNJUDGED, Kept, Page, page
 from benchmarks.report_section import Target, number, spread
 from benchmarks.report_sections import MAKERS, MANY
 from benchmarks.stages_worker import BY_ROOM, BY_TRIO, CODEC, REST, ROUTING, SESSION, TRIO, WIRE, stage
+from benchmarks.workers import TARGETS as WORKERS
 
 FAST = [{"rate": rate, "p50": 900.0, "p99": 4000.0, "cpu": 70.0} for rate in (14_000.0, 13_000.0, 15_000.0)]
 SLOW = [{"rate": rate, "p50": 700.0, "p99": 90_000.0, "cpu": 500.0} for rate in (2_000.0, 2_000.0, 2_000.0)]
@@ -67,6 +68,7 @@ FOUND: Mapping[str, Any] = {
         {"name": "a server", "rate": 9e3, "cpu": 80.0, "by_kernel": 0.25, "counted": {"Trio": 30, "HTTP": 10}},
         {"name": "a client", "rate": 9e3, "cpu": 40.0, "by_kernel": None, "counted": {"pipes": 1}},
     ],
+    "workers": {what: [wanted, wanted * 0.9] for what, wanted in WORKERS.items()},
     "growth": [
         {
             "what": "backends of a broker: the last one is called",

@@ -1,0 +1,219 @@
+"""What several workers cost and bring: one worker beside two, and a request that another worker answers.
+
+    python -m benchmarks.workers [--rounds N] [--seconds S] [--json FILE]
+
+An echo over HTTP kept alive. The CPU is that of all workers together, for each call: the generator shares the two cores
+with them, so calls per second say little. *Half forwarded*: each connection uses sessions of both workers in turn.
+*Forwarded*: each connection uses a session that the other worker has. What that adds is taken within a round.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import attrs
+import trio
+
+from benchmarks.measure import verdict
+from benchmarks.peers import HERE
+
+CONNECTIONS: Final = 32
+VERSION: Final = "2025-06-18"
+META: Final = "io.modelcontextprotocol/"
+APP: Final = HERE / "workers_app.py"
+TARGETS: Final = {
+    "modern, two workers: CPU, times one": 1.15,
+    "legacy, two workers, half forwarded: CPU, times one": 1.5,
+    f"forwarded, {CONNECTIONS} connections: added CPU us": 40.0,
+    "forwarded, 1 connection: added p50, ms": 0.25,
+    "forwarded, 1 connection: added p99, ms": 1.0,
+    "a worker at rest, MiB": 65.0,
+    "the parent, MiB": 30.0,
+}
+"""At most, all of them."""
+
+
+@attrs.frozen
+class Run:
+    """What one run measured."""
+
+    rate: float
+    cpu: float
+    """Microseconds of all workers, for each call."""
+    p50: float
+    p99: float
+    """Milliseconds."""
+
+
+@attrs.define(eq=False)
+class Wire:
+    """One connection."""
+
+    stream: trio.SocketStream
+    port: int
+
+    async def ask(self, message: dict[str, Any], session: str | None = None) -> tuple[dict[bytes, bytes], bytes]:
+        body = json.dumps(message, separators=(",", ":")).encode()
+        head = (
+            b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\n"
+            b"Accept: application/json, text/event-stream\r\n" % self.port
+        )
+        if session is not None:
+            head += b"Mcp-Session-Id: %b\r\nMCP-Protocol-Version: %b\r\n" % (session.encode(), VERSION.encode())
+        elif message["method"] != "initialize":
+            head += b"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: %b\r\n" % (
+                message["params"]["name"].encode()
+            )
+        await self.stream.send_all(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += await self.stream.receive_some(65_536)
+        top, _, rest = data.partition(b"\r\n\r\n")
+        lines = (line.partition(b": ") for line in top.split(b"\r\n")[1:])
+        headers = {name.lower(): value for name, _, value in lines}
+        size = int(headers.get(b"content-length", b"0"))
+        while len(rest) < size:
+            rest += await self.stream.receive_some(65_536)
+        return headers, rest
+
+    async def open_session(self) -> str:
+        about = {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "bench", "version": "0"}}
+        headers, _ = await self.ask({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": about})
+        session = headers[b"mcp-session-id"].decode()
+        await self.ask({"jsonrpc": "2.0", "method": "notifications/initialized"}, session)
+        return session
+
+    async def call(self, number: int, session: str | None, tool: str = "echo") -> Any:
+        params: dict[str, Any] = {"name": tool, "arguments": {"text": "It was the best "} if tool == "echo" else {}}
+        if session is None:
+            params["_meta"] = {f"{META}protocolVersion": "2026-07-28", f"{META}clientCapabilities": {}}
+        _, body = await self.ask({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}, session)
+        return json.loads(body)["result"]["content"][0]["text"]
+
+
+@attrs.define(eq=False)
+class Crowd:
+    """A server, its connections and its sessions by worker."""
+
+    parent: int
+    port: int
+    wires: dict[int, list[Wire]] = attrs.field(factory=lambda: defaultdict(list))
+    sessions: dict[int, list[str]] = attrs.field(factory=lambda: defaultdict(list))
+
+    async def fill(self, workers: int) -> None:
+        """Open connections, with a session each, until every worker has enough."""
+        while len(self.wires) < workers or min(map(len, self.wires.values())) < CONNECTIONS:
+            wire = Wire(await trio.open_tcp_stream("127.0.0.1", self.port), self.port)
+            session = await wire.open_session()
+            pid = int(await wire.call(1, session, "where"))
+            self.wires[pid].append(wire)
+            self.sessions[pid].append(session)
+
+    def cpu(self) -> float:
+        return sum(map(_seconds, self.wires))
+
+    async def measure(self, wires: list[Wire], sessions: list[list[str | None]], seconds: float) -> Run:
+        """Each of *wires* calls in its *sessions* by turns, one call after the other."""
+        taken: list[float] = []
+        end, before = time.perf_counter() + seconds, self.cpu()
+
+        async def call_on(wire: Wire, mine: list[str | None]) -> None:
+            number = 1
+            while (began := time.perf_counter()) < end:
+                number += 1
+                await wire.call(number, mine[number % len(mine)])
+                taken.append(time.perf_counter() - began)
+
+        async with trio.open_nursery() as nursery:
+            for wire, mine in zip(wires, sessions, strict=True):
+                nursery.start_soon(call_on, wire, mine)
+        cpu = (self.cpu() - before) / len(taken) * 1e6
+        taken.sort()
+        p50, p99 = taken[len(taken) // 2] * 1e3, taken[int(len(taken) * 0.99)] * 1e3
+        return Run(len(taken) / seconds, cpu, p50, p99)
+
+
+def _seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _mebibytes(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+@asynccontextmanager
+async def crowd(workers: int) -> AsyncIterator[Crowd]:
+    command = [sys.executable, "-m", "callboard", "run", str(APP), "--http", "0", "--json", "--workers", str(workers)]
+    process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        assert process.stdout is not None
+        told = json.loads(await process.stdout.receive_some(65_536))
+        yield Crowd(process.pid, int(told["listening"][0]["url"].split(":")[2].split("/")[0]))
+    finally:
+        process.send_signal(signal.SIGTERM)
+        with trio.CancelScope(shield=True):
+            await process.wait()
+
+
+async def measure(rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Every figure, one for each round."""
+    found: dict[str, list[float]] = {what: [] for what in TARGETS}
+    async with crowd(1) as one, crowd(2) as two:
+        found["the parent, MiB"].append(_mebibytes(two.parent))
+        await one.fill(1)
+        await two.fill(2)
+        found["a worker at rest, MiB"] += [_mebibytes(pid) for pid in two.wires]
+        (alone,), (first, second) = one.wires, two.wires
+        half = CONNECTIONS // 2
+        for _ in range(rounds):
+            stateless: list[list[str | None]] = [[None]] * CONNECTIONS
+            own: list[list[str | None]] = [[session] for session in one.sessions[alone][:CONNECTIONS]]
+            both: list[list[str | None]] = [
+                list(pair) for pair in zip(two.sessions[first][:CONNECTIONS], two.sessions[second], strict=False)
+            ]
+            mixed = two.wires[first][:half] + two.wires[second][:half]
+            single = await one.measure(one.wires[alone][:CONNECTIONS], stateless, seconds)
+            double = await two.measure(mixed, stateless, seconds)
+            found["modern, two workers: CPU, times one"].append(double.cpu / single.cpu)
+            single = await one.measure(one.wires[alone][:CONNECTIONS], own, seconds)
+            double = await two.measure(mixed, both, seconds)
+            found["legacy, two workers, half forwarded: CPU, times one"].append(double.cpu / single.cpu)
+            for count in (CONNECTIONS, 1):
+                theirs: list[list[str | None]] = [[session] for session in two.sessions[first][:count]]
+                local = await two.measure(two.wires[first][:count], theirs, seconds)
+                away = await two.measure(two.wires[second][:count], theirs, seconds)
+                if count == 1:
+                    found["forwarded, 1 connection: added p50, ms"].append(away.p50 - local.p50)
+                    found["forwarded, 1 connection: added p99, ms"].append(away.p99 - local.p99)
+                else:
+                    found[f"forwarded, {CONNECTIONS} connections: added CPU us"].append(away.cpu - local.cpu)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of one run")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file, too")
+    given = parser.parse_args()
+    found = trio.run(measure, given.rounds, given.seconds)
+    for what, figures in found.items():
+        print(verdict(what, median(figures), TARGETS[what], at_most=True))
+    if given.json is not None:
+        given.json.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
