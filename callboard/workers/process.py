@@ -46,6 +46,9 @@ HANGS_AFTER: Final = 5.0
 ENDED_AFTER: Final = 30.0
 """Seconds after which it is ended: not earlier, for a busy one is not a dead one."""
 
+KILLED_WITHIN: Final = 5.0
+"""Seconds for the system to end a process that was killed."""
+
 log = get_logger("callboard.workers")
 
 _decoder: Final = msgspec.json.Decoder[FromWorker](FromWorker)
@@ -113,7 +116,7 @@ class WorkerProcess(Actor[None]):
 
     async def run(self) -> None:
         ours, theirs = socket.socketpair()
-        process = None
+        process, code = None, -signal.SIGKILL
         try:
             with theirs:
                 process = self.process = await self._begin(theirs)
@@ -134,7 +137,7 @@ class WorkerProcess(Actor[None]):
             if process is not None:
                 with suppress(ProcessLookupError):
                     process.kill()
-                with trio.CancelScope(shield=True):
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + KILLED_WITHIN):
                     code = await process.wait()
                 self.listener.ended(self, code)
             self.equipment.page.release(self.slot)

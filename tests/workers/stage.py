@@ -26,7 +26,7 @@ from callboard.workers.homes import WorkerHomes, socket_path
 from callboard.workers.inner import InnerDoor
 from callboard.workers.messages import PeerWorker
 from tests.transports.server.http.house import House, open_house
-from tests.transports.server.http.stage import PATIENCE, QUICK, Place
+from tests.transports.server.http.stage import PATIENCE, QUICK, Place, settle
 
 
 @attrs.define(eq=False)
@@ -117,6 +117,7 @@ async def office(
             all_.meet()
             try:
                 yield all_, all_.workers
+                await settle()  # a connection that was not begun yet would not be closed either
             finally:
                 nursery.cancel_scope.cancel()
 

@@ -261,7 +261,7 @@ def _facts(host: Host) -> Iterator[Any]:
 
 async def test_stopped_while_nobody_reads_it_does_not_hang() -> None:
     async with piped() as (writing, _, edge, host):
-        await writing.send_all(lines(*(call(number, "x" * 60_000) for number in range(8))))
+        await writing.send_all(lines(*(call(number, "x" * 60_000) for number in range(32))))  # a pipe holds a megabyte
         await wait_all_tasks_blocked(0.1)
         assert any(snapshot.mailbox_depth for snapshot in host.root.tree().walk())
         edge.kill()
