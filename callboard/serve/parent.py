@@ -36,6 +36,9 @@ from callboard.workers.shared_rate import create_meters
 LATE: Final = 5.0
 """Seconds that workers have to end beyond the time for their shutdown; then they are killed."""
 
+TIDIED_EVERY: Final = 60.0
+"""Seconds after which sessions are forgotten that no client has come back for."""
+
 log = get_logger("callboard.workers")
 
 
@@ -98,6 +101,7 @@ class Parent:
         with heed_signals(self._kill_all) as asked, heed_hangups() as hangups:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._serve, hangups, nursery.cancel_scope)
+                nursery.start_soon(self._tidy)
                 await asked.wait()
                 nursery.cancel_scope.cancel()
             await self._end()
@@ -118,6 +122,11 @@ class Parent:
                 log.warning("invalid_configuration", reason=str(error))
             if not is_started:
                 log.error("generation_not_started", generation=self.generation, hint="the older one goes on")
+
+    async def _tidy(self) -> None:
+        while True:
+            await trio.sleep(TIDIED_EVERY)
+            self.book.forget_old(trio.current_time())
 
     # Generations.
 

@@ -32,18 +32,30 @@ class Control(Generic[T]):
         self._decoder = decoder
         self._lines = lines or MessageLines()
         self._waiting: deque[bytes] = deque(maxlen=MAX_WAITING)
+        self._notes: dict[str, list[bytes]] = {}
         self._lists: dict[str, None] = {}
         self._resources: dict[str, None] = {}
+        self._more = False
         self._filled = trio.Event()
 
     def say(self, message: Message) -> None:
         self._waiting.append(write_message(message))
         self._filled.set()
 
+    def note(self, key: str, message: Message, *, is_all: bool) -> None:
+        """As `say`, of a session. None is lost; if it *is_all* there is to say of it, what waits is replaced."""
+        if is_all or key not in self._notes:
+            self._notes[key] = []
+        self._notes[key].append(write_message(message))
+        self._filled.set()
+
     def tell(self, told: Told) -> None:
         """Tell of changes; those of one thing that wait are one."""
         self._lists.update(dict.fromkeys(told.lists))
         self._resources.update(dict.fromkeys(told.resources))
+        self._more = self._more or told.more
+        if len(self._resources) > MAX_TOLD:
+            self._resources, self._more = {}, True
         self._filled.set()
 
     async def write(self) -> None:
@@ -51,9 +63,12 @@ class Control(Generic[T]):
         while True:
             await self._filled.wait()
             self._filled = trio.Event()
-            if self._lists or self._resources:
-                told = Told(list(self._lists), list(self._resources))
-                self._lists, self._resources = {}, {}
+            while self._notes:  # before a question about the same session
+                for line in self._notes.pop(next(iter(self._notes))):
+                    await self._stream.send_all(line)
+            if self._lists or self._resources or self._more:
+                told = Told(list(self._lists), list(self._resources), self._more)
+                self._lists, self._resources, self._more = {}, {}, False
                 self._waiting.append(write_message(told))
             while self._waiting:
                 await self._stream.send_all(self._waiting.popleft())

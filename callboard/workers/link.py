@@ -10,7 +10,7 @@ import trio
 from callboard.codecs.http.response_parser import AnswerHead, AnswerParser
 from callboard.codecs.link import MAX_PIECE, REQUEST, LinkDecoder, write_frame, write_frames
 from callboard.errors import BadAnswer, CannotConnect
-from callboard.supervisor import Actor, Fact
+from callboard.supervisor import Actor, Fact, get_logger
 from callboard.transports.client.pool import Origin, reach
 from callboard.transports.server.http.write_batch import WriteBatch
 from callboard.transports.wire import MAX_READ, SocketWire, SslWire, Wire
@@ -26,6 +26,9 @@ OPENED_WITHIN: Final = 5.0
 
 AGAIN_AFTER: Final = 0.05
 """Seconds after which a link that ended is opened again, as long as the parent says that the worker is there."""
+
+
+log = get_logger("callboard.workers")
 
 
 @attrs.define(eq=False)
@@ -50,8 +53,10 @@ class HomeLink(Actor[Never]):
         while True:
             try:
                 await self._carry()
-            except (CannotConnect, BadAnswer, ValueError, trio.BrokenResourceError, trio.ClosedResourceError):
+            except (CannotConnect, BadAnswer, trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError):
                 pass  # its end is the other worker's affair; what was on its way is told below
+            except Exception as error:  # a fault of ours, or of the other worker's: the next connection may be better
+                log.warning("link_failed", worker=self.home.hex(), failure=f"{type(error).__name__}: {error}")
             finally:
                 self._lose()
             await trio.sleep(AGAIN_AFTER)

@@ -130,6 +130,8 @@ class Told(Message, frozen=True):
 
     lists: list[str] = []
     resources: list[str] = []
+    more: bool = False
+    """More resources have changed than could be said."""
 
 
 FromParent: TypeAlias = Assignment | PeerWorkers | AreYouThere | Leave | Taken | Told

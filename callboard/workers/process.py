@@ -120,6 +120,8 @@ class WorkerProcess(Actor[None]):
         try:
             with theirs:
                 process = self.process = await self._begin(theirs)
+            if self.is_leaving:  # the end has begun meanwhile
+                process.terminate()
             self._control = Control(ours, _decoder)
             self._control.say(self._assignment())
             self._control.say(PeerWorkers(self.listener.peers()))

@@ -11,7 +11,7 @@ import attrs
 import msgspec
 import trio
 
-from callboard.actors.changes import LISTS, Change, ListChanged, ResourceUpdated
+from callboard.actors.changes import LISTS, MORE, Change, ListChanged, ResourceUpdated
 from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
 from callboard.codecs.home import HomeNames
@@ -164,6 +164,9 @@ class ParentLink(Actor[None]):
             case Told():
                 for change in changes_of(message):
                     self.host.topics.publish_here(change)
+                if message.more:
+                    for hear in self.host.topics.followers():
+                        hear(MORE)
             case Taken():
                 asked = self._asked.pop(message.number, None)
                 if asked is not None:
@@ -177,13 +180,13 @@ class ParentLink(Actor[None]):
     # The book of sessions, which the parent keeps.
 
     def keep(self, key: str, record: bytes) -> None:
-        self._control.say(Keep(key, record))
+        self._control.note(key, Keep(key, record), is_all=True)
 
     def drop(self, key: str) -> None:
-        self._control.say(Drop(key))
+        self._control.note(key, Drop(key), is_all=True)
 
     def release(self, key: str) -> None:
-        self._control.say(Release(key))
+        self._control.note(key, Release(key), is_all=False)
 
     async def take(self, key: str) -> Found | None:
         number = next(self._numbers)
