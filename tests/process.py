@@ -88,11 +88,11 @@ class Process:
 
 
 @asynccontextmanager
-async def started(*command: str, **more: Any) -> AsyncIterator[Process]:
-    """Run *command* until the block ends; what is left of it then is killed. All under `PATIENCE`."""
+async def started(*command: str, patience: float = PATIENCE, **more: Any) -> AsyncIterator[Process]:
+    """Run *command* until the block ends; what is left of it then is killed. All within *patience* seconds."""
     # What its own servers say on standard error is logged at level debug.
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200", "CALLBOARD_LOG_LEVEL": "debug"}
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(patience):
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         opened = await trio.lowlevel.open_process(command, env=environment, **{**pipes, **more})
         process = Process(opened)

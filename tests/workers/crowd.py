@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from tests.process import CALLBOARD, Process, started
+from tests.process import CALLBOARD, PATIENCE, Process, started
 from tests.shared import APPS
 from tests.transports.server.http.stage import Answer, Client
 
@@ -35,6 +35,10 @@ class Crowd:
         """The process ids of the parent's children."""
         threads = Path(f"/proc/{self.pid}/task").iterdir()  # a child is listed with the thread that has started it
         return sorted(int(pid) for thread in threads for pid in (thread / "children").read_text().split())
+
+    async def serving(self) -> set[int]:
+        """The workers that answer."""
+        return {await self.call("where") for _ in range(12)}
 
     async def connect(self, port: int | None = None) -> Client:
         bare = trio.socket.socket()
@@ -102,12 +106,19 @@ def said(answer: Answer) -> Any:
 
 
 @asynccontextmanager
-async def crowd(*flags: str, workers: int = 2, app: Path = APP) -> AsyncIterator[Crowd]:
+async def crowd(*flags: str, workers: int = 2, app: Path = APP, patience: float = PATIENCE) -> AsyncIterator[Crowd]:
     """`callboard run` with so many workers. It is ended with the block."""
     command = [*CALLBOARD, "run", str(app), "--http", "0", "--ws", "0", "--admin", "0"]
-    async with started(*command, "--workers", str(workers), "--json", *flags) as process:
+    async with started(*command, "--workers", str(workers), "--json", *flags, patience=patience) as process:
         told = await process.hear()
         ports = {one["transport"]: int(one["url"].split(":")[2].split("/")[0]) for one in told["listening"]}
         yield Crowd(process, ports["http"], ports["admin"])
         if process.process.returncode is None:
             process.signal(signal.SIGTERM)
+
+
+async def wait_until(is_so: Callable[[], object]) -> None:
+    """The end of another process comes without an event."""
+    with trio.fail_after(25):
+        while not is_so():  # noqa: ASYNC110
+            await trio.sleep(0.05)

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import trio
 from callboard.errors import BACKEND_GONE
 from tests.process import CALLBOARD
 from tests.transports.server.http.stage import Answer, Gone, Stream
-from tests.workers.crowd import APP, Crowd, CrowdSession, crowd, said
+from tests.workers.crowd import APP, Crowd, CrowdSession, crowd, said, wait_until
 
 KEY = bytes(range(100, 132))
 
@@ -74,7 +73,7 @@ async def test_a_worker_that_is_killed_takes_only_its_calls_along() -> None:
                 nursery.start_soon(wait, session)
             await trio.sleep(0.5)
             os.kill(victim, signal.SIGKILL)
-            await _wait_until(lambda: victim not in many.workers())
+            await wait_until(lambda: victim not in many.workers())
             after = await homes(sessions)
         for session, answer in answers.items():
             if answer is not None and where[session] == victim:
@@ -84,7 +83,7 @@ async def test_a_worker_that_is_killed_takes_only_its_calls_along() -> None:
         assert {answer is not None and where[session] == victim for session, answer in answers.items()} == {True, False}
         assert all(home == where[session] for session, home in after.items() if where[session] != victim)
         assert victim not in after.values()
-        await _wait_until(lambda: len(many.workers()) == 2)
+        await wait_until(lambda: len(many.workers()) == 2)
 
 
 async def test_a_new_generation_takes_over_without_a_failed_call(tmp_path: Path) -> None:
@@ -107,7 +106,7 @@ async def test_a_new_generation_takes_over_without_a_failed_call(tmp_path: Path)
             for session in (*sessions, None, None):
                 nursery.start_soon(call_on, session)
             os.kill(many.pid, signal.SIGHUP)
-            await _wait_until(lambda: count.keys() - before and before & set(many.workers()) != before)
+            await wait_until(lambda: count.keys() - before and before & set(many.workers()) != before)
             # What was asked of the old generation is answered by it, through the new one.
             (key,) = asked.result["inputRequests"]
             answer = await many.modern(
@@ -119,7 +118,7 @@ async def test_a_new_generation_takes_over_without_a_failed_call(tmp_path: Path)
             )
             pid, name = answer.result["content"][0]["text"].split()
             assert (int(pid) in before, name) == (True, "Ada")
-            await _wait_until(lambda: not before & set(many.workers()))
+            await wait_until(lambda: not before & set(many.workers()))
             is_over.set()
         assert failed == []
         assert sum(count.values()) > 50
@@ -153,14 +152,7 @@ async def test_workers_end_when_their_parent_is_killed() -> None:
     async with crowd("--drain-time", "1") as many:
         workers = many.workers()
         many.process.signal(signal.SIGKILL)
-        await _wait_until(lambda: not any(map(_lives, workers)))
-
-
-async def _wait_until(is_so: Callable[[], object]) -> None:
-    """The end of another process comes without an event."""
-    with trio.fail_after(25):
-        while not is_so():  # noqa: ASYNC110
-            await trio.sleep(0.05)
+        await wait_until(lambda: not any(map(_lives, workers)))
 
 
 def _lives(pid: int) -> bool:
