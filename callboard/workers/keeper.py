@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from callboard import tree
+from callboard.actors.broker.audience import BrokerAudience
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.policy import BackendSettings, Filter
 from callboard.actors.server.client_requests import SessionKey
@@ -210,6 +211,8 @@ class KeptBackend(Actor[Never]):
         async with self.broker.host(parking=parking) as host:
             endpoint = Endpoint(host, EVERYONE, limits)
             endpoint.modern.session_of = self._session
+            if isinstance(host.audience, BrokerAudience):
+                host.audience.tells_all = True
             host.root.spawn(endpoint.pulse, name="keep-alive", shutdown=0)
             self.endpoint = endpoint
             try:

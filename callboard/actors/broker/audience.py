@@ -36,6 +36,8 @@ class BrokerAudience:
 
     find: Find
     fan_out: FanOut = attrs.field(factory=FanOut)
+    tells_all: bool = attrs.field(default=False, init=False)
+    """Whether each change is told to all: to brokers, which have clients of any signature."""
     lists: Subscribers = attrs.field(init=False)
     _leaving: int = attrs.field(default=0, init=False)
 
@@ -56,6 +58,8 @@ class BrokerAudience:
     ) -> None:
         """The merged lists are others now: news for clients of *signature*; or for all, *but* for clients to which
         these lists are the same as before."""
+        if self.tells_all:
+            signature, but = None, {}
         for name in lists:
             for one in list(self.lists):
                 is_it = isinstance(one, ListChanged) and one.name == name and name not in but.get(one.signature, ())
