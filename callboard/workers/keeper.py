@@ -17,6 +17,7 @@ from callboard import tree
 from callboard.actors.broker.audience import BrokerAudience
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.policy import BackendSettings, Filter
+from callboard.actors.client.negotiate import Agreed
 from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.drain import drain
 from callboard.actors.server.parking import Parking
@@ -40,6 +41,9 @@ ANSWERED_WITHIN: Final = 1.0
 
 MOST: Final = 1_000_000
 """Requests of one client that the keeper lets be in flight. The workers count them, and have let them through."""
+
+MAX_NAMES: Final = 64
+"""Earlier incarnations of a backend that are remembered."""
 
 IDLE: Final = 3600.0
 """Seconds for which a worker's idle connection is kept."""
@@ -76,11 +80,18 @@ class KeptPlan:
     """With the settings that are the keeper's."""
     placed: Placed
     incarnation: str
+    """Changes when workers must meet it anew. Requests for an earlier one are answered all the same."""
+    names: set[str] = attrs.field(factory=set, init=False)
     actor: "KeptBackend | None" = attrs.field(default=None, init=False)
     is_left: bool = attrs.field(default=False, init=False)
     """Whether it was found to be a modern server: then each worker connects to it."""
     settled: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set when it is up, or has failed once."""
+
+    def rename(self, incarnation: str) -> None:
+        if len(self.names) < MAX_NAMES:
+            self.names.add(self.incarnation)
+        self.incarnation = incarnation
 
 
 @attrs.define(eq=False)
@@ -145,6 +156,11 @@ class Keeper:
         self._changed.set()
         self._changed = trio.Event()
 
+    def rename(self, plan: KeptPlan) -> None:
+        """A backend is another one than it was, although nothing was configured anew."""
+        plan.rename(self._new_name())
+        self.told()
+
     def listed(self) -> KeptList:
         return KeptList(
             self._token,
@@ -158,9 +174,13 @@ class Keeper:
                 await self._changed.wait()
         return self.listed()
 
-    def find(self, name: str, incarnation: str) -> "KeptBackend | None":
+    def find(self, name: str, incarnation: str = "") -> "KeptBackend | None":
+        """The backend of this name, if it is that *incarnation*, or any."""
         plan = self._plans.get(name)
-        return None if plan is None or plan.incarnation != incarnation or plan.is_left else plan.actor
+        if plan is None or plan.is_left:
+            return None
+        is_it = not incarnation or incarnation == plan.incarnation or incarnation in plan.names
+        return plan.actor if is_it else None
 
     def close(self) -> None:
         """Let go of workers that wait for news."""
@@ -197,6 +217,7 @@ class KeptBackend(Actor[Never]):
     keeper: Keeper
     broker: Broker = attrs.field(init=False)
     endpoint: Endpoint | None = attrs.field(default=None, init=False)
+    _agreed: Agreed | None = attrs.field(default=None, init=False)
     _sessions: "WeakValueDictionary[bytes, SessionKey]" = attrs.field(factory=WeakValueDictionary, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -212,7 +233,7 @@ class KeptBackend(Actor[Never]):
             endpoint = Endpoint(host, EVERYONE, limits)
             endpoint.modern.session_of = self._session
             if isinstance(host.audience, BrokerAudience):
-                host.audience.tells_all = True
+                host.audience.tells_all, host.audience.on_up = True, self._came_up
             host.root.spawn(endpoint.pulse, name="keep-alive", shutdown=0)
             self.endpoint = endpoint
             try:
@@ -241,6 +262,12 @@ class KeptBackend(Actor[Never]):
         plan.settled.set()
         await trio.sleep_forever()
 
+    def _came_up(self, backend: Backend) -> None:
+        """If it can do other things than it could, workers must meet it anew: they are told so only then."""
+        before, self._agreed = self._agreed, backend.agreed
+        if before is not None and before != backend.agreed:
+            self.keeper.rename(self.plan)
+
     def _is_modern(self) -> bool | None:
         """Whether the server is a modern one; None as long as it was never reached."""
         agreed = None if self.backend is None else self.backend.agreed
@@ -256,17 +283,16 @@ class KeptBackend(Actor[Never]):
     def backend(self) -> Backend | None:
         return self.broker.backends.get(self.plan.spec.name)
 
-    async def state(self, within: float) -> KeptState | None:
-        """Why it is not up; None if it is. One that is being started is waited for."""
+    async def state(self, within: float) -> KeptState:
+        """How it stands with it. One that is being started is waited for."""
         backend = self.backend
         with trio.move_on_after(within):
             if backend is not None:
                 await backend.wait_settled()
-        if backend is None:
-            return KeptState("it is being started", "it is being started")
-        if backend.is_up:
-            return None
-        return KeptState(backend.reason, backend.why or backend.reason)
+        if backend is not None and backend.is_up:
+            return KeptState(self.plan.incarnation)
+        brief, why = ("it is being started", "") if backend is None else (backend.reason, backend.why)
+        return KeptState(brief=brief, why=why or brief)
 
     def _session(self, head: Head) -> SessionKey | None:
         """Stands for a legacy session of a worker's. It lives as long as a connection does that is the session's."""

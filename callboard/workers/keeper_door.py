@@ -64,7 +64,7 @@ class KeeperDoor:
             await response.answer(404, _PLAIN, b"no such backend is kept here\n")
         elif head.method == "GET":
             state = await kept.state(SETTLED_WITHIN)
-            await response.answer(200 if state is None else 503, JSON, msgspec.json.encode(state))
+            await response.answer(200 if state.incarnation else 503, JSON, msgspec.json.encode(state))
         else:
             await self._ask(kept, head, body, response)
 

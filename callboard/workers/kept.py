@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final, Never
 from urllib.parse import quote
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import attrs
 import msgspec
@@ -41,7 +41,7 @@ LISTED: Final = b"/backends"
 """Path of the list of backends that are kept; with `?after=TOKEN` it is answered when it has changed."""
 
 KEPT_AT: Final = b"/backend/"
-"""Path of a backend: this, its name, `/` and its incarnation."""
+"""Path of a backend: this and its name say how it stands; requests go to this, its name, `/` and its incarnation."""
 
 LATER: Final = 2.0
 """Seconds that a worker waits longer than the keeper does: the keeper is to notice that a backend is late."""
@@ -80,10 +80,11 @@ class KeptList(msgspec.Struct, frozen=True):
 
 
 class KeptState(msgspec.Struct, frozen=True):
-    """Why a backend is not up: for clients, and for the operator."""
+    """How it stands with a backend: its incarnation; or why it is not up, for clients and for the operator."""
 
-    brief: str
-    why: str
+    incarnation: str = ""
+    brief: str = ""
+    why: str = ""
 
 
 _read_list: Final = msgspec.json.Decoder(KeptList).decode
@@ -102,7 +103,8 @@ class KeptBackends:
 
     folder: str
     _known: KeptList = attrs.field(factory=KeptList, init=False)
-    _ways: dict[str, tuple[str, TransportRoutes]] = attrs.field(factory=dict, init=False)
+    _ways: dict[str, TransportRoutes] = attrs.field(factory=dict, init=False)
+    _links: "WeakSet[KeptLink]" = attrs.field(factory=WeakSet, init=False)
     _sessions: "WeakKeyDictionary[SessionKey, bytes]" = attrs.field(factory=WeakKeyDictionary, init=False)
 
     @property
@@ -126,8 +128,8 @@ class KeptBackends:
                 log.warning("keeper_not_found", reason=str(error))
 
     async def ask_list(self, token: str) -> bool:
-        """Ask the keeper for its list, and wait until that has another token. Returns whether it has. Raises
-        `CallboardError`."""
+        """Ask the keeper for its list, and wait until that has another token. Returns whether backends are to be placed
+        anew. Raises `CallboardError`."""
         pool = Pool(self.origin)
         try:
             status, body = await _get(pool, LISTED + (b"?after=" + token.encode() if token else b""))
@@ -135,21 +137,28 @@ class KeptBackends:
             pool.close()
         if status != 200:
             raise CannotConnect(f"the keeper of the backends answered with HTTP {status}")
-        before = self._known
+        before = self._elsewhere
         try:
             self._known = _read_list(body)
         except msgspec.MsgspecError:
             raise CannotConnect("the keeper of the backends answered with something else") from None
-        return self._known.token != before.token
+        for link in list(self._links):
+            if self._known.backends.get(link.name) != link.incarnation:
+                link.drop()  # it is another one by now: it is met anew
+        return self._elsewhere != before
+
+    @property
+    def _elsewhere(self) -> set[str]:
+        """The backends that workers reach by themselves."""
+        return {name for name, incarnation in self._known.backends.items() if incarnation is None}
 
     def place(self, spec: BackendSpec) -> Placed:
-        incarnation = self._known.backends.get(spec.name, "")
-        if spec.settings.local or incarnation is None:
+        if spec.settings.local or self._known.backends.get(spec.name, "") is None:
             return Placed(spec.settings, spec.target, spec.auth)
-        known = self._ways.get(spec.name)
-        if known is None or known[0] != incarnation:
-            way = TransportRoute("keeper", partial(self._open, spec.name, incarnation))
-            known = self._ways[spec.name] = incarnation, TransportRoutes(None, (way,))
+        ways = self._ways.get(spec.name)
+        if ways is None:
+            way = TransportRoute("keeper", partial(self._open, spec.name))
+            ways = self._ways[spec.name] = TransportRoutes(None, (way,))
         settings = attrs.evolve(
             spec.settings,
             timeout=spec.settings.timeout + LATER,
@@ -157,18 +166,21 @@ class KeptBackends:
             restarts=RESTARTS,
             revision=LATEST,
         )
-        return Placed(settings, known[1])
+        return Placed(settings, ways)
 
     def watcher(self, place_anew: PlaceAnew) -> "KeeperWatch":
         return KeeperWatch(self, place_anew)
 
     @asynccontextmanager
-    async def _open(self, name: str, incarnation: str) -> AsyncIterator[Link]:
-        target = KEPT_AT + f"{quote(name, safe='')}/{incarnation}".encode()
-        pool = Pool(self.origin, most=MAX_CHANNELS)
+    async def _open(self, name: str) -> AsyncIterator[Link]:
+        pool, target = Pool(self.origin, most=MAX_CHANNELS), KEPT_AT + quote(name, safe="").encode()
         try:
-            await _check_up(pool, target)
-            yield KeptLink(pool, target, clients=self)
+            incarnation = await _find_up(pool, target)
+            link = KeptLink(
+                pool, target + b"/" + incarnation.encode(), clients=self, name=name, incarnation=incarnation
+            )
+            self._links.add(link)
+            yield link
         finally:
             pool.close()
 
@@ -196,6 +208,13 @@ class KeptLink(HttpLink):
     """A link to the keeper: each request says whose it is."""
 
     clients: KeptBackends = attrs.field(kw_only=True)
+    name: str = attrs.field(kw_only=True)
+    incarnation: str = attrs.field(kw_only=True)
+
+    def drop(self) -> None:
+        """Nothing can be asked any more: the backend is another one."""
+        self.lost = self.lost or "the server was started anew"
+        self.pool.close()
 
     async def ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse | None:
         outgoing.headers += self.clients.lines_for(outgoing.hearer)
@@ -234,23 +253,22 @@ class KeeperWatch(Actor[Never]):
         return {"kept": self.kept.kept, "state": "listens" if self.is_there else "looks for the keeper"}
 
 
-async def _check_up(pool: Pool, target: bytes) -> None:
-    """Ask whether a backend is up. Raises `CannotConnect` with the reason if it is not."""
+async def _find_up(pool: Pool, target: bytes) -> str:
+    """The incarnation of a backend that is up. Raises `CannotConnect` with the reason if it is not."""
     try:
-        status, body = await _get(pool, target)
+        _, body = await _get(pool, target)
+        said = _read_state(body)
     except CallboardError as error:
         failure = CannotConnect(str(error))
         failure.brief = GONE
         raise failure from None
-    if status == 200:
-        return
-    try:
-        said = _read_state(body)
     except msgspec.MsgspecError:
         raise CannotConnect("it is not started yet") from None
-    failure = CannotConnect(said.brief)
-    failure.brief, failure.for_operator = said.brief, said.why
-    raise failure
+    if not said.incarnation:
+        failure = CannotConnect(said.brief)
+        failure.brief, failure.for_operator = said.brief, said.why
+        raise failure
+    return said.incarnation
 
 
 async def _get(pool: Pool, target: bytes) -> tuple[int, bytes]:
