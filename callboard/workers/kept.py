@@ -144,8 +144,13 @@ class KeptBackends:
             raise CannotConnect("the keeper of the backends answered with something else") from None
         for link in list(self._links):
             if self._known.backends.get(link.name) != link.incarnation:
-                link.drop()  # it is another one by now: it is met anew
+                link.drop("the server was started anew")
         return self._elsewhere != before
+
+    def lose(self) -> None:
+        """The keeper is gone."""
+        for link in list(self._links):
+            link.drop(GONE)
 
     @property
     def _elsewhere(self) -> set[str]:
@@ -210,11 +215,16 @@ class KeptLink(HttpLink):
     clients: KeptBackends = attrs.field(kw_only=True)
     name: str = attrs.field(kw_only=True)
     incarnation: str = attrs.field(kw_only=True)
+    _dropped: trio.Event = attrs.field(factory=trio.Event, init=False)
 
-    def drop(self) -> None:
-        """Nothing can be asked any more: the backend is another one."""
-        self.lost = self.lost or "the server was started anew"
+    def drop(self, why: str) -> None:
+        """Nothing can be asked any more, for this reason."""
+        self.lost = self.lost or why
         self.pool.close()
+        self._dropped.set()
+
+    async def listen(self, hear: Hear) -> None:
+        await self._dropped.wait()  # nothing is said here: when this returns, the connection is known to be lost
 
     async def ask(self, outgoing: OutgoingRequest, hear: Hear) -> ResultResponse | ErrorResponse | None:
         outgoing.headers += self.clients.lines_for(outgoing.hearer)
@@ -240,14 +250,25 @@ class KeeperWatch(Actor[Never]):
         while True:
             try:
                 is_placed = not await self.kept.ask_list(self.kept.token if is_placed else "") and is_placed
-                if not is_placed:
-                    await self.place_anew()
-                self.is_there = is_placed = True
+                self.is_there = True
             except CallboardError as error:
                 if self.is_there:
                     log.info("keeper_lost", reason=str(error)[:200])
+                    self.kept.lose()
                 self.is_there = False
                 await trio.sleep(PAUSE)
+                continue
+            if not is_placed:
+                is_placed = await self._place()
+
+    async def _place(self) -> bool:
+        try:
+            await self.place_anew()
+        except CallboardError as error:
+            log.warning("backends_not_placed", reason=str(error)[:200])
+            await trio.sleep(PAUSE)
+            return False
+        return True
 
     def facts(self) -> dict[str, Fact]:
         return {"kept": self.kept.kept, "state": "listens" if self.is_there else "looks for the keeper"}
