@@ -66,6 +66,9 @@ WORKER_STARTS: Final = 60.0
 WORKER_KILLED: Final = 1.0
 """Seconds for the end of a worker that was killed."""
 
+KEPT_ENDS: Final = 10.0
+"""Seconds for a backend that workers share to end, and for what was asked of it to be answered."""
+
 NEWS_WAITS: Final = Backoff(first=0.1, most=5.0)
 """How long news of backends wait after the broker's own actor has crashed."""
 
@@ -135,6 +138,16 @@ def node() -> SupervisorSpec:
 def worker(name: str, make: Make) -> ChildSpec[Any]:
     """One worker process, below `node`. A new one takes the place of one that ended by itself."""
     return ChildSpec(name, make, restart=Restart.TRANSIENT, shutdown=WORKER_KILLED, start_within=WORKER_STARTS)
+
+
+def keeper() -> SupervisorSpec:
+    """The process that has the backends which workers share: a broker in a broker, one for each of them."""
+    return SupervisorSpec("keeper", children=(SupervisorSpec(BACKENDS, intensity=ENDLESS, backoff=AFTER_CRASH),))
+
+
+def kept(name: str, make: Make) -> ChildSpec[Any]:
+    """One of them, below `keeper`."""
+    return ChildSpec(name, make, restart=Restart.TRANSIENT, shutdown=KEPT_ENDS)
 
 
 def keep_alive(make: Make, name: str = "keep-alive") -> ChildSpec[Any]:

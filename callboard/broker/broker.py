@@ -26,6 +26,7 @@ from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
 from callboard.actors.server.progress import ProgressTimer
 from callboard.broker.pins import Pinning, Pins
+from callboard.broker.placing import Here, Placed, Placing
 from callboard.broker.reload import Reloader
 from callboard.client.connect import Connector
 from callboard.client.routes import ClientAccess, ways_to
@@ -80,6 +81,9 @@ class Broker(Served):
         self.catalogue = Catalogue(approve)
         self.configuration: Configuration | None = None
         self.pins: Pins | None = None
+        self.placing: Placing = Here()
+        self._placed: Mapping[str, Placed] = {}
+        self._reloading = trio.Lock()
         self._pre_warm = pre_warm
         self._example = example
         self._offer: BrokerOffer | None = None
@@ -114,8 +118,11 @@ class Broker(Served):
         async with open_tree(spec) as root:
             self._offer, self._root = offer, root
             try:
-                await self._reload(self.specs, {})
+                await self.placing.learn()
+                await self._reload(self.specs)
                 root.spawn(offer.tasks, name="tasks")
+                if (watcher := self.placing.watcher(self._place_anew)) is not None:
+                    root.spawn(watcher, name="placing", shutdown=0)
                 if self.pins is not None:
                     root.spawn(Pinning(self.pins, self._control()), name="pins")
                 if self.configuration is not None:  # it has nothing to finish
@@ -127,6 +134,7 @@ class Broker(Served):
                 yield self._host
             finally:
                 self._offer = self._root = self._host = None
+                self._placed = {}
 
     @property
     def backends(self) -> Mapping[str, Backend]:
@@ -158,20 +166,27 @@ class Broker(Served):
 
         Raises `CannotServe` or `CannotConnect` for one that cannot be, and then nothing has changed.
         """
-        after = {spec.name: spec for spec in backends}
-        if self._root is not None:
-            await self._reload(after, self.specs)
-        self.specs = after
-        if self._host is not None:
-            self._host.cap = self._cap()
+        async with self._reloading:
+            after = {spec.name: spec for spec in backends}
+            if self._root is not None:
+                await self._reload(after)
+            self.specs = after
+            if self._host is not None:
+                self._host.cap = self._cap()
 
-    async def _reload(self, after: Mapping[str, BackendSpec], before: Mapping[str, BackendSpec]) -> None:
+    async def _place_anew(self) -> None:
+        async with self._reloading:
+            await self._reload(self.specs)
+
+    async def _reload(self, specs: Mapping[str, BackendSpec]) -> None:
+        before, after = self._placed, {name: self.placing.place(spec) for name, spec in specs.items()}
         plans = {
-            name: BackendPlan(name, spec.settings, _reach(spec))
-            for name, spec in after.items()
-            if before.get(name) != spec
+            name: BackendPlan(name, placed.settings, _reach(name, placed))
+            for name, placed in after.items()
+            if before.get(name) != placed
         }
         await self._control().ask(Reload(tuple(after), plans), within=RELOAD)
+        self._placed = after
 
     def _cap(self) -> float:
         """Seconds that any request may take: each backend has its own say within them."""
@@ -211,18 +226,18 @@ def _telling(said: Sequence[str]) -> str:
     return next((line for line in reversed(lines) if _TROUBLE.search(line)), lines[-1] if lines else "")
 
 
-def _reach(spec: BackendSpec) -> Reach:
+def _reach(name: str, placed: Placed) -> Reach:
     """How a backend is reached, each time that a connection is opened."""
-    target = load_server(str(spec.target)) if isinstance(spec.target, PythonTarget) else spec.target
+    target = load_server(str(placed.target)) if isinstance(placed.target, PythonTarget) else placed.target
     from callboard.config.auth import oauth_for  # it takes time to load
 
-    auth = None if spec.auth is None else oauth_for(spec.auth)
-    ways = ways_to(target, ClientAccess(auth=auth, on_stderr=partial(_says, spec.name)))
+    auth = None if placed.auth is None else oauth_for(placed.auth)
+    ways = ways_to(target, ClientAccess(auth=auth, on_stderr=partial(_says, name)))
 
     @asynccontextmanager
     async def reach(begin: Begin) -> AsyncIterator[tuple[Caller, Agreed]]:
         async with AsyncExitStack() as stack:
-            yield await Connector(ways, begin, stack).meet(spec.settings.revision)
+            yield await Connector(ways, begin, stack).meet(placed.settings.revision)
 
     return reach
 

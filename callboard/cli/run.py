@@ -36,7 +36,7 @@ def run(
 ) -> None:
     """Run the server in a Python file, over any set of transports. Default: stdio."""
     with where.options(settings, json=json) as options:  # before the file is loaded: that may print
-        if run_workers(options):
+        if run_workers(options, has_backends=False):
             return
         server = load_server(target)
         server.revisions = where.limited(server.revisions)

@@ -50,7 +50,7 @@ def serve(
         where = attrs.evolve(where, http=DEFAULT_PORT, ws=DEFAULT_PORT)
     with where.options(settings, json=json) as options:
         try:
-            if not run_workers(options):
+            if not run_workers(options, has_backends=True):
                 run_server(_broker(config, where.limited(ALL)), **options)
         except CannotServe as error:
             if is_usual and str(error).startswith(f"{BindAddress.parse(DEFAULT_PORT)}: "):

@@ -24,6 +24,7 @@ SETTINGS_KEYS: Final = (
     "trusted",
     "pin",
     "roots",
+    "local",
 )
 TOOLS_KEYS: Final = ("allow", "deny")
 RESTART_KEYS: Final = ("times", "per", "first", "most", "cool_down")
@@ -60,6 +61,7 @@ def read_settings(table: Table) -> BackendSettings:
         trusted=table.flag("trusted", default=_DEFAULTS.trusted),
         pin=table.flag("pin", default=_DEFAULTS.pin),
         roots=_roots(table),
+        local=table.flag("local", default=_DEFAULTS.local),
     )
     if settings.timeout > settings.cap:
         place = table.members.get("timeout") or table.members["cap"]

@@ -39,21 +39,25 @@ LATE: Final = 5.0
 TIDIED_EVERY: Final = 60.0
 """Seconds after which sessions are forgotten that no client has come back for."""
 
+KEEPER_ENDS: Final = 15.0
+"""Seconds for the process that has the backends to end them."""
+
 log = get_logger("callboard.workers")
 
 
-def run_parent(plan: ServePlan) -> None:
-    """Serve in so many processes, until a signal says that it is enough.
+def run_parent(plan: ServePlan, *, has_backends: bool = False) -> None:
+    """Serve in so many processes, until a signal says that it is enough. With *has_backends*, one more process has
+    those that all workers share.
 
     Raises `CannotServe`; and `SystemExit` with the exit code of the first worker if that does not start.
     """
     raise_descriptor_limit()
-    code = trio.run(partial(_run, plan))
+    code = trio.run(partial(_run, plan, has_backends))
     if code:
         raise SystemExit(code)
 
 
-async def _run(plan: ServePlan) -> int:
+async def _run(plan: ServePlan, has_backends: bool) -> int:
     async with AsyncExitStack() as stack:
         bound = {place: await stack.enter_async_context(listen(place)) for place in plan.places()}
         admin = None if plan.admin is None else await stack.enter_async_context(listen(plan.admin))
@@ -62,7 +66,7 @@ async def _run(plan: ServePlan) -> int:
         stack.callback(page.close)
         meters = create_meters()
         stack.callback(os.close, meters)
-        equipment = Equipment([], folder, list(_descriptors(bound.values())), page, meters)
+        equipment = Equipment([], folder, list(_descriptors(bound.values())), page, meters, has_backends)
         root = await stack.enter_async_context(open_tree(tree.node()))
         parent = Parent(plan, equipment, root, bound, admin)
         if admin is not None:
@@ -88,6 +92,7 @@ class Parent:
     generation: int = attrs.field(default=0, init=False)
     _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _workers: dict[int, WorkerProcess] = attrs.field(factory=dict, init=False)  # by number, each the latest process
+    _keeper: WorkerProcess | None = attrs.field(default=None, init=False)  # the latest process of it
     _first: Started | None = attrs.field(default=None, init=False)
     _news: trio.Event = attrs.field(factory=trio.Event, init=False)  # something became of a worker
     _code: int = attrs.field(default=0, init=False)
@@ -108,13 +113,15 @@ class Parent:
         return self._code
 
     async def _serve(self, hangups: trio.MemoryReceiveChannel[None], whole: trio.CancelScope) -> None:
-        if not await self._start_generation():
+        if not (await self._start_keeper() and await self._start_generation()):
             self._code = self._code or 1
             whole.cancel()
             return
         self._announce()
         async for _ in hangups:
             log.info("next_generation", generation=self.generation + 1)
+            if self._keeper is not None:
+                self._keeper.read_anew()
             try:
                 is_started = await self._start_generation()
             except CannotServe as error:
@@ -127,6 +134,23 @@ class Parent:
         while True:
             await trio.sleep(TIDIED_EVERY)
             self.book.forget_old(trio.current_time())
+
+    # The backends that all workers share.
+
+    async def _start_keeper(self) -> bool:
+        """Start the process that has them, if there are any. It outlives generations. False if it does not start."""
+        if not self.equipment.has_keeper:
+            return True
+        await self.root.supervisor_of(tree.WORKERS).add(tree.worker("keeper", self._make_keeper))
+        while (keeper := self._keeper) is None or not (keeper.is_serving or keeper.is_over):
+            await self._wait_news()
+        return keeper.is_serving
+
+    def _make_keeper(self) -> WorkerProcess:
+        keeper = WorkerProcess(0, 0, SLOTS - 1, self.equipment, self, is_keeper=True)
+        keeper.is_trial = self._keeper is None
+        self._keeper = keeper
+        return keeper
 
     # Generations.
 
@@ -166,6 +190,9 @@ class Parent:
     # What workers say.
 
     def started(self, worker: WorkerProcess, first: Started) -> None:
+        if worker.is_keeper:
+            log.info("keeper_serves", pid=0 if worker.process is None else worker.process.pid)
+            return
         self._first = first
         log.info("worker_serves", worker=worker.number, generation=worker.generation)
 
@@ -236,10 +263,15 @@ class Parent:
         with trio.move_on_after(self.plan.settings.drain_time + LATE):
             while any(not worker.is_over for worker in self._workers.values()):
                 await self._wait_news()
+        if self._keeper is not None and not self._keeper.is_over:  # after all of its clients
+            self._keeper.end()
+            with trio.move_on_after(KEEPER_ENDS):
+                while not self._keeper.is_over:
+                    await self._wait_news()
         self._kill_all()
 
     def _kill_all(self) -> None:
-        for worker in list(self._workers.values()):
+        for worker in [*self._workers.values(), *([] if self._keeper is None else [self._keeper])]:
             if not worker.is_over:
                 worker.end(signal.SIGKILL)
 

@@ -11,6 +11,7 @@ import trio
 
 from callboard.actors.server.drain import drain
 from callboard.actors.server.host import Host
+from callboard.errors import CannotServe
 from callboard.serve.admin import Health, admin_edge
 from callboard.serve.banner import announce, announce_drain
 from callboard.serve.collector import collecting_now_and_then, collecting_seldom
@@ -19,10 +20,11 @@ from callboard.serve.parent import run_parent
 from callboard.serve.renew import Renewing
 from callboard.serve.revoke import end_all_of
 from callboard.serve.tokens import TokenFile
-from callboard.serve.worker import begin_work, inherited, leave, started
+from callboard.serve.worker import begin_work, inherited, leave, place_backends, started
 from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor, SupervisorSpec
 from callboard.transports.bind import BindAddress, Bound, listen
+from callboard.transports.limits import Settings
 from callboard.transports.server.http.crowd import raise_descriptor_limit
 from callboard.transports.server.http.endpoint import Endpoint
 from callboard.transports.server.http.homes import Alone
@@ -53,6 +55,7 @@ async def serve(
         if worker is not None:
             bound, admin = inherited(worker, plan.places()), None  # which the parent has
             parking = worker.parking(server.info.name, settings)
+            place_backends(worker, server)
         else:
             bound = {place: await stack.enter_async_context(listen(place)) for place in plan.places()}
             admin = None if plan.admin is None else await stack.enter_async_context(listen(plan.admin))
@@ -100,16 +103,30 @@ async def serve(
 def run(server: Hosted, **options: Unpack[Options]) -> None:
     """`serve` in an event loop of its own, until a signal says that it is enough: the first one lets it drain."""
     options.setdefault("on_ready", announce)
-    if run_workers(options):
+    if run_workers(options, has_backends=server.behind() is not None):
+        return
+    worker = options.get("worker")
+    if worker is not None and worker.is_keeper:
+        _run_keeper(server, worker, ServePlan(**options).settings)
         return
     raise_descriptor_limit()
     with collecting_seldom():
         trio.run(partial(_run, server, options))
 
 
-def run_workers(options: Options) -> bool:
+def _run_keeper(server: Hosted, worker: Worker, settings: Settings) -> None:
+    from callboard.broker.broker import Broker  # most processes have none
+    from callboard.serve.keeper import run_keeper
+
+    if not isinstance(server, Broker):
+        raise CannotServe("only a broker has backends to keep")
+    run_keeper(server, worker, settings)
+
+
+def run_workers(options: Options, *, has_backends: bool) -> bool:
     """If this process shall be the parent of workers, be that, until a signal says that it is enough. False if it
-    serves itself: alone, or as a worker, which is then one of the *options*.
+    serves itself: alone, or as a worker, which is then one of the *options*. With *has_backends*, what workers share
+    of them runs in one more process.
 
     The server is not needed for it. Raises `CannotServe`.
     """
@@ -119,7 +136,7 @@ def run_workers(options: Options) -> bool:
     if worker is not None:
         options["worker"], options["on_ready"] = worker, None
     elif plan.workers > 1:
-        run_parent(plan)
+        run_parent(plan, has_backends=has_backends)
         return True
     return False
 

@@ -41,6 +41,17 @@ def inherited(worker: Worker, places: Sequence[BindAddress]) -> dict[BindAddress
     }
 
 
+def place_backends(worker: Worker, server: Hosted) -> None:
+    """Have a broker reach the backends that workers share where they are: at the keeper."""
+    if not worker.assignment.has_keeper:
+        return
+    from callboard.broker.broker import Broker  # and not for a server, which has none
+    from callboard.workers.kept import KeptBackends
+
+    if isinstance(server, Broker):
+        server.placing = KeptBackends(worker.folder)
+
+
 async def begin_work(
     worker: Worker, host: Host, server: Hosted, settings: Settings, stack: AsyncExitStack
 ) -> ParentLink:

@@ -33,6 +33,10 @@ class Assignment(Message, frozen=True):
     """Where the sockets of all workers are."""
     listening: list[tuple[int, list[int]]]
     """For each address its port, and the descriptors that listen."""
+    is_keeper: bool = False
+    """Whether it serves no clients, but owns the backends that workers share."""
+    has_keeper: bool = False
+    """Whether there is such a process."""
 
     def __repr__(self) -> str:
         return f"<Assignment of worker-{self.number}>"  # never the keys

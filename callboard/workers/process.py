@@ -67,10 +67,10 @@ class Equipment:
     listening: list[tuple[int, list[int]]]
     page: LoadPage
     meters: int
+    has_keeper: bool = False
 
-    @property
-    def descriptors(self) -> list[int]:
-        return [self.page.descriptor, self.meters, *(one for _, some in self.listening for one in some)]
+    def descriptors(self, listening: list[tuple[int, list[int]]]) -> list[int]:
+        return [self.page.descriptor, self.meters, *(one for _, some in listening for one in some)]
 
 
 class Listener(Protocol):
@@ -102,6 +102,8 @@ class WorkerProcess(Actor[None]):
     slot: int
     equipment: Equipment
     listener: Listener
+    is_keeper: bool = False
+    """Whether it serves no clients, but owns the backends that workers share."""
     identity: bytes = attrs.field(factory=new_worker_name, init=False)
     is_serving: bool = attrs.field(default=False, init=False)
     is_ready: bool = attrs.field(default=False, init=False)
@@ -146,14 +148,18 @@ class WorkerProcess(Actor[None]):
             _remove(Path(self.equipment.folder, self.identity.hex()))
             self.listener.changed()
         if not self.is_leaving and not was_trial:
-            raise WorkerEnded(f"worker-{self.number} ended {_how(code)}")
+            raise WorkerEnded(f"{self.label} ended {_how(code)}")
+
+    @property
+    def label(self) -> str:
+        return "keeper" if self.is_keeper else f"worker-{self.number}"
 
     async def _begin(self, theirs: socket.socket) -> trio.Process:
         environment = {**os.environ, VARIABLE: str(theirs.fileno())}
         return await trio.lowlevel.open_process(
             [sys.executable, *sys.orig_argv[1:]],
             stdin=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno(), *self.equipment.descriptors],
+            pass_fds=[theirs.fileno(), *self.equipment.descriptors(self._listening)],
             env=environment,
             start_new_session=True,  # Ctrl-C is for the parent, which ends its workers in order
         )
@@ -167,10 +173,16 @@ class WorkerProcess(Actor[None]):
             slot=self.slot,
             page=given.page.descriptor,
             meters=given.meters,
-            keys=given.keys,
+            keys=[] if self.is_keeper else given.keys,
             folder=given.folder,
-            listening=given.listening,
+            listening=self._listening,
+            is_keeper=self.is_keeper,
+            has_keeper=given.has_keeper,
         )
+
+    @property
+    def _listening(self) -> list[tuple[int, list[int]]]:
+        return [] if self.is_keeper else self.equipment.listening
 
     # What is said to it.
 
@@ -194,6 +206,12 @@ class WorkerProcess(Actor[None]):
             with suppress(ProcessLookupError):
                 self.process.send_signal(number)
 
+    def read_anew(self) -> None:
+        """Have it read its configuration again."""
+        if self.process is not None and self.is_serving:
+            with suppress(ProcessLookupError):
+                self.process.send_signal(signal.SIGHUP)
+
     async def _write(self, control: Control[FromWorker]) -> None:
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             await control.write()
@@ -206,7 +224,8 @@ class WorkerProcess(Actor[None]):
             match message:
                 case Started():
                     self.is_serving, self.is_ready, self.is_trial = True, True, False
-                    self.equipment.page.say(self.slot, 0)
+                    if not self.is_keeper:
+                        self.equipment.page.say(self.slot, 0)
                     self.listener.started(self, message)
                     self.listener.changed()
                 case StillThere():

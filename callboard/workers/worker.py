@@ -67,6 +67,8 @@ class Worker:
 
     def __attrs_post_init__(self) -> None:
         told = self.assignment
+        if told.is_keeper:
+            return  # it seals nothing, and no client connects to it
         self.homes = WorkerHomes(HomeNames(self._ring, told.name), told.folder)
         self.share = FairShare(LoadPage(told.page), told.slot)
 
@@ -93,6 +95,16 @@ class Worker:
     @property
     def _ring(self) -> KeyRing:
         return KeyRing.from_bytes(*self.assignment.keys)
+
+    @property
+    def folder(self) -> str:
+        """Where the sockets of all workers are."""
+        return self.assignment.folder
+
+    @property
+    def is_keeper(self) -> bool:
+        """Whether it serves no clients, but owns the backends that workers share."""
+        return self.assignment.is_keeper
 
     @property
     def label(self) -> str:

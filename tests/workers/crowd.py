@@ -1,6 +1,7 @@
 """Clients of a server that several worker processes run: one connection for each request, so any worker may hear it."""
 
 import json
+import re
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -32,9 +33,12 @@ class Crowd:
         return self.process.process.pid
 
     def workers(self) -> list[int]:
-        """The process ids of the parent's children."""
-        threads = Path(f"/proc/{self.pid}/task").iterdir()  # a child is listed with the thread that has started it
-        return sorted(int(pid) for thread in threads for pid in (thread / "children").read_text().split())
+        """The process ids of the parent's children, but for the keeper."""
+        return [pid for pid in children(self.pid) if pid not in self.keepers()]
+
+    def keepers(self) -> list[int]:
+        """The process ids of all keepers there have been, the latest one last."""
+        return [int(pid) for pid in re.findall(r"keeper_serves +pid=(\d+)", self.process.words)]
 
     async def serving(self) -> set[int]:
         """The workers that answer."""
@@ -59,13 +63,14 @@ class Crowd:
             await client.send(b"GET /readyz HTTP/1.1\r\nhost: %b\r\n\r\n" % client.host)
             return (await client.answer()).status == 200
 
-    async def modern(self, method: str, **params: Any) -> Answer:
+    async def modern(self, method: str, *, token: str | None = None, **params: Any) -> Answer:
         async with self.client() as client:
-            await client.send(client.modern(method, **params))
+            headers = {} if token is None else {"authorization": f"Bearer {token}"}
+            await client.send(client.modern(method, headers=headers, **params))
             return await client.answer()
 
-    async def call(self, tool: str, **arguments: Any) -> Any:
-        return said(await self.modern("tools/call", name=tool, arguments=arguments))
+    async def call(self, tool: str, *, token: str | None = None, **arguments: Any) -> Any:
+        return said(await self.modern("tools/call", token=token, name=tool, arguments=arguments))
 
     async def session(self) -> "CrowdSession":
         about = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
@@ -75,6 +80,15 @@ class Crowd:
         session = CrowdSession(self, answer.headers["mcp-session-id"])
         assert (await session.post({"jsonrpc": "2.0", "method": "notifications/initialized"})).status == 202
         return session
+
+
+def children(parent: int) -> list[int]:
+    """The process ids of a process's children."""
+    try:
+        threads = list(Path(f"/proc/{parent}/task").iterdir())  # a child is listed with the thread that has started it
+        return sorted(int(pid) for thread in threads for pid in (thread / "children").read_text().split())
+    except FileNotFoundError:
+        return []
 
 
 @attrs.define(eq=False)
@@ -106,10 +120,12 @@ def said(answer: Answer) -> Any:
 
 
 @asynccontextmanager
-async def crowd(*flags: str, workers: int = 2, app: Path = APP, patience: float = PATIENCE) -> AsyncIterator[Crowd]:
-    """`callboard run` with so many workers. It is ended with the block."""
-    command = [*CALLBOARD, "run", str(app), "--http", "0", "--ws", "0", "--admin", "0"]
-    async with started(*command, "--workers", str(workers), "--json", *flags, patience=patience) as process:
+async def crowd(
+    *flags: str, workers: int = 2, app: Path = APP, command: str = "run", patience: float = PATIENCE
+) -> AsyncIterator[Crowd]:
+    """`callboard run`, or serve, with so many workers. It is ended with the block."""
+    whole = [*CALLBOARD, command, str(app), "--http", "0", "--ws", "0", "--admin", "0"]
+    async with started(*whole, "--workers", str(workers), "--json", *flags, patience=patience) as process:
         told = await process.hear()
         ports = {one["transport"]: int(one["url"].split(":")[2].split("/")[0]) for one in told["listening"]}
         yield Crowd(process, ports["http"], ports["admin"])

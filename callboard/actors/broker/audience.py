@@ -11,7 +11,7 @@ import trio
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.leases import EVERYBODY
 from callboard.actors.broker.upstream_subscriptions import UpstreamSubscription
-from callboard.actors.changes import Hear, ListChanged, ListName
+from callboard.actors.changes import LISTS, Hear, ListChanged, ListName
 from callboard.actors.fan_out import FanOut
 from callboard.actors.subscribers import Following, Subscribers
 from callboard.actors.terms import ANYBODY
@@ -36,6 +36,9 @@ class BrokerAudience:
 
     find: Find
     fan_out: FanOut = attrs.field(factory=FanOut)
+    tells_all: bool = attrs.field(default=False, init=False)
+    """Whether each change is told to all: to brokers, which have clients of any signature."""
+    on_up: Callable[[Backend], None] | None = attrs.field(default=None, init=False)
     lists: Subscribers = attrs.field(init=False)
     _leaving: int = attrs.field(default=0, init=False)
 
@@ -56,11 +59,20 @@ class BrokerAudience:
     ) -> None:
         """The merged lists are others now: news for clients of *signature*; or for all, *but* for clients to which
         these lists are the same as before."""
+        if self.tells_all:
+            signature, but = None, {}
         for name in lists:
             for one in list(self.lists):
                 is_it = isinstance(one, ListChanged) and one.name == name and name not in but.get(one.signature, ())
                 if is_it and (signature is None or ListChanged(name, signature) == one):
                     self.lists.publish(one)
+
+    def came_up(self, backend: Backend) -> None:
+        """A backend is up (again). What it shows may be different now, to any client."""
+        if self.on_up is not None:
+            self.on_up(backend)
+        if self.tells_all:
+            self.lists_changed(LISTS)
 
     # Resources.
 

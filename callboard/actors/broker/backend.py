@@ -221,9 +221,14 @@ class Backend(Actor[Never]):
     def give_back(self, connection: BackendConnection, use: Lease) -> None:
         self.pool.give_back(connection, use)
 
+    @property
+    def reason(self) -> str:
+        """Why it is not up, as clients may know it."""
+        return self._brief or self.why or "not connected"
+
     def gone(self, why: str = "") -> BackendGone:
         """The error for a request. The server's own words stay in the log."""
-        text = f"{self.name} is {self.circuit.state.value}: {why or self._brief or self.why or 'not connected'}"
+        text = f"{self.name} is {self.circuit.state.value}: {why or self.reason}"
         return BackendGone(text[:500], backend=self.name, exit_code=self._exit_code)
 
     def doubt(self, connection: BackendConnection, error: Exception) -> None:

@@ -106,6 +106,8 @@ class BrokerActor(Actor[News]):
         if backend is not None:
             self.offer.catalogue.mark(name, is_stale=not backend.is_up)
             self.offer.look_around()
+            if backend.is_up:
+                self.audience.came_up(backend)
 
     async def _reload(self, message: Reload) -> None:
         async with self._reloading:

@@ -6,7 +6,7 @@ from typing import Final
 import attrs
 from msgspec import UNSET
 
-from callboard.actors.client.hearer import OnLog, OnQuestion
+from callboard.actors.client.hearer import OnChange, OnLog, OnQuestion
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.progress import MAX_REPORT_TEXT, ProgressReport
 from callboard.actors.terms import ANYBODY
@@ -38,7 +38,7 @@ class Lease:
 
     __slots__ = ("exchange", "may_ask", "principal", "task")
 
-    on_told = None
+    on_told: OnChange | None = None
 
     def __init__(self, exchange: Exchange | None = None, principal: str = ANYBODY, *, may_ask: bool = False) -> None:
         self.exchange = exchange
@@ -62,6 +62,16 @@ class Lease:
 
     def why_cancelled(self) -> str:
         return "" if self.exchange is None else self.exchange.why_cancelled()
+
+
+class StreamLease(Lease):
+    """A subscription at a modern backend: for clients of one principal, or for all."""
+
+    __slots__ = ("on_told",)
+
+    def __init__(self, on_told: OnChange, who: Hashable) -> None:
+        super().__init__(principal=ANYBODY if who == EVERYBODY else str(who))
+        self.on_told = on_told
 
 
 def are_of_one_client(uses: Collection[Lease]) -> bool:

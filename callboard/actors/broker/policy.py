@@ -85,3 +85,5 @@ class BackendSettings:
     """Whether a tool with a changed definition is withheld until the operator approves of it."""
     roots: tuple[str, ...] = ()
     """Roots for a backend that asks outside of any request."""
+    local: bool = False
+    """With workers: whether each of them has the server for itself, although it is one that they would share."""

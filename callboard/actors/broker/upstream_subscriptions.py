@@ -15,11 +15,11 @@ import trio
 from msgspec import Raw
 
 from callboard.actors.broker.connection import BackendConnection
-from callboard.actors.broker.leases import EVERYBODY, ConnectionKey, Lease
+from callboard.actors.broker.leases import EVERYBODY, ConnectionKey, Lease, StreamLease
 from callboard.actors.broker.upstream import Upstream
 from callboard.actors.changes import Hear, ResourceUpdated, folders
 from callboard.actors.client.caller import Patience
-from callboard.actors.client.hearer import NotificationHandler
+from callboard.actors.client.hearer import Hearer, NotificationHandler
 from callboard.actors.fan_out import FanOut
 from callboard.codecs.envelope import ErrorResponse
 from callboard.codecs.revisions import declares
@@ -318,9 +318,7 @@ class UpstreamSubscriptions:
             is_first = False
             await trio.sleep(pause)
 
-    async def listen(
-        self, connection: BackendConnection, chosen: dict[str, Any], hearer: NotificationHandler
-    ) -> object:
+    async def listen(self, connection: BackendConnection, chosen: dict[str, Any], hearer: Hearer) -> object:
         """Hold one subscription of a modern backend open, to its end."""
         body: dict[str, Any] = {"notifications": chosen, "_meta": dict(connection.caller.said())}
         return await connection.caller.send(
@@ -436,7 +434,7 @@ class UpstreamStream(Actor[Never]):
     async def _listen(self, connection: BackendConnection) -> bool:
         """Hear until the stream ends. True if it is worth another try."""
         self._is_acknowledged, is_refused = False, False
-        hearer = NotificationHandler(on_told=self._told)
+        hearer = StreamLease(self._told, self.following.who)
         try:
             answer = await self.subscriptions.listen(
                 connection, {"resourceSubscriptions": [self.following.uri]}, hearer

@@ -92,7 +92,7 @@ PATIENT: Final = Patience()
 class _Call(OutgoingRequest):
     """A request that is on its way, as its caller sees it."""
 
-    __slots__ = ("began", "caller", "hearer", "is_ended", "latest", "patience")
+    __slots__ = ("began", "caller", "is_ended", "latest", "patience")
 
     def __init__(
         self,

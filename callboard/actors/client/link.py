@@ -6,6 +6,7 @@ from typing import Final, Protocol, TypeAlias
 
 import trio
 
+from callboard.actors.client.hearer import NOBODY, Hearer
 from callboard.actors.deadlines import Deadline
 from callboard.codecs.envelope import ErrorResponse, Notification, Request, RequestId, ResultResponse
 from callboard.codecs.revisions import Revision
@@ -44,6 +45,7 @@ class OutgoingRequest(Deadline):
         "failure",
         "frame",
         "headers",
+        "hearer",
         "id",
         "is_late",
         "is_over",
@@ -58,6 +60,7 @@ class OutgoingRequest(Deadline):
         self.revision = revision
         self.frame = frame
         self.headers = b""  # lines with the members that HTTP repeats in headers (2026-07-28)
+        self.hearer: Hearer = NOBODY  # hears what is said on its way; and it may say whom the request is for
         self._at = at
         self.on_move = None
         self.answer: ResultResponse | ErrorResponse | None = None

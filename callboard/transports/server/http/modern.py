@@ -1,5 +1,6 @@
 """A modern request over HTTP: it stands alone, and so does its answer."""
 
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -7,6 +8,7 @@ import attrs
 from callboard.actors.frames import error_frame
 from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.outlet import Outbound
+from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.host import Host
 from callboard.actors.server.reply_slot import InFlight, ReplySlot
@@ -123,6 +125,8 @@ class Modern:
     settings: Settings
     pulse: KeepAlive
     homes: Homes
+    session_of: Callable[[Head], SessionKey | None] | None = attrs.field(default=None, init=False)
+    """The session that a request belongs to, where another process has it and says so."""
 
     async def serve(self, head: Head, request: Request, route: Route, principal: str, response: Response) -> None:
         """Answer a request, or start what will. Raises `Elsewhere` for a retry that belongs to another worker."""
@@ -140,6 +144,8 @@ class Modern:
         slot = ReplySlot(request.id, request.method, terms, way, info, self, account, host.unread)
         exchange = Exchange(host, request, route, slot, host.requests)
         exchange.carrier = response.carrier
+        if self.session_of is not None:
+            exchange.session = self.session_of(head)
         try:
             await host.serve(exchange, method)
         except (PeerError, RequestFailed) as error:
