@@ -36,6 +36,7 @@ class KeeperDoor:
     keeper: Keeper
     heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
     is_leaving: bool = attrs.field(default=False, init=False)
+    upgrade_to: bytes = attrs.field(default=b"websocket", init=False)
 
     def admit(self, head: Head) -> None:
         allowed = ("GET",) if head.path == LISTED else ("GET", "POST") if head.path.startswith(KEPT_AT) else ()
