@@ -95,7 +95,7 @@ class KeptPlan:
 
 
 @attrs.define(eq=False)
-class Keeper:
+class BackendKeeper:
     """All backends that are kept, by what the configuration says now."""
 
     root: Supervisor
@@ -214,7 +214,7 @@ class KeptBackend(Actor[Never]):
     mailbox = None
 
     plan: KeptPlan
-    keeper: Keeper
+    keeper: BackendKeeper
     broker: Broker = attrs.field(init=False)
     endpoint: Endpoint | None = attrs.field(default=None, init=False)
     _agreed: Agreed | None = attrs.field(default=None, init=False)

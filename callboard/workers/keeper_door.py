@@ -20,7 +20,7 @@ from callboard.transports.server.http.modern import answer_unread
 from callboard.transports.server.http.response import Response
 from callboard.transports.server.http.upgraded import Reading, Upgraded
 from callboard.transports.wire import Wire
-from callboard.workers.keeper import Keeper, KeptBackend
+from callboard.workers.keeper import BackendKeeper, KeptBackend
 from callboard.workers.kept import KEPT_AT, LISTED, SETTLED_WITHIN, TOLD_WITHIN
 from callboard.workers.relay import PEER, PRINCIPAL, read_name
 
@@ -33,7 +33,7 @@ class KeeperDoor:
     """Serves the backends of the keeper. Only workers can reach its socket: it lies in a folder that no other user may
     enter. They have authenticated the client of each request, and say who it is."""
 
-    keeper: Keeper
+    keeper: BackendKeeper
     heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
     is_leaving: bool = attrs.field(default=False, init=False)
 
