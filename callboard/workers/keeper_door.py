@@ -8,7 +8,7 @@ import msgspec
 
 from callboard.actors.shares import LOCAL, account_of
 from callboard.actors.terms import ANYBODY
-from callboard.codecs.envelope import Request, decode
+from callboard.codecs.envelope import Notification, Request, decode
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.request_parser import HeadMemory
@@ -73,6 +73,10 @@ class KeeperDoor:
         response.peer = _account(head)
         try:
             message = decode(body)
+            if isinstance(message, Notification):
+                kept.hear(_principal(head), message)
+                await response.answer(202, ())
+                return
             if not isinstance(message, Request):
                 raise InvalidRequest("only requests are answered here")
             # Workers ask this to see whether the backend is there, and not whether the keeper is.
