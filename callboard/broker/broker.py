@@ -181,7 +181,7 @@ class Broker(Served):
     async def _reload(self, specs: Mapping[str, BackendSpec]) -> None:
         before, after = self._placed, {name: self.placing.place(spec) for name, spec in specs.items()}
         plans = {
-            name: BackendPlan(name, placed.settings, _reach(name, placed))
+            name: BackendPlan(name, placed.settings, _reach(name, placed), placed.withdraw)
             for name, placed in after.items()
             if before.get(name) != placed
         }

@@ -5,6 +5,7 @@ from typing import Any, Protocol, TypeAlias
 
 import attrs
 
+from callboard.actors.broker.backend import Withdraw
 from callboard.actors.broker.policy import BackendSettings
 from callboard.client.routes import TransportRoutes
 from callboard.config import BackendSpec, BackendTarget, UpstreamAuth
@@ -19,6 +20,7 @@ class Placed:
     settings: BackendSettings
     target: BackendTarget | Server | TransportRoutes
     auth: UpstreamAuth | None = None
+    withdraw: Withdraw | None = attrs.field(default=None, eq=False)
 
 
 PlaceAnew: TypeAlias = Callable[[], Awaitable[None]]

@@ -17,7 +17,7 @@ from callboard.transports.limits import Settings
 from callboard.transports.server.http.crowd import ConnectionLimit, raise_descriptor_limit
 from callboard.transports.server.http.listener import Edge, listeners
 from callboard.transports.signals import heed_hangups, heed_signals
-from callboard.workers.keeper import Keeper, keeper_settings
+from callboard.workers.keeper import BackendKeeper, keeper_settings
 from callboard.workers.keeper_control import KeeperControl
 from callboard.workers.keeper_door import KeeperDoor
 from callboard.workers.kept import keeper_path
@@ -51,7 +51,7 @@ async def keep(broker: Broker, worker: Worker, settings: Settings, asked: trio.E
     async with AsyncExitStack() as stack:
         bound = await stack.enter_async_context(listen(BindAddress.parse(f"unix:{keeper_path(worker.folder)}")))
         root = await stack.enter_async_context(open_tree(tree.keeper()))
-        keeper, control = Keeper(root, limits), KeeperControl(worker)
+        keeper, control = BackendKeeper(root, limits), KeeperControl(worker)
         crowd = ConnectionLimit(MAX_INNER)
         root.spawn(control, name="parent", shutdown=0)
         await keeper.reload(tuple(broker.specs.values()))

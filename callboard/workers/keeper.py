@@ -11,6 +11,7 @@ from typing import Final, Never
 from weakref import WeakValueDictionary
 
 import attrs
+import msgspec
 import trio
 
 from callboard import tree
@@ -23,15 +24,17 @@ from callboard.actors.server.drain import drain
 from callboard.actors.server.parking import Parking
 from callboard.broker.broker import Broker
 from callboard.broker.placing import Here, Placed
+from callboard.codecs.envelope import Notification
 from callboard.codecs.http.access import EVERYONE
 from callboard.codecs.http.head import Head
+from callboard.codecs.members import write_members
 from callboard.codecs.revisions import MODERN
 from callboard.config import BackendSpec, PythonTarget, Remote
 from callboard.server.load import load_server
 from callboard.supervisor import Actor, Fact, Supervisor, get_logger
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.endpoint import Endpoint
-from callboard.workers.kept import SESSION, KeptList, KeptState
+from callboard.workers.kept import CANCELLED, SESSION, KeptList, KeptState, Withdrawal
 
 LOOKED_EVERY: Final = 0.2
 """Seconds after which it is looked again whether a server at a URL has been reached: only then is its era known."""
@@ -51,6 +54,8 @@ IDLE: Final = 3600.0
 NO_FILTER: Final = Filter()
 
 log = get_logger("callboard.workers")
+
+_read_withdrawal: Final = msgspec.json.Decoder(Withdrawal).decode
 
 
 def bare(settings: BackendSettings) -> BackendSettings:
@@ -95,7 +100,7 @@ class KeptPlan:
 
 
 @attrs.define(eq=False)
-class Keeper:
+class BackendKeeper:
     """All backends that are kept, by what the configuration says now."""
 
     root: Supervisor
@@ -214,7 +219,7 @@ class KeptBackend(Actor[Never]):
     mailbox = None
 
     plan: KeptPlan
-    keeper: Keeper
+    keeper: BackendKeeper
     broker: Broker = attrs.field(init=False)
     endpoint: Endpoint | None = attrs.field(default=None, init=False)
     _agreed: Agreed | None = attrs.field(default=None, init=False)
@@ -293,6 +298,16 @@ class KeptBackend(Actor[Never]):
             return KeptState(self.plan.incarnation)
         brief, why = ("it is being started", "") if backend is None else (backend.reason, backend.why)
         return KeptState(brief=brief, why=why or brief)
+
+    def hear(self, principal: str, told: Notification) -> None:
+        """A worker tells that a client will not answer what it was asked. There is nothing else to be told."""
+        if told.method != CANCELLED or self.endpoint is None:
+            return
+        try:
+            said = _read_withdrawal(write_members(told.members))
+        except msgspec.MsgspecError:
+            return
+        self.endpoint.host.parking.withdraw(said.method, said.state, principal, said.reason or "no longer needed")
 
     def _session(self, head: Head) -> SessionKey | None:
         """Stands for a legacy session of a worker's. It lives as long as a connection does that is the session's."""

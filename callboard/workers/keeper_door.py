@@ -8,7 +8,7 @@ import msgspec
 
 from callboard.actors.shares import LOCAL, account_of
 from callboard.actors.terms import ANYBODY
-from callboard.codecs.envelope import Request, decode
+from callboard.codecs.envelope import Notification, Request, decode
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.request_parser import HeadMemory
@@ -20,7 +20,7 @@ from callboard.transports.server.http.modern import answer_unread
 from callboard.transports.server.http.response import Response
 from callboard.transports.server.http.upgraded import Reading, Upgraded
 from callboard.transports.wire import Wire
-from callboard.workers.keeper import Keeper, KeptBackend
+from callboard.workers.keeper import BackendKeeper, KeptBackend
 from callboard.workers.kept import KEPT_AT, LISTED, SETTLED_WITHIN, TOLD_WITHIN
 from callboard.workers.relay import PEER, PRINCIPAL, read_name
 
@@ -33,7 +33,7 @@ class KeeperDoor:
     """Serves the backends of the keeper. Only workers can reach its socket: it lies in a folder that no other user may
     enter. They have authenticated the client of each request, and say who it is."""
 
-    keeper: Keeper
+    keeper: BackendKeeper
     heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
     is_leaving: bool = attrs.field(default=False, init=False)
     upgrade_to: bytes = attrs.field(default=b"websocket", init=False)
@@ -74,6 +74,10 @@ class KeeperDoor:
         response.peer = _account(head)
         try:
             message = decode(body)
+            if isinstance(message, Notification):
+                kept.hear(_principal(head), message)
+                await response.answer(202, ())
+                return
             if not isinstance(message, Request):
                 raise InvalidRequest("only requests are answered here")
             # Workers ask this to see whether the backend is there, and not whether the keeper is.

@@ -1,8 +1,9 @@
 """The backends that all workers share, as one worker reaches them: at the keeper, by HTTP on a Unix socket."""
 
 import secrets
+from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final, Never
@@ -18,6 +19,7 @@ from callboard.actors.broker.policy import Restarts
 from callboard.actors.client.hearer import Hearer
 from callboard.actors.client.link import Hear, Link, OutgoingRequest
 from callboard.actors.server.client_requests import SessionKey
+from callboard.actors.server.exchange import Exchange
 from callboard.actors.shares import LOCAL, account_of
 from callboard.broker.placing import PlaceAnew, Placed
 from callboard.client.routes import TransportRoute, TransportRoutes
@@ -26,6 +28,7 @@ from callboard.codecs.revisions import LATEST
 from callboard.config import BackendSpec
 from callboard.errors import CallboardError, CannotConnect
 from callboard.supervisor import Actor, Backoff, Fact, Intensity, get_logger
+from callboard.supervisor.groups import own_nursery
 from callboard.transports.client.http import HttpLink
 from callboard.transports.client.pool import Origin, Pool
 from callboard.workers.relay import PEER, PRINCIPAL, write_name
@@ -64,6 +67,12 @@ SETTLED_WITHIN: Final = 10.0
 PATIENCE: Final = 5.0
 """Seconds for the keeper to answer, beyond those that it waits itself."""
 
+MAX_WORDS: Final = 1024
+"""Words for the keeper that may wait to be sent; of more the oldest are forgotten. They are courtesies."""
+
+CANCELLED: Final = "notifications/cancelled"
+"""What a worker tells of a request that waits for its client, with the state of that, and a reason."""
+
 PAUSE: Final = 0.2
 """Seconds after which a worker looks again for a keeper that is not there: it is being started anew."""
 
@@ -87,6 +96,14 @@ class KeptState(msgspec.Struct, frozen=True):
     why: str = ""
 
 
+class Withdrawal(msgspec.Struct, frozen=True):
+    """A request that waits for its client, which will not answer."""
+
+    method: str
+    state: str
+    reason: str = ""
+
+
 _read_list: Final = msgspec.json.Decoder(KeptList).decode
 _read_state: Final = msgspec.json.Decoder(KeptState).decode
 
@@ -105,6 +122,8 @@ class KeptBackends:
     _known: KeptList = attrs.field(factory=KeptList, init=False)
     _ways: dict[str, TransportRoutes] = attrs.field(factory=dict, init=False)
     _links: "WeakSet[KeptLink]" = attrs.field(factory=WeakSet, init=False)
+    _words: deque[tuple[str, bytes, bytes]] = attrs.field(factory=lambda: deque(maxlen=MAX_WORDS), init=False)
+    _said: trio.Event = attrs.field(factory=trio.Event, init=False)
     _sessions: "WeakKeyDictionary[SessionKey, bytes]" = attrs.field(factory=WeakKeyDictionary, init=False)
 
     @property
@@ -171,7 +190,7 @@ class KeptBackends:
             restarts=RESTARTS,
             revision=LATEST,
         )
-        return Placed(settings, ways)
+        return Placed(settings, ways, withdraw=partial(self._withdraw, spec.name))
 
     def watcher(self, place_anew: PlaceAnew) -> "KeeperWatch":
         return KeeperWatch(self, place_anew)
@@ -204,8 +223,28 @@ class KeptBackends:
     def _name_of(self, session: SessionKey) -> bytes:
         name = self._sessions.get(session)
         if name is None:
-            name = self._sessions[session] = secrets.token_hex(16).encode()
+            name = self._sessions[session] = (session.name or secrets.token_hex(16)).encode()
         return name
+
+    # What is told to the keeper, and no request.
+
+    def _withdraw(self, backend: str, method: str, state: str, exchange: Exchange) -> None:
+        params = Withdrawal(method, state, exchange.why_cancelled())
+        frame = msgspec.json.encode({"jsonrpc": "2.0", "method": CANCELLED, "params": params})
+        self._words.append((backend, _lines(exchange.terms.principal, exchange.slot.account), frame))
+        self._said.set()
+
+    async def send_words(self) -> None:
+        """Send what is told, for as long as this runs. What cannot be told to a keeper that is gone is forgotten."""
+        while True:
+            await self._said.wait()
+            self._said = trio.Event()
+            while self._words:
+                backend, lines, frame = self._words.popleft()
+                link = next((one for one in self._links if one.name == backend and not one.lost), None)
+                if link is not None:
+                    with suppress(CallboardError):
+                        await _post(link.pool, link.target, lines, frame)
 
 
 @attrs.define(eq=False)
@@ -246,6 +285,11 @@ class KeeperWatch(Actor[Never]):
     is_there: bool = attrs.field(default=True, init=False)
 
     async def run(self) -> None:
+        async with own_nursery() as nursery:
+            nursery.start_soon(self.kept.send_words)
+            await self._watch()
+
+    async def _watch(self) -> None:
         is_placed = True
         while True:
             try:
@@ -294,10 +338,20 @@ async def _find_up(pool: Pool, target: bytes) -> str:
 
 async def _get(pool: Pool, target: bytes) -> tuple[int, bytes]:
     """Ask the keeper. Raises `CallboardError`."""
+    return await _exchange(pool, b"GET %b HTTP/1.1\r\nhost: keeper\r\n\r\n" % target)
+
+
+async def _post(pool: Pool, target: bytes, lines: bytes, body: bytes) -> tuple[int, bytes]:
+    """Tell the keeper. Raises `CallboardError`."""
+    head = b"POST %b HTTP/1.1\r\nhost: keeper\r\n%bcontent-length: %d\r\n\r\n" % (target, lines, len(body))
+    return await _exchange(pool, head + body)
+
+
+async def _exchange(pool: Pool, request: bytes) -> tuple[int, bytes]:
     with trio.move_on_after(TOLD_WITHIN + PATIENCE):
         channel, is_done = await pool.take("word"), False
         try:
-            await channel.send(b"GET %b HTTP/1.1\r\nhost: keeper\r\n\r\n" % target)
+            await channel.send(request)
             head = await channel.head()
             body = await channel.whole(MAX_ANSWER)
             is_done = True

@@ -19,7 +19,7 @@ from callboard.transports.bind import BindAddress, listen
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.crowd import ConnectionLimit
 from callboard.transports.server.http.listener import Edge, listeners
-from callboard.workers.keeper import Keeper, keeper_settings
+from callboard.workers.keeper import BackendKeeper, keeper_settings
 from callboard.workers.keeper_door import KeeperDoor
 from callboard.workers.kept import KeptBackends, keeper_path
 from tests.broker.front import STUCK, backend
@@ -28,11 +28,11 @@ QUICK = Settings(write_time=1.0)
 
 
 @asynccontextmanager
-async def keeping(folder: str, *specs: BackendSpec) -> AsyncIterator[Keeper]:
+async def keeping(folder: str, *specs: BackendSpec) -> AsyncIterator[BackendKeeper]:
     """A keeper of these backends, as long as the block lasts."""
     limits = keeper_settings(QUICK)
     async with listen(BindAddress.parse(f"unix:{keeper_path(folder)}")) as bound, open_tree(tree.keeper()) as root:
-        keeper = Keeper(root, limits)
+        keeper = BackendKeeper(root, limits)
         await keeper.reload(specs)
         await keeper.wait_settled()
         edge = Edge(KeeperDoor(keeper), limits, crowd=ConnectionLimit(1000))
@@ -48,7 +48,7 @@ class Shared:
     """The brokers of all workers, and the keeper."""
 
     folder: str
-    keeper: Keeper
+    keeper: BackendKeeper
     brokers: Sequence[Broker]
     hosts: Sequence[Host]
 

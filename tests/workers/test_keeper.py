@@ -132,6 +132,22 @@ async def test_a_question_finds_the_client_of_its_call(front: Revision, autojump
     assert sorted(got) == [(number, f"{number}: client {number}") for number in range(4)]
 
 
+async def test_a_client_that_cancels_while_it_is_asked_ends_the_call_at_the_backend(
+    autojump_clock: MockClock,
+) -> None:
+    back = Back(R4)
+    async with sharing(back.ways) as shared, peer(shared.hosts[0], R4) as client:
+        begun = await client.begin("tools/call", **BOOK)
+        line, request = await back.hear()
+        asked = await line.ask("elicitation/create", **form())
+        assert (await client.hear())["method"] == "elicitation/create"
+        await client.say({"method": "notifications/cancelled", "params": {"requestId": begun, "reason": "enough"}})
+        with trio.fail_after(1):
+            _, cancelled = await back.hear("notifications/cancelled")
+            assert cancelled["params"] == {"requestId": request["id"], "reason": "enough"}
+            assert (await line.answered(asked))["result"] == {"action": "cancel"}
+
+
 async def test_progress_and_cancellation_cross_the_keeper(autojump_clock: MockClock) -> None:
     back = Back(R4)
     async with sharing(back.ways) as shared, peer(shared.hosts[0], R4, capabilities={}) as client:

@@ -49,6 +49,9 @@ LONG: Final = 10 * 365 * 86_400.0  # no limit of its own: what waits so long is 
 Serves: TypeAlias = Callable[[str], bool]
 """Whether clients find a resource at a backend."""
 
+Withdraw: TypeAlias = Callable[[str, str, Exchange], None]
+"""Called with the method and the state of a request that asks, and the exchange that will not answer. Never waits."""
+
 
 @attrs.frozen
 class Listed:
@@ -80,6 +83,8 @@ class Backend(Actor[Never]):
     on_view: OnView
     serves: Serves
     fan_out: FanOut
+    withdraw: Withdraw | None = None
+    """Has another process, which speaks to the server for this one, end what a client was asked in vain for."""
     circuit: Circuit = attrs.field(init=False)
     pool: BackendPool = attrs.field(init=False)
     subscriptions: UpstreamSubscriptions = attrs.field(init=False)

@@ -12,7 +12,7 @@ import trio
 
 from callboard import tree
 from callboard.actors.broker.audience import BrokerAudience
-from callboard.actors.broker.backend import Backend, Listed, StateChanged
+from callboard.actors.broker.backend import Backend, Listed, StateChanged, Withdraw
 from callboard.actors.broker.connection import Reach
 from callboard.actors.broker.offer import BrokerOffer
 from callboard.actors.broker.policy import BackendSettings
@@ -31,6 +31,7 @@ class BackendPlan:
     name: str
     settings: BackendSettings
     reach: Reach
+    withdraw: Withdraw | None = None
 
 
 @attrs.frozen
@@ -163,6 +164,7 @@ class BrokerActor(Actor[News]):
             on_view=partial(offer.put_for, plan.name),
             serves=lambda uri: self._serves(backend, uri),
             fan_out=self.audience.fan_out,
+            withdraw=plan.withdraw,
         )
         if (before := offer.backends.get(plan.name)) is not None:
             backend.subscriptions.inherit(before.subscriptions)

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -16,6 +17,7 @@ from callboard.actors.client.answerer import MAX_QUESTIONS
 from callboard.actors.server.client_requests import ClientRequest, check_declared
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.terms import Terms
+from callboard.actors.undo import undo_unless_done
 from callboard.codecs.bridge.askable import signature_of
 from callboard.codecs.bridge.results import Crossing, Forwarded, front_meta
 from callboard.codecs.envelope import ErrorResponse
@@ -146,7 +148,14 @@ class InputBridge:
             await trio.sleep(self._pause)  # nothing to ask: it only wants to be asked again, later
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
         if wanted:
-            body["inputResponses"] = await self._answers(wanted)
+            with undo_unless_done(partial(self._withdraw, result)):
+                body["inputResponses"] = await self._answers(wanted)
+
+    def _withdraw(self, result: Members) -> None:
+        """The client will not answer, and the backend would wait for it in vain."""
+        withdraw = self.backend.withdraw
+        if withdraw is not None and self.exchange is not None and "requestState" in result:
+            withdraw(self.method, self._state(result), self.exchange)
 
     async def _answers(self, wanted: Mapping[str, InputRequest]) -> dict[str, Any]:
         answers: dict[str, Any] = {}

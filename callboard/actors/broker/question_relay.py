@@ -150,7 +150,7 @@ class RelayedQuestion(Answerer):
         """Roots are not a request's but the client's. A connection that belongs to one session can ask that, also when
         the request is over that opened the connection."""
         session = self.relaying.session
-        if session is None and exchange is None:
+        if exchange is None and (session is None or session.home is None):
             exchange = await self._wait_asker()
         if exchange is not None:
             try:

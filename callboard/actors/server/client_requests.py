@@ -186,6 +186,8 @@ class ClientRequests:
 class SessionKey:
     """One session of a legacy client, told from all others by identity, and the way to ask that client."""
 
+    name: str = attrs.field(default="", init=False)
+    """Its id, if it has one that outlives this process."""
     questions: ClientRequests = attrs.field(factory=ClientRequests, init=False)
     is_over: bool = attrs.field(default=False, init=False)
     """Whether the session has ended: its client cannot be asked any more."""

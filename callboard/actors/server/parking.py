@@ -175,6 +175,19 @@ class Parking(Actor[None]):
             return b"", state.serial
         return bytes.fromhex(state.payload[len(PARKED) :][: 2 * HOME_SIZE].decode()), state.serial
 
+    def withdraw(self, method: str, text: str, principal: str, reason: str) -> bool:
+        """End what is parked under a state, for the client will not retry it. False if there is none such."""
+        try:
+            state = open_unmatched(self.ring, text, Binding(principal, self.audience, method), now=self.clock())
+        except InvalidState:
+            return False
+        exchange = self._parked.get(state.payload.removeprefix(PARKED).decode(errors="replace"))
+        if exchange is None or exchange.rounds.number != state.round or exchange.life.state is not Stage.PARKED:
+            return False
+        if exchange.cancel(RequestEvent.SESSION_ENDED, reason):
+            self.leave(exchange)
+        return True
+
     def _check_unspent(self, state: SealedState) -> None:
         now = self.clock()
         while self._spent and next(iter(self._spent.values()))[0] <= now:

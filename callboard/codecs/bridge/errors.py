@@ -26,6 +26,8 @@ def front_error(
     """The error as the client gets it. *uri*: the resource that was asked for, if one was."""
     change: _Change = _unchanged
     if back.dialect.reserves_error_codes:
+        if not front.dialect.reserves_error_codes and (cause := _cause(error)) is not None:
+            return cause  # a broker there speaks for a server of an older revision, as the client does
         is_renamed = front.dialect.has_not_found_code and method == "resources/read"
         change = _to_legacy if is_renamed else _of_the_leg
     elif front.dialect.reserves_error_codes:
@@ -59,6 +61,32 @@ def _with_cause(error: ErrorResponse) -> BackendRefused:
     if error.data is not UNSET:
         cause["data"] = error.data
     return BackendRefused(INTERNAL_ERROR, error.message, {"cause": cause})
+
+
+def _cause(error: ErrorResponse) -> BackendRefused | None:
+    """The error that `_with_cause` was made of, for a code that only the modern revision reserves."""
+    if error.code != INTERNAL_ERROR or not isinstance(error.data, Raw):
+        return None
+    try:
+        said = _read_cause(error.data).cause
+    except msgspec.MsgspecError:
+        return None
+    if said.code not in _RESERVED or said.code in _OUR_BUSINESS:
+        return None
+    return BackendRefused(said.code, said.message, None if said.data is UNSET else said.data)
+
+
+class _Cause(msgspec.Struct):
+    code: int
+    message: str
+    data: Raw | msgspec.UnsetType = UNSET
+
+
+class _Caused(msgspec.Struct):
+    cause: _Cause
+
+
+_read_cause: Final = msgspec.json.Decoder(_Caused).decode
 
 
 def _names(data: object, uri: str) -> bool:

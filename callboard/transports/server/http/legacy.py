@@ -298,6 +298,7 @@ class Legacy:
             incarnation=self.homes.incarnation,
         )
         opened.session = HttpSession(self.host, opened, principal, opened.ended, peer=peer, ways=opened)
+        opened.session.key.name = session_id
         self._sessions[session_id] = opened
         return opened
 
