@@ -66,6 +66,9 @@ WORKER_STARTS: Final = 60.0
 WORKER_KILLED: Final = 1.0
 """Seconds for the end of a worker that was killed."""
 
+STORE_WAITS: Final = Backoff(first=0.1, most=0.5)
+"""How long a node waits until it tries again to reach the store that all nodes share."""
+
 NEWS_WAITS: Final = Backoff(first=0.1, most=5.0)
 """How long news of backends wait after the broker's own actor has crashed."""
 
@@ -132,6 +135,20 @@ def node() -> SupervisorSpec:
     )
 
 
+def cluster(takes: Make, news: Make, keeper: Make) -> SupervisorSpec:
+    """A node among others, below `node`. Two of these end whenever the store does not answer."""
+    return SupervisorSpec(
+        "cluster",
+        children=(
+            ChildSpec("takes", takes, shutdown=0),
+            ChildSpec("news", news, shutdown=0),
+            ChildSpec("keeper", keeper, shutdown=0),
+        ),
+        intensity=ENDLESS,
+        backoff=STORE_WAITS,
+    )
+
+
 def worker(name: str, make: Make) -> ChildSpec[Any]:
     """One worker process, below `node`. A new one takes the place of one that ended by itself."""
     return ChildSpec(name, make, restart=Restart.TRANSIENT, shutdown=WORKER_KILLED, start_within=WORKER_STARTS)
@@ -164,9 +181,9 @@ def asgi(comments: Make) -> SupervisorSpec:
     return SupervisorSpec("asgi", children=(keep_alive(comments), SupervisorSpec(REQUESTS)))
 
 
-def inner(listening: Children) -> SupervisorSpec:
+def inner(name: str, listening: Children) -> SupervisorSpec:
     """Where other workers reach this one."""
-    return SupervisorSpec("inner", children=listening, intensity=ENDLESS)
+    return SupervisorSpec(name, children=listening, intensity=ENDLESS)
 
 
 def admin(listening: Children) -> SupervisorSpec:

@@ -59,14 +59,15 @@ async def serve(
             parking = plan.parking(server.info.name)
         ready = Ready(server.info, tuple(listening_at(plan, bound, admin)), tuple(warnings_for(plan, bound, admin)))
         host = await stack.enter_async_context(server.host(parking=parking))
+        health = Health(server, host)
         if admin is not None:
             access = plan.access(admin.place, is_admin=True)
-            await host.root.add(admin_edge(Health(server, host), access, admin.sockets))
+            await host.root.add(admin_edge(health, access, admin.sockets))
         link = None
         if worker is not None:
             worker.join(host)
             server.join_workers()
-            link = await begin_work(worker, host, server, settings, stack)
+            link = await begin_work(worker, host, server, plan, stack)
         edges = [await host.root.add(_edge(plan, host, place, at, tls)) for place, at in bound.items()]
         if isinstance(plan.authenticate, TokenFile):
             plan.authenticate.on_gone = partial(end_all_of, host)
@@ -78,21 +79,28 @@ async def serve(
             ends.append(host.root.spawn(Stdio(host, pipes, settings.max_frame), name="stdio").wait_ended)
         ready = attrs.evolve(ready, behind=server.behind())
         if link is not None:
-            link.say(started(server, ready.warnings))
+            link.say(started(server, ready.warnings, 0 if worker is None else worker.port))
             ends.append(link.leaving.wait)
         if plan.on_ready is not None:
             plan.on_ready(ready)
         task_status.started(ready)
         await _wait_first(ends)
-        if worker is not None and link is not None and link.linger:
+        drain_time = settings.drain_time
+        if worker is not None and link is not None:
             with trio.move_on_after(link.linger):
-                await leave(worker, host, edges, partial(_close_listeners, edges), until, settings.spread)
+                if link.linger:
+                    await leave(worker, host, edges, partial(_close_listeners, edges), until, settings.spread)
+            link.is_draining = True
+            drain_time = drain_time if link.drain_within is None else link.drain_within
+        elif settings.lame_duck:
+            health.is_leaving = True
+            await trio.sleep(settings.lame_duck)  # a second signal ends it at once
         await drain(
             host,
             close_doors=partial(_close_listeners, edges),
             edges=[edge.address for edge in edges],
-            tell=partial(announce_drain, within=settings.drain_time),
-            within=settings.drain_time,
+            tell=partial(announce_drain, within=drain_time),
+            within=drain_time,
             spread=settings.spread,
         )
 
@@ -118,7 +126,7 @@ def run_workers(options: Options) -> bool:
     plan, worker = ServePlan(**options), Worker.take()
     if worker is not None:
         options["worker"], options["on_ready"] = worker, None
-    elif plan.workers > 1:
+    elif plan.workers > 1 or plan.cluster is not None:
         run_parent(plan)
         return True
     return False

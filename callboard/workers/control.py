@@ -19,7 +19,7 @@ MAX_WAITING: Final = 1024
 """Messages that may wait to be read by the other end. More means that it hangs: then the oldest go."""
 
 MAX_TOLD: Final = 10_000
-"""Resources whose changes may wait. With more, all of them are said to have changed."""
+"""Resources whose changes may wait. With more, everything is said to have changed."""
 
 
 class Control(Generic[T]):
@@ -34,6 +34,7 @@ class Control(Generic[T]):
         self._waiting: deque[bytes] = deque(maxlen=MAX_WAITING)
         self._lists: dict[str, None] = {}
         self._resources: dict[str, None] = {}
+        self._everything = False
         self._filled = trio.Event()
 
     def say(self, message: Message) -> None:
@@ -44,6 +45,10 @@ class Control(Generic[T]):
         """Tell of changes; those of one thing that wait are one."""
         self._lists.update(dict.fromkeys(told.lists))
         self._resources.update(dict.fromkeys(told.resources))
+        self._everything |= told.everything
+        if len(self._resources) > MAX_TOLD or self._everything:
+            self._everything = True
+            self._lists, self._resources = {}, {}
         self._filled.set()
 
     async def write(self) -> None:
@@ -51,9 +56,9 @@ class Control(Generic[T]):
         while True:
             await self._filled.wait()
             self._filled = trio.Event()
-            if self._lists or self._resources:
-                told = Told(list(self._lists), list(self._resources))
-                self._lists, self._resources = {}, {}
+            if self._lists or self._resources or self._everything:
+                told = Told(list(self._lists), list(self._resources), self._everything)
+                self._lists, self._resources, self._everything = {}, {}, False
                 self._waiting.append(write_message(told))
             while self._waiting:
                 await self._stream.send_all(self._waiting.popleft())

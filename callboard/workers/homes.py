@@ -25,6 +25,7 @@ from callboard.transports.server.http.upgraded import Upgraded
 from callboard.transports.wire import Wire
 from callboard.workers.book import SessionBook, key_of
 from callboard.workers.messages import PeerWorker
+from callboard.workers.node_tls import NodeCertificate, reach_node
 from callboard.workers.relay import (
     MAX_STREAMS,
     MISDIRECTED,
@@ -60,6 +61,8 @@ class WorkerHomes:
     names: HomeNames
     folder: str
     host: Host = attrs.field(init=False)
+    certificate: NodeCertificate | None = attrs.field(default=None, init=False)
+    """For workers of other nodes."""
     book: SessionBook | None = attrs.field(default=None, init=False)
     links: dict[bytes, HomeLink] = attrs.field(factory=dict, init=False)
     forwarded: int = attrs.field(default=0, init=False)
@@ -235,12 +238,16 @@ class WorkerHomes:
         living = {peer.name for peer in workers} - {self.names.here}
         for name in self.links.keys() - living:
             self.links.pop(name).pool.close()
-        for name in living - self.links.keys():
-            pool = Pool(Origin("http", "worker", 0, socket_path(self.folder, name)), most=MAX_STREAMS)
-            self.links[name] = HomeLink(name, pool)
         for peer in workers:
+            if peer.name in living - self.links.keys():
+                self.links[peer.name] = HomeLink(peer.name, self._pool(peer))
             if peer.name in self.links:
                 self.links[peer.name].hangs = peer.hangs
+
+    def _pool(self, peer: PeerWorker) -> Pool:
+        if peer.address is None or self.certificate is None:
+            return Pool(Origin("http", "worker", 0, socket_path(self.folder, peer.name)), most=MAX_STREAMS)
+        return Pool(Origin("https", *peer.address), self.certificate.client, MAX_STREAMS, reach_node)
 
     def close(self) -> None:
         self.know([])

@@ -1,0 +1,222 @@
+"""A cluster on one machine: a Redis of its own, a CA, and nodes on loopback addresses."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import pytest
+import trio
+
+from tests.certificate import Authority
+from tests.workers.crowd import Crowd, crowd
+
+KEY: Final = bytes(range(100, 132))
+PATHS: Final = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+
+
+def program(name: str) -> str:
+    """Where a program is; the test fails if it is not there, and was not installed by tests/install-servers."""
+    found = shutil.which(name, path=PATHS)
+    if found is None:
+        pytest.fail(f"{name} is not installed: run sh tests/install-servers", pytrace=False)
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@attrs.define(eq=False)
+class Redis:
+    """A redis-server at a port that stays the same when it is started again. It keeps nothing on disk."""
+
+    folder: Path
+    port: int = attrs.field(factory=free_port)
+    flags: tuple[str, ...] = ()
+    process: "subprocess.Popen[bytes] | None" = attrs.field(default=None, init=False)
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        command = [program("redis-server"), "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
+        command += ["--appendonly", "no", "--dir", str(self.folder), "--daemonize", "no", *self.flags]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    async def up(self) -> None:
+        """Start it, and wait until it answers."""
+        self.start()
+        with trio.fail_after(10):
+            while not await self._answers():
+                await trio.sleep(0.02)
+
+    async def _answers(self) -> bool:
+        try:
+            return await self.ask("PING") in ("PONG", "") or True
+        except OSError:
+            return False
+
+    def signal(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                self.process.kill()
+            self.process.wait()
+
+    async def ask(self, *words: str) -> Any:
+        """One command, on a connection of its own: not by the client that is tested."""
+        stream = await trio.open_tcp_stream("127.0.0.1", self.port)
+        async with stream:
+            lines = [f"*{len(words)}\r\n", *(f"${len(word.encode())}\r\n{word}\r\n" for word in words)]
+            await stream.send_all("".join(lines).encode())
+            return await _Replies(stream).next()
+
+    async def dump(self) -> bytes:
+        """All keys and values, and the published ones are not among them."""
+        found = b""
+        for key in await self.ask("KEYS", "*"):
+            kind = await self.ask("TYPE", key.decode())
+            found += (
+                key + b" " + repr(await self.ask("GET" if kind == b"string" else "SMEMBERS", key.decode())).encode()
+            )
+        return found
+
+
+@attrs.define(eq=False)
+class _Replies:
+    stream: trio.SocketStream
+    data: bytes = b""
+
+    async def line(self) -> bytes:
+        while b"\r\n" not in self.data:
+            more = await self.stream.receive_some()
+            if not more:
+                raise ConnectionResetError
+            self.data += more
+        line, self.data = self.data.split(b"\r\n", 1)
+        return line
+
+    async def next(self) -> Any:
+        line = await self.line()
+        match line[:1]:
+            case b"*":
+                return [await self.next() for _ in range(int(line[1:]))]
+            case b"$":
+                size = int(line[1:])
+                if size < 0:
+                    return None
+                while len(self.data) < size + 2:
+                    self.data += await self.stream.receive_some()
+                found, self.data = self.data[:size], self.data[size + 2 :]
+                return found
+            case b":":
+                return int(line[1:])
+            case _:
+                return line[1:]
+
+
+@contextmanager
+def redis_at(folder: Path, *flags: str) -> Iterator[Redis]:
+    server = Redis(folder, flags=flags)
+    try:
+        yield server
+    finally:
+        if server.process is not None and server.process.poll() is None:
+            server.signal(signal.SIGCONT)
+        server.kill()
+
+
+@attrs.define(eq=False)
+class Fleet:
+    """What nodes of one cluster share."""
+
+    folder: Path
+    redis: Redis
+    authority: Authority
+    _numbers: "count[int]" = attrs.field(factory=lambda: count(2), init=False)
+
+    @property
+    def keys(self) -> Path:
+        file = self.folder / "keys"
+        if not file.exists():
+            file.write_text(KEY.hex() + "\n")
+            file.chmod(0o600)
+        return file
+
+    def flags(self, authority: Authority | None = None) -> list[str]:
+        """Those of one more node, at an address of its own."""
+        address = f"127.0.0.{next(self._numbers)}"
+        certificate, key = (authority or self.authority).sign(self.folder, address)
+        files = {"cert": certificate, "key": key, "ca": self.authority.file}
+        named = [part for name, file in files.items() for part in (f"--cluster-{name}", str(file))]
+        return [
+            *("--cluster", self.redis.url, "--cluster-address", address, "--state-key-file", str(self.keys)),
+            *(*named, "--drain-time", "4"),
+        ]
+
+    def node(self, *flags: str, workers: int = 1, authority: Authority | None = None) -> Any:
+        """One more, for a block."""
+        return crowd(*self.flags(authority), *flags, workers=workers)
+
+    async def nodes(self) -> list[bytes]:
+        found: list[bytes] = await self.redis.ask("KEYS", "callboard:{callboard}:node:*")
+        return found
+
+
+@asynccontextmanager
+async def fleet(folder: Path, *flags: str) -> AsyncIterator[Fleet]:
+    """A Redis that runs, and a CA."""
+    with redis_at(folder, *flags) as redis:
+        await redis.up()
+        yield Fleet(folder, redis, Authority.create(folder))
+
+
+@asynccontextmanager
+async def two_nodes(folder: Path, *flags: str) -> AsyncIterator[tuple[Fleet, Crowd, Crowd]]:
+    """Two nodes of a worker each, that know each other."""
+    async with fleet(folder) as all_, all_.node(*flags) as one, all_.node(*flags) as other:
+        await known(one, 1)
+        await known(other, 1)
+        yield all_, one, other
+
+
+async def known(node: Crowd, others: int) -> None:
+    """Wait until a node knows so many others."""
+    await until(lambda: node.process.stderr.count(b"node_joined") - node.process.stderr.count(b"node_lost") >= others)
+
+
+async def until(is_so: Callable[[], object], seconds: float = 25) -> None:
+    """Another process does it, and has no event for this one."""
+    with trio.fail_after(seconds):
+        while not is_so():  # noqa: ASYNC110
+            await trio.sleep(0.02)
+
+
+async def kill_node(node: Crowd) -> None:
+    """End all processes of a node at once, as if its machine had ended. Returns when they have."""
+    processes = (node.pid, *node.workers())
+    for pid in processes:
+        os.kill(pid, signal.SIGKILL)
+    await until(lambda: not any(map(_lives, processes)))
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
