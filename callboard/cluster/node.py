@@ -340,6 +340,11 @@ class ClusterNode:
             while True:
                 self._hear(await receive())
 
+    def deafened(self) -> None:
+        """Nothing is heard any more: the store may be away, which the next announcement shows."""
+        self.is_deaf = True
+        self._is_due.set()
+
     def _hear(self, data: bytes) -> None:
         message = read_node_message(data, self.ring())
         if message is None or message.node == self.name:
@@ -393,7 +398,7 @@ class NodeNews(Actor[None]):
             try:
                 await self.node.listen()
             except StoreAway as error:
-                self.node.is_deaf = True
+                self.node.deafened()
                 log.debug("cluster_news_lost", reason=str(error))
 
 

@@ -22,6 +22,7 @@ from callboard.supervisor import get_logger
 from callboard.supervisor.groups import first_leaf
 
 try:
+    import anyio
     import coredis
     from coredis.exceptions import RedisError
     from coredis.retry import NoRetryPolicy
@@ -39,7 +40,10 @@ DEAF_AFTER: Final = 10.0
 
 log = get_logger("callboard.cluster")
 
-_FAILURES: Final = (RedisError, OSError, TimeoutError, trio.BrokenResourceError, trio.ClosedResourceError)
+_FAILURES: Final = (
+    *(RedisError, OSError, TimeoutError),
+    *(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream),  # which are not Trio's
+)
 
 
 @attrs.define(eq=False)
@@ -171,6 +175,10 @@ class RedisStore:
             self._reason = _why(error)
             failed.set()
             raise StoreAway(self._reason) from None
+        except RuntimeError:
+            if self._client is client:
+                raise
+            raise StoreAway("closed meanwhile") from None  # which coredis says so
 
     @asynccontextmanager
     async def subscribed(self) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
@@ -184,7 +192,7 @@ class RedisStore:
                 ) as subscription,
             ):
                 yield partial(_receive, subscription)
-        except (*_FAILURES, StoreAway, trio.EndOfChannel) as error:
+        except (*_FAILURES, StoreAway) as error:
             raise StoreAway(_why(error)) from None
         except BaseExceptionGroup as group:
             raise _away(group) from None
@@ -205,9 +213,10 @@ async def _receive(subscription: Any) -> bytes:
 
 
 def _away(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The failure in a group of them; or the group, if it is anything else."""
-    _, others = group.split((*_FAILURES, StoreAway, trio.EndOfChannel))
-    return group if others is not None else StoreAway(_why(first_leaf(group)))
+    """The failure in a group of them; or what else is in it, such as a cancellation: coredis fails when it is
+    cancelled, too."""
+    _, others = group.split((*_FAILURES, StoreAway))
+    return others if others is not None else StoreAway(_why(first_leaf(group)))
 
 
 def _why(error: BaseException) -> str:

@@ -54,7 +54,7 @@ which are not there."""
 
 TAKE: Final = """
 local value = redis.call('GET', KEYS[1])
-if not value then return {} end
+if not value or #value < 17 then return {} end
 local owner, living = string.sub(value, 1, 16), false
 for i = 5, 4 + tonumber(ARGV[4]) do if ARGV[i] == owner then living = true end end
 if owner ~= ARGV[1] then

@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -59,14 +59,11 @@ class Redis:
         """Start it, and wait until it answers."""
         self.start()
         with trio.fail_after(10):
-            while not await self._answers():
+            while True:
+                with suppress(OSError):
+                    await self.ask("PING")
+                    return
                 await trio.sleep(0.02)
-
-    async def _answers(self) -> bool:
-        try:
-            return await self.ask("PING") in ("PONG", "") or True
-        except OSError:
-            return False
 
     def signal(self, number: int) -> None:
         assert self.process is not None
@@ -169,7 +166,7 @@ class Fleet:
             *(*named, "--drain-time", "4"),
         ]
 
-    def node(self, *flags: str, workers: int = 1, authority: Authority | None = None) -> Any:
+    def node(self, *flags: str, workers: int = 1, authority: Authority | None = None) -> AbstractAsyncContextManager[Crowd]:
         """One more, for a block."""
         return crowd(*self.flags(authority), *flags, workers=workers)
 
@@ -189,10 +186,31 @@ async def fleet(folder: Path, *flags: str) -> AsyncIterator[Fleet]:
 @asynccontextmanager
 async def two_nodes(folder: Path, *flags: str) -> AsyncIterator[tuple[Fleet, Crowd, Crowd]]:
     """Two nodes of a worker each, that know each other."""
-    async with fleet(folder) as all_, all_.node(*flags) as one, all_.node(*flags) as other:
+    async with fleet(folder) as all_, together(all_.node(*flags), all_.node(*flags)) as (one, other):
         await known(one, 1)
         await known(other, 1)
         yield all_, one, other
+
+
+@asynccontextmanager
+async def together(*blocks: AbstractAsyncContextManager[Crowd]) -> AsyncIterator[list[Crowd]]:
+    """Begin and end several at once: each takes seconds, mostly to import Python modules."""
+    opened: dict[int, Crowd] = {}
+    over, begun = trio.Event(), trio.Event()
+
+    async def run(number: int, block: AbstractAsyncContextManager[Crowd]) -> None:
+        async with block as node:
+            opened[number] = node
+            if len(opened) == len(blocks):
+                begun.set()
+            await over.wait()
+
+    async with trio.open_nursery() as nursery:
+        for number, block in enumerate(blocks):
+            nursery.start_soon(run, number, block)
+        await begun.wait()
+        yield [opened[number] for number in range(len(blocks))]
+        over.set()
 
 
 async def known(node: Crowd, others: int) -> None:
