@@ -16,7 +16,8 @@ import pytest
 import trio
 
 from tests.certificate import Authority
-from tests.workers.crowd import Crowd, crowd
+from tests.transports.server.http.stage import Stream
+from tests.workers.crowd import Crowd, CrowdSession, crowd
 
 KEY: Final = bytes(range(100, 132))
 PATHS: Final = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -166,7 +167,9 @@ class Fleet:
             *(*named, "--drain-time", "4"),
         ]
 
-    def node(self, *flags: str, workers: int = 1, authority: Authority | None = None) -> AbstractAsyncContextManager[Crowd]:
+    def node(
+        self, *flags: str, workers: int = 1, authority: Authority | None = None
+    ) -> AbstractAsyncContextManager[Crowd]:
         """One more, for a block."""
         return crowd(*self.flags(authority), *flags, workers=workers)
 
@@ -176,7 +179,7 @@ class Fleet:
 
 
 @asynccontextmanager
-async def fleet(folder: Path, *flags: str) -> AsyncIterator[Fleet]:
+async def fleet_of(folder: Path, *flags: str) -> AsyncIterator[Fleet]:
     """A Redis that runs, and a CA."""
     with redis_at(folder, *flags) as redis:
         await redis.up()
@@ -186,7 +189,7 @@ async def fleet(folder: Path, *flags: str) -> AsyncIterator[Fleet]:
 @asynccontextmanager
 async def two_nodes(folder: Path, *flags: str) -> AsyncIterator[tuple[Fleet, Crowd, Crowd]]:
     """Two nodes of a worker each, that know each other."""
-    async with fleet(folder) as all_, together(all_.node(*flags), all_.node(*flags)) as (one, other):
+    async with fleet_of(folder) as all_, together(all_.node(*flags), all_.node(*flags)) as (one, other):
         await known(one, 1)
         await known(other, 1)
         yield all_, one, other
@@ -211,6 +214,20 @@ async def together(*blocks: AbstractAsyncContextManager[Crowd]) -> AsyncIterator
         await begun.wait()
         yield [opened[number] for number in range(len(blocks))]
         over.set()
+
+
+def at(node: Crowd, session: CrowdSession) -> CrowdSession:
+    """The same session, by way of another node."""
+    return CrowdSession(node, session.id)
+
+
+async def listen(node: Crowd) -> Stream:
+    """A subscription that has begun."""
+    client = await node.connect()
+    await client.send(client.modern("subscriptions/listen", notifications={"toolsListChanged": True}))
+    stream = await client.stream_of()
+    assert (await stream.message())["method"] == "notifications/subscriptions/acknowledged"
+    return stream
 
 
 async def known(node: Crowd, others: int) -> None:

@@ -220,5 +220,3 @@ async def test_a_record_that_no_node_has_written_is_no_session(forged: str, tmp_
             await until(lambda: one.is_written)
             await redis.ask("SET", "callboard:{test}:session:k", forged)
             assert await one.take("k") is None
-
-

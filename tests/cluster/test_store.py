@@ -189,7 +189,9 @@ async def test_a_flood_of_messages_is_read_and_not_kept(tmp_path: Path) -> None:
         store = store_of(redis)
         with pytest.raises(StoreAway, match="ended"), trio.fail_after(20):
             async with store.subscribed() as receive:
-                flood = f"for i = 1, {count} do redis.call('PUBLISH', 'callboard:{{test}}:news', string.rep('x', 1000)) end"
+                flood = (
+                    f"for i = 1, {count} do redis.call('PUBLISH', 'callboard:{{test}}:news', string.rep('x', 1000)) end"
+                )
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(redis.ask, "EVAL", flood, "0")
                     for _ in range(count):
