@@ -175,7 +175,7 @@ async def test_a_node_that_ends_hands_its_sessions_over_and_says_so_before(tmp_p
         async with under_load(other) as load, trio.open_nursery() as nursery:
 
             async def call_all() -> None:
-                for session in sessions * 20:
+                for session in sessions * 8:
                     answer = await at(other, session).answer_to("where")
                     states.append(answer.status == 200)
                     await trio.sleep(0.01)
