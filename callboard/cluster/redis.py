@@ -183,7 +183,7 @@ class RedisStore:
     @asynccontextmanager
     async def subscribed(self) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
         """For the block, what is published: the next message each time. It must be read at once, for coredis does not
-        bound what waits. Raises `StoreAway` when it ends: there is no other end."""
+        bound what waits. Raises `StoreAway` when it ends."""
         try:
             async with (
                 self._new_client(1) as client,
@@ -196,7 +196,6 @@ class RedisStore:
             raise StoreAway(_why(error)) from None
         except BaseExceptionGroup as group:
             raise _away(group) from None
-        raise StoreAway("the subscription ended")
 
 
 def _owner(home: bytes | None) -> str:

@@ -287,7 +287,9 @@ class Parent:
         settings = self.plan.settings
         self._is_ending = True
         self.changed()
-        await trio.sleep(settings.lame_duck)
+        if settings.lame_duck:
+            log.info("leaving", lame_duck=settings.lame_duck)
+            await trio.sleep(settings.lame_duck)
         for worker in list(self._workers.values()):
             if self.node is None or not worker.is_serving:
                 worker.end()

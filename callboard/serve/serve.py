@@ -21,7 +21,7 @@ from callboard.serve.revoke import end_all_of
 from callboard.serve.tokens import TokenFile
 from callboard.serve.worker import begin_work, inherited, leave, started
 from callboard.server.served import Hosted
-from callboard.supervisor import Supervisor, SupervisorSpec
+from callboard.supervisor import Supervisor, SupervisorSpec, get_logger
 from callboard.transports.bind import BindAddress, Bound, listen
 from callboard.transports.server.http.crowd import raise_descriptor_limit
 from callboard.transports.server.http.endpoint import Endpoint
@@ -32,6 +32,8 @@ from callboard.transports.server.tls import Certificate
 from callboard.transports.server.websocket.upgrade import WebSocketUpgrade
 from callboard.transports.signals import heed_hangups, heed_signals
 from callboard.workers.worker import Worker
+
+log = get_logger("callboard.serving")
 
 
 async def serve(
@@ -94,6 +96,7 @@ async def serve(
             drain_time = drain_time if link.drain_within is None else link.drain_within
         elif settings.lame_duck:
             health.is_leaving = True
+            log.info("leaving", lame_duck=settings.lame_duck)
             await trio.sleep(settings.lame_duck)  # a second signal ends it at once
         await drain(
             host,

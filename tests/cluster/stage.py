@@ -173,9 +173,11 @@ class Fleet:
         """One more, for a block."""
         return crowd(*self.flags(authority), *flags, workers=workers)
 
-    async def nodes(self) -> list[bytes]:
-        found: list[bytes] = await self.redis.ask("KEYS", "callboard:{callboard}:node:*")
-        return found
+    async def written(self, sessions: int) -> None:
+        """Wait until so many are written down."""
+        with trio.fail_after(5):
+            while len(await self.redis.ask("KEYS", "callboard:{callboard}:session:*")) < sessions:  # noqa: ASYNC110
+                await trio.sleep(0.02)
 
 
 @asynccontextmanager

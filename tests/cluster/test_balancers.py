@@ -49,7 +49,7 @@ def _named(text: str, one: Crowd, other: Crowd) -> str:
 @asynccontextmanager
 async def in_front(command: list[str], port: int, node: Crowd) -> AsyncIterator[Crowd]:
     """A balancer, for the block."""
-    balancer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    balancer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # noqa: ASYNC220  # it forks at once
     try:
         with trio.fail_after(10):
             while True:

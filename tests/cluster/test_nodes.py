@@ -1,17 +1,15 @@
 """Two nodes and one Redis, as their operator starts them: real processes, real signals, real certificates."""
 
 import base64
-import os
 import re
 import signal
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import attrs
-import pytest
 import trio
 
 from callboard.errors import BACKEND_GONE
@@ -93,9 +91,7 @@ async def test_what_a_client_holds_is_good_at_any_node(tmp_path: Path) -> None:
 
 async def _no_secret_is_seen(fleet: Fleet, nodes: tuple[Crowd, ...], session: CrowdSession) -> None:
     """Not in the store, not by `ps`, not in the log."""
-    with trio.fail_after(5):
-        while not await fleet.redis.ask("KEYS", "*session*"):
-            await trio.sleep(0.02)
+    await fleet.written(1)
     seen = await fleet.redis.dump()
     assert b"session:" in seen
     assert b"node:" in seen
@@ -103,7 +99,7 @@ async def _no_secret_is_seen(fleet: Fleet, nodes: tuple[Crowd, ...], session: Cr
     for node in nodes:
         seen += node.process.stderr
         for pid in (node.pid, *node.workers()):
-            seen += Path(f"/proc/{pid}/environ").read_bytes() + Path(f"/proc/{pid}/cmdline").read_bytes()
+            seen += _shown(pid)
     for form in (KEY, KEY.hex().encode(), base64.b64encode(KEY), base64.urlsafe_b64encode(KEY), session.id.encode()):
         assert form not in seen
 
@@ -116,23 +112,34 @@ async def _refused_without_certificate(fleet: Fleet, node: Crowd) -> None:
     wrong = ssl.create_default_context(cafile=fleet.authority.file)
     wrong.load_cert_chain(*Authority.create(fleet.folder, "other").sign(fleet.folder / "", "127.0.0.9"))
     for context in (bare, wrong):
-        with pytest.raises((ssl.SSLError, OSError)), socket.create_connection((host, port)) as plain:
-            with context.wrap_socket(plain, server_hostname=host) as secured:
-                secured.sendall(b"GET / HTTP/1.1\r\nhost: worker\r\n\r\n")
-                assert secured.recv(100) == b""
-                raise OSError("it was closed")
+        assert _answer_at(host, port, context) == b""
     own = ssl.create_default_context(cafile=fleet.authority.file)
     own.load_cert_chain(*fleet.authority.sign(fleet.folder, "127.0.0.9"))
-    with socket.create_connection((host, port)) as plain, own.wrap_socket(plain, server_hostname=host) as secured:
+    assert b"only for workers" in _answer_at(host, port, own)
+
+
+def _answer_at(host: str, port: int, context: ssl.SSLContext) -> bytes:
+    """The answer to a request; nothing, if the connection was refused or ended instead."""
+    with (
+        suppress(OSError),
+        socket.create_connection((host, port)) as plain,
+        context.wrap_socket(plain, server_hostname=host) as secured,
+    ):
         secured.sendall(b"GET / HTTP/1.1\r\nhost: worker\r\n\r\n")
-        assert b"only for workers" in secured.recv(1000)
+        return secured.recv(1000)
+    return b""
+
+
+def _shown(pid: int) -> bytes:
+    """What `ps` can show of a process."""
+    return Path(f"/proc/{pid}/environ").read_bytes() + Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def _listening(pid: int) -> list[tuple[str, int]]:
     """TCP addresses at which a process listens."""
     inodes = set()
     for link in Path(f"/proc/{pid}/fd").iterdir():
-        found = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(link))
+        found = re.fullmatch(r"socket:\[(\d+)\]", str(link.readlink()))
         inodes |= {found[1]} if found else set()
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return [
@@ -157,9 +164,7 @@ async def test_sessions_go_on_when_their_node_is_killed_and_redis_away_costs_no_
         assert load.failed == []
         assert load.calls > 100
         assert not other.process.stderr.count(b"node_lost")
-        with trio.fail_after(5):
-            while len(await fleet.redis.ask("KEYS", "*session:*")) < 9:
-                await trio.sleep(0.02)
+        await fleet.written(9)
         await kill_node(one)
         began = trio.current_time()
         for session, home in zip(sessions, homes, strict=True):
@@ -182,10 +187,9 @@ async def test_a_node_that_ends_hands_its_sessions_over_and_says_so_before(tmp_p
 
             one.process.signal(signal.SIGTERM)
             nursery.start_soon(call_all)
-            with trio.fail_after(0.9):
-                while await one.ready():
-                    await trio.sleep(0.02)
-                await one.call("where")  # its doors are open still
+            await one.process.wait_said(b"leaving")
+            assert not await one.ready()
+            await one.call("where")  # its doors are open still
             assert await one.process.wait() == 0
         assert load.failed == []
         assert states.count(False) == 0

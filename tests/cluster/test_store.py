@@ -24,6 +24,11 @@ def store_of(redis: Redis) -> RedisStore:
     return RedisStore(redis.url, "test", TTL)
 
 
+def away() -> "pytest.RaisesExc[StoreAway]":
+    """For a block in which Redis does not answer."""
+    return pytest.raises(StoreAway)
+
+
 async def test_one_of_two_takers_gets_a_session_and_a_living_owner_keeps_it(tmp_path: Path) -> None:
     with redis_at(tmp_path) as redis:
         await redis.up()
@@ -76,7 +81,7 @@ async def test_a_subscriber_ends_when_redis_does_and_another_one_hears(tmp_path:
         store, ended, ready = store_of(redis), trio.Event(), trio.Event()
 
         async def listen() -> None:
-            with pytest.raises(StoreAway):
+            with away():
                 async with store.subscribed() as receive:
                     ready.set()
                     while True:
@@ -89,14 +94,13 @@ async def test_a_subscriber_ends_when_redis_does_and_another_one_hears(tmp_path:
                 await ready.wait()
                 redis.kill()
                 await ended.wait()
-            with pytest.raises(StoreAway):
+            with away():
                 async with store.subscribed():
                     pytest.fail("there is no Redis")
             await redis.up()
-            with pytest.raises(StoreAway, match="ended"):
-                async with store.subscribed() as receive, store.connected():
-                    await store.publish("hello")
-                    assert await receive() == b"hello"
+            async with store.subscribed() as receive, store.connected():
+                await store.publish("hello")
+                assert await receive() == b"hello"
 
 
 # Fault 2: a connection that is lost or cancelled in the middle of a command is not given back.
@@ -163,7 +167,7 @@ async def test_a_command_that_timed_out_is_not_sent_again(tmp_path: Path) -> Non
     with redis_at(tmp_path) as redis:
         await redis.up()
         store = store_of(redis)
-        with pytest.raises(StoreAway):
+        with away():
             async with store.connected():
                 await store.announce("a", "entry", "hello")
                 redis.signal(signal.SIGSTOP)
@@ -187,7 +191,7 @@ async def test_a_flood_of_messages_is_read_and_not_kept(tmp_path: Path) -> None:
     with redis_at(tmp_path) as redis:
         await redis.up()
         store = store_of(redis)
-        with pytest.raises(StoreAway, match="ended"), trio.fail_after(20):
+        with trio.fail_after(20):
             async with store.subscribed() as receive:
                 flood = (
                     f"for i = 1, {count} do redis.call('PUBLISH', 'callboard:{{test}}:news', string.rep('x', 1000)) end"
