@@ -33,6 +33,12 @@ TRIES: Final = 4
 KNOWN_FOR: Final = 1.0
 """Seconds that a worker of another node which could be reached is not knocked at again."""
 
+KNOCK_EVERY: Final = 1.0
+"""Seconds between two looks whether the machines of other nodes answer."""
+
+SILENT_AFTER: Final = 3
+"""Times in a row that one did not: one packet that is lost is none."""
+
 FAREWELL: Final = 2.0
 """Seconds to write the last records and to leave the directory."""
 
@@ -84,6 +90,7 @@ class ClusterNode:
     _was_read: trio.Event = attrs.field(factory=trio.Event, init=False)
     _gone: "OrderedDict[bytes, None]" = attrs.field(factory=OrderedDict, init=False)
     _answers: dict[bytes, tuple[Answered, float]] = attrs.field(factory=dict, init=False)
+    _silences: dict[str, int] = attrs.field(factory=dict, init=False)  # by node, how often in a row
     _takes: int = attrs.field(default=0, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
 
@@ -231,7 +238,6 @@ class ClusterNode:
             self.away_since, self._why_lost = None, ""
             nursery.start_soon(self.records.run)
             nursery.start_soon(self._publish)
-            nursery.start_soon(self._knock_again)
             while True:
                 self._is_due = trio.Event()
                 await self._announce()
@@ -284,6 +290,8 @@ class ClusterNode:
     def _forget_answers(self) -> None:
         known = {worker.name for entry in self.roll.nodes() for worker in entry.workers}
         self._answers = {name: answer for name, answer in self._answers.items() if name in known}
+        nodes = {entry.name for entry in self.roll.nodes()}
+        self._silences = {name: count for name, count in self._silences.items() if name in nodes}
 
     async def _publish(self) -> None:
         """Tell the others what has changed here. What could not be told is everything, the next time."""
@@ -301,23 +309,32 @@ class ClusterNode:
                 self.has_news.set()
                 raise
 
-    async def _knock_again(self) -> None:
-        """Ask again at workers that did not answer."""
-        while True:
-            await trio.sleep(KNOWN_FOR)
-            silent = [name for name, (answer, _) in self._answers.items() if answer == "silent"]
-            async with trio.open_nursery() as nursery:
-                for name in silent:
-                    nursery.start_soon(self.knock_at, name)
-
     async def attend(self) -> None:
-        """Give those that ask for sessions tasks to wait in."""
+        """Give those that ask for sessions tasks to wait in; and see whether the other machines answer."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:
-                await trio.sleep_forever()
+                while True:
+                    await trio.sleep(KNOCK_EVERY)
+                    async with trio.open_nursery() as knocking:
+                        for entry in self.roll.nodes():
+                            knocking.start_soon(self._knock_at_node, entry)
             finally:
                 self._nursery = None
+
+    async def _knock_at_node(self, entry: NodeEntry) -> None:
+        """Whether its machine answers: for one of its workers, as for all."""
+        if not entry.workers:
+            return
+        is_silent = await knock(entry.host, entry.workers[0].port) == "silent"
+        self._silences[entry.name] = self._silences.get(entry.name, 0) + 1 if is_silent else 0
+        wrong: Answered = "there" if is_silent else "silent"
+        changed = [worker.name for worker in entry.workers if self._answer(worker.name) == wrong]
+        if changed and (not is_silent or self._silences[entry.name] >= SILENT_AFTER):
+            found: Answered = "silent" if is_silent else "there"
+            self._answers.update(dict.fromkeys(changed, (found, trio.current_time())))
+            log.warning("node_silent" if is_silent else "node_answers", node=entry.name, host=entry.host)
+            self.listener.nodes_changed()
 
     async def leave(self) -> None:
         """The workers have ended: write what is left of their sessions, and go."""

@@ -136,7 +136,7 @@ class WorkerProcess(Actor[None]):
             if process is not None:
                 with suppress(ProcessLookupError):
                     process.kill()
-                with trio.CancelScope(shield=True):
+                with trio.CancelScope(shield=True):  # bounded: it was killed
                     code = await process.wait()
                 self.listener.ended(self, code)
             self.equipment.page.release(self.slot)

@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from tests.certificate import Authority
-from tests.transports.server.http.stage import Stream
+from tests.transports.server.http.stage import Gone, Stream
 from tests.workers.crowd import Crowd, CrowdSession, crowd
 
 KEY: Final = bytes(range(100, 132))
@@ -44,7 +44,7 @@ class Redis:
 
     folder: Path
     port: int = attrs.field(factory=free_port)
-    flags: tuple[str, ...] = ()
+    bind: str = "127.0.0.1"
     process: "subprocess.Popen[bytes] | None" = attrs.field(default=None, init=False)
 
     @property
@@ -52,8 +52,9 @@ class Redis:
         return f"redis://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        command = [program("redis-server"), "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
-        command += ["--appendonly", "no", "--dir", str(self.folder), "--daemonize", "no", *self.flags]
+        command = [program("redis-server"), "--port", str(self.port), "--bind", self.bind, "--save", ""]
+        command += ["--protected-mode", "no"]
+        command += ["--appendonly", "no", "--dir", str(self.folder), "--daemonize", "no"]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     async def up(self) -> None:
@@ -129,8 +130,8 @@ class _Replies:
 
 
 @contextmanager
-def redis_at(folder: Path, *flags: str) -> Iterator[Redis]:
-    server = Redis(folder, flags=flags)
+def redis_at(folder: Path, bind: str = "127.0.0.1") -> Iterator[Redis]:
+    server = Redis(folder, bind=bind)
     try:
         yield server
     finally:
@@ -156,14 +157,14 @@ class Fleet:
             file.chmod(0o600)
         return file
 
-    def flags(self, authority: Authority | None = None) -> list[str]:
+    def flags(self, authority: Authority | None = None, address: str = "", url: str = "") -> list[str]:
         """Those of one more node, at an address of its own."""
-        address = f"127.0.0.{next(self._numbers)}"
+        address = address or f"127.0.0.{next(self._numbers)}"
         certificate, key = (authority or self.authority).sign(self.folder, address)
         files = {"cert": certificate, "key": key, "ca": self.authority.file}
         named = [part for name, file in files.items() for part in (f"--cluster-{name}", str(file))]
         return [
-            *("--cluster", self.redis.url, "--cluster-address", address, "--state-key-file", str(self.keys)),
+            *("--cluster", url or self.redis.url, "--cluster-address", address, "--state-key-file", str(self.keys)),
             *(*named, "--drain-time", "4"),
         ]
 
@@ -181,9 +182,9 @@ class Fleet:
 
 
 @asynccontextmanager
-async def fleet_of(folder: Path, *flags: str) -> AsyncIterator[Fleet]:
+async def fleet_of(folder: Path, bind: str = "127.0.0.1") -> AsyncIterator[Fleet]:
     """A Redis that runs, and a CA."""
-    with redis_at(folder, *flags) as redis:
+    with redis_at(folder, bind) as redis:
         await redis.up()
         yield Fleet(folder, redis, Authority.create(folder))
 
@@ -257,3 +258,42 @@ def _lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+@attrs.define
+class Load:
+    """Clients that call at all nodes, one after the other, until it is over."""
+
+    calls: int = 0
+    failed: list[object] = attrs.field(factory=list)
+    times: list[float] = attrs.field(factory=list)
+
+    def percentile(self, part: float) -> float:
+        return sorted(self.times)[int(len(self.times) * part)]
+
+    async def call_on(self, nodes: list[Crowd], session: CrowdSession | None) -> None:
+        while True:
+            for node in nodes:
+                began = trio.current_time()
+                try:
+                    if session is None:
+                        await node.call("where")
+                    else:
+                        await at(node, session).call("where")
+                except (AssertionError, Gone, OSError, trio.BrokenResourceError) as error:
+                    self.failed.append(error)
+                self.calls += 1
+                self.times.append(trio.current_time() - began)
+                await trio.sleep(0.005)
+
+
+@asynccontextmanager
+async def under_load(*nodes: Crowd) -> AsyncIterator[Load]:
+    """Sessions of all nodes, and calls without one, while the block lasts."""
+    load = Load()
+    sessions = [await node.session() for node in nodes for _ in range(2)]
+    async with trio.open_nursery() as nursery:
+        for session in (*sessions, None):
+            nursery.start_soon(load.call_on, list(nodes), session)
+        yield load
+        nursery.cancel_scope.cancel()

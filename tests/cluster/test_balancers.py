@@ -72,21 +72,21 @@ async def test_any_request_may_reach_any_node(tmp_path: Path) -> None:
         for make in (nginx, haproxy):
             port = free_port()
             async with in_front(make(tmp_path, port, one, other), port, one) as balancer:
-                await _use(balancer, {*one.workers(), *other.workers()})
+                await use(balancer, {*one.workers(), *other.workers()})
 
 
-async def _use(balancer: Crowd, workers: set[int]) -> None:
+async def use(balancer: Crowd, workers: set[int], calls: int = CALLS, count: int = ROUNDS) -> None:
     sessions = []
     for _ in range(SESSIONS):
         sessions.append(await balancer.session())
         await balancer.call("where")  # so that not every session begins at the same node, in turn
     homes = {session.id: await session.call("where") for session in sessions}
     assert set(homes.values()) == workers
-    streams = [await listen(balancer) for _ in range(4)]
-    parked = [await balancer.modern("tools/call", name="ask", arguments={}) for _ in range(ROUNDS)]
+    streams = [await listen(balancer) for _ in range(count)]
+    parked = [await balancer.modern("tools/call", name="ask", arguments={}) for _ in range(count)]
     async with trio.open_nursery() as nursery:
         for session in sessions:
-            nursery.start_soon(_call, session, homes[session.id])
+            nursery.start_soon(_call, session, homes[session.id], calls)
     asked_at = set()
     for asked in parked:
         (key,) = asked.result["inputRequests"]
@@ -107,6 +107,6 @@ async def _use(balancer: Crowd, workers: set[int]) -> None:
         await stream.client.aclose()
 
 
-async def _call(session: CrowdSession, home: int) -> None:
-    for _ in range(CALLS):
+async def _call(session: CrowdSession, home: int, calls: int) -> None:
+    for _ in range(calls):
         assert await session.call("where") == home

@@ -5,54 +5,27 @@ import re
 import signal
 import socket
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
-import attrs
 import trio
 
 from callboard.errors import BACKEND_GONE
 from tests.certificate import Authority
-from tests.cluster.stage import KEY, Fleet, at, fleet_of, kill_node, known, listen, together, two_nodes, until
-from tests.transports.server.http.stage import Gone
+from tests.cluster.stage import (
+    KEY,
+    Fleet,
+    at,
+    fleet_of,
+    kill_node,
+    known,
+    listen,
+    together,
+    two_nodes,
+    under_load,
+    until,
+)
 from tests.workers.crowd import Crowd, CrowdSession
-
-
-@attrs.define
-class Load:
-    """Clients that call at all nodes, one after the other, until it is over."""
-
-    calls: int = 0
-    failed: list[object] = attrs.field(factory=list)
-    slowest: float = 0.0
-
-    async def call_on(self, nodes: list[Crowd], session: CrowdSession | None) -> None:
-        while True:
-            for node in nodes:
-                began = trio.current_time()
-                try:
-                    if session is None:
-                        await node.call("where")
-                    else:
-                        await at(node, session).call("where")
-                except (AssertionError, Gone, OSError, trio.BrokenResourceError) as error:
-                    self.failed.append(error)
-                self.calls += 1
-                self.slowest = max(self.slowest, trio.current_time() - began)
-                await trio.sleep(0.005)
-
-
-@asynccontextmanager
-async def under_load(*nodes: Crowd) -> AsyncIterator[Load]:
-    """Sessions of all nodes, and calls without one, while the block lasts."""
-    load = Load()
-    sessions = [await node.session() for node in nodes for _ in range(2)]
-    async with trio.open_nursery() as nursery:
-        for session in (*sessions, None):
-            nursery.start_soon(load.call_on, list(nodes), session)
-        yield load
-        nursery.cancel_scope.cancel()
 
 
 async def test_what_a_client_holds_is_good_at_any_node(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -26,6 +26,7 @@ class Crowd:
     process: Process
     port: int
     admin: int
+    host: str = "127.0.0.1"
 
     @property
     def pid(self) -> int:
@@ -38,8 +39,8 @@ class Crowd:
 
     async def connect(self, port: int | None = None) -> Client:
         bare = trio.socket.socket()
-        await bare.connect(("127.0.0.1", port or self.port))
-        return Client(trio.SocketStream(bare), bare, f"127.0.0.1:{port or self.port}".encode())
+        await bare.connect((self.host, port or self.port))
+        return Client(trio.SocketStream(bare), bare, f"{self.host}:{port or self.port}".encode())
 
     @asynccontextmanager
     async def client(self, port: int | None = None) -> AsyncIterator[Client]:
@@ -102,12 +103,16 @@ def said(answer: Answer) -> Any:
 
 
 @asynccontextmanager
-async def crowd(*flags: str, workers: int = 2, app: Path = APP) -> AsyncIterator[Crowd]:
-    """`callboard run` with so many workers. It is ended with the block."""
-    command = [*CALLBOARD, "run", str(app), "--http", "0", "--ws", "0", "--admin", "0"]
+async def crowd(
+    *flags: str, workers: int = 2, app: Path = APP, host: str = "127.0.0.1", before: Sequence[str] = ()
+) -> AsyncIterator[Crowd]:
+    """`callboard run` with so many workers. It is ended with the block. *before*: a command that runs it."""
+    command = [*before, *CALLBOARD, "run", str(app)]
+    for flag in ("--http", "--ws", "--admin"):
+        command += [flag, f"{host}:0"]
     async with started(*command, "--workers", str(workers), "--json", *flags) as process:
         told = await process.hear()
         ports = {one["transport"]: int(one["url"].split(":")[2].split("/")[0]) for one in told["listening"]}
-        yield Crowd(process, ports["http"], ports["admin"])
+        yield Crowd(process, ports["http"], ports["admin"], host)
         if process.process.returncode is None:
             process.signal(signal.SIGTERM)
