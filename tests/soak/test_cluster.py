@@ -120,7 +120,8 @@ def far_machine() -> Iterator[str]:
         ip(*inside, "link", "set", "lo", "up")
         yield name
     finally:
-        ip("netns", "del", name)  # and the cards with it
+        subprocess.run((IP, "link", "del", "cb-here"), check=False)  # connections may keep the namespace for a while
+        ip("netns", "del", name)
 
 
 def drop_packets(name: str) -> None:
