@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from callboard import tree
+from callboard.cluster import directory
 from callboard.cluster.directory import NodeWorker
 from callboard.cluster.news import ALL
 from callboard.cluster.node import ClusterNode, TryLater, join_cluster
@@ -127,6 +128,26 @@ async def test_a_redis_that_is_killed_costs_no_node_and_what_was_missed_is_told_
         assert other.knows(one)
         # Its memory was empty: what this node's workers have is written again.
         assert await redis.ask("EXISTS", "callboard:{test}:session:k") == 1
+
+
+async def test_silence_while_redis_is_away_makes_no_node_dead_and_silence_afterwards_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory, "DEAD_AFTER", 1.0)
+    monkeypatch.setattr("callboard.cluster.node.HEARTBEAT", 0.2)
+    async with pair(tmp_path) as (redis, one, other):
+        redis.kill()
+        await trio.sleep(1.5)
+        assert one.knows(other)
+        await redis.up()
+        await until(lambda: one.is_written and other.is_written)
+        changes = one.parent.changes
+        await trio.sleep(1.2)
+        assert one.knows(other)
+        assert other.knows(one)
+        assert one.parent.changes == changes
+        other.scope.cancel()  # without a word
+        await until(lambda: not one.knows(other), 3)
 
 
 async def test_a_session_whose_owner_refuses_connections_is_taken_at_once(tmp_path: Path) -> None:
