@@ -17,7 +17,7 @@ import trio
 
 from tests.certificate import Authority
 from tests.transports.server.http.stage import Gone, Stream
-from tests.workers.crowd import Crowd, CrowdSession, crowd
+from tests.workers.crowd import APP, Crowd, CrowdSession, crowd
 
 KEY: Final = bytes(range(100, 132))
 PATHS: Final = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -169,10 +169,10 @@ class Fleet:
         ]
 
     def node(
-        self, *flags: str, workers: int = 1, authority: Authority | None = None
+        self, *flags: str, workers: int = 1, authority: Authority | None = None, app: Path = APP
     ) -> AbstractAsyncContextManager[Crowd]:
         """One more, for a block."""
-        return crowd(*self.flags(authority), *flags, workers=workers)
+        return crowd(*self.flags(authority), *flags, workers=workers, app=app)
 
     async def written(self, sessions: int) -> None:
         """Wait until so many are written down."""
@@ -190,9 +190,9 @@ async def fleet_of(folder: Path, bind: str = "127.0.0.1") -> AsyncIterator[Fleet
 
 
 @asynccontextmanager
-async def two_nodes(folder: Path, *flags: str) -> AsyncIterator[tuple[Fleet, Crowd, Crowd]]:
+async def two_nodes(folder: Path, *flags: str, app: Path = APP) -> AsyncIterator[tuple[Fleet, Crowd, Crowd]]:
     """Two nodes of a worker each, that know each other."""
-    async with fleet_of(folder) as all_, together(all_.node(*flags), all_.node(*flags)) as (one, other):
+    async with fleet_of(folder) as all_, together(*(all_.node(*flags, app=app) for _ in range(2))) as (one, other):
         await known(one, 1)
         await known(other, 1)
         yield all_, one, other

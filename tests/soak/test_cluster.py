@@ -5,7 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,9 +16,12 @@ import tests.process
 from tests.cluster.stage import at, fleet_of, free_port, known, two_nodes, under_load, until
 from tests.cluster.test_balancers import haproxy, in_front, nginx, use
 from tests.cluster.test_store import killed_often
+from tests.conformance import suite
+from tests.conformance.suite import ROOT
 from tests.figures import LONG, figure
+from tests.node import NPM
 from tests.transports.server.http.stage import Answer
-from tests.workers.crowd import CrowdSession, crowd
+from tests.workers.crowd import Crowd, CrowdSession, crowd
 
 pytestmark = pytest.mark.skipif(not LONG, reason="the long form: make soak")
 
@@ -163,3 +166,25 @@ async def test_a_machine_that_vanishes(tmp_path: Path) -> None:
                 assert "retry-after" in answers[-2][1].headers
                 assert answers[-1][0] < 15
                 far.process.process.kill()
+
+
+@pytest.mark.skipif(NPM is None, reason="npm is not installed")
+@pytest.mark.parametrize("make", [nginx, haproxy])
+async def test_the_official_suite_behind_a_balancer(
+    make: Callable[[Path, int, Crowd, Crowd], list[str]], tmp_path: Path
+) -> None:
+    """The Host header must be the balancer's own: what the suite says of others is refused by the nodes."""
+    port = free_port()
+    names = (f"127.0.0.1:{port}", f"localhost:{port}", "localhost:8001")  # the last is what haproxy checks health by
+    flags = [part for name in names for part in ("--allow-host", name)]
+    app = ROOT / "examples" / "everything.py"
+    async with (
+        two_nodes(tmp_path, *flags, app=app) as (_, one, other),
+        in_front(make(tmp_path, port, one, other), port, one),
+    ):
+        for revision in ("2025-11-25", "2026-07-28"):
+            report = await trio.to_thread.run_sync(suite.run, f"http://127.0.0.1:{port}/mcp", revision)
+            failed = [scenario.name for scenario in report.of("failed")]
+            passed = len(report.of("passed"))
+            figure(f"target 14, {make.__name__}, {revision}", f"{passed} scenarios passed, failed: {failed}", "none")
+            assert report.good, failed
