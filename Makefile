@@ -6,7 +6,7 @@ BIN := .venv/bin
 # each of them compiles everything anew. An environment that forbids such files is overruled here, and only here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help serve check test every browser conformance lint types quick fuzz soak bench format clean
+.PHONY: help serve check test every browser servers conformance lint types quick fuzz soak bench format clean
 .DEFAULT_GOAL := help
 
 help:  ## Say what can be made
@@ -33,7 +33,10 @@ serve: .venv/.installed  ## Install, and run callboard
 browser:  ## Install Chromium, in which the tests look at pages, if there is none
 	@sh tests/install-browser || true  # the tests of pages will fail, and say so; all others run
 
-test: browser lint  ## Install what tests need (Chromium too, if there is none); lint, types and every test
+servers:  ## Install redis-server, nginx and haproxy, for the tests of clusters, if they are not there
+	@sh tests/install-servers || true  # those tests will fail, and say so; all others run
+
+test: browser servers lint  ## Install what tests need (Chromium, Redis, nginx, haproxy too); lint, types and every test
 	@$(MAKE) --no-print-directory -j 2 types every  # mypy uses one core, and the workers of pytest often wait
 
 every: .venv/.installed-dev

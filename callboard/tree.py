@@ -69,6 +69,9 @@ WORKER_KILLED: Final = 1.0
 KEPT_ENDS: Final = 10.0
 """Seconds for a backend that workers share to end, and for what was asked of it to be answered."""
 
+STORE_WAITS: Final = Backoff(first=0.1, most=0.5)
+"""How long a node waits until it tries again to reach the store that all nodes share."""
+
 NEWS_WAITS: Final = Backoff(first=0.1, most=5.0)
 """How long news of backends wait after the broker's own actor has crashed."""
 
@@ -135,6 +138,20 @@ def node() -> SupervisorSpec:
     )
 
 
+def cluster(takes: Make, news: Make, keeper: Make) -> SupervisorSpec:
+    """A node among others, below `node`. Two of these end whenever the store does not answer."""
+    return SupervisorSpec(
+        "cluster",
+        children=(
+            ChildSpec("takes", takes, shutdown=0),
+            ChildSpec("news", news, shutdown=0),
+            ChildSpec("keeper", keeper, shutdown=0),
+        ),
+        intensity=ENDLESS,
+        backoff=STORE_WAITS,
+    )
+
+
 def worker(name: str, make: Make) -> ChildSpec[Any]:
     """One worker process, below `node`. A new one takes the place of one that ended by itself."""
     return ChildSpec(name, make, restart=Restart.TRANSIENT, shutdown=WORKER_KILLED, start_within=WORKER_STARTS)
@@ -177,9 +194,9 @@ def asgi(comments: Make) -> SupervisorSpec:
     return SupervisorSpec("asgi", children=(keep_alive(comments), SupervisorSpec(REQUESTS)))
 
 
-def inner(listening: Children) -> SupervisorSpec:
+def inner(name: str, listening: Children) -> SupervisorSpec:
     """Where other workers reach this one."""
-    return SupervisorSpec("inner", children=listening, intensity=ENDLESS)
+    return SupervisorSpec(name, children=listening, intensity=ENDLESS)
 
 
 def admin(listening: Children) -> SupervisorSpec:

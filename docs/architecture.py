@@ -58,6 +58,7 @@ FOR: Final = {
     "client": "connect() and Client",
     "broker": "Broker: many servers, one endpoint",
     "workers": "one server in several processes",
+    "cluster": "several nodes, by way of Redis",
     "serve": "any set of transports, until a signal",
     "testing": "scripted peers for tests",
     "bench": "load tests for any MCP server",

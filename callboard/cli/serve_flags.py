@@ -19,6 +19,7 @@ from callboard.transports.server.stdio import claim_stdio
 
 TRANSPORTS: Final = Group("Transports", sort_key=0)
 ACCESS: Final = Group("TLS and access", sort_key=1)
+CLUSTER: Final = Group("Cluster", sort_key=2)
 LIMITS: Final = Group("Limits", help="Sizes in bytes, times in seconds.", sort_key=3)
 
 ENVIRONMENT: Final = Env("CALLBOARD_", command=False)
@@ -91,6 +92,27 @@ class Where:
         ),
     ] = None
 
+    cluster: Annotated[
+        str | None,
+        Parameter(group=CLUSTER, help="Be a node of a cluster. URL of its Redis or Valkey: redis://HOST:PORT."),
+    ] = None
+    cluster_name: Annotated[
+        str | None, Parameter(group=CLUSTER, help="Name of the cluster in that store. Default: callboard.")
+    ] = None
+    cluster_address: Annotated[
+        str | None, Parameter(group=CLUSTER, help="Host or IP address at which other nodes reach this one; any port.")
+    ] = None
+    cluster_cert: Annotated[
+        Path | None, Parameter(group=CLUSTER, help="Certificate of this node, for servers and clients (PEM).")
+    ] = None
+    cluster_key: Annotated[Path | None, Parameter(group=CLUSTER, help="Its private key (PEM).")] = None
+    cluster_ca: Annotated[Path | None, Parameter(group=CLUSTER, help="CA of the certificates of all nodes (PEM).")] = (
+        None
+    )
+    cluster_password_file: Annotated[
+        Path | None, Parameter(group=CLUSTER, help="File with the password of the store.")
+    ] = None
+
     @property
     def is_anywhere(self) -> bool:
         """Whether a place was named at all."""
@@ -105,13 +127,20 @@ class Where:
             http_engine=self.http_engine,
             legacy_sse=self.legacy_sse,
             admin=self.admin,
-            tls_cert=None if self.tls_cert is None else str(self.tls_cert),
-            tls_key=None if self.tls_key is None else str(self.tls_key),
+            tls_cert=_path(self.tls_cert),
+            tls_key=_path(self.tls_key),
             allow_hosts=self.allow_host or (),
             allow_origins=self.allow_origin or (),
             settings=settings,
             workers=_count(self.workers),
-            state_key_file=None if self.state_key_file is None else str(self.state_key_file),
+            state_key_file=_path(self.state_key_file),
+            cluster=self.cluster,
+            cluster_name=self.cluster_name,
+            cluster_address=self.cluster_address,
+            cluster_cert=_path(self.cluster_cert),
+            cluster_key=_path(self.cluster_key),
+            cluster_ca=_path(self.cluster_ca),
+            cluster_password_file=_path(self.cluster_password_file),
             on_ready=announce_json if json else announce,
         )
         with ExitStack() as stack:
@@ -132,6 +161,10 @@ class Where:
                 f"--revisions {self.revisions[:200]}: unknown revision; supported: {', '.join(sorted(known))}"
             )
         return frozenset(known[name] for name in named)
+
+
+def _path(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _count(workers: str) -> int | Literal["auto"]:

@@ -50,15 +50,17 @@ class Readiness(Protocol):
         """Whether a request could be answered now."""
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Health:
     """Health of a server in this process."""
 
     server: Hosted
     host: Host
+    is_leaving: bool = attrs.field(default=False, init=False)
+    """Whether it ends soon, and still takes requests: a load balancer has time to notice."""
 
     def is_ready(self) -> bool:
-        return not self.host.is_draining and self.server.is_ready()
+        return not self.is_leaving and not self.host.is_draining and self.server.is_ready()
 
 
 @attrs.define(eq=False)

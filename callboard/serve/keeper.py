@@ -57,7 +57,7 @@ async def keep(broker: Broker, worker: Worker, settings: Settings, asked: trio.E
         await keeper.reload(tuple(broker.specs.values()))
         with trio.move_on_after(PRE_WARM):
             await keeper.wait_settled()
-        await root.add(tree.inner(listeners(Edge(KeeperDoor(keeper), limits, crowd=crowd), bound.sockets)))
+        await root.add(tree.inner("inner", listeners(Edge(KeeperDoor(keeper), limits, crowd=crowd), bound.sockets)))
         if broker.configuration is not None:
             root.spawn(Reloader(keeper, broker.configuration), name="configuration", shutdown=0)
         control.say(Started(broker.info.name, broker.info.version, []))

@@ -14,6 +14,7 @@ from callboard.codecs.http.access import EVERYONE, Access, is_wildcard
 from callboard.codecs.revisions import Implementation
 from callboard.codecs.seal import KeyRing
 from callboard.errors import CannotServe
+from callboard.serve.cluster_options import ClusterPlan, cluster_plan
 from callboard.serve.refused_names import RefusedNames
 from callboard.serve.state_keys import read_state_keys
 from callboard.server.served import Behind
@@ -76,6 +77,15 @@ class Options(TypedDict, total=False):
     """Address for the health checks `/livez` and `/readyz`: different from the others."""
     state_key_file: str | None
     """File of the keys that seal what clients hold: it is good after a restart, and at other machines."""
+    cluster: str | None
+    """URL of the Redis or Valkey through which the nodes of a cluster know of each other."""
+    cluster_name: str | None
+    cluster_address: str | None
+    """Address at which other nodes reach this one; any port."""
+    cluster_cert: str | None
+    cluster_key: str | None
+    cluster_ca: str | None
+    cluster_password_file: str | None
     worker: Worker | None
     """What this process is if a parent has started it."""
     workers: int | Literal["auto"]
@@ -115,9 +125,30 @@ class ServePlan:
     admin: BindAddress | None = attrs.field(default=None, converter=_place)
     workers: int = attrs.field(default=1, converter=_workers)
     state_key_file: str | None = None
+    cluster_url: str | None = attrs.field(default=None, alias="cluster")
+    cluster_name: str | None = None
+    cluster_address: str | None = None
+    cluster_cert: str | None = None
+    cluster_key: str | None = None
+    cluster_ca: str | None = None
+    cluster_password_file: str | None = None
+    cluster: ClusterPlan | None = attrs.field(init=False)
     worker: Worker | None = None
     settings: Settings = DEFAULTS
     on_ready: Callable[[Ready], None] | None = None
+
+    @cluster.default
+    def _cluster(self) -> ClusterPlan | None:
+        return cluster_plan(
+            url=self.cluster_url,
+            name=self.cluster_name,
+            address=self.cluster_address,
+            cert=self.cluster_cert,
+            key=self.cluster_key,
+            ca=self.cluster_ca,
+            password_file=self.cluster_password_file,
+            has_keys=self.state_key_file is not None,
+        )
 
     def __attrs_post_init__(self) -> None:
         if self.http_engine not in HTTP_ENGINES:
@@ -130,7 +161,9 @@ class ServePlan:
             raise CannotServe("the admin listener needs its own address")
         if self.workers > 1 and self.serves_stdio:
             raise CannotServe("stdio is one client's own: it cannot be served by more than one worker")
-        if self.workers > 1 and not hasattr(os, "memfd_create"):
+        if self.cluster is not None and self.serves_stdio:
+            raise CannotServe("stdio is one client's own: a cluster cannot serve it")
+        if (self.workers > 1 or self.cluster is not None) and not hasattr(os, "memfd_create"):
             raise CannotServe("more than one worker is not supported on this system")
         if self.http_engine == "asgi" and self.http is not None and self.http == self.ws:
             raise CannotServe("the ASGI engine serves no WebSocket: use another address for ws")

@@ -16,18 +16,21 @@ import attrs
 import trio
 
 from callboard import tree
+from callboard.cluster.directory import NodeWorker
+from callboard.cluster.node import ClusterNode, join_cluster
 from callboard.codecs.home import chosen_home
 from callboard.codecs.revisions import Implementation
-from callboard.codecs.seal import new_secret
+from callboard.codecs.seal import KeyRing, new_secret
 from callboard.errors import CannotServe
 from callboard.serve.admin import admin_edge
+from callboard.serve.cluster_options import ClusterPlan
 from callboard.serve.options import Ready, ServePlan, listening_at, warnings_for
 from callboard.server.served import BackendStatus, Behind
 from callboard.supervisor import Supervisor, get_logger, open_tree
 from callboard.transports.bind import BindAddress, Bound, listen
 from callboard.transports.server.http.crowd import raise_descriptor_limit
 from callboard.transports.signals import heed_hangups, heed_signals
-from callboard.workers.book import Book
+from callboard.workers.book import Book, Found
 from callboard.workers.fair_share import SLOTS, LoadPage
 from callboard.workers.messages import Drop, Keep, PeerWorker, PeerWorkers, Release, Started, Take, Taken, Told
 from callboard.workers.process import Equipment, WorkerProcess
@@ -41,6 +44,9 @@ TIDIED_EVERY: Final = 60.0
 
 KEEPER_ENDS: Final = 15.0
 """Seconds for the process that has the backends to end them."""
+
+LEAVING: Final = 2 / 3
+"""Part of the time for shutdown in which the workers of a cluster's node hand their sessions over; then they drain."""
 
 log = get_logger("callboard.workers")
 
@@ -71,7 +77,16 @@ async def _run(plan: ServePlan, has_backends: bool) -> int:
         parent = Parent(plan, equipment, root, bound, admin)
         if admin is not None:
             await root.add(admin_edge(parent, plan.access(admin.place, is_admin=True), admin.sockets))
+        if plan.cluster is not None:
+            await parent.join(plan.cluster)
         return await parent.run()
+
+
+def _listed(worker: WorkerProcess) -> NodeWorker:
+    """A worker as other nodes read of it."""
+    return NodeWorker(
+        *(worker.identity, worker.number, worker.generation, worker.port, worker.hangs, worker.is_leaving)
+    )
 
 
 def _descriptors(bound: Iterable[Bound]) -> Iterator[tuple[int, list[int]]]:
@@ -89,6 +104,7 @@ class Parent:
     bound: Mapping[BindAddress, Bound]
     admin: Bound | None
     book: Book = attrs.field(init=False)
+    node: ClusterNode | None = attrs.field(default=None, init=False)
     generation: int = attrs.field(default=0, init=False)
     _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _workers: dict[int, WorkerProcess] = attrs.field(factory=dict, init=False)  # by number, each the latest process
@@ -100,6 +116,20 @@ class Parent:
 
     def __attrs_post_init__(self) -> None:
         self.book = Book(self.plan.settings.session_idle)
+
+    async def join(self, cluster: ClusterPlan) -> None:
+        """Be one of several nodes."""
+        from callboard.cluster.redis import RedisStore  # with an extra that takes 18 MiB
+
+        ttl = self.plan.settings.session_idle
+        store = RedisStore(cluster.url, cluster.name, ttl, cluster.password())
+        self.equipment.keys = self.plan.state_keys()
+        self.node = ClusterNode(
+            *(store, store, cluster.address, self.book, ttl),
+            lambda: KeyRing.from_bytes(*self.equipment.keys),
+            self,
+        )
+        await join_cluster(self.root, self.node)
 
     async def run(self) -> int:
         """Serve until a signal comes. Returns the exit code."""
@@ -200,6 +230,15 @@ class Parent:
         for other in self._serving():
             if other is not worker:
                 other.tell(news)
+        if self.node is not None:
+            self.node.tell(news)
+
+    def node_told(self, told: Told) -> None:
+        for worker in self._serving():
+            worker.tell(told)
+
+    def nodes_changed(self) -> None:
+        self._say_peers()
 
     def noted(self, worker: WorkerProcess, note: Keep | Drop | Release | Take) -> None:
         book, home = self.book, worker.identity
@@ -211,23 +250,45 @@ class Parent:
             case Release():
                 book.release(note.key, home, trio.current_time())
             case Take():
-                taker = home if not worker.is_leaving else self._successor(note.key)
-                living = {one.identity for one in self._serving()}
-                found = book.take(note.key, taker, living, trio.current_time())
-                if found is None:
-                    worker.say(Taken(note.number))
-                else:
-                    worker.say(Taken(note.number, found.home, found.record if found.home == home else None))
+                self._take(worker, note)
+        if self.node is not None and not isinstance(note, Take):
+            self.node.records.changed(note.key)
+
+    def _take(self, worker: WorkerProcess, note: Take) -> None:
+        home = worker.identity
+        taker = home if not worker.is_leaving else self._successor(note.key)
+        living = {one.identity for one in self._serving()}
+        entry = self.book.entry(note.key)
+        if self.node is None or (entry is not None and entry.home != taker and entry.home in living):
+            self._taken(worker, note, self.book.take(note.key, taker, living, trio.current_time()))
+        else:
+            self.node.take_soon(note.key, taker, partial(self._taken, worker, note))
+
+    def _taken(self, worker: WorkerProcess, note: Take, found: Found | Exception | None) -> None:
+        """Say where a session is; write it down, if other nodes had it."""
+        if found is None or isinstance(found, Exception):
+            worker.say(Taken(note.number, later=found is not None))
+            return
+        is_here = found.home == worker.identity
+        if is_here and found.record is not None:
+            self.book.keep(note.key, found.record, found.home)
+        worker.say(Taken(note.number, found.home, found.record if is_here else None))
 
     def _successor(self, key: str) -> bytes:
-        """The worker that opens a session which one that leaves is asked for."""
+        """The worker that opens a session which one that leaves is asked for: of this node, if one stays."""
         staying = [one.identity for one in self._serving() if not one.is_leaving]
-        return chosen_home(key.encode(), staying or [b""])
+        others = [] if self.node is None else [one.name for one in self.node.peers() if not one.is_leaving]
+        return chosen_home(key.encode(), staying or others or [b""])
 
     def peers(self) -> list[PeerWorker]:
-        return [worker.peer() for worker in self._serving()]
+        return [*(worker.peer() for worker in self._serving()), *([] if self.node is None else self.node.peers())]
 
     def changed(self) -> None:
+        if self.node is not None:
+            self.node.announce([_listed(worker) for worker in self._serving()], is_leaving=self._is_ending)
+        self._say_peers()
+
+    def _say_peers(self) -> None:
         peers = PeerWorkers(self.peers())
         for worker in self._serving():
             worker.say(peers)
@@ -237,7 +298,9 @@ class Parent:
     def ended(self, worker: WorkerProcess, code: int) -> None:
         if worker.is_trial:
             self._code = code
-        self.book.free_all_of(worker.identity, trio.current_time())
+        freed = self.book.free_all_of(worker.identity, trio.current_time())
+        if self.node is not None:
+            self.node.worker_ended(worker.identity, freed)
         if worker.is_leaving:
             self._workers.pop(worker.number, None)
 
@@ -256,11 +319,19 @@ class Parent:
     # The end.
 
     async def _end(self) -> None:
-        """Have all workers drain, and wait for them."""
+        """Have all workers drain, and wait for them. Those of a cluster first hand their sessions over."""
+        settings = self.plan.settings
         self._is_ending = True
+        self.changed()
+        if settings.lame_duck:
+            log.info("leaving", lame_duck=settings.lame_duck)
+            await trio.sleep(settings.lame_duck)
         for worker in list(self._workers.values()):
-            worker.end()
-        with trio.move_on_after(self.plan.settings.drain_time + LATE):
+            if self.node is None or not worker.is_serving:
+                worker.end()
+            else:
+                worker.leave(settings.drain_time * LEAVING, settings.drain_time * (1 - LEAVING))
+        with trio.move_on_after(settings.drain_time + LATE):
             while any(not worker.is_over for worker in self._workers.values()):
                 await self._wait_news()
         if self._keeper is not None and not self._keeper.is_over:  # after all of its clients
@@ -269,6 +340,8 @@ class Parent:
                 while not self._keeper.is_over:
                     await self._wait_news()
         self._kill_all()
+        if self.node is not None:
+            await self.node.leave()
 
     def _kill_all(self) -> None:
         for worker in [*self._workers.values(), *([] if self._keeper is None else [self._keeper])]:

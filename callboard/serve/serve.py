@@ -22,7 +22,7 @@ from callboard.serve.revoke import end_all_of
 from callboard.serve.tokens import TokenFile
 from callboard.serve.worker import begin_work, inherited, leave, place_backends, started
 from callboard.server.served import Hosted
-from callboard.supervisor import Supervisor, SupervisorSpec
+from callboard.supervisor import Supervisor, SupervisorSpec, get_logger
 from callboard.transports.bind import BindAddress, Bound, listen
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.crowd import raise_descriptor_limit
@@ -34,6 +34,8 @@ from callboard.transports.server.tls import Certificate
 from callboard.transports.server.websocket.upgrade import WebSocketUpgrade
 from callboard.transports.signals import heed_hangups, heed_signals
 from callboard.workers.worker import Worker
+
+log = get_logger("callboard.serving")
 
 
 async def serve(
@@ -62,14 +64,15 @@ async def serve(
             parking = plan.parking(server.info.name)
         ready = Ready(server.info, tuple(listening_at(plan, bound, admin)), tuple(warnings_for(plan, bound, admin)))
         host = await stack.enter_async_context(server.host(parking=parking))
+        health = Health(server, host)
         if admin is not None:
             access = plan.access(admin.place, is_admin=True)
-            await host.root.add(admin_edge(Health(server, host), access, admin.sockets))
+            await host.root.add(admin_edge(health, access, admin.sockets))
         link = None
         if worker is not None:
             worker.join(host)
             server.join_workers()
-            link = await begin_work(worker, host, server, settings, stack)
+            link = await begin_work(worker, host, server, plan, stack)
         edges = [await host.root.add(_edge(plan, host, place, at, tls)) for place, at in bound.items()]
         if isinstance(plan.authenticate, TokenFile):
             plan.authenticate.on_gone = partial(end_all_of, host)
@@ -81,21 +84,29 @@ async def serve(
             ends.append(host.root.spawn(Stdio(host, pipes, settings.max_frame), name="stdio").wait_ended)
         ready = attrs.evolve(ready, behind=server.behind())
         if link is not None:
-            link.say(started(server, ready.warnings))
+            link.say(started(server, ready.warnings, 0 if worker is None else worker.port))
             ends.append(link.leaving.wait)
         if plan.on_ready is not None:
             plan.on_ready(ready)
         task_status.started(ready)
         await _wait_first(ends)
-        if worker is not None and link is not None and link.linger:
+        drain_time = settings.drain_time
+        if worker is not None and link is not None:
             with trio.move_on_after(link.linger):
-                await leave(worker, host, edges, partial(_close_listeners, edges), until, settings.spread)
+                if link.linger:
+                    await leave(worker, host, edges, partial(_close_listeners, edges), until, settings.spread)
+            link.is_draining = True
+            drain_time = drain_time if link.drain_within is None else link.drain_within
+        elif settings.lame_duck:
+            health.is_leaving = True
+            log.info("leaving", lame_duck=settings.lame_duck)
+            await trio.sleep(settings.lame_duck)  # a second signal ends it at once
         await drain(
             host,
             close_doors=partial(_close_listeners, edges),
             edges=[edge.address for edge in edges],
-            tell=partial(announce_drain, within=settings.drain_time),
-            within=settings.drain_time,
+            tell=partial(announce_drain, within=drain_time),
+            within=drain_time,
             spread=settings.spread,
         )
 
@@ -135,7 +146,7 @@ def run_workers(options: Options, *, has_backends: bool) -> bool:
     plan, worker = ServePlan(**options), Worker.take()
     if worker is not None:
         options["worker"], options["on_ready"] = worker, None
-    elif plan.workers > 1:
+    elif plan.workers > 1 or plan.cluster is not None:
         run_parent(plan, has_backends=has_backends)
         return True
     return False

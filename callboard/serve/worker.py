@@ -11,7 +11,9 @@ import trio
 from callboard import tree
 from callboard.actors.server.drain import stop_all
 from callboard.actors.server.host import Host
-from callboard.serve.options import MOST_WORKERS
+from callboard.serve.cluster_options import ClusterPlan
+from callboard.serve.options import MOST_WORKERS, ServePlan
+from callboard.serve.renew import Renewing
 from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor
 from callboard.supervisor.groups import own_nursery
@@ -24,6 +26,7 @@ from callboard.workers.homes import socket_path
 from callboard.workers.inner import InnerDoor
 from callboard.workers.link import MAX_STREAMS
 from callboard.workers.messages import Started
+from callboard.workers.node_tls import set_patience
 from callboard.workers.worker import ParentLink, Worker
 
 MAX_INNER: Final = 3 * MAX_STREAMS * MOST_WORKERS
@@ -52,17 +55,32 @@ def place_backends(worker: Worker, server: Hosted) -> None:
         server.placing = KeptBackends(worker.folder)
 
 
-async def begin_work(
-    worker: Worker, host: Host, server: Hosted, settings: Settings, stack: AsyncExitStack
-) -> ParentLink:
+async def begin_work(worker: Worker, host: Host, server: Hosted, plan: ServePlan, stack: AsyncExitStack) -> ParentLink:
     """Open the door to other workers, and listen to the parent: before any client can come."""
+    settings = plan.settings
     place = BindAddress.parse(f"unix:{socket_path(worker.assignment.folder, worker.assignment.name)}")
     bound = await stack.enter_async_context(listen(place))
     edge = Edge(InnerDoor(worker.endpoints), settings, crowd=ConnectionLimit(MAX_INNER))
-    await host.root.add(tree.inner(listeners(edge, bound.sockets)))
+    await host.root.add(tree.inner("inner", listeners(edge, bound.sockets)))
+    if plan.cluster is not None:
+        await _open_to_nodes(worker, host, plan.cluster, settings, stack)
     link = ParentLink(worker, host, server.is_ready)
     host.root.spawn(link, name="parent", shutdown=0)
     return link
+
+
+async def _open_to_nodes(
+    worker: Worker, host: Host, cluster: ClusterPlan, settings: Settings, stack: AsyncExitStack
+) -> None:
+    """The same door for workers of other nodes: at any port, to those with a certificate of the operator's CA."""
+    certificate = worker.homes.certificate = cluster.certificate()
+    bound = await stack.enter_async_context(listen(BindAddress(cluster.address)))
+    for listening in bound.sockets:
+        set_patience(listening)
+    worker.port = bound.place.port
+    edge = Edge(InnerDoor(worker.endpoints), settings, certificate, crowd=ConnectionLimit(MAX_INNER))
+    await host.root.add(tree.inner("nodes", listeners(edge, bound.sockets)))
+    host.root.spawn(Renewing(certificate), name=f"renew-{certificate.name}", shutdown=0)
 
 
 async def leave(
@@ -109,11 +127,11 @@ async def _send_away(host: Host, edges: Sequence[Supervisor], spread: float) -> 
     await stop_all(stops, trio.current_time() + spread)
 
 
-def started(server: Hosted, warnings: Sequence[str]) -> Started:
+def started(server: Hosted, warnings: Sequence[str], port: int) -> Started:
     """What the parent is told when it serves."""
     behind = server.behind()
     if behind is None:
-        return Started(server.info.name, server.info.version, list(warnings))
+        return Started(server.info.name, server.info.version, list(warnings), port=port)
     return Started(
         server.info.name,
         server.info.version,
@@ -121,4 +139,5 @@ def started(server: Hosted, warnings: Sequence[str]) -> Started:
         [(one.name, one.state, one.is_up, one.why) for one in behind.servers],
         behind.tools,
         behind.example,
+        port,
     )

@@ -74,6 +74,9 @@ class Settings:
     )
     grace: float = _setting(60.0, "Time to resume the session of a dropped WebSocket.")
     drain_time: float = _setting(30.0, "Time for a graceful shutdown: requests in flight finish, or get an error.")
+    lame_duck: float = _setting(
+        0.0, "Time between the signal to end, when /readyz fails, and the end of new connections: for load balancers."
+    )
     linger: float = _setting(
         600.0,
         "With --workers: time for an older generation to finish what it holds.",

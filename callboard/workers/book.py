@@ -44,7 +44,9 @@ class SessionBook(Protocol):
 
 
 @attrs.define
-class _Entry:
+class BookEntry:
+    """A session: its record, and the worker that has it, or since when none has."""
+
     record: bytes
     home: bytes | None
     free_since: float = 0.0
@@ -56,12 +58,12 @@ class Book:
 
     ttl: float
     """Seconds that a session may be without a worker: as long as one may be idle."""
-    _entries: OrderedDict[str, _Entry] = attrs.field(factory=OrderedDict, init=False)
+    _entries: OrderedDict[str, BookEntry] = attrs.field(factory=OrderedDict, init=False)
     _bytes: int = attrs.field(default=0, init=False)
 
     def keep(self, key: str, record: bytes, home: bytes) -> None:
         self.drop(key)
-        self._entries[key] = _Entry(record, home)
+        self._entries[key] = BookEntry(record, home)
         self._bytes += len(record) + RECORD_WEIGHT
         while self._bytes > MAX_BYTES:
             self.drop(next(iter(self._entries)))
@@ -77,14 +79,19 @@ class Book:
         if entry is not None and entry.home == home:
             entry.home, entry.free_since = None, now
 
-    def free_all_of(self, home: bytes, now: float) -> int:
-        """A worker has ended. Returns how many sessions it had."""
-        count = 0
-        for entry in self._entries.values():
-            if entry.home == home:
-                entry.home, entry.free_since = None, now
-                count += 1
-        return count
+    def free_all_of(self, home: bytes, now: float) -> list[str]:
+        """A worker has ended. Returns the sessions that it had."""
+        freed = [key for key, entry in self._entries.items() if entry.home == home]
+        for key in freed:
+            self.release(key, home, now)
+        return freed
+
+    def entry(self, key: str) -> BookEntry | None:
+        return self._entries.get(key)
+
+    def owned(self, homes: Container[bytes]) -> list[tuple[str, bytes]]:
+        """The sessions that *homes* have."""
+        return [(key, entry.home) for key, entry in self._entries.items() if entry.home in homes and entry.home]
 
     def take(self, key: str, taker: bytes, living: Container[bytes], now: float) -> Found | None:
         """Give a session that no living worker has to *taker*; else say which has it. One that was without a worker

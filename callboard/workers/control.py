@@ -19,7 +19,7 @@ MAX_WAITING: Final = 1024
 """Messages that may wait to be read by the other end. More means that it hangs: then the oldest go."""
 
 MAX_TOLD: Final = 10_000
-"""Resources whose changes may wait. With more, all of them are said to have changed."""
+"""Resources whose changes may wait. With more, everything is said to have changed."""
 
 
 class Control(Generic[T]):
@@ -35,7 +35,7 @@ class Control(Generic[T]):
         self._notes: dict[str, list[bytes]] = {}
         self._lists: dict[str, None] = {}
         self._resources: dict[str, None] = {}
-        self._more = False
+        self._everything = False
         self._filled = trio.Event()
 
     def say(self, message: Message) -> None:
@@ -53,9 +53,10 @@ class Control(Generic[T]):
         """Tell of changes; those of one thing that wait are one."""
         self._lists.update(dict.fromkeys(told.lists))
         self._resources.update(dict.fromkeys(told.resources))
-        self._more = self._more or told.more
-        if len(self._resources) > MAX_TOLD:
-            self._resources, self._more = {}, True
+        self._everything |= told.everything
+        if len(self._resources) > MAX_TOLD or self._everything:
+            self._everything = True
+            self._lists, self._resources = {}, {}
         self._filled.set()
 
     async def write(self) -> None:
@@ -66,9 +67,9 @@ class Control(Generic[T]):
             while self._notes:  # before a question about the same session
                 for line in self._notes.pop(next(iter(self._notes))):
                     await self._stream.send_all(line)
-            if self._lists or self._resources or self._more:
-                told = Told(list(self._lists), list(self._resources), self._more)
-                self._lists, self._resources, self._more = {}, {}, False
+            if self._lists or self._resources or self._everything:
+                told = Told(list(self._lists), list(self._resources), self._everything)
+                self._lists, self._resources, self._everything = {}, {}, False
                 self._waiting.append(write_message(told))
             while self._waiting:
                 await self._stream.send_all(self._waiting.popleft())

@@ -27,6 +27,7 @@ from callboard.transports.wire import Wire
 from callboard.workers.book import SessionBook, key_of
 from callboard.workers.link import OPENED_WITHIN, HomeLink
 from callboard.workers.messages import PeerWorker
+from callboard.workers.node_tls import NodeCertificate, reach_node
 from callboard.workers.relay import MISDIRECTED, RelayedRequest, RelayEnd
 from callboard.workers.tunnel import open_tunnel
 
@@ -52,6 +53,8 @@ class WorkerHomes:
     names: HomeNames
     folder: str
     host: Host = attrs.field(init=False)
+    certificate: NodeCertificate | None = attrs.field(default=None, init=False)
+    """For workers of other nodes."""
     book: SessionBook | None = attrs.field(default=None, init=False)
     links: dict[bytes, HomeLink] = attrs.field(factory=dict, init=False)
     forwarded: int = attrs.field(default=0, init=False)
@@ -253,19 +256,23 @@ class WorkerHomes:
         living = {peer.name for peer in workers} - {self.names.here}
         for name in self.links.keys() - living:
             self.links.pop(name).address.kill()
-        for name in living - self.links.keys():
-            self.links[name] = self._link(name)
         for peer in workers:
+            if peer.name in living - self.links.keys():
+                self.links[peer.name] = self._link(peer)
             if peer.name in self.links:
                 self.links[peer.name].hangs = peer.hangs
 
-    def _link(self, name: bytes) -> HomeLink:
+    def _link(self, peer: PeerWorker) -> HomeLink:
         root = self.host.root
         if self._batch is None:
             self._batch = WriteBatch()
             root.spawn(self._batch, name="link-batch", shutdown=0)
-        link = HomeLink(name, Origin("http", "worker", 0, socket_path(self.folder, name)), self._batch)
-        root.spawn(link, name=f"link-{name.hex()}", shutdown=0)
+        if peer.address is None or self.certificate is None:
+            link = HomeLink(peer.name, Origin("http", "worker", 0, socket_path(self.folder, peer.name)), self._batch)
+        else:
+            origin = Origin("https", *peer.address)
+            link = HomeLink(peer.name, origin, self._batch, self.certificate.client, reach_node)
+        root.spawn(link, name=f"link-{peer.name.hex()}", shutdown=0)
         return link
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from callboard.codecs.http.response_parser import AnswerHead, AnswerParser
 from callboard.codecs.link import MAX_PIECE, REQUEST, LinkDecoder, write_frame, write_frames
 from callboard.errors import BadAnswer, CannotConnect
 from callboard.supervisor import Actor, Fact, get_logger
-from callboard.transports.client.pool import Origin, reach
+from callboard.transports.client.pool import Dial, Origin, reach
 from callboard.transports.server.http.write_batch import WriteBatch
 from callboard.transports.wire import MAX_READ, SocketWire, SslWire, Wire
 from callboard.workers.relay import UPGRADE, RelayedRequest, write_forwarded
@@ -41,6 +41,7 @@ class HomeLink(Actor[Never]):
     origin: Origin
     batch: WriteBatch
     tls: ssl.SSLContext | None = None
+    dial: Dial = reach
     hangs: bool = attrs.field(default=False, init=False)
     """Whether the other worker does not answer its parent."""
     sent: int = attrs.field(default=0, init=False)
@@ -64,7 +65,7 @@ class HomeLink(Actor[Never]):
     async def _carry(self) -> None:
         """Open the connection, and read it to its end."""
         with trio.fail_after(OPENED_WITHIN):
-            wire = await reach(self.origin, self.tls)
+            wire = await self.dial(self.origin, self.tls)
         try:
             with trio.fail_after(OPENED_WITHIN):
                 rest = await _opened(wire)

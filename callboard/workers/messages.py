@@ -50,6 +50,10 @@ class PeerWorker(msgspec.Struct, frozen=True):
     generation: int
     hangs: bool = False
     """Whether it has not answered for a while: then nothing is sent to it."""
+    address: tuple[str, int] | None = None
+    """Where it is reached, if that is another machine."""
+    is_leaving: bool = False
+    """Whether it ends soon: it opens no more sessions."""
 
 
 class PeerWorkers(Message, frozen=True):
@@ -68,6 +72,8 @@ class Leave(Message, frozen=True):
     """A newer generation serves: take no more connections, finish what was begun, and end after *linger* seconds."""
 
     linger: float
+    drain_time: float | None = None
+    """Seconds for the drain after that; none for those of the settings."""
 
 
 class Taken(Message, frozen=True):
@@ -76,6 +82,8 @@ class Taken(Message, frozen=True):
     number: int
     home: bytes | None = None
     record: bytes | None = None
+    later: bool = False
+    """Whether that cannot be said now."""
 
 
 # The worker's.
@@ -91,6 +99,8 @@ class Started(Message, frozen=True):
     """Of a broker: the name of each backend, its state, whether it is up, and why not."""
     tools: int = 0
     example: str | None = None
+    port: int = 0
+    """Where workers of other nodes reach it."""
 
 
 class StillThere(Message, frozen=True):
@@ -134,8 +144,8 @@ class Told(Message, frozen=True):
 
     lists: list[str] = []
     resources: list[str] = []
-    more: bool = False
-    """More resources have changed than could be said."""
+    everything: bool = False
+    """Whether all of them may have changed: what was missed is not known."""
 
 
 FromParent: TypeAlias = Assignment | PeerWorkers | AreYouThere | Leave | Taken | Told

@@ -111,6 +111,8 @@ class WorkerProcess(Actor[None]):
     is_trial: bool = attrs.field(default=False, init=False)
     """Whether it is not started again if it ends before it serves."""
     is_over: bool = attrs.field(default=False, init=False)
+    port: int = attrs.field(default=0, init=False)
+    """Where workers of other nodes reach it."""
     hangs: bool = attrs.field(default=False, init=False)
     process: trio.Process | None = attrs.field(default=None, init=False)
     _control: Control[FromWorker] | None = attrs.field(default=None, init=False)
@@ -194,10 +196,10 @@ class WorkerProcess(Actor[None]):
         if self._control is not None:
             self._control.tell(news)
 
-    def leave(self, linger: float) -> None:
-        """A newer generation serves: let it finish, and end."""
+    def leave(self, linger: float, drain_time: float | None = None) -> None:
+        """Others serve: let it finish, hand over what it can, and end."""
         self.is_leaving = True
-        self.say(Leave(linger))
+        self.say(Leave(linger, drain_time))
 
     def end(self, number: int = signal.SIGTERM) -> None:
         """Have it drain (SIGTERM), or end at once."""
@@ -224,6 +226,7 @@ class WorkerProcess(Actor[None]):
             match message:
                 case Started():
                     self.is_serving, self.is_ready, self.is_trial = True, True, False
+                    self.port = message.port
                     if not self.is_keeper:
                         self.equipment.page.say(self.slot, 0)
                     self.listener.started(self, message)
@@ -252,7 +255,7 @@ class WorkerProcess(Actor[None]):
                 self.process.kill()
 
     def peer(self) -> PeerWorker:
-        return PeerWorker(self.identity, self.number, self.generation, self.hangs)
+        return PeerWorker(self.identity, self.number, self.generation, self.hangs, is_leaving=self.is_leaving)
 
     def facts(self) -> Mapping[str, Fact]:
         state = "serving" if self.is_serving else "starting"

@@ -7,7 +7,6 @@ from callboard.codecs.http.head import Head
 from callboard.errors import CannotConnect
 from callboard.supervisor import Fact
 from callboard.supervisor.groups import own_nursery
-from callboard.transports.client.pool import reach
 from callboard.transports.server.http.homes import not_found
 from callboard.transports.wire import Wire
 from callboard.workers.link import HomeLink
@@ -54,7 +53,7 @@ class Tunnel:
 async def open_tunnel(link: HomeLink, head: Head, rest: bytes, wire: Wire, principal: str, peer: str) -> Tunnel:
     """Raises `HttpRefusal` (404) if that worker is gone."""
     try:
-        far = await reach(link.origin, link.tls)
+        far = await link.dial(link.origin, link.tls)
     except CannotConnect:
         raise not_found() from None
     wire.stop_probing()

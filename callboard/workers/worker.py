@@ -4,6 +4,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from typing import Final, Self
 
@@ -11,7 +12,7 @@ import attrs
 import msgspec
 import trio
 
-from callboard.actors.changes import LISTS, MORE, Change, ListChanged, ResourceUpdated
+from callboard.actors.changes import LISTS, Change, ListChanged, ResourceUpdated
 from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
 from callboard.codecs.home import HomeNames
@@ -64,6 +65,8 @@ class Worker:
     homes: WorkerHomes = attrs.field(init=False)
     share: FairShare = attrs.field(init=False)
     endpoints: list[Endpoint] = attrs.field(factory=list, init=False)
+    port: int = attrs.field(default=0, init=False)
+    """Where workers of other nodes reach this one."""
 
     def __attrs_post_init__(self) -> None:
         told = self.assignment
@@ -141,6 +144,9 @@ class ParentLink(Actor[None]):
     leaving: trio.Event = attrs.field(factory=trio.Event, init=False)
     has_parent: bool = attrs.field(default=True, init=False)
     linger: float = attrs.field(default=0.0, init=False)
+    drain_within: float | None = attrs.field(default=None, init=False)
+    is_draining: bool = attrs.field(default=False, init=False)
+    """Whether sessions end because this worker does: then another one may open them."""
     _control: Control[FromParent] = attrs.field(init=False)
     _asked: dict[int, trio.MemorySendChannel[Found | None]] = attrs.field(factory=dict, init=False)
     _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
@@ -174,17 +180,17 @@ class ParentLink(Actor[None]):
             case AreYouThere():
                 self._control.say(StillThere(message.number, self.is_ready()))
             case Told():
-                for change in changes_of(message):
-                    self.host.topics.publish_here(change)
-                if message.more:
-                    for hear in self.host.topics.followers():
-                        hear(MORE)
+                topics = self.host.topics
+                for change in list(topics) if message.everything else changes_of(message):
+                    topics.publish_here(change)
             case Taken():
                 asked = self._asked.pop(message.number, None)
-                if asked is not None:
+                if asked is not None and message.later:
+                    asked.close()
+                elif asked is not None:
                     asked.send_nowait(None if message.home is None else Found(message.home, message.record))
             case Leave():
-                self.linger = message.linger
+                self.linger, self.drain_within = message.linger, message.drain_time
                 self.leaving.set()
             case Assignment():
                 log.warning("assigned_twice", worker=self.worker.label)
@@ -195,7 +201,7 @@ class ParentLink(Actor[None]):
         self._control.note(key, Keep(key, record), is_all=True)
 
     def drop(self, key: str) -> None:
-        self._control.note(key, Drop(key), is_all=True)
+        self._control.note(key, Release(key) if self.is_draining else Drop(key), is_all=not self.is_draining)
 
     def release(self, key: str) -> None:
         self._control.note(key, Release(key), is_all=False)
@@ -206,9 +212,9 @@ class ParentLink(Actor[None]):
         self._asked[number] = send
         self._control.say(Take(key, number))
         try:
-            with trio.move_on_after(ANSWERED_WITHIN):
+            with trio.move_on_after(ANSWERED_WITHIN), suppress(trio.EndOfChannel):
                 return await receive.receive()
-            raise Overloaded("the parent of this worker does not answer", for_all=True)
+            raise Overloaded("where this session is cannot be said now", for_all=True)
         finally:
             self._asked.pop(number, None)
 

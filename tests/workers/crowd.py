@@ -3,7 +3,7 @@
 import json
 import re
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -27,6 +27,7 @@ class Crowd:
     process: Process
     port: int
     admin: int
+    host: str = "127.0.0.1"
 
     @property
     def pid(self) -> int:
@@ -46,8 +47,8 @@ class Crowd:
 
     async def connect(self, port: int | None = None) -> Client:
         bare = trio.socket.socket()
-        await bare.connect(("127.0.0.1", port or self.port))
-        return Client(trio.SocketStream(bare), bare, f"127.0.0.1:{port or self.port}".encode())
+        await bare.connect((self.host, port or self.port))
+        return Client(trio.SocketStream(bare), bare, f"{self.host}:{port or self.port}".encode())
 
     @asynccontextmanager
     async def client(self, port: int | None = None) -> AsyncIterator[Client]:
@@ -121,14 +122,22 @@ def said(answer: Answer) -> Any:
 
 @asynccontextmanager
 async def crowd(
-    *flags: str, workers: int = 2, app: Path = APP, command: str = "run", patience: float = PATIENCE
+    *flags: str,
+    workers: int = 2,
+    app: Path = APP,
+    command: str = "run",
+    host: str = "127.0.0.1",
+    before: Sequence[str] = (),
+    patience: float = PATIENCE,
 ) -> AsyncIterator[Crowd]:
-    """`callboard run`, or serve, with so many workers. It is ended with the block."""
-    whole = [*CALLBOARD, command, str(app), "--http", "0", "--ws", "0", "--admin", "0"]
+    """`callboard run`, or serve, with so many workers. It is ended with the block. *before*: a command that runs it."""
+    whole = [*before, *CALLBOARD, command, str(app)]
+    for flag in ("--http", "--ws", "--admin"):
+        whole += [flag, f"{host}:0"]
     async with started(*whole, "--workers", str(workers), "--json", *flags, patience=patience) as process:
         told = await process.hear()
         ports = {one["transport"]: int(one["url"].split(":")[2].split("/")[0]) for one in told["listening"]}
-        yield Crowd(process, ports["http"], ports["admin"])
+        yield Crowd(process, ports["http"], ports["admin"], host)
         if process.process.returncode is None:
             process.signal(signal.SIGTERM)
 

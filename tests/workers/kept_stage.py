@@ -36,7 +36,7 @@ async def keeping(folder: str, *specs: BackendSpec) -> AsyncIterator[BackendKeep
         await keeper.reload(specs)
         await keeper.wait_settled()
         edge = Edge(KeeperDoor(keeper), limits, crowd=ConnectionLimit(1000))
-        await root.add(tree.inner(listeners(edge, bound.sockets)))
+        await root.add(tree.inner("inner", listeners(edge, bound.sockets)))
         try:
             yield keeper
         finally:

@@ -147,7 +147,7 @@ async def _serve(
             )
             edge = await host.root.add(http_edge("http", endpoint, [outer]))
             door = Edge(InnerDoor([endpoint]), settings, crowd=ConnectionLimit(1000))
-            worker.inner = await host.root.add(tree.inner(listeners(door, [inner])))
+            worker.inner = await host.root.add(tree.inner("inner", listeners(door, [inner])))
             worker.place = Place(host, endpoint, edge, port, None, clients)
             worker.up.set()
             try:

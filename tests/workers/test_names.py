@@ -104,7 +104,7 @@ def test_a_session_without_a_worker_is_given_to_one_and_the_others_hear_to_which
     book = Book(ttl=60)
     book.keep("s", b"record", b"one")
     assert book.take("s", b"two", {b"one", b"two"}, 0) == Found(b"one")
-    assert book.free_all_of(b"one", 5) == 1
+    assert book.free_all_of(b"one", 5) == ["s"]
     assert book.take("s", b"two", {b"two", b"three"}, 6) == Found(b"two", b"record")
     assert book.take("s", b"three", {b"two", b"three"}, 7) == Found(b"two")
     assert book.take("s", b"three", {b"three"}, 8) == Found(b"three", b"record")  # that one has ended, too

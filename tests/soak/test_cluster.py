@@ -1,0 +1,190 @@
+"""Targets of clusters, in their long forms: with what was found, in a table at the end."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+import tests.process
+from tests.cluster.stage import at, fleet_of, free_port, known, two_nodes, under_load, until
+from tests.cluster.test_balancers import haproxy, in_front, nginx, use
+from tests.cluster.test_store import killed_often
+from tests.conformance import suite
+from tests.conformance.suite import ROOT
+from tests.figures import LONG, figure
+from tests.node import NPM
+from tests.transports.server.http.stage import Answer
+from tests.workers.crowd import Crowd, CrowdSession, crowd
+
+pytestmark = pytest.mark.skipif(not LONG, reason="the long form: make soak")
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tests.process, "PATIENCE", 300.0)
+
+
+async def test_redis_killed_100_times(tmp_path: Path) -> None:
+    slowest = await killed_often(tmp_path, 100)
+    figure("target 13", f"slowest command {slowest:.2f} s, no connection left", "2 s, flat")
+
+
+async def test_redis_down_for_5_s_and_stopped_for_30_s(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path) as (fleet, one, other):
+        async with under_load(one, other) as before:
+            await trio.sleep(8)
+        async with under_load(one, other) as down:
+            fleet.redis.kill()
+            await trio.sleep(5)
+            heard = other.process.stderr.count(b"cluster_store_back")
+            await fleet.redis.up()
+            began = trio.current_time()
+            await until(lambda: other.process.stderr.count(b"cluster_store_back") > heard)
+            back = trio.current_time() - began
+            await trio.sleep(3)
+        async with under_load(one, other) as stopped:
+            fleet.redis.signal(signal.SIGSTOP)
+            await trio.sleep(30)
+            fleet.redis.signal(signal.SIGCONT)
+            await trio.sleep(3)
+        p99 = [1000 * load.percentile(0.99) for load in (before, down, stopped)]
+        figure(
+            "target 12",
+            f"{len(down.failed) + len(stopped.failed)} of {down.calls + stopped.calls} calls failed, p99"
+            f" {p99[0]:.1f} ms before, {p99[1]:.1f} without Redis, {p99[2]:.1f} with one that hangs; {back:.2f} s",
+            "0 failed, p99 + 5 %, 1 s",
+        )
+        assert down.failed == stopped.failed == []
+        assert back < 1
+        assert b"node_lost" not in one.process.stderr + other.process.stderr
+
+
+async def test_both_nodes_are_replaced_one_after_the_other(tmp_path: Path) -> None:
+    """Each client goes on at any node that is there: as behind a balancer."""
+    async with fleet_of(tmp_path) as fleet, fleet.node("--lame-duck", "1") as third:
+        sessions: list[CrowdSession] = []
+        for _ in range(2):
+            async with fleet.node("--lame-duck", "1") as leaving:
+                await known(third, 1)
+                sessions = [await leaving.session() for _ in range(100)]
+                async with under_load(third) as load:
+                    leaving.process.signal(signal.SIGTERM)
+                    answers = [(await at(third, session).answer_to("where")).status for session in sessions]
+                    assert await leaving.process.wait() == 0
+                    after = [(await at(third, session).answer_to("where")).status for session in sessions]
+                assert load.failed == []
+                figure(
+                    "target 16", f"{after.count(200)} of 100 sessions go on, {answers.count(200)} while it ends", "99 %"
+                )
+                assert after.count(200) >= 99
+                assert answers.count(200) >= 99
+
+
+async def test_10_000_calls_behind_each_balancer(tmp_path: Path) -> None:
+    async with two_nodes(tmp_path, "--allow-host", "*") as (_, one, other):
+        for make in (nginx, haproxy):
+            port = free_port()
+            async with in_front(make(tmp_path, port, one, other), port, one) as balancer:
+                await use(balancer, {*one.workers(), *other.workers()}, calls=1700, count=60)
+    figure("target 14", "10,200 calls, 60 streams and 60 parked rounds behind each, 0 failed", "0 failed")
+
+
+# A machine that vanishes: a network namespace of its own, whose packets are dropped.
+
+HERE, THERE = "10.99.16.1", "10.99.16.2"
+IP = shutil.which("ip") or ""
+
+
+def ip(*words: str) -> None:
+    subprocess.run((IP, *words), check=True)
+
+
+@contextmanager
+def far_machine() -> Iterator[str]:
+    """A namespace with the address THERE; this machine is HERE."""
+    if os.geteuid() != 0 or not IP or sys.platform != "linux":
+        pytest.skip("network namespaces need root and iproute2")
+    name = f"callboard-{os.getpid()}"
+    inside = ("netns", "exec", name, IP)
+    try:
+        ip("netns", "add", name)
+        ip("link", "add", "cb-here", "type", "veth", "peer", "name", "cb-there", "netns", name)
+        ip("addr", "add", f"{HERE}/24", "dev", "cb-here")
+        ip("link", "set", "cb-here", "up")
+        ip(*inside, "addr", "add", f"{THERE}/24", "dev", "cb-there")
+        ip(*inside, "link", "set", "cb-there", "up")
+        ip(*inside, "link", "set", "lo", "up")
+        yield name
+    finally:
+        subprocess.run((IP, "link", "del", "cb-here"), check=False)  # connections may keep the namespace for a while
+        ip("netns", "del", name)
+
+
+def drop_packets(name: str) -> None:
+    """Without a word to either side: each sends to a network card that is not there."""
+    for before, address, card in (((), THERE, "cb-here"), (("netns", "exec", name, IP), HERE, "cb-there")):
+        ip(*before, "neigh", "replace", address, "lladdr", "02:00:00:00:00:99", "nud", "permanent", "dev", card)
+
+
+async def test_a_machine_that_vanishes(tmp_path: Path) -> None:
+    with far_machine() as name:
+        async with fleet_of(tmp_path, bind="0.0.0.0") as fleet:  # noqa: S104
+            url = f"redis://{HERE}:{fleet.redis.port}"
+            here, there = fleet.flags(address=HERE, url=url), fleet.flags(address=THERE, url=url)
+            inside = (IP, "netns", "exec", name)
+            async with (
+                crowd(*here, workers=1) as one,
+                crowd(*there, "--allow-host", "*", workers=1, host=THERE, before=inside) as far,
+            ):
+                await known(one, 1)
+                sessions = [await far.session() for _ in range(2)]
+                for session in sessions:
+                    assert (await at(one, session).answer_to("where")).status == 200
+                drop_packets(name)
+                began = trio.current_time()
+                answers: list[tuple[float, Answer]] = []
+                while not answers or "result" not in answers[-1][1].json:
+                    answer = await at(one, sessions[0]).answer_to("where")
+                    answers.append((trio.current_time() - began, answer))
+                    assert trio.current_time() - began < 30, answers
+                    await trio.sleep(0.2)
+                heard = next(when for when, answer in answers)
+                refused = next(when for when, answer in answers if answer.status == 503)
+                figure(
+                    "target 15",
+                    f"first answer after {heard:.1f} s, 503 after {refused:.1f} s, 200 after {answers[-1][0]:.1f} s",
+                    "503 after 6 s, restored after 15 s",
+                )
+                assert {answer.status for _, answer in answers} == {200, 503}
+                assert "retry-after" in answers[-2][1].headers
+                assert answers[-1][0] < 15
+                far.process.process.kill()
+
+
+@pytest.mark.skipif(NPM is None, reason="npm is not installed")
+@pytest.mark.parametrize("make", [nginx, haproxy])
+async def test_the_official_suite_behind_a_balancer(
+    make: Callable[[Path, int, Crowd, Crowd], list[str]], tmp_path: Path
+) -> None:
+    """The Host header must be the balancer's own: what the suite says of others is refused by the nodes."""
+    port = free_port()
+    names = (f"127.0.0.1:{port}", f"localhost:{port}", "localhost:8001")  # the last is what haproxy checks health by
+    flags = [part for name in names for part in ("--allow-host", name)]
+    app = ROOT / "examples" / "everything.py"
+    async with (
+        two_nodes(tmp_path, *flags, app=app) as (_, one, other),
+        in_front(make(tmp_path, port, one, other), port, one),
+    ):
+        for revision in ("2025-11-25", "2026-07-28"):
+            report = await trio.to_thread.run_sync(suite.run, f"http://127.0.0.1:{port}/mcp", revision)
+            failed = [scenario.name for scenario in report.of("failed")]
+            passed = len(report.of("passed"))
+            figure(f"target 14, {make.__name__}, {revision}", f"{passed} scenarios passed, failed: {failed}", "none")
+            assert report.good, failed
