@@ -25,7 +25,7 @@ from callboard.transports.server.http.upgraded import Upgraded
 from callboard.transports.server.http.write_batch import WriteBatch
 from callboard.transports.wire import Wire
 from callboard.workers.book import SessionBook, key_of
-from callboard.workers.link import OPENED_WITHIN, HomeLink
+from callboard.workers.link import HomeLink
 from callboard.workers.messages import PeerWorker
 from callboard.workers.node_tls import NodeCertificate, reach_node
 from callboard.workers.relay import MISDIRECTED, RelayedRequest, RelayEnd
@@ -179,7 +179,7 @@ class WorkerHomes:
     async def _is_answered(self, home: bytes, relayed: RelayedRequest) -> bool:
         """Have *home* answer. False if it has not begun with the request: it is gone, or has no such session."""
         link = self.links.get(home)
-        if link is None or not await link.wait_open(OPENED_WITHIN):
+        if link is None or not await link.wait_open():
             return False
         if link.hangs:
             raise HttpRefusal(503, "the worker that has this session does not answer", headers=RETRY_AFTER)

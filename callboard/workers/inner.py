@@ -1,6 +1,7 @@
 """The door between workers: links, and WebSockets that are passed on. Requests come on the links."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import attrs
 
@@ -15,6 +16,8 @@ from callboard.transports.server.http.upgraded import Reading, Upgraded
 from callboard.transports.wire import Wire
 from callboard.workers.link_server import LinkServer
 from callboard.workers.relay import PEER, PRINCIPAL, PROTOCOL, VERSION, VERSION_HEADER, read_name
+
+_PLAIN: Final = ((b"content-type", b"text/plain; charset=utf-8"),)
 
 
 @attrs.define(eq=False)
@@ -44,7 +47,7 @@ class InnerDoor:
         await self.refuse(HttpRefusal(400, "only for workers"), response)
 
     async def refuse(self, refusal: HttpRefusal, response: Response) -> None:
-        await response.answer(refusal.status, refusal.headers)
+        await response.answer(refusal.status, (*_PLAIN, *refusal.headers), f"{refusal}\n".encode())
 
     async def upgrade(self, head: Head, rest: bytes, wire: Wire, reading: Reading) -> Upgraded:
         if head.get(VERSION_HEADER) != VERSION:

@@ -46,6 +46,7 @@ class HomeLink(Actor[Never]):
     """Whether the other worker does not answer its parent."""
     sent: int = attrs.field(default=0, init=False)
     _wire: Wire | None = attrs.field(default=None, init=False)
+    _has_failed: bool = attrs.field(default=False, init=False)
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
     _streams: dict[int, RelayedRequest] = attrs.field(factory=dict, init=False)
     _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
@@ -59,6 +60,7 @@ class HomeLink(Actor[Never]):
             except Exception as error:  # a fault of ours, or of the other worker's: the next connection may be better
                 log.warning("link_failed", worker=self.home.hex(), failure=f"{type(error).__name__}: {error}")
             finally:
+                self._has_failed = True
                 self._lose()
             await trio.sleep(AGAIN_AFTER)
 
@@ -71,7 +73,7 @@ class HomeLink(Actor[Never]):
                 rest = await _opened(wire)
             if isinstance(wire, SocketWire | SslWire):
                 wire.write_batch = self.batch
-            self._wire = wire
+            self._wire, self._has_failed = wire, False
             self._note()
             decoder = LinkDecoder()
             while True:
@@ -105,11 +107,10 @@ class HomeLink(Actor[Never]):
     def has_room(self) -> bool:
         return len(self._streams) < MAX_STREAMS
 
-    async def wait_open(self, seconds: float) -> bool:
-        """Wait until it is open; False if that takes longer than *seconds*."""
-        with trio.move_on_after(seconds):
-            while self._wire is None:
-                await self._changed.wait()
+    async def wait_open(self) -> bool:
+        """Wait until it is open for the first time; False if the other worker cannot be reached now."""
+        while self._wire is None and not self._has_failed:
+            await self._changed.wait()
         return self._wire is not None
 
     def try_ask(self, relayed: RelayedRequest) -> bool:
