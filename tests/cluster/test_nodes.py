@@ -149,8 +149,13 @@ async def test_a_node_that_ends_hands_its_sessions_over_and_says_so_before(tmp_p
     async with two_nodes(tmp_path, "--lame-duck", "1") as (_, one, other):
         sessions = [await one.session() for _ in range(5)]
         states: list[bool] = []
+        busy, homes = await one.session(), one.workers()
         assert await one.ready()
         async with under_load(other) as load, trio.open_nursery() as nursery:
+
+            async def finish() -> None:
+                """What was begun before is answered by the one that ends."""
+                assert await at(other, busy).call("wait", seconds=2) in homes
 
             async def call_all() -> None:
                 for session in sessions * 8:
@@ -158,6 +163,8 @@ async def test_a_node_that_ends_hands_its_sessions_over_and_says_so_before(tmp_p
                     states.append(answer.status == 200)
                     await trio.sleep(0.01)
 
+            nursery.start_soon(finish)
+            await trio.sleep(0.2)
             one.process.signal(signal.SIGTERM)
             nursery.start_soon(call_all)
             await one.process.wait_said(b"leaving")
