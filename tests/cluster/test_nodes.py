@@ -8,6 +8,7 @@ import ssl
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
 import trio
 
 from callboard.errors import BACKEND_GONE
@@ -127,6 +128,7 @@ async def test_sessions_go_on_when_their_node_is_killed_and_redis_away_costs_no_
     async with two_nodes(tmp_path) as (fleet, one, other):
         sessions = [await one.session() for _ in range(5)]
         homes = [await session.call("where") for session in sessions]
+        stream = await listen(other)
         async with under_load(one, other) as load:
             await trio.sleep(0.3)
             fleet.redis.kill()
@@ -137,6 +139,12 @@ async def test_sessions_go_on_when_their_node_is_killed_and_redis_away_costs_no_
         assert load.failed == []
         assert load.calls > 100
         assert not other.process.stderr.count(b"node_lost")
+        # What was told meanwhile is not known: so all who listen are told that everything may have changed, once.
+        with trio.fail_after(5):
+            assert (await stream.message())["method"] == "notifications/tools/list_changed"
+        with trio.move_on_after(0.3):
+            pytest.fail(f"and then {await stream.message()}")
+        await stream.client.aclose()
         await fleet.written(9)
         await kill_node(one)
         began = trio.current_time()
