@@ -39,6 +39,9 @@ from callboard.workers.shared_rate import create_meters
 LATE: Final = 5.0
 """Seconds that workers have to end beyond the time for their shutdown; then they are killed."""
 
+FORGOTTEN_EVERY: Final = 60.0
+"""Seconds between two looks for sessions in the book that no client has come back for."""
+
 LEAVING: Final = 2 / 3
 """Part of the time for shutdown in which the workers of a cluster's node hand their sessions over; then they drain."""
 
@@ -128,6 +131,7 @@ class Parent:
         with heed_signals(self._kill_all) as asked, heed_hangups() as hangups:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._serve, hangups, nursery.cancel_scope)
+                nursery.start_soon(self._forget_old)
                 await asked.wait()
                 nursery.cancel_scope.cancel()
             await self._end()
@@ -148,6 +152,11 @@ class Parent:
                 log.warning("invalid_configuration", reason=str(error))
             if not is_started:
                 log.error("generation_not_started", generation=self.generation, hint="the older one goes on")
+
+    async def _forget_old(self) -> None:
+        while True:
+            await trio.sleep(FORGOTTEN_EVERY)
+            self.book.forget_old(trio.current_time())
 
     # Generations.
 
