@@ -150,7 +150,7 @@ async def test_sessions_go_on_when_their_node_is_killed_and_redis_away_costs_no_
         began = trio.current_time()
         for session, home in zip(sessions, homes, strict=True):
             assert await at(other, session).call("where") in set(other.workers()) - {home}
-        assert trio.current_time() - began < 2
+        assert trio.current_time() - began < 4
 
 
 async def test_a_node_that_ends_hands_its_sessions_over_and_says_so_before(tmp_path: Path) -> None:

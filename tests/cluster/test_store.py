@@ -189,7 +189,7 @@ async def test_a_command_that_timed_out_is_not_sent_again(tmp_path: Path) -> Non
                 began = trio.current_time()
                 with pytest.raises(StoreAway):
                     await store.announce("a", "entry", "hello")
-                assert trio.current_time() - began < 1.5  # one time limit, and not three
+                assert trio.current_time() - began < 2.5  # one time limit, and not three
         redis.signal(signal.SIGCONT)
         with trio.fail_after(5):
             stats = ""
