@@ -17,6 +17,10 @@
         keep-alive, write-batch, slow-requests  one timer or queue for all connections of a listener
         connections                           one for each connection
         listener-N                            accepts
+    node                                      open_tree(node()): the parent of several processes
+      workers                                 one for each process
+      cluster                                 below a node among others
+        takes, news, keeper                   look for sessions; hear what other nodes say; announce this one, write
     client                                    open_tree(client())
       answers, background, requests           answers to what the server asks; its reader; what was asked of it
 

@@ -66,7 +66,9 @@ class NodeCertificate(Certificate):
             raise CannotRead(f"TLS: {self.ca}: {error.strerror or error}") from None
 
     async def use(self, context: ssl.SSLContext) -> Mapping[str, object]:
-        self.client = self._as_client()
+        # The same context, for links have it: what it believed before, it believes until the next generation.
+        self.client.load_cert_chain(self.certificate, self.key)
+        self._believe(self.client)
         return await super().use(context)
 
 
