@@ -66,21 +66,25 @@ class Crowd:
 
     async def modern(self, method: str, *, token: str | None = None, **params: Any) -> Answer:
         async with self.client() as client:
-            headers = {} if token is None else {"authorization": f"Bearer {token}"}
-            await client.send(client.modern(method, headers=headers, **params))
+            await client.send(client.modern(method, headers=bearer(token), **params))
             return await client.answer()
 
     async def call(self, tool: str, *, token: str | None = None, **arguments: Any) -> Any:
         return said(await self.modern("tools/call", token=token, name=tool, arguments=arguments))
 
-    async def session(self) -> "CrowdSession":
+    async def session(self, token: str | None = None) -> "CrowdSession":
         about = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        opening = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": about}
         async with self.client() as client:
-            await client.send(client.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": about}))
+            await client.send(client.post(opening, **bearer(token)))
             answer = await client.answer()
-        session = CrowdSession(self, answer.headers["mcp-session-id"])
+        session = CrowdSession(self, answer.headers["mcp-session-id"], token)
         assert (await session.post({"jsonrpc": "2.0", "method": "notifications/initialized"})).status == 202
         return session
+
+
+def bearer(token: str | None) -> dict[str, str]:
+    return {} if token is None else {"authorization": f"Bearer {token}"}
 
 
 def children(parent: int) -> list[int]:
@@ -98,11 +102,13 @@ class CrowdSession:
 
     crowd: Crowd
     id: str
+    token: str | None = None
     _ids: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
     async def post(self, message: Any) -> Answer:
         async with self.crowd.client() as client:
-            await client.send(client.post(message, mcp_session_id=self.id, mcp_protocol_version=LEGACY))
+            headers = {"mcp_session_id": self.id, "mcp_protocol_version": LEGACY, **bearer(self.token)}
+            await client.send(client.post(message, **headers))
             return await client.answer()
 
     async def call(self, tool: str, **arguments: Any) -> Any:

@@ -70,7 +70,7 @@ def is_alive(pid: int) -> bool:
 
 
 async def test_a_stdio_backend_runs_once_and_outlives_workers(tmp_path: Path) -> None:
-    config = write(tmp_path / "servers.toml", once=f'{LEGACY}\nshare = "all"', own="local = true")
+    config = write(tmp_path / "servers.toml", once=f'{LEGACY}\nshare = "all"')
     async with crowd(command="serve", app=config, workers=3) as many:
         [keeper] = many.keepers()
         assert len(many.workers()) == 3
@@ -78,10 +78,6 @@ async def test_a_stdio_backend_runs_once_and_outlives_workers(tmp_path: Path) ->
         [process] = {pid for _, pid in counts}
         assert [number for number, _ in counts] == list(range(1, 13))
         assert children(keeper) == [process]
-        # What is local, each worker has for itself.
-        own = {pid for _, pid in [await count(many, "own__count") for _ in range(40)]}
-        assert own == {pid for worker in many.workers() for pid in children(worker)}
-        assert len(own) == 3
         lists = [(await many.modern("tools/list")).result["tools"] for _ in range(12)]
         assert [one["name"] for one in lists[0]][:2] == ["once__count", "once__ask"]
         assert all(one == lists[0] for one in lists)
@@ -93,9 +89,9 @@ async def test_a_stdio_backend_runs_once_and_outlives_workers(tmp_path: Path) ->
         # A worker that is killed takes nothing along but its own.
         victim = many.workers()[0]
         os.kill(victim, signal.SIGKILL)
-        await wait_until(lambda: len(many.workers()) == 3 and not is_alive(victim))
-        await wait_until(lambda: many.process.words.count("worker_serves") == 4)
+        await wait_until(lambda: not is_alive(victim))
         assert await count(many) == (13, process)
+        await wait_until(lambda: many.process.words.count("worker_serves") == 4)
         # The keeper that is killed is back soon, and its backends with it: they are new.
         os.kill(keeper, signal.SIGKILL)
         await wait_until(lambda: not is_alive(keeper))
@@ -164,31 +160,39 @@ async def follow(many: Crowd) -> None:
             assert (await stream.message())["params"]["uri"] == NOTE
 
 
-async def test_each_principal_has_its_own_process_and_reloads_reach_the_keeper(tmp_path: Path) -> None:
-    config = write(tmp_path / "servers.toml", once=LEGACY)
+async def test_reloads_and_generations_leave_what_workers_share_as_it_is(tmp_path: Path) -> None:
+    config = write(tmp_path / "servers.toml", once=LEGACY, mine=f'{LEGACY}\nshare = "session"', own="local = true")
     tokens = tmp_path / "tokens"
     tokens.write_text("ann first-token-of-all\nbob second-token-of-all\n")
     tokens.chmod(0o600)
     ann, bob = "first-token-of-all", "second-token-of-all"
     async with crowd("--token-file", str(tokens), command="serve", app=config) as many:
         [keeper] = many.keepers()
+        # Each principal has a process, and each session that wants one.
         calls = [(token, await count(many, token=token)) for token in (ann, bob) * 5]
         processes = {token: {pid for one, (_, pid) in calls if one == token} for token in (ann, bob)}
         assert [len(some) for some in processes.values()] == [1, 1]
         assert processes[ann] != processes[bob]
         assert [number for token, (number, _) in calls if token == ann] == [1, 2, 3, 4, 5]
-        before = many.workers()
+        session = await many.session(ann)
+        [_, mine] = await session.call("mine__count")
+        # What is local, each worker has for itself.
+        own = {pid for _, pid in [await count(many, "own__count", ann) for _ in range(20)]}
+        assert own == {pid for worker in many.workers() for pid in children(worker)}
+        assert len(own) == 2
         # Another backend, while it runs: a new name for the first one starts nothing anew.
-        write(config, once=f'{LEGACY}\nprefix = "first"', more='share = "all"')
-        await wait_found(partial(lists, many, ann, {"first", "more"}))
+        before = many.workers()
+        write(config, once=f'{LEGACY}\nprefix = "first"', mine=f'{LEGACY}\nshare = "session"', more='share = "all"')
+        await wait_found(partial(lists, many, ann, {"first", "mine", "more"}))
         number, pid = await count(many, "first__count", ann)
         assert (number, {pid}) == (6, processes[ann])
-        assert len(children(keeper)) == 4  # the one that the lists come from, ann's, bob's, and the new one
+        assert len(children(keeper)) == 6  # one for the lists of each, ann's, bob's, and the session's
         # The next generation: the keeper and its backends stay.
         many.process.signal(signal.SIGHUP)
         await wait_until(lambda: not set(many.workers()) & set(before), within=15)
         assert many.keepers() == [keeper]
         assert await count(many, "first__count", ann) == (7, pid)
+        assert await session.call("mine__count") == [2, mine]
         write(config, more='share = "all"')
         await wait_until(lambda: len(children(keeper)) == 1)
         await wait_found(partial(lists, many, ann, {"more"}))
