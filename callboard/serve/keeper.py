@@ -24,7 +24,7 @@ from callboard.workers.kept import keeper_path
 from callboard.workers.messages import Started
 from callboard.workers.worker import Worker
 
-LOOKED_EVERY: Final = 0.1
+LOOKED_EVERY: Final = 0.2
 """Seconds after which a keeper without a parent looks again whether workers still use it."""
 
 
@@ -61,11 +61,13 @@ async def keep(broker: Broker, worker: Worker, settings: Settings, asked: trio.E
         if broker.configuration is not None:
             root.spawn(Reloader(keeper, broker.configuration), name="configuration", shutdown=0)
         control.say(Started(broker.info.name, broker.info.version, []))
-        await _wait_end(asked, control, crowd, settings.drain_time)
+        await _wait_end(asked, control, keeper, crowd, settings.drain_time)
         keeper.close()
 
 
-async def _wait_end(asked: trio.Event, control: KeeperControl, crowd: ConnectionLimit, drain_time: float) -> None:
+async def _wait_end(
+    asked: trio.Event, control: KeeperControl, keeper: BackendKeeper, crowd: ConnectionLimit, drain_time: float
+) -> None:
     async with trio.open_nursery() as nursery:
 
         async def wait_asked() -> None:
@@ -75,7 +77,8 @@ async def _wait_end(asked: trio.Event, control: KeeperControl, crowd: Connection
         async def wait_alone() -> None:
             await control.orphaned.wait()
             with trio.move_on_after(drain_time):
-                while crowd.total:  # noqa: ASYNC110 -- no event tells
+                while crowd.total:
+                    keeper.told()  # a worker that waits for news may be gone: that is seen when it is answered
                     await trio.sleep(LOOKED_EVERY)
             nursery.cancel_scope.cancel()
 

@@ -196,6 +196,10 @@ async def test_reloads_and_generations_leave_what_workers_share_as_it_is(tmp_pat
         write(config, more='share = "all"')
         await wait_until(lambda: len(children(keeper)) == 1)
         await wait_found(partial(lists, many, ann, {"more"}))
+        # Without a parent, all of them end.
+        left = [*many.workers(), keeper, *children(keeper)]
+        many.process.signal(signal.SIGKILL)
+        await wait_until(lambda: not any(map(is_alive, left)))
 
 
 async def lists(many: Crowd, token: str, prefixes: set[str]) -> bool:
