@@ -60,8 +60,9 @@ class Renewing(Actor[Never]):
             self._refused = str(error)
             return
         self._refused = None
-        facts |= await what.use(found)
-        if why is not None:
+        changed = await what.use(found)
+        facts |= changed
+        if why is not None or changed.get("added") or changed.get("revoked"):  # since they were read first, too
             self.renewed += 1
             log.info(f"{what.name}_reloaded", **facts)
 
