@@ -214,6 +214,7 @@ class Parent:
         slot = next(slot for slot in range(SLOTS) if slot not in used)
         worker = WorkerProcess(number, generation, slot, self.equipment, self)
         worker.is_trial = is_trial and self._workers.get(number) is None
+        worker.is_leaving = self._is_ending
         self._workers[number] = worker
         return worker
 

@@ -119,6 +119,13 @@ class WorkerProcess(Actor[None]):
     _heard: float = attrs.field(default=0.0, init=False)
 
     async def run(self) -> None:
+        if self.is_leaving:  # the end has begun before it could begin
+            self.is_over = True
+            self.listener.changed()
+        else:
+            await self._run_process()
+
+    async def _run_process(self) -> None:
         ours, theirs = socket.socketpair()
         process, code = None, -signal.SIGKILL
         try:
@@ -242,7 +249,10 @@ class WorkerProcess(Actor[None]):
         """Ask it whether it is alive. One that does not answer gets nothing more; and after long, a successor."""
         number = 0
         while True:
+            asked = trio.current_time()
             await trio.sleep(PING_EVERY)
+            # While this process was paused, the worker may have answered: that is read after this.
+            self._heard += trio.current_time() - asked - PING_EVERY
             number += 1
             self.say(AreYouThere(number))
             silent = trio.current_time() - self._heard

@@ -47,8 +47,9 @@ from callboard.workers.shared_rate import MeterPage, SharedRateLimit
 VARIABLE: Final = "CALLBOARD_WORKER_DESCRIPTOR"
 """Environment variable with the descriptor on which a worker is told who it is. It is no secret."""
 
-ANSWERED_WITHIN: Final = 2.0
-"""Seconds in which the parent says where a session is. It does nothing else for long."""
+ANSWERED_WITHIN: Final = 10.0
+"""Seconds in which the parent says where a session is. It does nothing else for long; but a machine may pause, and its
+clients would rather wait than be refused."""
 
 log = get_logger("callboard.workers")
 

@@ -89,17 +89,9 @@ async def use(balancer: Crowd, workers: set[int], calls: int = CALLS, count: int
             nursery.start_soon(_call, session, homes[session.id], calls)
     asked_at = set()
     for asked in parked:
-        (key,) = asked.result["inputRequests"]
-        answer = await balancer.modern(
-            "tools/call",
-            name="ask",
-            arguments={},
-            inputResponses={key: {"action": "accept", "content": {"name": "Ada"}}},
-            requestState=asked.result["requestState"],
-        )
-        pid, name = answer.result["content"][0]["text"].split()
+        pid, name = await balancer.answer_ask(asked)
         assert name == "Ada"
-        asked_at.add(int(pid))
+        asked_at.add(pid)
     assert asked_at == workers
     await balancer.call("tell")
     for stream in streams:

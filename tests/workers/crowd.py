@@ -72,6 +72,19 @@ class Crowd:
     async def call(self, tool: str, *, token: str | None = None, **arguments: Any) -> Any:
         return said(await self.modern("tools/call", token=token, name=tool, arguments=arguments))
 
+    async def answer_ask(self, asked: Answer) -> tuple[int, str]:
+        """Answer what the tool `ask` asked. Returns the worker that had waited for it, and what it was told."""
+        (key,) = asked.result["inputRequests"]
+        answer = await self.modern(
+            "tools/call",
+            name="ask",
+            arguments={},
+            inputResponses={key: {"action": "accept", "content": {"name": "Ada"}}},
+            requestState=asked.result["requestState"],
+        )
+        pid, name = answer.result["content"][0]["text"].split()
+        return int(pid), name
+
     async def session(self, token: str | None = None) -> "CrowdSession":
         about = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
         opening = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": about}

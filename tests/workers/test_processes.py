@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from callboard.errors import BACKEND_GONE
+from callboard.workers.process import HANGS_AFTER
 from tests.process import CALLBOARD
 from tests.transports.server.http.stage import Answer, Gone, Stream
 from tests.workers.crowd import APP, Crowd, CrowdSession, crowd, said, wait_until
@@ -86,6 +87,32 @@ async def test_a_worker_that_is_killed_takes_only_its_calls_along() -> None:
         await wait_until(lambda: len(many.workers()) == 2)
 
 
+async def test_a_pause_of_the_parent_is_waited_for_and_not_held_against_its_workers() -> None:
+    async with crowd() as many:
+        sessions = [await many.session() for _ in range(12)]
+        where = await homes(sessions)
+        victim, *_ = many.workers()
+        os.kill(many.pid, signal.SIGSTOP)
+        try:
+            os.kill(victim, signal.SIGKILL)
+            await trio.sleep(0.3)  # the other worker sees that the link has ended
+            answers = list[int]()
+
+            async def call(session: CrowdSession) -> None:
+                answers.append(await session.call("where"))
+
+            async with trio.open_nursery() as nursery:
+                for session in sessions:
+                    nursery.start_soon(call, session)
+                await trio.sleep(HANGS_AFTER + 1)
+                os.kill(many.pid, signal.SIGCONT)
+        finally:
+            os.kill(many.pid, signal.SIGCONT)
+        assert len(answers) == len(where)
+        assert victim not in answers
+        assert "worker_hangs" not in many.process.words
+
+
 async def test_a_new_generation_takes_over_without_a_failed_call(tmp_path: Path) -> None:
     async with crowd() as many:
         before = set(many.workers())
@@ -108,16 +135,8 @@ async def test_a_new_generation_takes_over_without_a_failed_call(tmp_path: Path)
             os.kill(many.pid, signal.SIGHUP)
             await wait_until(lambda: count.keys() - before and before & set(many.workers()) != before)
             # What was asked of the old generation is answered by it, through the new one.
-            (key,) = asked.result["inputRequests"]
-            answer = await many.modern(
-                "tools/call",
-                name="ask",
-                arguments={},
-                inputResponses={key: {"action": "accept", "content": {"name": "Ada"}}},
-                requestState=asked.result["requestState"],
-            )
-            pid, name = answer.result["content"][0]["text"].split()
-            assert (int(pid) in before, name) == (True, "Ada")
+            pid, name = await many.answer_ask(asked)
+            assert (pid in before, name) == (True, "Ada")
             await wait_until(lambda: not before & set(many.workers()))
             is_over.set()
         assert failed == []
