@@ -10,19 +10,21 @@ with them, so calls per second say little. *Half forwarded*: each connection use
 import argparse
 import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import attrs
-import trio
 
 from benchmarks.measure import verdict
 from benchmarks.peers import HERE
@@ -30,6 +32,8 @@ from benchmarks.peers import HERE
 CONNECTIONS: Final = 32
 VERSION: Final = "2025-06-18"
 META: Final = "io.modelcontextprotocol/"
+TEXT: Final = "It was the best "
+EXPECTED: Final = f'"{TEXT}"'.encode()
 APP: Final = HERE / "workers_app.py"
 TARGETS: Final = {
     "modern, two workers: CPU, times one": 1.15,
@@ -59,10 +63,17 @@ class Run:
 class Wire:
     """One connection."""
 
-    stream: trio.SocketStream
+    bare: socket.socket
     port: int
+    sent: float = 0.0
 
-    async def ask(self, message: dict[str, Any], session: str | None = None) -> tuple[dict[bytes, bytes], bytes]:
+    @classmethod
+    def open(cls, port: int) -> Self:
+        bare = socket.create_connection(("127.0.0.1", port))
+        bare.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return cls(bare, port)
+
+    def request(self, message: dict[str, Any], session: str | None = None) -> bytes:
         body = json.dumps(message, separators=(",", ":")).encode()
         head = (
             b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\n"
@@ -74,31 +85,32 @@ class Wire:
             head += b"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: %b\r\n" % (
                 message["params"]["name"].encode()
             )
-        await self.stream.send_all(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        data = b""
-        while b"\r\n\r\n" not in data:
-            data += await self.stream.receive_some(65_536)
-        top, _, rest = data.partition(b"\r\n\r\n")
-        lines = (line.partition(b": ") for line in top.split(b"\r\n")[1:])
-        headers = {name.lower(): value for name, _, value in lines}
-        size = int(headers.get(b"content-length", b"0"))
-        while len(rest) < size:
-            rest += await self.stream.receive_some(65_536)
-        return headers, rest
+        return head + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
-    async def open_session(self) -> str:
+    def ask(self, request: bytes) -> tuple[dict[bytes, bytes], bytes]:
+        """Send a request, and wait for its answer: a small one comes at once."""
+        self.bare.sendall(request)
+        return _read(self.bare.recv(65_536))
+
+    def open_session(self) -> str:
         about = {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "bench", "version": "0"}}
-        headers, _ = await self.ask({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": about})
+        headers, _ = self.ask(self.request({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": about}))
         session = headers[b"mcp-session-id"].decode()
-        await self.ask({"jsonrpc": "2.0", "method": "notifications/initialized"}, session)
+        self.ask(self.request({"jsonrpc": "2.0", "method": "notifications/initialized"}, session))
         return session
 
-    async def call(self, number: int, session: str | None, tool: str = "echo") -> Any:
-        params: dict[str, Any] = {"name": tool, "arguments": {"text": "It was the best "} if tool == "echo" else {}}
+    def call(self, session: str | None, tool: str = "echo") -> bytes:
+        """The request of a call."""
+        params: dict[str, Any] = {"name": tool, "arguments": {"text": TEXT} if tool == "echo" else {}}
         if session is None:
             params["_meta"] = {f"{META}protocolVersion": "2026-07-28", f"{META}clientCapabilities": {}}
-        _, body = await self.ask({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}, session)
-        return json.loads(body)["result"]["content"][0]["text"]
+        return self.request({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, session)
+
+
+def _read(data: bytes) -> tuple[dict[bytes, bytes], bytes]:
+    top, _, body = data.partition(b"\r\n\r\n")
+    lines = (line.partition(b": ") for line in top.split(b"\r\n")[1:])
+    return {name.lower(): value for name, _, value in lines}, body
 
 
 @attrs.define(eq=False)
@@ -110,33 +122,48 @@ class Crowd:
     wires: dict[int, list[Wire]] = attrs.field(factory=lambda: defaultdict(list))
     sessions: dict[int, list[str]] = attrs.field(factory=lambda: defaultdict(list))
 
-    async def fill(self, workers: int) -> None:
+    def fill(self, workers: int) -> None:
         """Open connections, with a session each, until every worker has enough."""
         while len(self.wires) < workers or min(map(len, self.wires.values())) < CONNECTIONS:
-            wire = Wire(await trio.open_tcp_stream("127.0.0.1", self.port), self.port)
-            session = await wire.open_session()
-            pid = int(await wire.call(1, session, "where"))
+            wire = Wire.open(self.port)
+            session = wire.open_session()
+            _, body = wire.ask(wire.call(session, "where"))
+            pid = int(json.loads(body)["result"]["content"][0]["text"])
             self.wires[pid].append(wire)
             self.sessions[pid].append(session)
 
     def cpu(self) -> float:
         return sum(map(_seconds, self.wires))
 
-    async def measure(self, wires: list[Wire], sessions: list[list[str | None]], seconds: float) -> Run:
-        """Each of *wires* calls in its *sessions* by turns, one call after the other."""
+    def measure(self, wires: list[Wire], sessions: list[list[str | None]], seconds: float) -> Run:
+        """Each of *wires* calls in its *sessions* by turns, one call after the other. As cheap as Python can: a
+        generator that is slower than the workers would measure how they idle."""
+        requests = {
+            wire.bare.fileno(): (wire, cycle([wire.call(one) for one in mine]))
+            for wire, mine in zip(wires, sessions, strict=True)
+        }
         taken: list[float] = []
-        end, before = time.perf_counter() + seconds, self.cpu()
-
-        async def call_on(wire: Wire, mine: list[str | None]) -> None:
-            number = 1
-            while (began := time.perf_counter()) < end:
-                number += 1
-                await wire.call(number, mine[number % len(mine)])
-                taken.append(time.perf_counter() - began)
-
-        async with trio.open_nursery() as nursery:
-            for wire, mine in zip(wires, sessions, strict=True):
-                nursery.start_soon(call_on, wire, mine)
+        with select.epoll() as ready:
+            for descriptor in requests:
+                ready.register(descriptor, select.EPOLLIN)
+            end, before = time.perf_counter() + seconds, self.cpu()
+            for wire, mine in requests.values():
+                wire.sent = time.perf_counter()
+                wire.bare.sendall(next(mine))
+            under_way = len(requests)
+            while under_way:
+                for descriptor, _ in ready.poll():
+                    wire, mine = requests[descriptor]
+                    data = wire.bare.recv(65_536)
+                    if EXPECTED not in data:
+                        raise SystemExit(f"a wrong answer: {data!r}")
+                    now = time.perf_counter()
+                    taken.append(now - wire.sent)
+                    if now < end:
+                        wire.sent = now
+                        wire.bare.sendall(next(mine))
+                    else:
+                        under_way -= 1
         cpu = (self.cpu() - before) / len(taken) * 1e6
         taken.sort()
         p50, p99 = taken[len(taken) // 2] * 1e3, taken[int(len(taken) * 0.99)] * 1e3
@@ -153,27 +180,26 @@ def _mebibytes(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-@asynccontextmanager
-async def crowd(workers: int) -> AsyncIterator[Crowd]:
+@contextmanager
+def crowd(workers: int) -> Iterator[Crowd]:
     command = [sys.executable, "-m", "callboard", "run", str(APP), "--http", "0", "--json", "--workers", str(workers)]
-    process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         assert process.stdout is not None
-        told = json.loads(await process.stdout.receive_some(65_536))
+        told = json.loads(process.stdout.readline())
         yield Crowd(process.pid, int(told["listening"][0]["url"].split(":")[2].split("/")[0]))
     finally:
         process.send_signal(signal.SIGTERM)
-        with trio.CancelScope(shield=True):
-            await process.wait()
+        process.wait(timeout=30)
 
 
-async def measure(rounds: int, seconds: float) -> dict[str, list[float]]:
+def measure(rounds: int, seconds: float) -> dict[str, list[float]]:
     """Every figure, one for each round."""
     found: dict[str, list[float]] = {what: [] for what in TARGETS}
-    async with crowd(1) as one, crowd(2) as two:
+    with crowd(1) as one, crowd(2) as two:
         found["the parent, MiB"].append(_mebibytes(two.parent))
-        await one.fill(1)
-        await two.fill(2)
+        one.fill(1)
+        two.fill(2)
         found["a worker at rest, MiB"] += [_mebibytes(pid) for pid in two.wires]
         (alone,), (first, second) = one.wires, two.wires
         half = CONNECTIONS // 2
@@ -184,16 +210,16 @@ async def measure(rounds: int, seconds: float) -> dict[str, list[float]]:
                 list(pair) for pair in zip(two.sessions[first][:CONNECTIONS], two.sessions[second], strict=False)
             ]
             mixed = two.wires[first][:half] + two.wires[second][:half]
-            single = await one.measure(one.wires[alone][:CONNECTIONS], stateless, seconds)
-            double = await two.measure(mixed, stateless, seconds)
+            single = one.measure(one.wires[alone][:CONNECTIONS], stateless, seconds)
+            double = two.measure(mixed, stateless, seconds)
             found["modern, two workers: CPU, times one"].append(double.cpu / single.cpu)
-            single = await one.measure(one.wires[alone][:CONNECTIONS], own, seconds)
-            double = await two.measure(mixed, both, seconds)
+            single = one.measure(one.wires[alone][:CONNECTIONS], own, seconds)
+            double = two.measure(mixed, both, seconds)
             found["legacy, two workers, half forwarded: CPU, times one"].append(double.cpu / single.cpu)
             for count in (CONNECTIONS, 1):
                 theirs: list[list[str | None]] = [[session] for session in two.sessions[first][:count]]
-                local = await two.measure(two.wires[first][:count], theirs, seconds)
-                away = await two.measure(two.wires[second][:count], theirs, seconds)
+                local = two.measure(two.wires[first][:count], theirs, seconds)
+                away = two.measure(two.wires[second][:count], theirs, seconds)
                 if count == 1:
                     found["forwarded, 1 connection: added p50, ms"].append(away.p50 - local.p50)
                     found["forwarded, 1 connection: added p99, ms"].append(away.p99 - local.p99)
@@ -208,7 +234,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="of one run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file, too")
     given = parser.parse_args()
-    found = trio.run(measure, given.rounds, given.seconds)
+    found = measure(given.rounds, given.seconds)
     for what, figures in found.items():
         print(verdict(what, median(figures), TARGETS[what], at_most=True))
     if given.json is not None:
