@@ -180,6 +180,13 @@ def error_frame(request_id: RequestId | None, revision: Revision, error: Excepti
     return write_members({"jsonrpc": "2.0", **({} if request_id is None else {"id": request_id}), "error": body})
 
 
+def error_type(error: Exception) -> str:
+    """An error's code, as OpenTelemetry's conventions want it: as text."""
+    if isinstance(error, BackendRefused):
+        return str(error.error_code)
+    return str(error.code if isinstance(error, PeerError | RequestFailed) else INTERNAL_ERROR)
+
+
 def hold_unread(
     unread: Shares | None,
     account: str,

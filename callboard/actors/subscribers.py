@@ -83,6 +83,10 @@ class Subscribers:
                 followers |= hearers
         return followers
 
+    def counts(self) -> Iterator[tuple[Change, int]]:
+        """The changes that have a subscriber, and how many each has."""
+        return ((change, len(hearers)) for change, hearers in self._hearers.items())
+
     def __iter__(self) -> Iterator[Change]:
         """The changes that have a subscriber."""
         return iter(self._hearers)

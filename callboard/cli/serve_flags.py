@@ -57,7 +57,7 @@ class Where:
     ] = None
     admin: Annotated[
         str | None,
-        Parameter(group=TRANSPORTS, help="Serve health checks (/livez, /readyz) at an address of its own."),
+        Parameter(group=TRANSPORTS, help="Serve the live page, /metrics, /livez and /readyz at an address of its own."),
     ] = None
     workers: Annotated[
         str,
@@ -82,6 +82,11 @@ class Where:
         Parameter(
             group=ACCESS, help="Require a bearer token. File with a line `principal token` for each. Not for stdio."
         ),
+    ] = None
+
+    admin_token_file: Annotated[
+        Path | None,
+        Parameter(group=ACCESS, help="Tokens for the live page and /metrics; needed unless --admin is loopback."),
     ] = None
 
     state_key_file: Annotated[
@@ -127,6 +132,7 @@ class Where:
             http_engine=self.http_engine,
             legacy_sse=self.legacy_sse,
             admin=self.admin,
+            admin_token_file=_path(self.admin_token_file),
             tls_cert=_path(self.tls_cert),
             tls_key=_path(self.tls_key),
             allow_hosts=self.allow_host or (),

@@ -1,5 +1,6 @@
 """Methods of every client, with or without callbacks: lists, completion, changes, sessions."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import ClassVar, Never, TypeVar, cast
@@ -103,7 +104,7 @@ class OutgoingRequests(Actor[Never]):
     async def run(self) -> None:
         await self.wait_stopping()
 
-    def snapshots(self, now: float) -> tuple[Snapshot, ...]:
+    def snapshots(self, now: float, most: int = sys.maxsize) -> tuple[Snapshot, ...]:
         return self.caller.snapshots(self.path, now)
 
 

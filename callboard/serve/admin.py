@@ -1,7 +1,8 @@
-"""The admin listener: whether a server lives, and whether it is ready, for the orchestrator that looks after it.
+"""The admin listener: whether a server lives, and whether it is ready, for the orchestrator that looks after it; and
+everything else about it, for its operator.
 
-On a port of its own, off unless asked for, and without any detail: it does not ask for a token. It is served by the
-native engine, so health depends on no other HTTP library than the endpoint does.
+On a port of its own, and off unless asked for. Health is without any detail, and does not ask for a token. It is served
+by the native engine, so it depends on no other HTTP library than the endpoint does, and has the same guards.
 """
 
 import socket
@@ -17,6 +18,7 @@ from callboard.codecs.http.access import Access
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.request_parser import HeadMemory
+from callboard.serve.show_room import PLAIN, ShowRoom
 from callboard.server.served import Hosted
 from callboard.supervisor import SupervisorSpec
 from callboard.transports.limits import Settings
@@ -38,7 +40,7 @@ LIMITS: Final = Settings(
 """What is asked here is small and soon answered. These connections alone may use the reserve of descriptors, and half
 of it at most; one that says nothing makes room soon."""
 
-_PLAIN: Final = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"))
+_OPEN: Final = (b"/livez", b"/readyz")
 _METHODS: Final = ("GET", "HEAD")
 _ANY: Final = 1 << 30
 
@@ -64,21 +66,25 @@ class Health:
 
 
 @attrs.define(eq=False)
-class HealthHandler:
-    """Answers `/livez` and `/readyz`, under the names that the listener goes by and to no page of a browser."""
+class AdminHandler:
+    """Answers `/livez` and `/readyz` to anybody; and shows the server, if there is a *room* for that, to those with a
+    token. Under the names that the listener goes by, and to no page but its own."""
 
     health: Readiness
     access: Access
+    room: ShowRoom | None = None
     heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
     is_leaving: bool = attrs.field(default=False, init=False)
     upgrade_to: bytes = attrs.field(default=b"websocket", init=False)
 
     def admit(self, head: Head) -> None:
         self.access.check(head.get(b"host"), head.get(b"origin"))
-        if head.path not in (b"/livez", b"/readyz"):
+        methods = _METHODS if head.path in _OPEN else () if self.room is None else self.room.methods(head)
+        if not methods:
             raise HttpRefusal(404, "not found", closes=True)
-        if head.method not in _METHODS:
-            raise HttpRefusal(405, "use GET", headers=((b"allow", ", ".join(_METHODS).encode()),), closes=True)
+        if head.method not in methods:
+            allowed = ", ".join(methods)
+            raise HttpRefusal(405, f"use {methods[0]}", headers=((b"allow", allowed.encode()),), closes=True)
 
     def expect_head(self, peer: str) -> None:
         """A head is short here, and not counted."""
@@ -87,20 +93,25 @@ class HealthHandler:
         return ANYBODY, None  # a body is no use here, and at most a kilobyte
 
     async def serve(self, head: Head, body: bytes, response: Response, principal: str | None = None) -> None:
+        if head.path not in _OPEN and self.room is not None:
+            await self.room.serve(head, body, response)
+            return
         is_fine = head.path == b"/livez" or self.health.is_ready()
         text = b"" if head.method == "HEAD" else b"ok\n" if is_fine else b"not ready\n"
-        await response.answer(200 if is_fine else 503, _PLAIN, text)
+        await response.answer(200 if is_fine else 503, PLAIN, text)
 
     async def refuse(self, refusal: HttpRefusal, response: Response) -> None:
         body = b"" if refusal.is_bodiless else b"refused\n"
-        await response.answer(refusal.status, (*_PLAIN, *refusal.headers), body)
+        await response.answer(refusal.status, (*PLAIN, *refusal.headers), body)
 
     async def upgrade(self, head: Head, rest: bytes, wire: Wire, reading: Reading) -> Upgraded:
         raise HttpRefusal(501, "no WebSocket at this address", closes=True)
 
 
-def admin_edge(health: Readiness, access: Access, sockets: Sequence[socket.socket]) -> SupervisorSpec:
+def admin_edge(
+    health: Readiness, access: Access, sockets: Sequence[socket.socket], room: ShowRoom | None = None
+) -> SupervisorSpec:
     """The tree of the admin listener. It runs before the other listeners open, and after they were closed."""
     crowd = ConnectionLimit(LIMITS.max_connections, ceiling=_ANY)
-    edge = Edge(HealthHandler(health, access), LIMITS, crowd=crowd)
+    edge = Edge(AdminHandler(health, access, room), LIMITS, crowd=crowd)
     return tree.admin(listeners(edge, sockets))

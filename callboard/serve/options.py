@@ -17,6 +17,7 @@ from callboard.errors import CannotServe
 from callboard.serve.cluster_options import ClusterPlan, cluster_plan
 from callboard.serve.refused_names import RefusedNames
 from callboard.serve.state_keys import read_state_keys
+from callboard.serve.tokens import TokenTable
 from callboard.server.served import Behind
 from callboard.transports.bind import BindAddress, Bound, is_own_address
 from callboard.transports.limits import DEFAULTS, Settings
@@ -74,7 +75,9 @@ class Options(TypedDict, total=False):
     legacy_sse: bool
     """Serve HTTP+SSE (2024-11-05) at /sse as well."""
     admin: str | int | None
-    """Address for the health checks `/livez` and `/readyz`: different from the others."""
+    """Address of the live page, metrics and health checks: different from the others."""
+    admin_token_file: str | None
+    """Tokens of those who may look at the page and the metrics. Needed unless `admin` is a loopback address."""
     state_key_file: str | None
     """File of the keys that seal what clients hold: it is good after a restart, and at other machines."""
     cluster: str | None
@@ -123,6 +126,7 @@ class ServePlan:
     authenticate: Authenticate | None = None
     legacy_sse: bool = False
     admin: BindAddress | None = attrs.field(default=None, converter=_place)
+    admin_token_file: str | None = None
     workers: int = attrs.field(default=1, converter=_workers)
     state_key_file: str | None = None
     cluster_url: str | None = attrs.field(default=None, alias="cluster")
@@ -218,6 +222,16 @@ class ServePlan:
         except ValueError as error:
             raise CannotServe(str(error)) from None
 
+    def admin_tokens(self, place: BindAddress) -> TokenTable | None:
+        """Those that the admin listener asks for; none where only this machine can connect. Raises `CannotServe`."""
+        if self.admin_token_file is not None:
+            return TokenTable.read(Path(self.admin_token_file))
+        return None if place.is_local else TokenTable({})  # health alone: no token fits
+
+
+def listening_told(listening: Sequence[Listening]) -> list[dict[str, str]]:
+    return [{"transport": one.transport, "url": one.url or ""} for one in listening]
+
 
 def listening_at(plan: ServePlan, bound: Mapping[BindAddress, Bound], admin: Bound | None) -> Iterator[Listening]:
     """The transports that are open, with their URLs."""
@@ -232,7 +246,7 @@ def listening_at(plan: ServePlan, bound: Mapping[BindAddress, Bound], admin: Bou
     if plan.serves_stdio:
         yield Listening("stdio")
     if admin is not None:
-        yield Listening("admin", admin.place.url("http").removesuffix("/mcp") + "/readyz")
+        yield Listening("admin", admin.place.url("http").removesuffix("/mcp") + "/")
 
 
 def warnings_for(plan: ServePlan, bound: Mapping[BindAddress, Bound], admin: Bound | None = None) -> Iterator[str]:
@@ -249,3 +263,5 @@ def warnings_for(plan: ServePlan, bound: Mapping[BindAddress, Bound], admin: Bou
         plan.access(admin.place, is_admin=True)
         if not admin.place.is_local:
             yield f"other machines can reach the health checks at {admin.place}"
+            if plan.admin_token_file is None:
+                yield f"the live page and the metrics at {admin.place} need --admin-token-file FILE"

@@ -24,7 +24,9 @@ from callboard.codecs.seal import KeyRing, new_secret
 from callboard.errors import CannotServe
 from callboard.serve.admin import admin_edge
 from callboard.serve.cluster_options import ClusterPlan
-from callboard.serve.options import Ready, ServePlan, listening_at, warnings_for
+from callboard.serve.node_view import NodeView
+from callboard.serve.options import Ready, ServePlan, listening_at, listening_told, warnings_for
+from callboard.serve.show_room import ShowRoom
 from callboard.server.served import BackendStatus, Behind
 from callboard.supervisor import Supervisor, get_logger, open_tree
 from callboard.transports.bind import BindAddress, Bound, listen
@@ -76,7 +78,10 @@ async def _run(plan: ServePlan, has_backends: bool) -> int:
         root = await stack.enter_async_context(open_tree(tree.node()))
         parent = Parent(plan, equipment, root, bound, admin)
         if admin is not None:
-            await root.add(admin_edge(parent, plan.access(admin.place, is_admin=True), admin.sockets))
+            parent.view.listening = listening_told(list(listening_at(plan, bound, admin)))
+            room = ShowRoom(parent.view, plan.admin_tokens(admin.place))
+            root.spawn(room.viewers, name="viewers", shutdown=0)
+            await root.add(admin_edge(parent, plan.access(admin.place, is_admin=True), admin.sockets, room))
         if plan.cluster is not None:
             await parent.join(plan.cluster)
         return await parent.run()
@@ -104,6 +109,7 @@ class Parent:
     bound: Mapping[BindAddress, Bound]
     admin: Bound | None
     book: Book = attrs.field(init=False)
+    view: NodeView = attrs.field(init=False)
     node: ClusterNode | None = attrs.field(default=None, init=False)
     generation: int = attrs.field(default=0, init=False)
     _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
@@ -116,6 +122,7 @@ class Parent:
 
     def __attrs_post_init__(self) -> None:
         self.book = Book(self.plan.settings.session_idle)
+        self.view = NodeView(self._serving, self.is_ready)
 
     async def join(self, cluster: ClusterPlan) -> None:
         """Be one of several nodes."""

@@ -12,13 +12,15 @@ import trio
 from callboard.actors.server.drain import drain
 from callboard.actors.server.host import Host
 from callboard.errors import CannotServe
+from callboard.observe.view import ServerView
 from callboard.serve.admin import Health, admin_edge
 from callboard.serve.banner import announce, announce_drain
 from callboard.serve.collector import collecting_now_and_then, collecting_seldom
-from callboard.serve.options import Options, Ready, ServePlan, listening_at, warnings_for
+from callboard.serve.options import Options, Ready, ServePlan, listening_at, listening_told, warnings_for
 from callboard.serve.parent import run_parent
 from callboard.serve.renew import Renewing
 from callboard.serve.revoke import end_all_of
+from callboard.serve.show_room import ShowRoom
 from callboard.serve.tokens import TokenFile
 from callboard.serve.worker import begin_work, inherited, leave, place_backends, started
 from callboard.server.served import Hosted
@@ -65,14 +67,19 @@ async def serve(
         ready = Ready(server.info, tuple(listening_at(plan, bound, admin)), tuple(warnings_for(plan, bound, admin)))
         host = await stack.enter_async_context(server.host(parking=parking))
         health = Health(server, host)
-        if admin is not None:
-            access = plan.access(admin.place, is_admin=True)
-            await host.root.add(admin_edge(health, access, admin.sockets))
+        view = None
+        if plan.admin is not None:
+            view = ServerView(host, server, listening_told(ready.listening))
+            view.begin()
+        if admin is not None and view is not None:
+            room = ShowRoom(view, plan.admin_tokens(admin.place))
+            host.root.spawn(room.viewers, name="viewers", shutdown=0)
+            await host.root.add(admin_edge(health, plan.access(admin.place, is_admin=True), admin.sockets, room))
         link = None
         if worker is not None:
             worker.join(host)
             server.join_workers()
-            link = await begin_work(worker, host, server, plan, stack)
+            link = await begin_work(worker, host, server, plan, stack, view)
         edges = [await host.root.add(_edge(plan, host, place, at, tls)) for place, at in bound.items()]
         if isinstance(plan.authenticate, TokenFile):
             plan.authenticate.on_gone = partial(end_all_of, host)

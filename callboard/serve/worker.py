@@ -11,6 +11,7 @@ import trio
 from callboard import tree
 from callboard.actors.server.drain import stop_all
 from callboard.actors.server.host import Host
+from callboard.observe.view import ServerView
 from callboard.serve.cluster_options import ClusterPlan
 from callboard.serve.options import MOST_WORKERS, ServePlan
 from callboard.serve.renew import Renewing
@@ -55,7 +56,9 @@ def place_backends(worker: Worker, server: Hosted) -> None:
         server.placing = KeptBackends(worker.folder)
 
 
-async def begin_work(worker: Worker, host: Host, server: Hosted, plan: ServePlan, stack: AsyncExitStack) -> ParentLink:
+async def begin_work(
+    worker: Worker, host: Host, server: Hosted, plan: ServePlan, stack: AsyncExitStack, view: ServerView | None
+) -> ParentLink:
     """Open the door to other workers, and listen to the parent: before any client can come."""
     settings = plan.settings
     place = BindAddress.parse(f"unix:{socket_path(worker.assignment.folder, worker.assignment.name)}")
@@ -64,7 +67,7 @@ async def begin_work(worker: Worker, host: Host, server: Hosted, plan: ServePlan
     await host.root.add(tree.inner("inner", listeners(edge, bound.sockets)))
     if plan.cluster is not None:
         await _open_to_nodes(worker, host, plan.cluster, settings, stack)
-    link = ParentLink(worker, host, server.is_ready)
+    link = ParentLink(worker, host, server.is_ready, view)
     host.root.spawn(link, name="parent", shutdown=0)
     return link
 

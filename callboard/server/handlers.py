@@ -1,7 +1,7 @@
 """A server at work: the handlers behind each method, as the engine calls them."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -117,6 +117,14 @@ class ServerOffer:
     def header_map(self, method: str, route: Route) -> HeaderMap:
         entry = self._registry.tools.entries.get(route.name or "") if method == "tools/call" else None
         return NO_HEADERS if entry is None else entry.headers
+
+    def owner_of(self, method: str, name: str) -> str | None:
+        section = self._registry.tools if method == "tools/call" else self._registry.prompts
+        return "" if name in section.entries else None
+
+    def offered(self) -> Iterator[tuple[str, str, str]]:
+        yield from (("tools/call", name, "") for name in self._registry.tools.entries)
+        yield from (("prompts/get", name, "") for name in self._registry.prompts.entries)
 
     # What is answered at once.
 

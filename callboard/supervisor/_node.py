@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
@@ -251,7 +252,8 @@ class Node(Lifetime):
 
     # What the tree shows.
 
-    def snapshot(self, now: float) -> Snapshot:
+    def snapshot(self, now: float, most: int = sys.maxsize) -> Snapshot:
+        """It and all below it; of each supervisor at most *most* children that were not declared."""
         facts = facts_of(self.actor.facts) if self.actor is not None else {}
         shown = facts.pop("state", None)
         state = self.state.value if shown is None or self.state is not State.RUNNING else str(shown)
@@ -267,5 +269,6 @@ class Node(Lifetime):
             restarts=self.restarts,
             last_failure=self.last_failure,
             facts=facts,
-            children=self.actor.snapshots(now) if self.actor is not None else (),
+            children=self.actor.snapshots(now, most) if self.actor is not None else (),
+            hidden=0 if self.actor is None else self.actor.hidden(most),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
@@ -199,6 +200,10 @@ class Actor(Generic[M]):
         """Seconds it gets to finish."""
         return self._bound().shutdown
 
-    def snapshots(self, now: float) -> tuple[Snapshot, ...]:
+    def hidden(self, most: int) -> int:
+        """How many children of it `snapshots` leaves out."""
+        return 0
+
+    def snapshots(self, now: float, most: int = sys.maxsize) -> tuple[Snapshot, ...]:
         """Its children."""
         return ()

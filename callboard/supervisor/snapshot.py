@@ -28,6 +28,8 @@ class Snapshot:
     last_failure: str | None = None
     facts: Mapping[str, Fact] = attrs.field(factory=dict)
     children: tuple[Snapshot, ...] = ()
+    hidden: int = 0
+    """How many more children it has."""
 
     def walk(self) -> Iterator[Snapshot]:
         """Itself and everything below, parents first."""
@@ -66,6 +68,8 @@ def _line(node: Snapshot) -> str:
         words.append(f"{node.mailbox_depth}/{node.mailbox_size} handled={node.handled}")
     if node.restarts:
         words.append(f"restarts={node.restarts}")
+    if node.hidden:
+        words.append(f"and {node.hidden} more")
     if node.last_failure:
         words.append(f"last_failure={node.last_failure!r}")
     words.extend(f"{key}={value}" for key, value in node.facts.items())

@@ -10,9 +10,11 @@ and goes on there. A coroutine cannot change its task; an actor can.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextvars import Context, copy_context
 from functools import partial
+from itertools import islice
 from typing import Any, Final, Never, TypeVar, cast, overload
 
 import trio
@@ -159,23 +161,38 @@ class Supervisor(Actor[Never]):
         nodes = [child for child in self._children.values() if isinstance(child, Node)]
         return [(Address(node), node.actor) for node in nodes if node.actor is not None]
 
+    def some(self, most: int) -> Iterator[Actor[Any] | Adopted]:
+        """At most so many of the actors directly under it, adopted ones too: those that were there first."""
+        for child in islice(self._children.values(), most):
+            actor = child.actor if isinstance(child, Node) else child
+            if actor is not None:
+                yield actor
+
     @property
     def child_count(self) -> int:
         """How many live directly under it now."""
         return len(self._children)
 
-    def tree(self) -> Snapshot:
-        """This supervisor and all below it, as they are now."""
-        return self._bound().snapshot(trio.current_time())
+    def tree(self, most: int = sys.maxsize) -> Snapshot:
+        """This supervisor and all below it, as they are now; with *most*, only so many of each one's children that
+        were not declared: there may be thousands."""
+        return self._bound().snapshot(trio.current_time(), most)
 
     def facts(self) -> Mapping[str, Fact]:
         return {"strategy": self.spec.strategy.value}
 
-    def snapshots(self, now: float) -> tuple[Snapshot, ...]:
+    def hidden(self, most: int) -> int:
+        specs = self._declared.specs
+        return max(0, len(self._children) - sum(name in self._children for name in specs) - most)
+
+    def snapshots(self, now: float, most: int = sys.maxsize) -> tuple[Snapshot, ...]:
         specs = self._declared.specs
         declared = [self._children[name] for name in specs if name in self._children]
-        others = [child for name, child in self._children.items() if name not in specs]
-        return tuple(child.snapshot(now) for child in (*declared, *others))
+        others = islice((child for name, child in self._children.items() if name not in specs), most)
+        return tuple(
+            child.snapshot(now, most) if isinstance(child, Node) else child.snapshot(now)
+            for child in (*declared, *others)
+        )
 
     def unfinished(self) -> Iterable[Unfinished]:
         """The work of all below it."""

@@ -76,6 +76,13 @@ class Leave(Message, frozen=True):
     """Seconds for the drain after that; none for those of the settings."""
 
 
+class Show(Message, frozen=True):
+    """What is to be seen of it? Answered by `Shown` with the same number."""
+
+    number: int
+    with_history: bool = False
+
+
 class Taken(Message, frozen=True):
     """Where a session is: its worker, and its record if that is the one that asked. Neither: there is none such."""
 
@@ -136,6 +143,13 @@ class Take(Message, frozen=True):
     number: int
 
 
+class Shown(Message, frozen=True):
+    """What is to be seen of the worker: its view."""
+
+    number: int
+    view: msgspec.Raw
+
+
 # Either's.
 
 
@@ -148,8 +162,8 @@ class Told(Message, frozen=True):
     """Whether all of them may have changed: what was missed is not known."""
 
 
-FromParent: TypeAlias = Assignment | PeerWorkers | AreYouThere | Leave | Taken | Told
-FromWorker: TypeAlias = Started | StillThere | Keep | Drop | Release | Take | Told
+FromParent: TypeAlias = Assignment | PeerWorkers | AreYouThere | Leave | Show | Taken | Told
+FromWorker: TypeAlias = Started | StillThere | Keep | Drop | Release | Take | Shown | Told
 
 _encoder: Final = msgspec.json.Encoder()
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -30,6 +31,8 @@ from callboard.workers.messages import (
     PeerWorker,
     PeerWorkers,
     Release,
+    Show,
+    Shown,
     Started,
     StillThere,
     Take,
@@ -45,6 +48,9 @@ HANGS_AFTER: Final = 5.0
 
 ENDED_AFTER: Final = 30.0
 """Seconds after which it is ended: not earlier, for a busy one is not a dead one."""
+
+SHOWN_WITHIN: Final = 2.0
+"""Seconds for a worker to tell what is to be seen of it: longer, and an operator sees the others."""
 
 KILLED_WITHIN: Final = 5.0
 """Seconds for the system to end a process that was killed."""
@@ -117,6 +123,8 @@ class WorkerProcess(Actor[None]):
     process: trio.Process | None = attrs.field(default=None, init=False)
     _control: Control[FromWorker] | None = attrs.field(default=None, init=False)
     _heard: float = attrs.field(default=0.0, init=False)
+    _asked: dict[int, trio.MemorySendChannel[bytes]] = attrs.field(factory=dict, init=False)
+    _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
     async def run(self) -> None:
         if self.is_leaving:  # the end has begun before it could begin
@@ -225,6 +233,19 @@ class WorkerProcess(Actor[None]):
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             await control.write()
 
+    async def show(self, *, with_history: bool) -> bytes | None:
+        """What is to be seen of it, as JSON; None if it does not say in time."""
+        number = next(self._numbers)
+        send, receive = trio.open_memory_channel[bytes](1)
+        self._asked[number] = send
+        self.say(Show(number, with_history))
+        try:
+            with trio.move_on_after(SHOWN_WITHIN):
+                return await receive.receive()
+            return None
+        finally:
+            del self._asked[number]
+
     # What it says.
 
     async def _read(self, control: Control[FromWorker]) -> None:
@@ -242,6 +263,9 @@ class WorkerProcess(Actor[None]):
                     self.is_ready = message.is_ready
                 case Told():
                     self.listener.told(self, message)
+                case Shown():
+                    if (asked := self._asked.get(message.number)) is not None:
+                        asked.send_nowait(bytes(message.view))
                 case Keep() | Drop() | Release() | Take():
                     self.listener.noted(self, message)
 

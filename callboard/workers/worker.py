@@ -18,6 +18,7 @@ from callboard.actors.server.parking import Parking
 from callboard.codecs.home import HomeNames
 from callboard.codecs.seal import KeyRing
 from callboard.errors import Overloaded
+from callboard.observe.view import ServerView
 from callboard.supervisor import Actor, Fact, get_logger
 from callboard.supervisor.groups import own_nursery
 from callboard.transports.limits import Settings
@@ -36,6 +37,8 @@ from callboard.workers.messages import (
     MessageLines,
     PeerWorkers,
     Release,
+    Show,
+    Shown,
     Started,
     StillThere,
     Take,
@@ -142,6 +145,7 @@ class ParentLink(Actor[None]):
     worker: Worker
     host: Host
     is_ready: Callable[[], bool]
+    view: ServerView | None = None
     leaving: trio.Event = attrs.field(factory=trio.Event, init=False)
     has_parent: bool = attrs.field(default=True, init=False)
     linger: float = attrs.field(default=0.0, init=False)
@@ -162,7 +166,10 @@ class ParentLink(Actor[None]):
             async with own_nursery() as nursery:
                 nursery.start_soon(self._control.write)
                 async for message in self._control:
-                    self._hear(message)
+                    if isinstance(message, Show):
+                        nursery.start_soon(self._show, message)
+                    else:
+                        self._hear(message)
                 nursery.cancel_scope.cancel()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # it is gone, which is said below
@@ -195,6 +202,11 @@ class ParentLink(Actor[None]):
                 self.leaving.set()
             case Assignment():
                 log.warning("assigned_twice", worker=self.worker.label)
+
+    async def _show(self, asked: Show) -> None:
+        if self.view is not None:
+            view = await self.view.view(with_history=asked.with_history)
+            self._control.say(Shown(asked.number, msgspec.Raw(msgspec.json.encode(view))))
 
     # The book of sessions, which the parent keeps.
 

@@ -115,7 +115,7 @@ async def test_it_says_nothing_but_that_and_to_nobody_who_calls_it_by_another_na
     async with served(tmp_path, {"python": APP}) as here:
         url = here.url("admin")
         port = urlsplit(url).port
-        assert url == f"http://127.0.0.1:{port}/readyz"
+        assert url == f"http://127.0.0.1:{port}/"
         assert here.told["warnings"] == []
         assert await here.ask("/livez", host=f"localhost:{port}") == (200, "ok\n")
         assert await here.ask("/livez", host=f"evil.example:{port}") == (421, "refused\n")
@@ -158,7 +158,11 @@ async def test_a_server_may_have_one_too_and_others_are_warned_of() -> None:
             ready = await nursery.start(run)
             url = next(one.url for one in ready.listening if one.transport == "admin")
             port = urlsplit(url).port
-            assert ready.warnings == (f"other machines can reach the health checks at 0.0.0.0:{port}",)
+            assert ready.warnings == (
+                f"other machines can reach the health checks at 0.0.0.0:{port}",
+                f"the live page and the metrics at 0.0.0.0:{port} need --admin-token-file FILE",
+            )
+            assert (await ask(url, "/api/snapshot", host=f"0.0.0.0:{port}"))[0] == 401
             assert await ask(url, "/readyz", host=f"0.0.0.0:{port}") == (200, "ok\n")
             enough.set()
 

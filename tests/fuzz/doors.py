@@ -19,7 +19,7 @@ from callboard.actors.server.session_tree import open_session
 from callboard.codecs.http.access import Access
 from callboard.codecs.revisions import Revision
 from callboard.codecs.sse import Event, EventDecoder
-from callboard.serve.admin import LIMITS, Health, HealthHandler
+from callboard.serve.admin import LIMITS, AdminHandler, Health
 from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor
 from callboard.transports.limits import Settings
@@ -73,7 +73,7 @@ class Doors:
     edge: Supervisor
     slow_requests: SlowRequests
     http2: Http2
-    health: HealthHandler
+    health: AdminHandler
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
     def wire(self, door: str = "native") -> MemoryWire:
@@ -120,7 +120,7 @@ async def opened(server: Hosted, settings: Settings) -> AsyncIterator[Doors]:
         endpoint = Endpoint(host, access, settings, legacy_sse=True, on_upgrade=upgrade)
         edge = await host.root.add(http_edge("http", endpoint, [], with_http2=True))
         slow_requests = next(actor for _, actor in edge.actors() if isinstance(actor, SlowRequests))
-        health = HealthHandler(Health(server, host), access)
+        health = AdminHandler(Health(server, host), access)
         yield Doors(host, endpoint, edge, slow_requests, Http2(endpoint), health)
 
 

@@ -98,6 +98,8 @@ class Backend(Actor[Never]):
     """Why it is not up."""
     said: tuple[str, ...] = attrs.field(default=(), init=False)
     """The last lines on its standard error before it was lost. For the operator, never for a client."""
+    next_try: float | None = attrs.field(default=None, init=False)
+    """When it is tried again, on Trio's clock, while it rests."""
     in_flight: Shares = attrs.field(init=False)
     patience: Patience = attrs.field(init=False)
     asking_patience: Patience = attrs.field(init=False)
@@ -169,6 +171,11 @@ class Backend(Actor[Never]):
         if (primary := self._open_primary()) is None:
             raise self.gone()
         return primary
+
+    @property
+    def shared(self) -> BackendConnection | None:
+        """The connection that all may use, if there is one."""
+        return self._primary
 
     def _open_primary(self) -> BackendConnection | None:
         primary = self._primary
@@ -326,7 +333,9 @@ class Backend(Actor[Never]):
                 connection.retire()
         if self.circuit.state is CircuitState.DOWN and is_news:
             log.warning("backend_down", backend=self.name, retry_in=round(delay, 1))
+        self.next_try = trio.current_time() + delay
         await trio.sleep(delay)
+        self.next_try = None
         self.circuit.tried(trio.current_time())
         self._enter(self.circuit.state)
 

@@ -194,9 +194,21 @@ class Catalogue:
         """How many of a kind clients are shown."""
         return len(self._base.merged[kind.member].entries)
 
+    def shown(self, kind: Kind) -> Mapping[str, MergedEntry]:
+        """What clients are shown of a kind."""
+        return self._base.merged[kind.member].entries
+
+    def withheld(self) -> Mapping[str, tuple[str, str]]:
+        """The tools that are not shown, since they changed after they were approved: both digests."""
+        return self._base.merged[TOOLS.member].withheld
+
     def count(self, backend: str) -> int:
         """How much one backend offers."""
         return sum(len(listed) for listed in self._offered[backend].listing.values())
+
+    def counts(self, backend: str) -> dict[str, int]:
+        """The same, for each kind."""
+        return {kind: len(listed) for kind, listed in self._offered[backend].listing.items()}
 
     # How it is made.
 

@@ -1,5 +1,6 @@
 """One connection to a backend: opened, used by many requests, and ended when it is not needed or breaks."""
 
+import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from itertools import count
@@ -131,7 +132,7 @@ class BackendConnection(Actor[Never]):
             "ignored": self.ignored,
         }
 
-    def snapshots(self, now: float) -> tuple[Snapshot, ...]:
+    def snapshots(self, now: float, most: int = sys.maxsize) -> tuple[Snapshot, ...]:
         return () if self._caller is None else self._caller.snapshots(self.path, now)
 
     # What others ask of it.
@@ -203,6 +204,12 @@ class BackendConnection(Actor[Never]):
     def is_process(self) -> bool:
         """Whether it is a server of its own: what happens in one, another does not hear of."""
         return self._caller is not None and self._caller.link.process is not None
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process, if there is one of ours."""
+        process = None if self._caller is None else self._caller.link.process
+        return None if process is None else process.pid
 
     @property
     def exit_code(self) -> int | None:

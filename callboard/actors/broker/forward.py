@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Mapping
 from functools import lru_cache
+from time import perf_counter
 from typing import Any, Final
 
 import attrs
@@ -14,7 +15,10 @@ from callboard.actors.broker.input_bridge import MAX_ROUNDS, InputBridge, InputR
 from callboard.actors.broker.leases import Lease
 from callboard.actors.client.caller import Patience
 from callboard.actors.client.hearer import OnQuestion
+from callboard.actors.frames import error_type
 from callboard.actors.server.exchange import Exchange
+from callboard.actors.server.observer import CANCELLED, Observer
+from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.shares import LOCAL
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.errors import front_error
@@ -104,6 +108,27 @@ class Forward(Lease):
 
         Raises `BackendRefused`, `BackendGone`, `BackendTimedOut`, `Overloaded`, and what a client is told of itself.
         """
+        if self.exchange is not None and self.exchange.slot.observer is not None:
+            return await self._run_observed(self.exchange.slot, self.exchange.slot.observer)
+        return await self._run()
+
+    async def _run_observed(self, slot: ReplySlot, observer: Observer) -> Model | Forwarded:
+        backend, request, error = self.to.backend, self.request, CANCELLED
+        began = perf_counter()
+        try:
+            result = await self._run()
+            error = ""
+        except Exception as failure:
+            error = error_type(failure)
+            raise
+        else:
+            return result
+        finally:
+            seconds = perf_counter() - began
+            slot.behind += seconds
+            observer.backend_over(backend.name, request.method, self.route.name, error, seconds)
+
+    async def _run(self) -> Model | Forwarded:
         backend, may_repeat = self.to.backend, self.to.may_repeat
         backend.in_flight.take(self.account)
         try:

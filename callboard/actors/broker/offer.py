@@ -1,6 +1,6 @@
 """All backends as one server: what the broker's host offers to its clients."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Set
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -102,6 +102,15 @@ class BrokerOffer:
         if (known := self._called(route.name or "")) is not None:
             return known.headers
         return self._headers(route.name or "", self._signature_in(route) if self.catalogue.tells_apart else NOTHING)
+
+    def owner_of(self, method: str, name: str) -> str | None:
+        found = self.catalogue.shown(TOOLS if method == "tools/call" else PROMPTS).get(name)
+        return None if found is None else found.backend
+
+    def offered(self) -> Iterator[tuple[str, str, str]]:
+        for kind, method in ((TOOLS, "tools/call"), (PROMPTS, "prompts/get")):
+            for shown, entry in self.catalogue.shown(kind).items():
+                yield method, shown, entry.backend
 
     # What changes it.
 

@@ -113,6 +113,10 @@ class UpstreamSubscriptions:
     _lost: trio.Event = attrs.field(factory=trio.Event, init=False)
     _names: int = attrs.field(default=0, init=False)
 
+    def counts(self) -> Iterator[tuple[str, int]]:
+        """The resources that are followed, and how many subscribers each has."""
+        return ((one.uri, sum(map(len, one.hearers.values()))) for one in self._followed.values())
+
     async def follow(self, uri: str, who: Hashable, known: str, hear: Hear) -> UpstreamSubscription | None:
         """Have *hear* told of changes of *uri*, which the subscriber calls *known*. None if the backend refuses.
 

@@ -16,6 +16,8 @@ class Dispatch:
     host: Host
     principal: str
     account: str
+    transport: str
+    used_at: float = attrs.field(default=0.0, init=False)
     in_flight: dict[RequestId, InFlight] = attrs.field(factory=dict, init=False)
     """Those that can be cancelled."""
     count: int = attrs.field(default=0, init=False)

@@ -1,9 +1,9 @@
 """A hosted server, as all of its peers share it: what it offers, and what lives longer than a connection."""
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextvars import Context, copy_context
 from itertools import count
-from typing import Final, Protocol, TypeAlias
+from typing import ClassVar, Final, Protocol, TypeAlias
 
 import attrs
 import trio
@@ -13,15 +13,17 @@ from callboard import tree
 from callboard.actors.changes import MAX_FOLLOWED_BYTES, count_of
 from callboard.actors.rate import RateLimit
 from callboard.actors.server.exchange import Exchange, Handler
+from callboard.actors.server.observer import Observer
 from callboard.actors.server.parking import HANDED_OVER, PARKED, Parking
 from callboard.actors.server.progress import ProgressTimer
+from callboard.actors.server.reply_slot import InFlight
 from callboard.actors.server.request import HARD_CAP, run_request, start_request
 from callboard.actors.server.subscription import Subscription, granted
 from callboard.actors.shares import Shares
 from callboard.actors.subscribers import Audience, HostedAudience, Subscribers
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.results import Forwarded
-from callboard.codecs.envelope import Request
+from callboard.codecs.envelope import Request, RequestId
 from callboard.codecs.mcp_headers.header_map import HeaderMap
 from callboard.codecs.members import raw
 from callboard.codecs.replay_budget import ReplayBudget
@@ -99,6 +101,28 @@ class OwnMethods(Protocol):
         """What serves a method of its own that waits."""
 
 
+class OpenSession(Protocol):
+    """A session, as an operator sees it."""
+
+    transport: ClassVar[str]
+    principal: str
+    peer: str
+    terms: Terms | None
+
+    @property
+    def requests(self) -> "SessionRequests": ...
+
+
+class SessionRequests(Protocol):
+    """The requests of a session."""
+
+    count: int
+    used_at: float
+
+    @property
+    def in_flight(self) -> Mapping[RequestId, InFlight]: ...
+
+
 class Offer(Protocol):
     """The interface of an offer: `ServerOffer` and `BrokerOffer` implement it."""
 
@@ -112,6 +136,12 @@ class Offer(Protocol):
 
     def header_map(self, method: str, route: Route) -> HeaderMap:
         """The arguments of a request that are mirrored into HTTP headers."""
+
+    def owner_of(self, method: str, name: str) -> str | None:
+        """The backend that has the tool or prompt; empty for a server's own. None if there is none such."""
+
+    def offered(self) -> Iterable[tuple[str, str, str]]:
+        """Method, name and owner of every tool and prompt."""
 
 
 @attrs.define(eq=False)
@@ -141,6 +171,9 @@ class Host:
     """Raises what is said to a modern request that belongs to an extension which is not offered."""
     reports: ProgressTimer = attrs.field(factory=ProgressTimer)
     context: Context = attrs.field(factory=copy_context, init=False)
+    observer: Observer | None = attrs.field(default=None, init=False)
+    clients: dict[str, "OpenSession"] = attrs.field(factory=dict, init=False)
+    """The sessions that are open, by their names in the tree."""
     is_draining: bool = attrs.field(default=False, init=False)
     _requests: Supervisor | None = attrs.field(default=None, init=False)
     numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
@@ -226,6 +259,8 @@ class Host:
         Raises `PeerError` and `RequestFailed`: then it has not begun.
         """
         name, slot, handler = exchange.request.method, exchange.slot, None
+        if self.observer is not None:
+            slot.watch(self.observer, exchange.route.name)
         if exchange.route.request_state is not None and slot.terms.revision in method.may_ask:
             if await self._resume(exchange) is not exchange:
                 return

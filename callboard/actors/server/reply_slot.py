@@ -1,6 +1,7 @@
 """The slot for the one answer to a front request, and for the notifications before it."""
 
 from collections.abc import Coroutine, Hashable
+from time import perf_counter
 from typing import Any, Protocol
 
 import attrs
@@ -11,14 +12,17 @@ from callboard.actors.frames import (
     Outcome,
     answer_frame,
     error_frame,
+    error_type,
     hold_unread,
     notification_frame,
     text_frame,
 )
 from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.outlet import FrameKind, Outbound, Outlet
+from callboard.actors.server.observer import CANCELLED, TOOL_ERROR, Observer, RequestSource
 from callboard.actors.shares import LOCAL, Shares
 from callboard.actors.terms import Terms
+from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.revisions import Model
 from callboard.codecs.revisions.calls import Structured
@@ -40,7 +44,7 @@ class InFlight(Protocol):
         """After that: tell its way that there will be no answer."""
 
 
-class Admission(Protocol):
+class Admission(RequestSource, Protocol):
     """Counts the requests in flight of one connection, or of one endpoint. One that never waits is never in flight."""
 
     def check(self, slot: "ReplySlot") -> None:
@@ -76,6 +80,16 @@ class ReplySlot:
     is_admitted: bool = attrs.field(default=False, init=False)
     _is_sending: bool = attrs.field(default=False, init=False)
     reason: str = attrs.field(default="", init=False)  # why the client cancelled the request, in its own words
+    observer: Observer | None = attrs.field(default=None, init=False)
+    # These three only if it is observed: since when, what it is about, and how long a backend took for it.
+    began: float = attrs.field(init=False)
+    target: str | None = attrs.field(init=False)
+    behind: float = attrs.field(init=False)
+
+    def watch(self, observer: Observer, target: str | None) -> None:
+        """Tell *observer* how the request ends, which begins now."""
+        self.observer, self.target, self.behind = observer, target, 0.0
+        self.began = perf_counter()
 
     def admit(self) -> None:
         """The request waits, so it is in flight. It was checked before it began."""
@@ -100,9 +114,23 @@ class ReplySlot:
         else:
             frame, error = answer_frame(self.request_id, self.terms.revision, self.method, result, self.server_info)
         if error is None and len(frame) < LARGE and self.is_open and self.outlet.try_answer(frame):
+            if self.observer is not None:
+                self._tell(result)
             self.close()
             return None
-        return self._send(frame, error)
+        return self._send(frame, error, result)
+
+    def _tell(self, outcome: Outcome | Exception) -> None:
+        """Tell the observer how it ended."""
+        observer, self.observer = self.observer, None
+        if observer is None:
+            return
+        if isinstance(outcome, (str, Structured)):  # most are
+            observer.over(self)
+        elif isinstance(outcome, Exception):
+            observer.over(self, error_type(outcome))
+        else:
+            observer.over(self, TOOL_ERROR if _has_failed(outcome) else "")
 
     async def report(self, frame: bytes) -> None:
         """Send a progress notification."""
@@ -111,7 +139,7 @@ class ReplySlot:
 
     async def fail(self, error: Exception) -> None:
         """Send an error and close."""
-        await self._send(error_frame(self.request_id, self.terms.revision, error), error)
+        await self._send(error_frame(self.request_id, self.terms.revision, error), error, error)
 
     async def notify(
         self, method: str, params: Model, kind: FrameKind = FrameKind.REPORT, key: Hashable = None
@@ -131,6 +159,9 @@ class ReplySlot:
             self._close()
             if self.is_admitted:
                 self._release()
+            if self.observer is not None:
+                self.observer.over(self, CANCELLED)
+                self.observer = None
 
     def _close(self) -> None:
         self.is_open = False
@@ -142,9 +173,11 @@ class ReplySlot:
             self.is_admitted = False
             self.admission.release(self)
 
-    async def _send(self, frame: bytes, error: Exception | None) -> None:
+    async def _send(self, frame: bytes, error: Exception | None, outcome: Outcome | Exception) -> None:
         if not self.is_open:
             return
+        if self.observer is not None:
+            self._tell(outcome if error is None else error)
         self._close()
         hold: object = None
         if len(frame) >= LARGE:
@@ -156,3 +189,10 @@ class ReplySlot:
         finally:  # not before: a client that does not read its answers has them in flight
             self._is_sending = False
             self._release()
+
+
+def _has_failed(result: Outcome) -> bool:
+    """Whether the result of a call says that its tool has failed."""
+    if isinstance(result, Forwarded):
+        return bytes(result.members.get("isError", b"")) == b"true"
+    return getattr(result, "is_error", False) is True

@@ -1,5 +1,6 @@
 """One connection of either era, or one legacy session: what was agreed, what is in flight, and the way to the peer."""
 
+import sys
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from typing import ClassVar, Final, TypeVar
@@ -88,6 +89,8 @@ class Session(Actor[Outbound]):
         weigh=lambda message: len(message.frame),
     )
 
+    transport: ClassVar[str] = "stdio"
+
     own_methods: ClassVar[Container[str]] = frozenset(
         {"ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
     )
@@ -112,7 +115,7 @@ class Session(Actor[Outbound]):
 
     def __attrs_post_init__(self) -> None:
         self.account = account_of(self.principal, self.peer)
-        self.requests = Dispatch(self.host, self.principal, self.account)
+        self.requests = Dispatch(self.host, self.principal, self.account, self.transport)
         # Asked once: a check of a protocol at run time costs more than the rest of a write.
         self._gathering = self.sink if isinstance(self.sink, BatchSink) else None
         self._posting = self.sink if isinstance(self.sink, PostingSink) else None
@@ -172,7 +175,7 @@ class Session(Actor[Outbound]):
             "ignored": self.ignored,
         }
 
-    def snapshots(self, now: float) -> tuple[Snapshot, ...]:
+    def snapshots(self, now: float, most: int = sys.maxsize) -> tuple[Snapshot, ...]:
         """What the client was asked, and what it follows: neither has a task."""
         path = self.path
         asked = self.key.questions.snapshots(path, now)

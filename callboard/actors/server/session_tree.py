@@ -1,5 +1,7 @@
 """How a session gets into the tree: alone, or with the reader of its connection."""
 
+import trio
+
 from callboard import tree
 from callboard.actors.outlet import Connection
 from callboard.actors.server.host import Host
@@ -25,15 +27,20 @@ async def add_session(host: Host, session: Session, name: str, *readers: tree.Ma
     spec = tree.session(name, [session].pop, readers, host.requests)
     shares, account, tell = host.sessions, session.account, session.on_end
     shares.take(account)
+    began = trio.current_time()
 
     def ended() -> None:
         shares.give_back(account)
+        host.clients.pop(name, None)
+        if host.observer is not None and session.terms is not None:
+            host.observer.session_over(session.transport, session.terms.revision, trio.current_time() - began)
         tell()
 
-    session.on_end = ended
+    session.on_end, host.clients[name] = ended, session
     try:
         return await host.root.supervisor_of(tree.SESSIONS).add(spec)
     except ActorError:  # it has not begun, so it does not end either
         session.on_end = tell
+        del host.clients[name]
         shares.give_back(account)
         raise

@@ -78,6 +78,12 @@ class BareOffer:
     def header_map(self, method: str, route: Route) -> HeaderMap:
         return NO_HEADERS
 
+    def owner_of(self, method: str, name: str) -> str | None:
+        return "" if method == "tools/call" and name in self.tools else None
+
+    def offered(self) -> list[tuple[str, str, str]]:
+        return [("tools/call", name, "") for name in self.tools]
+
     def _list(self, exchange: Exchange) -> ListToolsResult:
         return ListToolsResult(tools=[Tool(name=name, input_schema={"type": "object"}) for name in self.tools])
 

@@ -43,6 +43,8 @@ _STANDALONE: Final = 0  # the number of the stream that GET opens
 class HttpSession(Session):
     """A legacy session over HTTP. It may have no open stream for a while, and ends when it is idle."""
 
+    transport = "http"
+
     ways: "LegacySession" = attrs.field(kw_only=True)
 
     async def run(self) -> None:

@@ -125,6 +125,8 @@ class Modern:
     settings: Settings
     pulse: KeepAlive
     homes: Homes
+    transport: str = attrs.field(default="http", init=False)
+    used_at: float = attrs.field(default=0.0, init=False)
     session_of: Callable[[Head], SessionKey | None] | None = attrs.field(default=None, init=False)
     """The session that a request belongs to, where another process has it and says so."""
 

@@ -40,6 +40,13 @@ class PairSink:
 
 
 @attrs.define(eq=False)
+class PairSession(Session):
+    """A session over HTTP+SSE."""
+
+    transport = "sse"
+
+
+@attrs.define(eq=False)
 class Pairs:
     """All sessions of this kind. A session is its stream: both end together, and neither comes back."""
 
@@ -59,7 +66,7 @@ class Pairs:
             self.pulse.discard(response)
             response.cut()
 
-        session = Session(self.host, PairSink(response), principal, ended, peer=response.peer)
+        session = PairSession(self.host, PairSink(response), principal, ended, peer=response.peer)
         supervisor = await add_session(self.host, session, f"e-{next(self._names)}")
         self._sessions[session_id] = session
 

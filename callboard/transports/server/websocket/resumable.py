@@ -43,6 +43,8 @@ class AttachedSocket(Protocol):
 class SocketSession(Session):
     """A session that tells its client how to come back."""
 
+    transport = "websocket"
+
     conversation: "ResumableSession" = attrs.field(kw_only=True)
 
     def greeting(self) -> ResultMetaObject:

@@ -1,0 +1,169 @@
+"""What the admin listener shows: the live page, the view as JSON and as a stream, and metrics.
+
+A view is made once for all who look, and only while somebody does.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Never, Protocol
+from urllib.parse import parse_qs
+
+import attrs
+import msgspec
+import trio
+
+from callboard import observe
+from callboard.codecs.http.head import Head
+from callboard.codecs.http.refusal import HttpRefusal
+from callboard.codecs.http.writer import STREAM
+from callboard.codecs.sse import encode_event
+from callboard.observe.rows import Row
+from callboard.serve.tokens import TokenTable
+from callboard.supervisor import Actor, Fact
+from callboard.transports.server.http.response import Response
+
+EVERY: Final = 1.0
+"""Seconds between two views of a stream."""
+
+MOST_VIEWERS: Final = 8
+"""Streams at once."""
+
+PLAIN: Final = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"))
+
+_POLICY: Final = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:;"
+    b" base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+_GUARDS: Final = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"content-security-policy", _POLICY),
+)
+
+_PAGE: Final[Mapping[bytes, tuple[str, bytes]]] = {
+    b"/": ("page.html", b"text/html; charset=utf-8"),
+    b"/page.js": ("page.js", b"text/javascript; charset=utf-8"),
+    b"/page.css": ("page.css", b"text/css; charset=utf-8"),
+}
+
+_FOLDER: Final = Path(observe.__file__).parent / "page"
+_GET: Final = ("GET", "HEAD")
+
+
+class Overview(Protocol):
+    """What is shown: one process, or all workers of a node."""
+
+    async def view(self, *, with_history: bool = False) -> Row: ...
+
+    async def metrics(self) -> bytes:
+        """For Prometheus."""
+
+
+@attrs.define(eq=False)
+class Viewers(Actor[Never]):
+    """Those who follow the view as a stream."""
+
+    mailbox = None
+
+    overview: Overview
+    _streams: dict[Response, None] = attrs.field(factory=dict, init=False)
+    _come: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    async def run(self) -> None:
+        while True:
+            if not self._streams:
+                self._come = trio.Event()
+                await self._come.wait()
+            await trio.sleep(EVERY)
+            if self._streams:
+                self._tell(_event(await self.overview.view()))
+
+    def _tell(self, event: bytes) -> None:
+        for response in list(self._streams):
+            response.try_write(event)  # one that reads slowly hears less often
+
+    async def add(self, response: Response) -> None:
+        """Raises `HttpRefusal` for one too many."""
+        if len(self._streams) >= MOST_VIEWERS:
+            raise HttpRefusal(503, "too many viewers", headers=((b"retry-after", b"5"),))
+        self._streams[response] = None
+        response.on_lost = lambda: self._leave(response)
+        first = _event(await self.overview.view(with_history=True))
+        await response.begin((*STREAM, *_GUARDS), first)
+        self._come.set()
+
+    def _leave(self, response: Response) -> None:
+        self._streams.pop(response, None)
+
+    def facts(self) -> dict[str, Fact]:
+        return {"viewers": len(self._streams)}
+
+
+@attrs.define(eq=False)
+class ShowRoom:
+    """Answers for all of it. Without *tokens*, anybody who can connect may look: then it is a loopback address."""
+
+    overview: Overview
+    tokens: TokenTable | None = None
+    viewers: Viewers = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.viewers = Viewers(self.overview)
+
+    def methods(self, head: Head) -> tuple[str, ...]:
+        """With which methods the path may be used; none if there is no such path."""
+        return _GET if head.path in _PAGE or head.path in (b"/api/snapshot", b"/events", b"/metrics") else ()
+
+    async def serve(self, head: Head, _: bytes, response: Response) -> None:
+        try:
+            await self._check(head)
+            await self._answer(head, response)
+        except HttpRefusal as refusal:
+            await response.answer(refusal.status, (*PLAIN, *refusal.headers), f"{refusal}\n".encode())
+
+    async def _check(self, head: Head) -> None:
+        """Raises `HttpRefusal` (401) for a request without a valid token."""
+        if self.tokens is None:
+            return
+        token = _token(head.get(b"authorization") or b"")
+        if token is None or await self.tokens(token) is None:
+            challenge = (b"www-authenticate", b'Basic realm="callboard", Bearer')  # a browser asks for the first
+            raise HttpRefusal(401, "a token is required", headers=(challenge,))
+
+    async def _answer(self, head: Head, response: Response) -> None:
+        path, is_head = head.path, head.method == "HEAD"
+        if path in _PAGE:
+            name, kind = _PAGE[path]
+            body = (_FOLDER / name).read_bytes()
+            await response.answer(200, ((b"content-type", kind), *_GUARDS), b"" if is_head else body)
+        elif path == b"/metrics":
+            kind = b"text/plain; version=0.0.4; charset=utf-8"
+            body = b"" if is_head else await self.overview.metrics()
+            await response.answer(200, ((b"content-type", kind), *_GUARDS), body)
+        elif path == b"/events" and not is_head:
+            await self.viewers.add(response)
+        else:
+            asked = parse_qs(head.target.partition(b"?")[2].decode("latin-1"))
+            view = await self.overview.view(with_history="history" in asked)
+            await response.answer(200, ((b"content-type", b"application/json"), *_GUARDS), msgspec.json.encode(view))
+
+
+def _event(view: Row) -> bytes:
+    return encode_event(msgspec.json.encode(view))
+
+
+def _token(said: bytes) -> str | None:
+    """The token of an `Authorization` header: a bearer's, or the password of any user."""
+    scheme, _, rest = said.decode("latin-1").partition(" ")
+    if scheme.lower() == "bearer":
+        return rest.strip()
+    if scheme.lower() == "basic":
+        with suppress(binascii.Error, UnicodeDecodeError):
+            return base64.b64decode(rest.strip(), validate=True).decode().partition(":")[2]
+    return None
