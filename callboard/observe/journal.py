@@ -103,7 +103,6 @@ class Journal:
         self.sessions.setdefault((transport, revision), Durations()).add(seconds)
 
     def refuse(self, reason: str) -> None:
-        """Something was refused before it was a request: for one of few reasons."""
         self.refused[reason] += 1
 
     # What it tells.

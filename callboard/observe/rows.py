@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from itertools import chain, islice
-from pathlib import Path
 from time import perf_counter
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -27,7 +26,7 @@ from callboard.actors.server.request import RequestActor
 from callboard.actors.server.subscription import Subscription
 from callboard.actors.terms import Terms
 from callboard.observe.journal import Journal, PastRequest
-from callboard.observe.sampler import resident_bytes
+from callboard.observe.sampler import cpu_of, resident_bytes
 from callboard.supervisor import DeadLetters, Snapshot, Supervisor
 
 Row: TypeAlias = dict[str, Any]
@@ -43,9 +42,6 @@ TEXT: Final = 200
 
 _OWN: Final = frozenset({"admin", "inner", "nodes"})
 """Listeners whose connections are no clients': the admin listener, and those for other workers."""
-
-_TICKS: Final = 100
-"""Clock ticks in a second, in which Linux tells CPU times."""
 
 
 def client_rows(host: Host) -> Iterator[Row]:
@@ -198,16 +194,8 @@ def _server_row(offer: BrokerOffer, backend: Backend, journal: Journal) -> Row:
         **offer.catalogue.counts(backend.name),
     }
     if pid is not None:
-        row |= {"pid": pid, "resident": resident_bytes(pid), "cpu_seconds": _cpu_of(pid)}
+        row |= {"pid": pid, "resident": resident_bytes(pid), "cpu_seconds": cpu_of(pid)}
     return row
-
-
-def _cpu_of(pid: int) -> float:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
-    except (OSError, ValueError, IndexError):
-        return 0.0
 
 
 def topic_rows(host: Host) -> Iterator[Row]:

@@ -20,8 +20,10 @@ import trio
 
 from callboard.actors.server.host import Host
 from callboard.observe import rows
+from callboard.observe.families import families_of
 from callboard.observe.history import History
 from callboard.observe.journal import Journal
+from callboard.observe.metrics import Families, render
 from callboard.observe.rows import Row
 from callboard.observe.sampler import WINDOWS, Sampler, cpu_seconds, resident_bytes
 from callboard.server.served import Hosted
@@ -79,9 +81,14 @@ class ServerView:
             view["history"] = self.history.told()
         return view
 
+    def families(self) -> Families:
+        """What is counted here."""
+        return families_of(self.host, self.journal, self.sampler)
+
     async def metrics(self) -> bytes:
         """For Prometheus."""
-        return b""
+        await trio.lowlevel.checkpoint()
+        return render(self.families())
 
     def _about(self) -> Row:
         host = self.host

@@ -3,16 +3,19 @@
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final, Literal
 
 import attrs
 import msgspec
 import trio
 
 from callboard._version import __version__
+from callboard.observe.metrics import Families, merged, render
 from callboard.observe.rows import Row
 from callboard.observe.view import merge
 from callboard.workers.process import WorkerProcess
+
+_families: Final = msgspec.json.Decoder[Families](Families)
 
 
 @attrs.define(eq=False)
@@ -25,17 +28,8 @@ class NodeView:
     _began: float = attrs.field(factory=time.time, init=False)
 
     async def view(self, *, with_history: bool = False) -> Row:
-        found: dict[str, Any] = {}
-
-        async def ask(worker: WorkerProcess) -> None:
-            said = await worker.show(with_history=with_history)
-            if said is not None:
-                found[worker.label] = msgspec.json.decode(said)
-
-        async with trio.open_nursery() as nursery:
-            for worker in self.workers():
-                nursery.start_soon(ask, worker)
-        views = dict(sorted(found.items()))
+        said = await self._ask("history" if with_history else "view")
+        views: dict[str, Any] = {name: msgspec.json.decode(one) for name, one in said.items()}
         about: Row = {"name": "callboard", "version": __version__}
         for view in views.values():
             about = view["server"]
@@ -55,5 +49,19 @@ class NodeView:
         )
 
     async def metrics(self) -> bytes:
-        """For Prometheus."""
-        return b""
+        """For Prometheus: what all workers count, added up."""
+        said = await self._ask("metrics")
+        return render(merged(_families.decode(one) for one in said.values()))
+
+    async def _ask(self, what: Literal["view", "history", "metrics"]) -> dict[str, bytes]:
+        """What each worker says to that, by its name. One that says nothing in time is left out."""
+        found: dict[str, bytes] = {}
+
+        async def ask(worker: WorkerProcess) -> None:
+            if (said := await worker.show(what)) is not None:
+                found[worker.label] = said
+
+        async with trio.open_nursery() as nursery:
+            for worker in self.workers():
+                nursery.start_soon(ask, worker)
+        return dict(sorted(found.items()))

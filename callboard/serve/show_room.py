@@ -39,7 +39,6 @@ _POLICY: Final = (
 )
 
 _GUARDS: Final = (
-    (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -141,17 +140,21 @@ class ShowRoom:
         if path in _PAGE:
             name, kind = _PAGE[path]
             body = (_FOLDER / name).read_bytes()
-            await response.answer(200, ((b"content-type", kind), *_GUARDS), b"" if is_head else body)
+            await response.answer(200, (*_of(kind), *_GUARDS), b"" if is_head else body)
         elif path == b"/metrics":
             kind = b"text/plain; version=0.0.4; charset=utf-8"
             body = b"" if is_head else await self.overview.metrics()
-            await response.answer(200, ((b"content-type", kind), *_GUARDS), body)
+            await response.answer(200, (*_of(kind), *_GUARDS), body)
         elif path == b"/events" and not is_head:
             await self.viewers.add(response)
         else:
             asked = parse_qs(head.target.partition(b"?")[2].decode("latin-1"))
             view = await self.overview.view(with_history="history" in asked)
-            await response.answer(200, ((b"content-type", b"application/json"), *_GUARDS), msgspec.json.encode(view))
+            await response.answer(200, (*_of(b"application/json"), *_GUARDS), msgspec.json.encode(view))
+
+
+def _of(kind: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    return (b"content-type", kind), (b"cache-control", b"no-store")
 
 
 def _event(view: Row) -> bytes:

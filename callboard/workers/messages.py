@@ -1,7 +1,7 @@
 """What a parent and its workers say to each other, on a socket that only those two have: one JSON object a line."""
 
 from collections.abc import Iterator
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -80,7 +80,8 @@ class Show(Message, frozen=True):
     """What is to be seen of it? Answered by `Shown` with the same number."""
 
     number: int
-    with_history: bool = False
+    what: Literal["view", "history", "metrics"] = "view"
+    """Its view; that with the history; or what it counts."""
 
 
 class Taken(Message, frozen=True):
@@ -144,10 +145,10 @@ class Take(Message, frozen=True):
 
 
 class Shown(Message, frozen=True):
-    """What is to be seen of the worker: its view."""
+    """What is to be seen of the worker."""
 
     number: int
-    view: msgspec.Raw
+    said: msgspec.Raw
 
 
 # Either's.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import attrs
 import msgspec
@@ -233,12 +233,12 @@ class WorkerProcess(Actor[None]):
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             await control.write()
 
-    async def show(self, *, with_history: bool) -> bytes | None:
+    async def show(self, what: Literal["view", "history", "metrics"]) -> bytes | None:
         """What is to be seen of it, as JSON; None if it does not say in time."""
         number = next(self._numbers)
         send, receive = trio.open_memory_channel[bytes](1)
         self._asked[number] = send
-        self.say(Show(number, with_history))
+        self.say(Show(number, what))
         try:
             with trio.move_on_after(SHOWN_WITHIN):
                 return await receive.receive()
@@ -265,7 +265,7 @@ class WorkerProcess(Actor[None]):
                     self.listener.told(self, message)
                 case Shown():
                     if (asked := self._asked.get(message.number)) is not None:
-                        asked.send_nowait(bytes(message.view))
+                        asked.send_nowait(bytes(message.said))
                 case Keep() | Drop() | Release() | Take():
                     self.listener.noted(self, message)
 

@@ -204,9 +204,13 @@ class ParentLink(Actor[None]):
                 log.warning("assigned_twice", worker=self.worker.label)
 
     async def _show(self, asked: Show) -> None:
-        if self.view is not None:
-            view = await self.view.view(with_history=asked.with_history)
-            self._control.say(Shown(asked.number, msgspec.Raw(msgspec.json.encode(view))))
+        if self.view is None:
+            return
+        if asked.what == "metrics":
+            said = msgspec.json.encode(self.view.families())
+        else:
+            said = msgspec.json.encode(await self.view.view(with_history=asked.what == "history"))
+        self._control.say(Shown(asked.number, msgspec.Raw(said)))
 
     # The book of sessions, which the parent keeps.
 

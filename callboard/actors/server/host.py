@@ -259,8 +259,6 @@ class Host:
         Raises `PeerError` and `RequestFailed`: then it has not begun.
         """
         name, slot, handler = exchange.request.method, exchange.slot, None
-        if self.observer is not None:
-            slot.watch(self.observer, exchange.route.name)
         if exchange.route.request_state is not None and slot.terms.revision in method.may_ask:
             if await self._resume(exchange) is not exchange:
                 return

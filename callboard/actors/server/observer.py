@@ -45,5 +45,8 @@ class Observer(Protocol):
     def backend_over(self, server: str, method: str, name: str | None, error: str, seconds: float) -> None:
         """A backend has answered a request, or has not."""
 
+    def refuse(self, reason: str) -> None:
+        """Something was refused before it was a request: for one of few reasons."""
+
     def session_over(self, transport: str, revision: str, seconds: float) -> None:
         """A session has ended after so long."""

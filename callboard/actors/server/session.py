@@ -317,6 +317,8 @@ class Session(Actor[Outbound]):
             error.request_id = request.id
             raise
         slot = self._slot(request, terms, way)
+        if self.host.observer is not None:
+            slot.watch(self.host.observer, route.name)
         if isinstance(way, Batch):
             way.expect(slot)
         try:

@@ -65,3 +65,23 @@ def status_of_unread(error: PeerError | RequestFailed) -> int:
         return 413
     known = status_of(error)
     return 400 if known == 200 else known
+
+
+_REFUSED: Final = {
+    401: "auth",
+    403: "origin",
+    421: "host",
+    408: "slow",
+    413: "size",
+    414: "size",
+    431: "header",
+    404: "unknown",
+    405: "unknown",
+    429: "quota",
+    503: "overload",
+}
+
+
+def refused_as(status: int) -> str:
+    """The reason for which something was refused with *status*, in one word: as it is counted."""
+    return _REFUSED.get(status, "invalid")

@@ -23,6 +23,7 @@ from callboard.codecs.http.access import Access
 from callboard.codecs.http.head import Head, covers, media_type_of
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.request_parser import HeadMemory
+from callboard.codecs.http.status import refused_as
 from callboard.codecs.http.writer import JSON
 from callboard.codecs.revisions import LATEST, LEGACY, Revision
 from callboard.codecs.revisions.dialect import Dialect
@@ -175,6 +176,8 @@ class Endpoint:
 
     async def refuse(self, refusal: HttpRefusal, response: Response) -> None:
         """Answer what HTTP alone says no to, with the reason as text."""
+        if self.host.observer is not None:
+            self.host.observer.refuse(refused_as(refusal.status))
         frame = error_frame(refusal.request_id, LATEST, refusal)
         await response.answer(refusal.status, (*JSON, *refusal.headers), b"" if refusal.is_bodiless else frame)
 

@@ -16,7 +16,7 @@ from callboard.actors.shares import account_of
 from callboard.actors.terms import Terms, is_modern, modern_terms
 from callboard.codecs.envelope import Request, RequestId, decode
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.status import RETRY_AFTER, status_of, status_of_unread
+from callboard.codecs.http.status import RETRY_AFTER, refused_as, status_of, status_of_unread
 from callboard.codecs.http.writer import JSON, STREAM
 from callboard.codecs.mcp_headers.mirror import (
     MIRRORED_NAME,
@@ -137,6 +137,8 @@ class Modern:
             terms, method = self._check(head, request, route, principal)
             host.check_rate(request.method, principal)
         except (PeerError, RequestFailed) as error:
+            if host.observer is not None:
+                host.observer.refuse(refused_as(status_of_unread(error)))
             await answer_unread(response, error, request.id)
             return
         if route.request_state is not None and not response.is_forwarded:
@@ -144,6 +146,8 @@ class Modern:
         way, info = ResponseWay(response, self.pulse), host.server_info(terms.revision)
         account = account_of(principal, response.peer)
         slot = ReplySlot(request.id, request.method, terms, way, info, self, account, host.unread)
+        if host.observer is not None:
+            slot.watch(host.observer, route.name)
         exchange = Exchange(host, request, route, slot, host.requests)
         exchange.carrier = response.carrier
         if self.session_of is not None:

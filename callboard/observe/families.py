@@ -1,0 +1,229 @@
+"""What one process counts, as families of metrics.
+
+The names of the first ones are OpenTelemetry's for MCP, in Prometheus' spelling. All but the durations are read when
+somebody asks. A label is never something that a client can choose freely: no principal, no session, no URI, and of
+names only those that the server offers.
+"""
+
+import platform
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import trio
+
+from callboard._version import __version__
+from callboard.actors.broker.backend import Backend
+from callboard.actors.broker.circuit import CircuitState
+from callboard.actors.broker.offer import BrokerOffer
+from callboard.actors.server.host import Host
+from callboard.actors.server.observer import CANCELLED
+from callboard.errors import TIMED_OUT
+from callboard.observe import rows
+from callboard.observe.durations import BOUNDS
+from callboard.observe.journal import Journal
+from callboard.observe.metrics import Families, Family, Labels, Sample, histogram
+from callboard.observe.sampler import Sampler, cpu_of, cpu_seconds, resident_bytes
+from callboard.supervisor import Snapshot
+
+OPERATION: Final = BOUNDS[5:]
+"""Bounds of operations: those of OpenTelemetry, and four below them."""
+
+OVERHEAD: Final = BOUNDS[:13]
+"""Bounds of what callboard itself takes: 10 us to 100 ms."""
+
+_NETWORK: Final[Mapping[str, tuple[str, str]]] = {
+    "stdio": ("pipe", ""),
+    "http": ("tcp", "http"),
+    "sse": ("tcp", "http"),
+    "websocket": ("tcp", "websocket"),
+}
+"""Transport and protocol, as OpenTelemetry names them."""
+
+_TIMED_OUT: Final = str(TIMED_OUT)
+
+
+def families_of(host: Host, journal: Journal, sampler: Sampler) -> Families:
+    """Everything that is counted here."""
+    return [
+        *_operations(journal),
+        *_present(host),
+        *(_backends(host.offer) if isinstance(host.offer, BrokerOffer) else ()),
+        *_losses(host, journal),
+        *_actors(host),
+        histogram(
+            "callboard_loop_lag_seconds",
+            "How late the event loop was: high values say that the process is the bottleneck.",
+            OVERHEAD,
+            [({}, sampler.lag)],
+        ),
+        *_process(),
+    ]
+
+
+def _operations(journal: Journal) -> Iterator[Family]:
+    yield histogram(
+        "mcp_server_operation_duration_seconds",
+        "How long requests of clients took.",
+        OPERATION,
+        ((_front(*key), took) for key, took in journal.series.items()),
+    )
+    yield histogram(
+        "mcp_client_operation_duration_seconds",
+        "How long servers behind the broker took.",
+        OPERATION,
+        (
+            (_labels(server=server, mcp_method_name=method, gen_ai_tool_name=name, error_type=error), took)
+            for (server, method, name, error), took in journal.behind.items()
+        ),
+    )
+    yield histogram(
+        "mcp_server_session_duration_seconds",
+        "How long sessions of clients were open.",
+        OPERATION,
+        (
+            (_labels(mcp_protocol_version=revision, network_transport=_NETWORK[transport][0]), took)
+            for (transport, revision), took in journal.sessions.items()
+        ),
+    )
+    yield histogram(
+        "callboard_overhead_seconds",
+        "What a brokered request took beside the time of its server.",
+        OVERHEAD,
+        [({}, journal.overhead)],
+    )
+
+
+def _front(method: str, name: str, revision: str, transport: str, error: str) -> Labels:
+    network, protocol = _NETWORK.get(transport, ("", ""))
+    return _labels(
+        mcp_method_name=method,
+        gen_ai_tool_name=name,
+        error_type=error,
+        mcp_protocol_version=str.__str__(revision),
+        network_transport=network,
+        network_protocol_name=protocol,
+    )
+
+
+def _labels(**labels: str) -> Labels:
+    return {name: value for name, value in labels.items() if value}
+
+
+def _gauge(name: str, help_: str, value: float, **labels: str) -> Family:
+    return Family(name, "gauge", help_, [Sample(labels, value)])
+
+
+def _present(host: Host) -> Iterator[Family]:
+    there = rows.counts(host)
+    transports = Counter(session.transport for session in host.clients.values())
+    sessions = [Sample({"transport": name}, count) for name, count in transports.items()]
+    yield Family("callboard_sessions", "gauge", "Sessions that are open.", sessions or [Sample({})])
+    yield _gauge("callboard_connections", "Connections of clients that are open.", there["connections"])
+    yield _gauge("callboard_in_flight", "Requests that wait.", there["in_flight"])
+    yield _gauge("callboard_parked", "Requests that wait for input of their client.", there["parked"])
+    yield _gauge("callboard_subscriptions", "Streams of subscriptions that are open.", there["subscriptions"])
+    yield _gauge("callboard_client_memory_bytes", "Memory that clients take up, estimated.", there["memory"])
+
+
+def _backends(offer: BrokerOffer) -> Iterator[Family]:
+    backends = list(offer.backends.values())[: rows.MOST]
+
+    def each(name: str, kind: str, help_: str, values: Iterable[tuple[Backend, float | None]]) -> Family:
+        samples = [Sample({"server": one.name}, value) for one, value in values if value is not None]
+        return Family(name, "counter" if kind == "counter" else "gauge", help_, samples, merge="max")
+
+    pids = {one: None if one.shared is None else one.shared.pid for one in backends}
+    yield each(
+        "callboard_backend_up",
+        "gauge",
+        "Whether the server can be used.",
+        ((one, float(one.is_up)) for one in backends),
+    )
+    states = [
+        Sample({"server": one.name, "state": state.value}, float(one.circuit.state is state))
+        for one in backends
+        for state in CircuitState
+    ]
+    yield Family("callboard_backend_state", "gauge", "1 for the state that the server is in.", states, merge="max")
+    yield each(
+        "callboard_backend_restarts_total",
+        "counter",
+        "How often the server was started again.",
+        ((one, one.circuit.restarted) for one in backends),
+    )
+    yield each(
+        "callboard_backend_connections",
+        "gauge",
+        "Connections to the server.",
+        ((one, len(one.pool)) for one in backends),
+    )
+    yield each(
+        "callboard_backend_in_flight",
+        "gauge",
+        "Requests that the server has not answered yet.",
+        ((one, one.in_flight.total) for one in backends),
+    )
+    yield each(
+        "callboard_backend_process_resident_bytes",
+        "gauge",
+        "Memory of the server's process.",
+        ((one, None if pid is None else resident_bytes(pid)) for one, pid in pids.items()),
+    )
+    yield each(
+        "callboard_backend_process_cpu_seconds_total",
+        "counter",
+        "CPU time of the server's process.",
+        ((one, None if pid is None else cpu_of(pid)) for one, pid in pids.items()),
+    )
+
+
+def _losses(host: Host, journal: Journal) -> Iterator[Family]:
+    letters = [
+        Sample({"kind": kind, "reason": reason.value}, count)
+        for (kind, reason), count in host.root.dead_letters.counts.most_common(rows.MOST)
+    ]
+    yield Family("callboard_dead_letters_total", "counter", "Messages between actors that were not delivered.", letters)
+    refused = [Sample({"reason": reason}, count) for reason, count in journal.refused.items()]
+    yield Family("callboard_refused_total", "counter", "Requests that were refused before they began.", refused)
+    for name, error, help_ in (
+        ("callboard_cancelled_total", CANCELLED, "Requests that their clients cancelled."),
+        ("callboard_timeouts_total", _TIMED_OUT, "Requests that took too long."),
+    ):
+        count = sum(took.count for (*_, kind), took in journal.series.items() if kind == error)
+        yield Family(name, "counter", help_, [Sample({}, count)])
+
+
+def _actors(host: Host) -> Iterator[Family]:
+    """By kind of actor. Of thousands of the same kind only some are looked at, so only what can be high is told."""
+    restarts: Counter[str] = Counter()
+    depths: dict[str, int] = {}
+    for node in host.root.tree(rows.MOST_CHILDREN).walk():
+        _note(node, restarts, depths)
+    yield Family(
+        "callboard_actor_restarts_total",
+        "counter",
+        "How often actors were restarted that run now.",
+        [Sample({"kind": kind}, count) for kind, count in restarts.items()],
+    )
+    yield Family(
+        "callboard_mailbox_depth_max",
+        "gauge",
+        "Messages that wait in the fullest mailbox.",
+        [Sample({"kind": kind}, depth) for kind, depth in depths.items()],
+        merge="max",
+    )
+
+
+def _note(node: Snapshot, restarts: Counter[str], depths: dict[str, int]) -> None:
+    if node.kind:
+        restarts[node.kind] += node.restarts
+        if node.mailbox_size:
+            depths[node.kind] = max(depths.get(node.kind, 0), node.mailbox_depth)
+
+
+def _process() -> Iterator[Family]:
+    versions = {"version": __version__, "python": platform.python_version(), "trio": trio.__version__}
+    yield Family("callboard_info", "info", "Versions.", [Sample(versions, 1.0)], merge="max")
+    yield Family("process_cpu_seconds_total", "counter", "CPU time of all processes.", [Sample({}, cpu_seconds())])
+    yield _gauge("process_resident_memory_bytes", "Memory of all processes.", resident_bytes())

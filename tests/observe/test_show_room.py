@@ -1,0 +1,188 @@
+"""What the admin listener shows: the view, the stream, metrics; to whom, and without a word too much."""
+
+import base64
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import trio
+from prometheus_client.parser import text_string_to_metric_families
+
+from callboard import Context, Server, connect
+from callboard.serve.options import Ready
+from callboard.serve.serve import serve
+from tests.transports.server.http.stage import Answer, Client
+
+SECRET = "a canary that nobody may see"
+
+app = Server("app")
+
+
+@app.tool
+async def echo(text: str) -> str:
+    return text
+
+
+@app.tool
+async def fail() -> str:
+    raise ValueError(SECRET)
+
+
+@app.tool
+async def wait(ctx: Context) -> str:
+    await ctx.report(3, total=10, message=SECRET)
+    await trio.sleep_forever()
+    return ""
+
+
+class Place:
+    """A running server, and its admin listener."""
+
+    def __init__(self, ready: Ready) -> None:
+        self.urls = {one.transport: one.url or "" for one in ready.listening}
+        self.port = urlsplit(self.urls["admin"]).port
+
+    async def client(self) -> Client:
+        bare = trio.socket.socket()
+        await bare.connect(("127.0.0.1", self.port))
+        return Client(trio.SocketStream(bare), bare, f"127.0.0.1:{self.port}".encode())
+
+    async def ask(self, path: str, *headers: str) -> Answer:
+        client = await self.client()
+        lines = [f"GET {path} HTTP/1.1", f"host: 127.0.0.1:{self.port}", *headers, "", ""]
+        await client.send("\r\n".join(lines).encode())
+        try:
+            return await client.answer()
+        finally:
+            await client.aclose()
+
+    async def view(self, query: str = "") -> Any:
+        return json.loads((await self.ask(f"/api/snapshot{query}")).body)
+
+    async def samples(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+        text = (await self.ask("/metrics")).body.decode()
+        families = text_string_to_metric_families(text)
+        return {(one.name, frozenset(one.labels.items())): one.value for some in families for one in some.samples}
+
+
+@asynccontextmanager
+async def place(**options: Any) -> AsyncIterator[Place]:
+    enough = trio.Event()
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+
+            async def run(*, task_status: trio.TaskStatus[Ready]) -> None:
+                given: Any = {"http": 0, "admin": 0, **options}
+                await serve(app, until=enough.wait, task_status=task_status, **given)
+
+            yield Place(await nursery.start(run))
+            enough.set()
+
+
+async def test_counts_equal_what_was_called_and_waits() -> None:
+    async with place() as here, connect(here.urls["http"]) as client, trio.open_nursery() as nursery:
+        for _ in range(7):
+            await client.call("echo", text=SECRET)
+        for _ in range(3):
+            await client.call("fail", raise_error=False)
+        with trio.move_on_after(0.2):
+            await client.call("wait")
+
+        async def call() -> None:
+            await client.call("wait")
+
+        nursery.start_soon(call)
+        while not (view := await here.view("?history"))["running"]:
+            await trio.sleep(0.05)
+        tools = {row["name"]: (row["calls"], row["errors"]) for row in view["tools"]}
+        assert tools == {"echo": (7, 0), "fail": (3, 3), "wait": (1, 1)}
+        (running,) = view["running"]
+        assert (running["target"], running["state"], running["progress"], running["total"]) == (
+            "wait",
+            "running",
+            3,
+            10,
+        )
+        assert Counter(row["error"] for row in view["failed"]) == {"tool_error": 3, "cancelled": 1}
+        assert view["totals"]["in_flight"] == 1
+        assert view["totals"]["errors"] == 3
+        samples = await here.samples()
+        counts = Counter[str]()
+        for (name, labels), value in samples.items():
+            if name == "mcp_server_operation_duration_seconds_count":
+                counts[dict(labels).get("gen_ai_tool_name", "")] += int(value)
+        assert counts["echo"], counts["fail"] == (7, 3)
+        assert sum(counts.values()) == view["totals"]["requests"]
+        assert samples["callboard_in_flight", frozenset()] == 1
+        assert samples["callboard_cancelled_total", frozenset()] == 1
+        for path in ("/api/snapshot?history", "/metrics"):
+            assert SECRET not in (await here.ask(path)).body.decode()
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_is_refused_is_counted() -> None:
+    async with place() as here:
+        async with await trio.open_tcp_stream("127.0.0.1", urlsplit(here.urls["http"]).port or 0) as bare:
+            await bare.send_all(b"GET /mcp HTTP/1.1\r\nhost: evil.example\r\n\r\n")
+            assert b"421" in await bare.receive_some()
+        assert (await here.view())["totals"]["refused"] == {"host": 1}
+        assert (await here.samples())["callboard_refused_total", frozenset({("reason", "host")})] == 1
+
+
+async def test_a_stream_of_views_is_made_once_for_all_and_only_while_somebody_looks() -> None:
+    async with place() as here:
+        clients = [await here.client() for _ in range(9)]
+        streams = []
+        for client in clients[:8]:
+            await client.send(b"GET /events HTTP/1.1\r\nhost: %b\r\n\r\n" % client.host)
+            streams.append(await client.stream_of())
+        first = [await stream.message() for stream in streams]
+        assert all("history" in view for view in first)
+        second = [await stream.message() for stream in streams]
+        assert len({view["at"] for view in second}) == 1  # made once
+        assert "history" not in second[0]
+        assert set(second[0]["point"]) == set(first[0]["history"])
+        await clients[8].send(b"GET /events HTTP/1.1\r\nhost: %b\r\n\r\n" % clients[8].host)
+        assert (await clients[8].answer()).status == 503
+        for client in clients:
+            await client.aclose()
+
+        def viewers(node: Any) -> Any:
+            return next(one["facts"]["viewers"] for one in node["children"] if one["name"] == "viewers")
+
+        while viewers((await here.view())["tree"]):
+            await trio.sleep(0.05)
+
+
+async def test_it_asks_for_a_token_where_one_is_set(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text("ops 0123456789abcdef-admin\n")
+    file.chmod(0o600)
+    async with place(admin_token_file=str(file)) as here:
+        for path in ("/", "/page.js", "/api/snapshot", "/events", "/metrics"):
+            answer = await here.ask(path)
+            assert answer.status == 401
+            assert "Basic" in answer.headers["www-authenticate"]
+            assert (await here.ask(path, "authorization: Bearer wrong-wrong-wrong")).status == 401
+        assert (await here.ask("/livez")).status == 200
+        basic = base64.b64encode(b"me:0123456789abcdef-admin").decode()
+        for words in ("Bearer 0123456789abcdef-admin", f"Basic {basic}"):
+            assert (await here.ask("/", f"authorization: {words}")).status == 200
+            assert (await here.ask("/metrics", f"authorization: {words}")).status == 200
+        for words in ("Basic !!!", "Basic", "Bearer", "Digest x"):
+            assert (await here.ask("/", f"authorization: {words}")).status == 401
+
+
+async def test_pages_are_guarded() -> None:
+    async with place() as here:
+        answer = await here.ask("/")
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert (await here.ask("/../../etc/passwd")).status == 404
+        assert (await here.ask("/page.html")).status == 404
+        assert (await here.ask("/api/snapshot", "origin: https://evil.example")).status == 403
