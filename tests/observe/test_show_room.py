@@ -17,7 +17,7 @@ from callboard.serve.options import Ready
 from callboard.serve.serve import serve
 from tests.transports.server.http.stage import Answer, Client
 
-SECRET = "a canary that nobody may see"
+CANARY = "a canary that nobody may see"
 
 app = Server("app")
 
@@ -29,13 +29,13 @@ async def echo(text: str) -> str:
 
 @app.tool
 async def fail() -> str:
-    raise ValueError(SECRET)
+    raise ValueError(CANARY)
 
 
 @app.tool
 async def wait(ctx: Context) -> str:
-    await ctx.report(3, total=10, message=SECRET)
-    await trio.sleep_forever()
+    await ctx.report(3, total=10, message=CANARY)
+    await trio.sleep(60)
     return ""
 
 
@@ -86,7 +86,7 @@ async def place(**options: Any) -> AsyncIterator[Place]:
 async def test_counts_equal_what_was_called_and_waits() -> None:
     async with place() as here, connect(here.urls["http"]) as client, trio.open_nursery() as nursery:
         for _ in range(7):
-            await client.call("echo", text=SECRET)
+            await client.call("echo", text=CANARY)
         for _ in range(3):
             await client.call("fail", raise_error=False)
         with trio.move_on_after(0.2):
@@ -96,7 +96,7 @@ async def test_counts_equal_what_was_called_and_waits() -> None:
             await client.call("wait")
 
         nursery.start_soon(call)
-        while not (view := await here.view("?history"))["running"]:
+        while not (view := await here.view("?history"))["running"]:  # noqa: ASYNC110  # asked over HTTP
             await trio.sleep(0.05)
         tools = {row["name"]: (row["calls"], row["errors"]) for row in view["tools"]}
         assert tools == {"echo": (7, 0), "fail": (3, 3), "wait": (1, 1)}
@@ -115,12 +115,12 @@ async def test_counts_equal_what_was_called_and_waits() -> None:
         for (name, labels), value in samples.items():
             if name == "mcp_server_operation_duration_seconds_count":
                 counts[dict(labels).get("gen_ai_tool_name", "")] += int(value)
-        assert counts["echo"], counts["fail"] == (7, 3)
+        assert (counts["echo"], counts["fail"]) == (7, 3)
         assert sum(counts.values()) == view["totals"]["requests"]
         assert samples["callboard_in_flight", frozenset()] == 1
         assert samples["callboard_cancelled_total", frozenset()] == 1
         for path in ("/api/snapshot?history", "/metrics"):
-            assert SECRET not in (await here.ask(path)).body.decode()
+            assert CANARY not in (await here.ask(path)).body.decode()
         nursery.cancel_scope.cancel()
 
 
@@ -154,7 +154,7 @@ async def test_a_stream_of_views_is_made_once_for_all_and_only_while_somebody_lo
         def viewers(node: Any) -> Any:
             return next(one["facts"]["viewers"] for one in node["children"] if one["name"] == "viewers")
 
-        while viewers((await here.view())["tree"]):
+        while viewers((await here.view())["tree"]):  # noqa: ASYNC110  # asked over HTTP
             await trio.sleep(0.05)
 
 
