@@ -45,13 +45,15 @@ _GUARDS: Final = (
     (b"content-security-policy", _POLICY),
 )
 
+_FOLDER: Final = Path(observe.__file__).parent / "page"
+
 _PAGE: Final[Mapping[bytes, tuple[str, bytes]]] = {
     b"/": ("page.html", b"text/html; charset=utf-8"),
-    b"/page.js": ("page.js", b"text/javascript; charset=utf-8"),
     b"/page.css": ("page.css", b"text/css; charset=utf-8"),
+    **{f"/{file.name}".encode(): (file.name, b"text/javascript; charset=utf-8") for file in _FOLDER.glob("*.js")},
 }
+"""What a browser loads: by path, the file and its type."""
 
-_FOLDER: Final = Path(observe.__file__).parent / "page"
 _GET: Final = ("GET", "HEAD")
 
 
