@@ -35,7 +35,7 @@ FLAGS: Final = (
     "--disable-component-update",
     "--disable-sync",
     "--disable-quic",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--remote-debugging-port=0",
 )
 
@@ -139,6 +139,12 @@ class Page:
         assert "exceptionDetails" not in told, told
         return told["result"].get("value")
 
+    async def wait(self, script: str) -> Any:
+        """What *script* comes to, once that is true."""
+        while not (found := await self.value(script)):
+            await trio.sleep(0.05)
+        return found
+
     async def picture(self, box: Box) -> Image.Image:
         """What is seen there, also below the edge of the window."""
         clip = {**attrs.asdict(box), "scale": 1}
@@ -157,10 +163,13 @@ class Page:
 
 
 @asynccontextmanager
-async def browser(profile: Path) -> AsyncIterator[Page]:
-    """An empty page that is offline, in a browser that keeps what it must in *profile*. All under `PATIENCE`."""
+async def browser(
+    profile: Path, *, is_offline: bool = True, patience: float = PATIENCE
+) -> AsyncIterator[Page]:
+    """An empty page, in a browser that keeps what it must in *profile*. It is offline, or finds 127.0.0.1 and nothing
+    else. All under *patience*."""
     command = [chromium(), *FLAGS, f"--user-data-dir={profile}", "about:blank"]
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(patience):
         process = await trio.lowlevel.open_process(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
         )
@@ -168,7 +177,7 @@ async def browser(profile: Path) -> AsyncIterator[Page]:
             async with trio.open_nursery() as nursery:
                 address = await nursery.start(_listen_at, process)
                 async with open_websocket_url(address, max_message_size=64 * 1024 * 1024) as socket:
-                    yield await _new_page(socket)
+                    yield await _new_page(socket, is_offline=is_offline)
                 nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 10):
@@ -190,7 +199,7 @@ async def _listen_at(process: trio.Process, task_status: trio.TaskStatus[str]) -
     assert is_told, f"the browser did not start: {said.decode(errors='replace')}"
 
 
-async def _new_page(socket: WebSocketConnection) -> Page:
+async def _new_page(socket: WebSocketConnection, *, is_offline: bool) -> Page:
     whole = Page(socket, "")
     target = (await whole.ask("Target.createTarget", url="about:blank"))["targetId"]
     session = (await whole.ask("Target.attachToTarget", targetId=target, flatten=True))["sessionId"]
@@ -198,7 +207,7 @@ async def _new_page(socket: WebSocketConnection) -> Page:
     for domain in ("Page", "Network", "Log", "Runtime"):
         await page.ask(f"{domain}.enable")
     await page.ask(
-        "Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0
+        "Network.emulateNetworkConditions", offline=is_offline, latency=0, downloadThroughput=-1, uploadThroughput=-1
     )
     return page
 

@@ -20,14 +20,15 @@ export class Tree {
       fold: { isOpen: (row) => row.isOpen, toggle: (row) => this.#toggle(row) },
       columns: [
         { label: "Actor", text: (row) => row.label, sub: (row) => row.kind, value: (row) => row.label },
-        { label: "State", text: (row) => row.state, tone: (row) => row.state && toneOf(row.state) },
+        { label: "State", text: (row) => row.state, tone: (row) => row.state && toneOf(row.state),
+          sub: (row) => (row.worst ? `below: ${row.worst}` : "") },
         { label: "Mailbox", numeric: true, title: "Messages that wait, of those that fit",
-          text: ({ mailbox }) => (mailbox ? `${show.count(mailbox[0])} / ${show.count(mailbox[1])}` : show.NOTHING),
+          text: ({ mailbox }) => (mailbox ? `${show.count(mailbox[0])} / ${show.count(mailbox[1])}` : ""),
           share: ({ mailbox }) => (mailbox ? mailbox[0] / mailbox[1] : "") },
-        { label: "Handled", numeric: true, text: ({ mailbox }) => (mailbox ? show.count(mailbox[2]) : show.NOTHING) },
-        { label: "Restarts", numeric: true, text: (row) => (row.restarts ? show.count(row.restarts) : show.NOTHING) },
-        { label: "Age", numeric: true, text: (row) => show.time(row.age) },
-        { label: "Last failure", text: (row) => show.name(row.failure) },
+        { label: "Handled", numeric: true, text: ({ mailbox }) => (mailbox ? show.count(mailbox[2]) : "") },
+        { label: "Restarts", numeric: true, text: (row) => (row.restarts ? show.count(row.restarts) : "") },
+        { label: "Age", numeric: true, text: (row) => (row.more ? "" : show.time(row.age)) },
+        { label: "Last failure", text: (row) => (row.failure ? show.name(row.failure) : "") },
       ],
       detail: (row) => [
         ["path", row.path],
@@ -67,6 +68,8 @@ export class Tree {
       const isWay = rows.length > start + 1;
       if (!isMatch && !isWay) rows.length = start;
       row.isOpen = hasBelow ? isWay : undefined;
+    } else if (row.isOpen === false) {
+      row.worst = worst(node);
     } else if (row.isOpen && node.hidden) {
       rows.push({ path: `${path}/…`, depth: depth + 1, label: `+ ${show.count(node.hidden)} more`, kind: "", state: "", more: true });
     }
@@ -75,4 +78,16 @@ export class Tree {
   #isOpen(node, path, depth) {
     return this.#folded.get(path) ?? (depth === 0 || (depth === 1 && (node.children?.length ?? 0) <= FEW));
   }
+}
+
+// The state that somebody should see although its branch is folded.
+function worst(node) {
+  let found = "";
+  for (const child of node.children ?? []) {
+    const tone = toneOf(child.state);
+    const below = tone === "bad" || tone === "warn" ? show.name(child.state) : worst(child);
+    if (toneOf(below) === "bad") return below;
+    found ||= below;
+  }
+  return found;
 }

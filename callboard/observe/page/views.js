@@ -54,7 +54,7 @@ const clients = () => new Table({
 });
 
 const call = [
-  { label: "Call", value: (row) => row.target ?? row.method, text: (row) => show.name(row.target ?? row.method), sub: (row) => (row.target ? show.name(row.method) : "") },
+  { label: "Call", value: (row) => row.target ?? row.method, text: (row) => show.name(row.target ?? row.method), sub: (row) => (row.target && row.method !== "tools/call" ? show.name(row.method) : "") },
   text("Server", "server"),
 ];
 const when = number("When", "ago", show.ago);
