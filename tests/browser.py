@@ -139,11 +139,10 @@ class Page:
         assert "exceptionDetails" not in told, told
         return told["result"].get("value")
 
-    async def wait(self, script: str) -> Any:
-        """What *script* comes to, once that is true."""
-        while not (found := await self.value(script)):
-            await trio.sleep(0.05)
-        return found
+    async def wait(self, script: str) -> None:
+        """Until *script* comes to something that is true on the page."""
+        while not await self.value(f"Boolean({script})"):  # noqa: ASYNC110  # asked of another process
+            await trio.sleep(0.02)
 
     async def picture(self, box: Box) -> Image.Image:
         """What is seen there, also below the edge of the window."""

@@ -10,7 +10,7 @@ import trio
 from callboard import Client, Context, ManualClient, Server, ToolError, connect
 from callboard.actors.broker.policy import BackendSettings, Restarts
 from callboard.broker import Broker
-from callboard.codecs.revisions import LEGACY, ClientCapabilities, Implementation
+from callboard.codecs.revisions import LATEST, LEGACY, ClientCapabilities, ElicitationCapability, Implementation
 from callboard.config import BackendSpec
 from callboard.serve.options import Ready
 from callboard.serve.serve import serve
@@ -22,7 +22,7 @@ from tests.broker.front import backend
 C = TypeVar("C")
 
 PRE_WARM: Final = 0.5
-MAY_BE_ASKED: Final = ClientCapabilities(elicitation={})
+MAY_BE_ASKED: Final = ClientCapabilities(elicitation=ElicitationCapability(form={}))
 SETTINGS: Final = BackendSettings(
     share="all", max_connections=64, restarts=Restarts(intensity=Intensity(2, per=60.0), cool_down=45.0)
 )
@@ -95,7 +95,7 @@ class Stage:
     async def asked(self, name: str = "asked") -> ManualClient:
         """A client whose calls park where they ask something."""
         info = Implementation(name=name, version="1")
-        options: Any = {"info": info, "capabilities": MAY_BE_ASKED, "check_results": False}
+        options: Any = {"info": info, "capabilities": MAY_BE_ASKED, "check_results": False, "revision": LATEST}
         return await self._stay(connect(self.urls["http"], input="manual", **options))
 
     def begin(self, client: Client, tool: str, **arguments: Any) -> None:
