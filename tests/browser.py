@@ -162,9 +162,7 @@ class Page:
 
 
 @asynccontextmanager
-async def browser(
-    profile: Path, *, is_offline: bool = True, patience: float = PATIENCE
-) -> AsyncIterator[Page]:
+async def browser(profile: Path, *, is_offline: bool = True, patience: float = PATIENCE) -> AsyncIterator[Page]:
     """An empty page, in a browser that keeps what it must in *profile*. It is offline, or finds 127.0.0.1 and nothing
     else. All under *patience*."""
     command = [chromium(), *FLAGS, f"--user-data-dir={profile}", "about:blank"]

@@ -19,6 +19,8 @@ from callboard import tree
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.offer import BrokerOffer
 from callboard.actors.changes import Change, ListChanged
+from callboard.actors.client.duplex_link import DuplexLink
+from callboard.actors.client.link import Link
 from callboard.actors.lifecycle import RequestState
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.host import Host, OpenSession
@@ -28,6 +30,7 @@ from callboard.actors.terms import Terms
 from callboard.observe.journal import Journal, PastRequest
 from callboard.observe.sampler import cpu_of, resident_bytes
 from callboard.supervisor import DeadLetters, Snapshot, Supervisor
+from callboard.transports.memory import MemoryConnection
 
 Row: TypeAlias = dict[str, Any]
 
@@ -179,7 +182,7 @@ def _server_row(offer: BrokerOffer, backend: Backend, journal: Journal) -> Row:
         "is_up": is_up,
         "why": None if is_up else clip(backend.why or "not connected"),
         "next_try": None if backend.next_try is None else round(max(0.0, backend.next_try - trio.current_time()), 1),
-        "transport": None if shared is None else "http" if shared.is_http else "stdio" if pid else "websocket",
+        "transport": None if shared is None else transport_of(shared.link),
         "revision": None if backend.agreed is None else backend.agreed.revision.value,
         "connections": len(backend.pool),
         "max_connections": backend.settings.max_connections,
@@ -196,6 +199,18 @@ def _server_row(offer: BrokerOffer, backend: Backend, journal: Journal) -> Row:
     if pid is not None:
         row |= {"pid": pid, "resident": resident_bytes(pid), "cpu_seconds": cpu_of(pid)}
     return row
+
+
+def transport_of(link: Link | None) -> str | None:
+    """How a server is spoken to."""
+    if link is None:
+        return None
+    if link.is_http:
+        return "http"
+    if link.process is not None:
+        return "stdio"
+    is_here = isinstance(link, DuplexLink) and isinstance(link.connection, MemoryConnection)
+    return "in process" if is_here else "websocket"
 
 
 def topic_rows(host: Host) -> Iterator[Row]:

@@ -66,7 +66,7 @@ class ServerView:
             ("clients", rows.client_rows(host)),
             ("running", rows.running_rows(host)),
             ("slowest", map(rows.past_row, journal.slowest)),
-            ("failed", map(rows.past_row, reversed(journal.failed))),
+            ("failed", map(rows.past_row, [*journal.failed][::-1])),
             ("tools", rows.tool_rows(host, journal)),
             ("topics", rows.topic_rows(host)),
         ):

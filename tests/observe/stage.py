@@ -88,15 +88,15 @@ class Stage:
     urls: dict[str, str]
     _nursery: trio.Nursery
 
-    async def client(self, name: str = "reader", version: str = "1", revision: str | None = None) -> Client:
-        info = Implementation(name=name, version=version)
-        return await self._stay(connect(self.urls["http"], info=info, revision=revision, check_results=False))
+    async def client(self, name: str, version: str = "1", revision: str | None = None, **options: Any) -> Client:
+        given: Any = {"info": Implementation(name=name, version=version), "revision": revision, **options}
+        return await self._stay(connect(self.urls["http"], check_results=False, **given))
 
-    async def asked(self, name: str = "asked") -> ManualClient:
+    async def asked(self, name: str, **options: Any) -> ManualClient:
         """A client whose calls park where they ask something."""
-        info = Implementation(name=name, version="1")
-        options: Any = {"info": info, "capabilities": MAY_BE_ASKED, "check_results": False, "revision": LATEST}
-        return await self._stay(connect(self.urls["http"], input="manual", **options))
+        given: Any = {"info": Implementation(name=name, version="1"), "revision": LATEST, **options}
+        given |= {"capabilities": MAY_BE_ASKED, "check_results": False}
+        return await self._stay(connect(self.urls["http"], input="manual", **given))
 
     def begin(self, client: Client, tool: str, **arguments: Any) -> None:
         """A call that goes on until the end."""
@@ -118,16 +118,17 @@ class Stage:
 
 @asynccontextmanager
 async def stage(backends: Sequence[BackendSpec], **options: Any) -> AsyncIterator[Stage]:
-    broker, enough = Broker(backends, pre_warm=PRE_WARM), trio.Event()
+    """It ends at once: how a broker drains is tested elsewhere, and takes as long as those that hang may take."""
+    broker = Broker(backends, pre_warm=PRE_WARM)
     async with trio.open_nursery() as nursery:
 
         async def run(*, task_status: trio.TaskStatus[Ready]) -> None:
             given: Any = {"http": 0, "admin": 0, **options}
-            await serve(broker, until=enough.wait, task_status=task_status, **given)
+            await serve(broker, task_status=task_status, **given)
 
         ready = await nursery.start(run)
         urls = {one.transport: one.url or "" for one in ready.listening}
         async with trio.open_nursery() as clients:
             yield Stage(urls, clients)
             clients.cancel_scope.cancel()
-        enough.set()
+        nursery.cancel_scope.cancel()

@@ -11,7 +11,7 @@ import trio
 from callboard.serve import show_room
 from tests.browser import Page, browser
 from tests.observe.stage import down, hung, stage, up
-from tests.observe.told import Told, choose, figure, quiet_view, server_row, shown, tables
+from tests.observe.told import Told, choose, figure, filter_by, quiet_view, server_row, shown, tables
 
 MARKUP: Final = "<img src=x onerror=alert(1)>"
 TURNED: Final = "abc\u202egnp.exe\u2066"
@@ -37,14 +37,14 @@ async def test_every_view_shows_what_was_called_and_who_is_there(page: Page) -> 
         async with stage(backends) as here:
             url = here.urls["admin"]
             modern = await here.client("reader", "2.1")
-            asked = await here.asked()
+            asked = await here.asked("asked")
             for name in (MARKUP, TURNED, LONG):
                 legacy = await here.client(name, revision="2025-11-25")
                 await legacy.call("library__echo", text="a word")
             for _ in range(7):
                 await modern.call("archive__echo")
             for _ in range(3):
-                await modern.call("archive__fail", raise_error=False)
+                await modern.call("archive__fail")
             for _ in range(2):
                 await asked.call("library__borrow")
             here.begin(modern, "archive__copy", pages=12)
@@ -57,6 +57,8 @@ async def test_every_view_shows_what_was_called_and_who_is_there(page: Page) -> 
             assert [servers.cell(name, "State") for name in servers.names()] == ["down", "starting", "up", "up"]
             assert "No such file or directory · next try in " in servers.below("gone", "State")
             assert servers.cell("archive", "Calls") == "10"
+            assert (servers.cell("archive", "Errors"), servers.below("archive", "Errors")) == ("3", "30 %")
+            assert servers.below("archive", "Server") == "in process · 2025-11-25"
             assert servers.cell("library", "Offers") == "5 tools"
             assert await figure(page, "servers_up") == "2 / 4"
             assert await figure(page, "in_flight") == "1"
@@ -101,9 +103,14 @@ async def test_every_view_shows_what_was_called_and_who_is_there(page: Page) -> 
 
 HOSTILE: Final = quiet_view(
     server={
-        **{"name": MARKUP, "version": TURNED, "revisions": [LONG], "state": LONG, "pid": 1, "uptime": 1.0},
-        **{"listening": [{"transport": MARKUP, "url": "javascript:alert(1)"}]},
-        **{"workers": [{"name": MARKUP, "answers": False}]},
+        "name": MARKUP,
+        "version": TURNED,
+        "revisions": [LONG],
+        "state": LONG,
+        "pid": 1,
+        "uptime": 1.0,
+        "listening": [{"transport": MARKUP, "url": "javascript:alert(1)"}],
+        "workers": [{"name": MARKUP, "answers": False}],
     },
     totals={"servers": 1, "sessions": 1},
     servers=[server_row(MARKUP, state=LONG, is_up=False, why=MARKUP, transport=TURNED, next_try=3.0)],
@@ -157,10 +164,10 @@ async def test_what_one_looks_at_stays_while_it_is_updated(page: Page, quickly: 
     async with shown(told) as url:
         await page.open(f"{url}#servers")
         await page.wait("document.querySelectorAll('#panel-servers tbody tr').length === 3")
-        press = "[...document.querySelectorAll('#panel-servers thead button')].find(o => o.textContent === '%s').click()"
-        await page.value(press % "Server")
+        by_name = "document.querySelector('#panel-servers thead button').click()"
+        await page.value(by_name)
         assert (await tables(page))[0].names() == ["a", "b", "c"]
-        await page.value(press % "Server")
+        await page.value(by_name)
         assert await page.value("document.querySelector('th[aria-sort]').textContent") == "Server"
         assert await page.value("document.querySelector('th[aria-sort]').ariaSort") == "descending"
         await page.value("window.row = document.querySelectorAll('#panel-servers tbody tr')[2]")
@@ -173,7 +180,7 @@ async def test_what_one_looks_at_stays_while_it_is_updated(page: Page, quickly: 
         assert await page.value("document.activeElement === row.querySelector('.opener')")
         assert await page.value("row.isConnected && row.nextSibling.className") == "detail"
         assert await page.value("[...document.querySelectorAll('.blink')].length") == 3  # that was new: aa
-        await page.value("const f = document.getElementById('filter'); f.value = 'A'; f.dispatchEvent(new Event('input'))")
+        await filter_by(page, "A")
         assert (await tables(page))[0].names() == ["aa", "a"]
         check_clean(page, url)
 
@@ -198,7 +205,7 @@ async def test_a_tree_folds_filters_and_says_what_it_does_not_show(page: Page, q
         (tree,) = await tables(page)
         assert tree.names() == ["callboard", "sessions"]  # as it was left
         assert tree.below("sessions", "State") == "below: failed"
-        await page.value("const f = document.getElementById('filter'); f.value = 's-1'; f.dispatchEvent(new Event('input'))")
+        await filter_by(page, "s-1")
         (tree,) = await tables(page)
         assert tree.names() == ["callboard", "sessions", "s-1"]  # and the way to it
         assert tree.cell("s-1", "Last failure") == "ValueError"

@@ -13,6 +13,8 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 
 from callboard import Context, Server, connect
+from callboard.observe.journal import PastRequest
+from callboard.observe.view import ServerView
 from callboard.serve.options import Ready
 from callboard.serve.serve import serve
 from tests.transports.server.http.stage import Answer, Client
@@ -88,7 +90,7 @@ async def test_counts_equal_what_was_called_and_waits() -> None:
         for _ in range(7):
             await client.call("echo", text=CANARY)
         for _ in range(3):
-            await client.call("fail", raise_error=False)
+            await client.call("fail")
         with trio.move_on_after(0.2):
             await client.call("wait")
 
@@ -186,3 +188,21 @@ async def test_pages_are_guarded() -> None:
         assert (await here.ask("/../../etc/passwd")).status == 404
         assert (await here.ask("/page.html")).status == 404
         assert (await here.ask("/api/snapshot", "origin: https://evil.example")).status == 403
+
+
+async def test_a_view_is_whole_although_calls_fail_while_it_is_made() -> None:
+    async with app.host() as host, trio.open_nursery() as nursery:
+        view = ServerView(host, app)
+        past = PastRequest(0.0, "tools/call", "fail", "", "tool_error", 0.1, "ada")
+
+        async def fail() -> None:
+            while True:
+                view.journal.failed.append(past)
+                await trio.lowlevel.checkpoint()
+
+        nursery.start_soon(fail)
+        for _ in range(10):
+            seen = await view.view()
+            assert {row["target"] for row in seen["failed"]} <= {"fail"}
+        assert len(seen["failed"]) > 10
+        nursery.cancel_scope.cancel()

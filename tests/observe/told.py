@@ -58,6 +58,11 @@ async def choose(page: Page, view: str) -> list[Shown]:
     return await tables(page)
 
 
+async def filter_by(page: Page, words: str) -> None:
+    await page.value("document.getElementById('filter').focus()")
+    await page.ask("Input.insertText", text=words)
+
+
 async def figure(page: Page, name: str) -> str:
     """A big figure with its unit."""
     found: str = await page.value(f"document.querySelector('[data-figure={name}] .now').textContent")
@@ -70,13 +75,29 @@ def quiet_view(**said: Any) -> Row:
         "version": 1,
         "at": 1_800_000_000.0,
         "server": {
-            **{"name": "callboard", "version": "1.0", "revisions": ["2025-11-25", "2026-07-28"], "state": "ready"},
-            **{"pid": 7, "uptime": 3723.0, "listening": [{"transport": "http", "url": "http://127.0.0.1:1/mcp"}]},
+            "name": "callboard",
+            "version": "1.0",
+            "revisions": ["2025-11-25", "2026-07-28"],
+            "state": "ready",
+            "pid": 7,
+            "uptime": 3723.0,
+            "listening": [{"transport": "http", "url": "http://127.0.0.1:1/mcp"}],
         },
         "totals": {
-            **{"sessions": 0, "in_flight": 0, "parked": 0, "subscriptions": 0, "connections": 0, "dead_letters": 0},
-            **{"memory": 0, "servers": 0, "servers_up": 0, "requests": 0, "errors": 0, "refused": {}},
-            **{"resident": 0, "cpu_seconds": 0.0},
+            "sessions": 0,
+            "in_flight": 0,
+            "parked": 0,
+            "subscriptions": 0,
+            "connections": 0,
+            "dead_letters": 0,
+            "memory": 0,
+            "servers": 0,
+            "servers_up": 0,
+            "requests": 0,
+            "errors": 0,
+            "refused": {},
+            "resident": 0,
+            "cpu_seconds": 0.0,
         },
         "latest": {},
         "point": dict.fromkeys(NUMBERS, None),
@@ -118,7 +139,10 @@ class Told:
 @asynccontextmanager
 async def shown(told: Told, port: int = 0) -> AsyncIterator[str]:
     """The address of a page that shows it."""
-    async with listen(BindAddress(host="127.0.0.1", port=port)) as bound, open_tree(SupervisorSpec(name="told")) as root:
+    async with (
+        listen(BindAddress(host="127.0.0.1", port=port)) as bound,
+        open_tree(SupervisorSpec(name="told")) as root,
+    ):
         room = ShowRoom(told)
         root.spawn(room.viewers, name="viewers", shutdown=0)
         place = bound.place

@@ -197,6 +197,11 @@ class BackendConnection(Actor[Never]):
         return self.is_over or (self._caller is not None and bool(self._caller.link.lost))
 
     @property
+    def link(self) -> Link | None:
+        """The way to the server, while there is one."""
+        return None if self._caller is None else self._caller.link
+
+    @property
     def is_http(self) -> bool:
         return self._caller is not None and self._caller.link.is_http
 

@@ -17,8 +17,8 @@ from callboard.actors.client.caller import Patience
 from callboard.actors.client.hearer import OnQuestion
 from callboard.actors.frames import error_type
 from callboard.actors.server.exchange import Exchange
-from callboard.actors.server.observer import CANCELLED, Observer
-from callboard.actors.server.reply_slot import ReplySlot
+from callboard.actors.server.observer import CANCELLED, TOOL_ERROR, Observer
+from callboard.actors.server.reply_slot import ReplySlot, has_failed
 from callboard.actors.shares import LOCAL
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.errors import front_error
@@ -117,7 +117,7 @@ class Forward(Lease):
         began = perf_counter()
         try:
             result = await self._run()
-            error = ""
+            error = TOOL_ERROR if has_failed(result) else ""
         except Exception as failure:
             error = error_type(failure)
             raise

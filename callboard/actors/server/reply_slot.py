@@ -130,7 +130,7 @@ class ReplySlot:
         elif isinstance(outcome, Exception):
             observer.over(self, error_type(outcome))
         else:
-            observer.over(self, TOOL_ERROR if _has_failed(outcome) else "")
+            observer.over(self, TOOL_ERROR if has_failed(outcome) else "")
 
     async def report(self, frame: bytes) -> None:
         """Send a progress notification."""
@@ -191,7 +191,7 @@ class ReplySlot:
             self._release()
 
 
-def _has_failed(result: Outcome) -> bool:
+def has_failed(result: Outcome) -> bool:
     """Whether the result of a call says that its tool has failed."""
     if isinstance(result, Forwarded):
         return bytes(result.members.get("isError", b"")) == b"true"

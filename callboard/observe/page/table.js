@@ -244,7 +244,7 @@ class Cell {
     }
     if (share) {
       this.#bar ??= this.element.appendChild(make("span", { class: "meter", "aria-hidden": "true" }, make("i")));
-      this.#bar.hidden = !part;
+      this.#bar.hidden = !(part > 0.01); // a bar that nobody sees is noise
       this.#bar.firstChild.style.width = `${100 * Math.min(1, Math.max(0, part || 0))}%`;
       this.#bar.dataset.full = part > 0.8;
     }
