@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 import trio
+from PIL import Image
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -30,7 +31,7 @@ from tests.observe.stage import SETTINGS, Stage, hung, stage  # noqa: E402
 IMAGES: Final = ROOT / "docs" / "images"
 SECONDS: Final = 121
 LONGEST: Final = 300.0
-COLOURS: Final = 128
+COLOURS: Final = 256
 CHANCE: Final = random.Random(17)  # noqa: S311 -- who calls what, and how often
 
 
@@ -161,7 +162,7 @@ async def take(page: Page, url: str, picture: Picture) -> bytes:
         raise SystemExit(f"the page complains: {page.complaints}")
     taken = await page.picture(Box(0, 0, picture.width, picture.height))
     written = io.BytesIO()
-    taken.quantize(COLOURS).save(written, "png", optimize=True)
+    taken.quantize(COLOURS, dither=Image.Dither.NONE).save(written, "png", optimize=True)
     return written.getvalue()
 
 

@@ -8,7 +8,7 @@ const WIDTH = 160;
 const HEIGHT = 34;
 const MOST = 600; // points, one a second
 const BUCKET = 4; // seconds that share one place: the highest is drawn
-const SPANS = [60, 120, 300, 600];
+const LEAST = 60; // seconds that a line stands for at first
 
 // What is shown of each number; least is the height of the line that counts as full, so that noise stays low.
 const FIGURES = [
@@ -57,8 +57,7 @@ export class Figures {
   }
 
   get span() {
-    const points = this.#history.requests?.length ?? 0;
-    return SPANS.find((one) => points <= one) ?? MOST;
+    return Math.max(LEAST, this.#history.requests?.length ?? 0);
   }
 
   show(view) {

@@ -59,7 +59,7 @@ function draw() {
 
 function badge({ view, badge: element }) {
   const number = view.badge?.(shown);
-  write(element, number ? show.count(number) : "");
+  write(element, number ? (show.isNumber(number) ? show.count(number) : number) : "");
   element.dataset.tone = view.tone?.(shown) || "";
 }
 

@@ -102,7 +102,7 @@ const letters = () => new Table({
 
 // Each: id (also in the address), label, badge, and its tables with where their rows are in a view.
 export const VIEWS = [
-  { id: "servers", label: "Servers", badge: ({ totals }) => totals.servers, isShown: ({ totals }) => totals.servers > 0, tables: [[servers, (view) => view.servers]],
+  { id: "servers", label: "Servers", badge: ({ totals }) => (totals.servers_up < totals.servers ? `${totals.servers_up} / ${totals.servers}` : totals.servers), isShown: ({ totals }) => totals.servers > 0, tables: [[servers, (view) => view.servers]],
     tone: ({ totals }) => totals.servers_up < totals.servers && "bad" },
   { id: "clients", label: "Clients", badge: ({ totals }) => totals.sessions, tables: [[clients, (view) => view.clients]] },
   { id: "calls", label: "Calls", badge: ({ totals }) => totals.in_flight + totals.parked,
