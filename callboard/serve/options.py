@@ -78,6 +78,8 @@ class Options(TypedDict, total=False):
     """Address of the live page, metrics and health checks: different from the others."""
     admin_token_file: str | None
     """Tokens of those who may look at the page and the metrics. Needed unless `admin` is a loopback address."""
+    access_log: bool
+    """Write a log line for each request."""
     state_key_file: str | None
     """File of the keys that seal what clients hold: it is good after a restart, and at other machines."""
     cluster: str | None
@@ -127,6 +129,7 @@ class ServePlan:
     legacy_sse: bool = False
     admin: BindAddress | None = attrs.field(default=None, converter=_place)
     admin_token_file: str | None = None
+    access_log: bool = False
     workers: int = attrs.field(default=1, converter=_workers)
     state_key_file: str | None = None
     cluster_url: str | None = attrs.field(default=None, alias="cluster")

@@ -12,6 +12,7 @@ import trio
 from callboard.actors.server.drain import drain
 from callboard.actors.server.host import Host
 from callboard.errors import CannotServe
+from callboard.observe.access_log import AccessLog
 from callboard.observe.view import ServerView
 from callboard.serve.admin import Health, admin_edge
 from callboard.serve.banner import announce, announce_drain
@@ -71,6 +72,8 @@ async def serve(
         if plan.admin is not None:
             view = ServerView(host, server, listening_told(ready.listening))
             view.begin()
+        if plan.access_log:
+            host.observer = AccessLog(host.offer.owner_of, host.observer)
         if admin is not None and view is not None:
             room = ShowRoom(view, plan.admin_tokens(admin.place))
             host.root.spawn(room.viewers, name="viewers", shutdown=0)
