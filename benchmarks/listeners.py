@@ -25,7 +25,7 @@ import attrs
 
 from benchmarks.hosting_servers import Contender, Running, cores, running
 from benchmarks.listeners_crowd import Crowd, Kind, Missing, Socket, Stream
-from benchmarks.listeners_many import GOAL_COUNT, NotEnoughDescriptors, end_by_signals, gather_many
+from benchmarks.listeners_many import FEWEST_WORKERS, GOAL_COUNT, NotEnoughDescriptors, end_by_signals, gather_many
 from benchmarks.measure import add_json, verdict, write_json
 from benchmarks.peers import HERE
 from callboard.transports.limits import DEFAULTS
@@ -132,14 +132,15 @@ def raise_limit() -> int:
 
 def on_workers(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """The form with --workers."""
-    if options.workers < 2:
-        parser.error("--workers must be 2 or more: without it, one process is measured")
+    if options.workers != "auto" and not (options.workers.isdecimal() and int(options.workers) >= FEWEST_WORKERS):
+        parser.error("--workers must be 2 or more, or auto; without it, one process is measured")
     if options.short:
         parser.error("--short is for one process: give --count and --rest")
     raise_limit()
     end_by_signals()
     try:
-        found = gather_many(options.count, options.workers, options.rest or DEFAULTS.ping_every)
+        workers = None if options.workers == "auto" else int(options.workers)
+        found = gather_many(options.count, workers, options.rest or DEFAULTS.ping_every)
     except NotEnoughDescriptors as error:
         parser.error(str(error))
     except Missing as error:
@@ -155,7 +156,8 @@ def main() -> None:
     parser.add_argument(
         "--count", type=int, help="listeners of each kind (default: 10,000); with --workers, of both (default: 100,000)"
     )
-    parser.add_argument("--workers", type=int, help="one server with so many workers, and COUNT peers in all")
+    words = "one server with so many workers (auto: as few as hold them, but two), and COUNT peers in all"
+    parser.add_argument("--workers", help=words)
     parser.add_argument("--short", action="store_true", help="each kind alone; time for one ping to each, not for two")
     parser.add_argument("--rest", type=float, help="seconds of rest (default: two pings to each; with --workers, one)")
     add_json(parser)

@@ -2,15 +2,15 @@
 
 import gc
 import resource
-import signal
 import time
+from collections.abc import Iterator
 from itertools import cycle
 from multiprocessing.connection import Connection
 from typing import Final, TypeAlias
 
 import attrs
 
-from benchmarks.listeners_crowd import Crowd, Listener, Missing, Socket, Stream
+from benchmarks.listeners_crowd import Crowd, Kind, Listener, Missing, Socket, Stream
 
 SAID_EVERY: Final = 0.5
 """Seconds between two lines about how many clients are in."""
@@ -81,9 +81,14 @@ Order: TypeAlias = Gather | Listen | Check
 Answer: TypeAlias = Inside | Listening | Heard | Once | Failed
 
 
+def main(descriptor: int) -> None:
+    """The whole of such a process: *descriptor* is its end of the pipe."""
+    with Connection(descriptor) as orders:
+        run(orders.recv(), orders)
+
+
 def run(place: Place, orders: Connection) -> None:
     """Say `Inside`, and do what is ordered until the other end of *orders* closes. Pings are answered meanwhile."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one, and ends it
     gc.disable()  # a collection among thousands of clients would be counted as the server's delay
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -125,7 +130,7 @@ def _obey(order: Order, place: Place, crowd: Crowd, orders: Connection) -> None:
 
 
 def _gather(count: int, crowd: Crowd, orders: Connection) -> None:
-    kinds = cycle((Stream, Socket))
+    kinds: Iterator[Kind] = cycle((Stream, Socket))
     said = time.perf_counter()
 
     def say(inside: int) -> None:

@@ -1,7 +1,6 @@
 """`listeners.py --workers N`: idle peers on all workers of one server, from as many client processes as they need."""
 
 import math
-import multiprocessing
 import resource
 import signal
 import subprocess
@@ -10,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from statistics import median
 from typing import IO, Final, TypeVar
@@ -30,13 +29,13 @@ from benchmarks.listeners_client import (
     Once,
     Order,
     Place,
-    run,
 )
 from benchmarks.listeners_crowd import Crowd, Missing
 from benchmarks.measure import verdict
 from benchmarks.peers import HERE
 from callboard.transports.server.http.crowd import MOST_DESCRIPTORS, RESERVE
 from tests.served import free_port
+from tests.shared import ROOT
 
 MARGIN: Final = 100
 """Descriptors of a process that are not listeners."""
@@ -44,8 +43,11 @@ EACH_ADDRESS: Final = 5000
 """Connections from one address. It has 28,000 ports, and the server limits what one address may have of it."""
 WINDOW: Final = 256
 """Clients that are on their way in at the same time, of all processes: fewer than a listener lets wait."""
+FEWEST_WORKERS: Final = 2
 FEWEST_CLIENTS: Final = 2
 """Client processes: one would be slower than several workers."""
+CLIENT: Final = "import sys; from benchmarks.listeners_client import main; main(int(sys.argv[1]))"
+"""A client process. Its messages are those of a module that both ends know by the same name."""
 PATIENCE: Final = 600.0
 """Seconds until something must have happened that all processes wait for."""
 PUBLICATIONS: Final = 5
@@ -105,7 +107,7 @@ class ManyFigures:
             f"  of that             {self.kib_each:8.1f} KiB  each, as the processes grew",
             f"  CPU at rest         {self.cpu_at_rest:8.2f} %    of a core, over {self.rest:g} s",
             f"  told: first         {self.heard_first:8.3f} s    p50, p99, last: {told}",
-            f"                               (worst of {PUBLICATIONS}: {self.heard_late:.3f} s)",
+            f"                               (the last in the worst publication: {self.heard_late:.3f} s)",
             *(f"  {line}" for line in self._verdicts()),
         ]
 
@@ -127,13 +129,14 @@ def descriptors_of(hard: int) -> tuple[int, int]:
     return worker - RESERVE - MARGIN, client - MARGIN
 
 
-def check_room(count: int, workers: int, hard: int) -> None:
-    """Raises `NotEnoughDescriptors` if *workers* cannot hold *count* peers."""
+def enough_workers(count: int, workers: int | None, hard: int) -> int:
+    """*workers*, or as few as hold *count* peers, but two. Raises `NotEnoughDescriptors` if they cannot."""
     each, _ = descriptors_of(hard)
-    needed = math.ceil(count / each)
-    if workers < needed:
+    needed = max(FEWEST_WORKERS, math.ceil(count / each))
+    if workers is not None and workers < needed:
         most = each + RESERVE + MARGIN
         raise NotEnoughDescriptors(f"a process may have {most} descriptors: give --workers {needed}")
+    return workers or needed
 
 
 def places(port: int, count: int, hard: int) -> list[Place]:
@@ -197,13 +200,13 @@ def _proportional(pid: int) -> int:
 
 
 @contextmanager
-def serving(workers: int, count: int) -> Iterator[Node]:
-    """A server with *workers*, and room in each for all of *count*. Nothing of it is left afterwards."""
-    port, room = str(free_port()), str(count + MARGIN)
+def serving(workers: int, room: int) -> Iterator[Node]:
+    """A server with *workers*, each with *room* for so many peers. Nothing of it is left afterwards."""
+    port = str(free_port())
     command = [sys.executable, "-m", "callboard", "run", str(HERE / "hosting_app.py"), "--workers", str(workers)]
     command += ["--http", port, "--ws", port, "--json"]
     for name in ("connections", "in-flight", "sessions"):
-        command += [f"--max-{name}", room]
+        command += [f"--max-{name}", str(room)]
     with tempfile.TemporaryFile() as said:
         server = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, start_new_session=True
@@ -312,29 +315,35 @@ def _progress(line: str) -> None:
 @contextmanager
 def client_processes(stations: Sequence[Place]) -> Iterator[ClientProcesses]:
     """A process for each of *stations*. They end with the block, or with this process, however it ends."""
-    context = multiprocessing.get_context("spawn")
     with ExitStack() as stack:
         pipes = []
         for place in stations:
-            ours, theirs = context.Pipe()
-            process = context.Process(target=run, args=(place, theirs), daemon=True)
-            process.start()
-            theirs.close()  # or else a process that ends would not be heard of
-            stack.callback(process.join, ENDED_WITHIN)
+            ours, theirs = Pipe()
+            stack.enter_context(ours)
+            with theirs:  # and only there: else a process that ends would not be heard of
+                command = [sys.executable, "-c", CLIENT, str(theirs.fileno())]
+                # In a session of its own: Ctrl-C is for this process, which then ends the others.
+                process = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], start_new_session=True)
+            stack.callback(process.wait)
             stack.callback(process.kill)
-            stack.callback(ours.close)
+            ours.send(place)
             pipes.append(ours)
         clients = ClientProcesses(pipes)
         clients.answers(Inside)  # each has started, which is not the server's time
         yield clients
 
 
-def gather_many(count: int, workers: int, rest: float) -> ManyFigures:
-    """All that is measured about *count* peers. Raises `Missing` and `NotEnoughDescriptors`."""
+def gather_many(
+    count: int, workers: int | None, rest: float, *, publications: int = PUBLICATIONS, room: int | None = None
+) -> ManyFigures:
+    """All that is measured about *count* peers. Each worker has *room* for all of them unless told otherwise.
+
+    Raises `Missing` and `NotEnoughDescriptors`.
+    """
     count -= count % 2
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    check_room(count, workers, hard)
-    with serving(workers, count) as node, client_processes(places(node.port, count, hard)) as clients:
+    workers = enough_workers(count, workers, hard)
+    with serving(workers, room or count + MARGIN) as node, client_processes(places(node.port, count, hard)) as clients:
         try:
             publish_once(node.port)  # what the first request loads is not weighed
             before = node.proportional()
@@ -342,7 +351,7 @@ def gather_many(count: int, workers: int, rest: float) -> ManyFigures:
             used, started = node.cpu(), time.perf_counter()
             time.sleep(rest)
             used, rested = node.cpu() - used, time.perf_counter() - started
-            told = [clients.publish(node.port) for _ in range(PUBLICATIONS)]
+            told = [clients.publish(node.port) for _ in range(publications)]
             shared, descriptors = node.proportional(), node.descriptors()
             node.check_same()
         except Missing as error:

@@ -90,6 +90,11 @@ FOUND: Mapping[str, Any] = {
         },
     ],
     "listeners": [{"what": "WebSocket sessions", "count": 10_000, "opening": 1.5, **LISTENER}],
+    "crowd": {
+        **{"count": 100_000, "workers": 6, "clients": 6, "opening": 90.0, "pss_mib": 2560.0, "resident_mib": 2700.0},
+        **{"least_descriptors": 16_600, "most_descriptors": 16_700, "rest": 45.0, **LISTENER, "cpu_at_rest": 3.0},
+        **{"heard_first": 0.01, "heard_by_all": 4.0, "heard_late": 5.0},
+    },
     "generator": {"HTTP": [{"rate": 25_000.0, "p99": 1.5, "cpu": 30.0}] * 3},
     "agreement": {"server": "callboard", "connections": 8, "rounds": [{"wrk": SEEN, "bench": SEEN}] * 3},
     "codec": {"40 kB, one text": [FIGURE]},
