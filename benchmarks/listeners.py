@@ -1,7 +1,7 @@
 """Ten thousand that listen: idle `subscriptions/listen` streams and WebSocket sessions on one process of callboard.
 
     python -m benchmarks.listeners [--short] [--count N] [--rest SECONDS] [--json FILE]
-    python -m benchmarks.listeners --workers N [--count N] [--rest SECONDS] [--json FILE]
+    python -m benchmarks.listeners --workers N [--count N] [--rest SECONDS] [--json FILE] [-- FLAGS]
 
 Opens them, weighs the server, lets it rest, and publishes notifications that each must get, every one once. First the
 streams, then the WebSockets, then both together; a new server for each. Whoever is missing ends it with an error.
@@ -9,7 +9,8 @@ streams, then the WebSockets, then both together; a new server for each. Whoever
 With --workers it is one server with so many workers, and --count (default: 100,000) is that of all peers together: half
 are streams, half are WebSockets. They come from several processes and loopback addresses. What is weighed is all
 processes of the server. A worker needs a descriptor for each of its peers: with `ulimit -Hn` of 65,536 two workers hold
-100,000, with 20,000 it takes six.
+100,000, with 20,000 it takes six. FLAGS are those of `callboard run`: what idle peers cost is decided by --comment-every
+and --ping-every (rest as long as a ping takes).
 """
 
 import argparse
@@ -140,7 +141,7 @@ def on_workers(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
     end_by_signals()
     try:
         workers = None if options.workers == "auto" else int(options.workers)
-        found = gather_many(options.count, workers, options.rest or DEFAULTS.ping_every)
+        found = gather_many(options.count, workers, options.rest or DEFAULTS.ping_every, flags=options.flags)
     except NotEnoughDescriptors as error:
         parser.error(str(error))
     except Missing as error:
@@ -160,6 +161,7 @@ def main() -> None:
     parser.add_argument("--workers", help=words)
     parser.add_argument("--short", action="store_true", help="each kind alone; time for one ping to each, not for two")
     parser.add_argument("--rest", type=float, help="seconds of rest (default: two pings to each; with --workers, one)")
+    parser.add_argument("flags", nargs="*", metavar="FLAGS", help="more flags of the server, after --, with --workers")
     add_json(parser)
     options = parser.parse_args()
     if options.count is None:
@@ -169,6 +171,8 @@ def main() -> None:
     if options.workers is not None:
         on_workers(parser, options)
         return
+    if options.flags:
+        parser.error("FLAGS are for a server with --workers")
     gc.disable()  # a collection among twenty thousand clients would be counted as the server's delay
     most = raise_limit() - MARGIN
     _, core = cores()

@@ -200,13 +200,14 @@ def _proportional(pid: int) -> int:
 
 
 @contextmanager
-def serving(workers: int, room: int) -> Iterator[Node]:
-    """A server with *workers*, each with *room* for so many peers. Nothing of it is left afterwards."""
-    port = str(free_port())
+def serving(workers: int, count: int, flags: Sequence[str] = ()) -> Iterator[Node]:
+    """A server with *workers*, room in each for all of *count*, and more *flags*. Nothing of it is left afterwards."""
+    port, room = str(free_port()), str(count + MARGIN)
     command = [sys.executable, "-m", "callboard", "run", str(HERE / "hosting_app.py"), "--workers", str(workers)]
     command += ["--http", port, "--ws", port, "--json"]
     for name in ("connections", "in-flight", "sessions"):
-        command += [f"--max-{name}", str(room)]
+        command += [f"--max-{name}", room]
+    command += flags
     with tempfile.TemporaryFile() as said:
         server = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, start_new_session=True
@@ -334,16 +335,16 @@ def client_processes(stations: Sequence[Place]) -> Iterator[ClientProcesses]:
 
 
 def gather_many(
-    count: int, workers: int | None, rest: float, *, publications: int = PUBLICATIONS, room: int | None = None
+    count: int, workers: int | None, rest: float, *, publications: int = PUBLICATIONS, flags: Sequence[str] = ()
 ) -> ManyFigures:
-    """All that is measured about *count* peers. Each worker has *room* for all of them unless told otherwise.
+    """All that is measured about *count* peers of a server with these *flags*.
 
     Raises `Missing` and `NotEnoughDescriptors`.
     """
     count -= count % 2
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     workers = enough_workers(count, workers, hard)
-    with serving(workers, room or count + MARGIN) as node, client_processes(places(node.port, count, hard)) as clients:
+    with serving(workers, count, flags) as node, client_processes(places(node.port, count, hard)) as clients:
         try:
             publish_once(node.port)  # what the first request loads is not weighed
             before = node.proportional()

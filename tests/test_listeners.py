@@ -54,7 +54,7 @@ def test_every_peer_is_told_once_and_no_process_is_left() -> None:
 
 def test_a_peer_that_is_missing_ends_it_with_what_the_server_said() -> None:
     with pytest.raises(Missing, match=r"(?s)the server said:.*connections_refused"):
-        gather_many(200, 2, rest=0.1, publications=1, room=60)
+        gather_many(200, 2, rest=0.1, publications=1, flags=["--max-connections", "60"])
     assert psutil.Process().children(recursive=True) == []
 
 
