@@ -9,8 +9,8 @@ streams, then the WebSockets, then both together; a new server for each. Whoever
 With --workers it is one server with so many workers, and --count (default: 100,000) is that of all peers together: half
 are streams, half are WebSockets. They come from several processes and loopback addresses. What is weighed is all
 processes of the server. A worker needs a descriptor for each of its peers: with `ulimit -Hn` of 65,536 two workers hold
-100,000, with 20,000 it takes six. FLAGS are those of `callboard run`: what idle peers cost is decided by --comment-every
-and --ping-every (rest as long as a ping takes).
+100,000, with 20,000 it takes six. FLAGS are those of `callboard run`: --comment-every and --ping-every decide what idle
+peers cost at rest (rest at least as long as both).
 """
 
 import argparse

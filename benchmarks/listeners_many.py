@@ -205,8 +205,8 @@ def serving(workers: int, count: int, flags: Sequence[str] = ()) -> Iterator[Nod
     port, room = str(free_port()), str(count + MARGIN)
     command = [sys.executable, "-m", "callboard", "run", str(HERE / "hosting_app.py"), "--workers", str(workers)]
     command += ["--http", port, "--ws", port, "--json"]
-    for name in ("connections", "in-flight", "sessions"):
-        command += [f"--max-{name}", room]
+    for limit in ("--max-connections", "--max-in-flight", "--max-sessions"):
+        command += [limit, room] if limit not in flags else []
     command += flags
     with tempfile.TemporaryFile() as said:
         server = subprocess.Popen(
