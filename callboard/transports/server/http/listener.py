@@ -45,10 +45,10 @@ class Turns(Protocol):
     """Other processes accept on the same sockets: who goes first."""
 
     async def wait_turn(self) -> None:
-        """Before accepting: let others go first if this process has more connections than they have."""
+        """Before accepting: let others go first if this process has more connections than they have, or no room."""
 
-    def say(self, connections: int) -> None:
-        """So many connections are open now."""
+    def say(self, connections: int, *, is_full: bool = False) -> None:
+        """So many connections are open now; and whether there is no room for another one."""
 
 
 @attrs.frozen(eq=False)
@@ -112,6 +112,7 @@ class HttpListener(Actor[Never]):
         if full is not None:
             connected.close()
             self._say("connections_refused", full)
+            self._say_load()
             return
         try:
             self._begin(connected, partial(self._left, address), connections)
@@ -129,7 +130,7 @@ class HttpListener(Actor[Never]):
 
     def _say_load(self) -> None:
         if self.edge.turns is not None:
-            self.edge.turns.say(self.edge.crowd.total)
+            self.edge.turns.say(self.edge.crowd.total, is_full=self.edge.crowd.is_full)
 
     def _begin(self, connected: socket.socket, leave: Callable[[], None], connections: Supervisor) -> None:
         edge = self.edge
