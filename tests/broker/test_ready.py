@@ -1,7 +1,7 @@
 """When a broker is ready: any backend or all of them, and each that is required."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import trio
@@ -13,7 +13,7 @@ from callboard.transports.client.process import Command
 
 
 def backend(name: str, *, is_up: bool, required: bool = False) -> BackendSpec:
-    target = Server(name) if is_up else Command(args=("false",))
+    target: Any = Server(name) if is_up else Command(args=("false",))
     return BackendSpec(name=name, target=target, settings=BackendSettings(required=required))
 
 
