@@ -5,6 +5,7 @@ import attrs
 from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.server.host import Host
 from callboard.actors.server.reply_slot import InFlight, ReplySlot
+from callboard.actors.terms import Terms
 from callboard.codecs.envelope import RequestId
 from callboard.errors import InvalidParams
 
@@ -18,6 +19,7 @@ class Dispatch:
     account: str
     transport: str
     used_at: float = attrs.field(default=0.0, init=False)
+    latest: Terms | None = attrs.field(default=None, init=False)
     in_flight: dict[RequestId, InFlight] = attrs.field(factory=dict, init=False)
     """Those that can be cancelled."""
     count: int = attrs.field(default=0, init=False)

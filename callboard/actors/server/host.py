@@ -118,6 +118,8 @@ class SessionRequests(Protocol):
 
     count: int
     used_at: float
+    latest: Terms | None
+    """Of the latest request, if they are observed: who the client is that agreed on nothing before."""
 
     @property
     def in_flight(self) -> Mapping[RequestId, InFlight]: ...

@@ -319,6 +319,7 @@ class Session(Actor[Outbound]):
         slot = self._slot(request, terms, way)
         if self.host.observer is not None:
             slot.watch(self.host.observer, route.name)
+            self.requests.latest = terms
         if isinstance(way, Batch):
             way.expect(slot)
         try:

@@ -148,6 +148,8 @@ class Modern:
         slot = ReplySlot(request.id, request.method, terms, way, info, self, account, host.unread)
         if host.observer is not None:
             slot.watch(host.observer, route.name)
+            if response.carrier is not None:
+                response.carrier.terms = terms
         exchange = Exchange(host, request, route, slot, host.requests)
         exchange.carrier = response.carrier
         if self.session_of is not None:
