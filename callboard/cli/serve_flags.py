@@ -93,6 +93,10 @@ class Where:
         Parameter(group=ACCESS, help="Tokens for the live page and /metrics; needed unless --admin is loopback."),
     ] = None
 
+    admin_actions: Annotated[
+        bool, FLAG, Parameter(group=ACCESS, help="Let operators with such a token restart servers, end sessions.")
+    ] = False
+
     state_key_file: Annotated[
         Path | None,
         Parameter(
@@ -152,6 +156,7 @@ class Where:
             legacy_sse=self.legacy_sse,
             admin=self.admin,
             admin_token_file=_path(self.admin_token_file),
+            admin_actions=self.admin_actions,
             access_log=self.access_log,
             tls_cert=_path(self.tls_cert),
             tls_key=_path(self.tls_key),

@@ -20,6 +20,7 @@ import trio
 
 from callboard.actors.server.host import Host
 from callboard.observe import rows
+from callboard.observe.actions import Actions
 from callboard.observe.families import families_of
 from callboard.observe.history import History
 from callboard.observe.journal import Journal
@@ -89,6 +90,10 @@ class ServerView:
         """For Prometheus."""
         await trio.lowlevel.checkpoint()
         return render(self.families())
+
+    async def act(self, action: str, subject: str) -> bool:
+        """Do what the operator wants. Whether there is a server or client of that name."""
+        return await Actions(self.host).act(action, subject)
 
     def _about(self) -> Row:
         host = self.host

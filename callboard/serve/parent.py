@@ -79,7 +79,7 @@ async def _run(plan: ServePlan, has_backends: bool) -> int:
         parent = Parent(plan, equipment, root, bound, admin)
         if admin is not None:
             parent.view.listening = listening_told(list(listening_at(plan, bound, admin)))
-            room = ShowRoom(parent.view, plan.admin_tokens(admin.place))
+            room = ShowRoom(parent.view, plan.admin_tokens(admin.place), plan.admin_actions)
             root.spawn(room.viewers, name="viewers", shutdown=0)
             await root.add(admin_edge(parent, plan.access(admin.place, is_admin=True), admin.sockets, room))
         if plan.cluster is not None:

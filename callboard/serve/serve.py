@@ -75,7 +75,7 @@ async def serve(
         if plan.access_log:
             host.observer = AccessLog(host.offer.owner_of, host.observer)
         if admin is not None and view is not None:
-            room = ShowRoom(view, plan.admin_tokens(admin.place))
+            room = ShowRoom(view, plan.admin_tokens(admin.place), plan.admin_actions)
             host.root.spawn(room.viewers, name="viewers", shutdown=0)
             await host.root.add(admin_edge(health, plan.access(admin.place, is_admin=True), admin.sockets, room))
         link = None

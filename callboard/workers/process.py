@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -21,6 +21,7 @@ from callboard.supervisor.groups import own_nursery
 from callboard.workers.control import Control
 from callboard.workers.fair_share import LoadPage
 from callboard.workers.messages import (
+    Act,
     AreYouThere,
     Assignment,
     Drop,
@@ -235,10 +236,17 @@ class WorkerProcess(Actor[None]):
 
     async def show(self, what: Literal["view", "history", "metrics"]) -> bytes | None:
         """What is to be seen of it, as JSON; None if it does not say in time."""
+        return await self._ask(lambda number: Show(number, what))
+
+    async def act(self, action: str, subject: str) -> bool:
+        """Have it do what the operator wants. Whether there was a server or client of that name."""
+        return await self._ask(lambda number: Act(number, action, subject)) == b"true"
+
+    async def _ask(self, question: Callable[[int], Message]) -> bytes | None:
         number = next(self._numbers)
         send, receive = trio.open_memory_channel[bytes](1)
         self._asked[number] = send
-        self.say(Show(number, what))
+        self.say(question(number))
         try:
             with trio.move_on_after(SHOWN_WITHIN):
                 return await receive.receive()

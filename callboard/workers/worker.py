@@ -28,6 +28,7 @@ from callboard.workers.control import READ, Control, told_of
 from callboard.workers.fair_share import FairShare, LoadPage
 from callboard.workers.homes import WorkerHomes
 from callboard.workers.messages import (
+    Act,
     AreYouThere,
     Assignment,
     Drop,
@@ -166,7 +167,7 @@ class ParentLink(Actor[None]):
             async with own_nursery() as nursery:
                 nursery.start_soon(self._control.write)
                 async for message in self._control:
-                    if isinstance(message, Show):
+                    if isinstance(message, Show | Act):
                         nursery.start_soon(self._show, message)
                     else:
                         self._hear(message)
@@ -203,10 +204,12 @@ class ParentLink(Actor[None]):
             case Assignment():
                 log.warning("assigned_twice", worker=self.worker.label)
 
-    async def _show(self, asked: Show) -> None:
+    async def _show(self, asked: Show | Act) -> None:
         if self.view is None:
             return
-        if asked.what == "metrics":
+        if isinstance(asked, Act):
+            said = msgspec.json.encode(await self.view.act(asked.action, asked.subject))
+        elif asked.what == "metrics":
             said = msgspec.json.encode(self.view.families())
         else:
             said = msgspec.json.encode(await self.view.view(with_history=asked.what == "history"))
