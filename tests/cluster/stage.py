@@ -15,11 +15,15 @@ import attrs
 import pytest
 import trio
 
+from tests import process
 from tests.certificate import Authority
+from tests.figures import LONG
 from tests.transports.server.http.stage import Gone, Stream
 from tests.workers.crowd import APP, Crowd, CrowdSession, crowd
 
 KEY: Final = bytes(range(100, 132))
+PATIENCE: Final = 600.0 if LONG else process.PATIENCE
+"""Seconds that a node is there, at most."""
 PATHS: Final = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
@@ -172,7 +176,7 @@ class Fleet:
         self, *flags: str, workers: int = 1, authority: Authority | None = None, app: Path = APP
     ) -> AbstractAsyncContextManager[Crowd]:
         """One more, for a block."""
-        return crowd(*self.flags(authority), *flags, workers=workers, app=app)
+        return crowd(*self.flags(authority), *flags, workers=workers, app=app, patience=PATIENCE)
 
     async def written(self, sessions: int) -> None:
         """Wait until so many are written down."""

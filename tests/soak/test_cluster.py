@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
-import tests.process
-from tests.cluster.stage import at, fleet_of, free_port, known, two_nodes, under_load, until
+from tests.cluster.stage import PATIENCE, at, fleet_of, free_port, known, two_nodes, under_load, until
 from tests.cluster.test_balancers import haproxy, in_front, nginx, use
 from tests.cluster.test_store import killed_often
 from tests.conformance import suite
@@ -24,11 +23,6 @@ from tests.transports.server.http.stage import Answer
 from tests.workers.crowd import Crowd, CrowdSession, crowd
 
 pytestmark = pytest.mark.skipif(not LONG, reason="the long form: make soak")
-
-
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tests.process, "PATIENCE", 300.0)
 
 
 async def test_redis_killed_100_times(tmp_path: Path) -> None:
@@ -92,8 +86,8 @@ async def test_10_000_calls_behind_each_balancer(tmp_path: Path) -> None:
         for make in (nginx, haproxy):
             port = free_port()
             async with in_front(make(tmp_path, port, one, other), port, one) as balancer:
-                await use(balancer, {*one.workers(), *other.workers()}, calls=1700, count=60)
-    figure("target 14", "10,200 calls, 60 streams and 60 parked rounds behind each, 0 failed", "0 failed")
+                await use(balancer, {*one.workers(), *other.workers()}, calls=1700, streams=100, rounds=1000)
+    figure("target 14", "10,200 calls, 100 streams and 1,000 parked rounds behind each, 0 failed", "0 failed")
 
 
 # A machine that vanishes: a network namespace of its own, whose packets are dropped.
@@ -140,8 +134,8 @@ async def test_a_machine_that_vanishes(tmp_path: Path) -> None:
             here, there = fleet.flags(address=HERE, url=url), fleet.flags(address=THERE, url=url)
             inside = (IP, "netns", "exec", name)
             async with (
-                crowd(*here, workers=1) as one,
-                crowd(*there, "--allow-host", "*", workers=1, host=THERE, before=inside) as far,
+                crowd(*here, workers=1, patience=PATIENCE) as one,
+                crowd(*there, "--allow-host", "*", workers=1, host=THERE, before=inside, patience=PATIENCE) as far,
             ):
                 await known(one, 1)
                 sessions = [await far.session() for _ in range(2)]
