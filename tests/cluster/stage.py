@@ -257,6 +257,28 @@ async def kill_node(node: Crowd) -> None:
     await until(lambda: not any(map(_lives, processes)))
 
 
+async def restored_after_kill(node: Crowd, other: Crowd, sessions: list[CrowdSession]) -> list[float]:
+    """Kill a *node*. Returns the seconds until each of its *sessions* is answered by way of another node, all asked for
+    at once, again and again. None may be refused for good: 404."""
+    taken: list[float] = []
+    began = trio.current_time()
+
+    async def ask(session: CrowdSession) -> None:
+        while True:
+            answer = await at(other, session).answer_to("where")
+            if answer.status == 200 and "result" in answer.json:
+                taken.append(trio.current_time() - began)
+                return
+            assert answer.status in {200, 503}, answer
+            await trio.sleep(0.02)
+
+    async with trio.open_nursery() as nursery:
+        await kill_node(node)
+        for session in sessions:
+            nursery.start_soon(ask, session)
+    return taken
+
+
 def _lives(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

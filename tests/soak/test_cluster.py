@@ -8,11 +8,22 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 
 import pytest
 import trio
 
-from tests.cluster.stage import PATIENCE, at, fleet_of, free_port, known, two_nodes, under_load, until
+from tests.cluster.stage import (
+    PATIENCE,
+    at,
+    fleet_of,
+    free_port,
+    known,
+    restored_after_kill,
+    two_nodes,
+    under_load,
+    until,
+)
 from tests.cluster.test_balancers import haproxy, in_front, nginx, use
 from tests.cluster.test_store import killed_often
 from tests.conformance import suite
@@ -88,6 +99,38 @@ async def test_10_000_calls_behind_each_balancer(tmp_path: Path) -> None:
             async with in_front(make(tmp_path, port, one, other), port, one) as balancer:
                 await use(balancer, {*one.workers(), *other.workers()}, calls=1700, streams=100, rounds=1000)
     figure("target 14", "10,200 calls, 100 streams and 1,000 parked rounds behind each, 0 failed", "0 failed")
+
+
+async def test_a_node_is_killed_5_times(tmp_path: Path) -> None:
+    """Under load at the other one, which must not notice it."""
+    last: list[float] = []
+    async with fleet_of(tmp_path) as fleet, fleet.node() as other:
+        for _ in range(5):
+            async with fleet.node() as killed:
+                await known(other, 1)
+                sessions = [await killed.session() for _ in range(100)]
+                for session in sessions[:10]:  # so that the link between the two is in use
+                    assert await at(other, session).call("where") in killed.workers()
+                await fleet.written(100)
+                async with under_load(other) as load:
+                    last.append(max(await restored_after_kill(killed, other, sessions)))
+                assert load.failed == []
+                for session in sessions:
+                    await end_session(at(other, session))
+    figure(
+        "target 15, killed",
+        f"100 of 100 sessions restored after {median(last):.2f} s ({min(last):.2f} to {max(last):.2f});"
+        f" median of {len(last)} kills",
+        "1 s",
+    )
+    assert median(last) < 1
+
+
+async def end_session(session: CrowdSession) -> None:
+    async with session.crowd.client() as client:
+        head = b"DELETE /mcp HTTP/1.1\r\nhost: %b\r\nmcp-session-id: %b\r\n\r\n"
+        await client.send(head % (client.host, session.id.encode()))
+        assert (await client.answer()).status == 204
 
 
 # A machine that vanishes: a network namespace of its own, whose packets are dropped.
