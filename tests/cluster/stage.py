@@ -169,14 +169,15 @@ class Fleet:
         named = [part for name, file in files.items() for part in (f"--cluster-{name}", str(file))]
         return [
             *("--cluster", url or self.redis.url, "--cluster-address", address, "--state-key-file", str(self.keys)),
-            *(*named, "--drain-time", "4"),
+            *named,
         ]
 
     def node(
         self, *flags: str, workers: int = 1, authority: Authority | None = None, app: Path = APP
     ) -> AbstractAsyncContextManager[Crowd]:
         """One more, for a block."""
-        return crowd(*self.flags(authority), *flags, workers=workers, app=app, patience=PATIENCE)
+        drained = () if "--drain-time" in flags else ("--drain-time", "4")
+        return crowd(*self.flags(authority), *drained, *flags, workers=workers, app=app, patience=PATIENCE)
 
     async def written(self, sessions: int) -> None:
         """Wait until so many are written down."""

@@ -5,14 +5,15 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from statistics import median
 
 import pytest
 import trio
 
+from benchmarks.peers import environment
 from tests.cluster.stage import (
     PATIENCE,
     at,
@@ -30,8 +31,12 @@ from tests.conformance import suite
 from tests.conformance.suite import ROOT
 from tests.figures import LONG, figure
 from tests.node import NPM
+from tests.process import Process, started
 from tests.transports.server.http.stage import Answer
 from tests.workers.crowd import Crowd, CrowdSession, crowd
+
+IDLE = 100
+"""Legacy sessions of official clients."""
 
 pytestmark = pytest.mark.skipif(not LONG, reason="the long form: make soak")
 
@@ -90,6 +95,52 @@ async def test_both_nodes_are_replaced_one_after_the_other(tmp_path: Path) -> No
                 )
                 assert after.count(200) >= 99
                 assert answers.count(200) >= 99
+
+
+@pytest.mark.parametrize("make", [nginx, haproxy])
+async def test_official_clients_while_both_nodes_are_replaced(
+    make: Callable[[Path, int, Crowd, Crowd], list[str]], tmp_path: Path
+) -> None:
+    """Each node ends by SIGTERM, and another one begins at its address. The clients are not told."""
+    flags = ("--allow-host", "*", "--lame-duck", "5", "--drain-time", "30")
+    async with two_nodes(tmp_path, *flags) as (fleet, one, other):
+        port = free_port()
+        async with (
+            in_front(make(tmp_path, port, one, other), port, one),
+            official_clients(f"http://127.0.0.1:{port}/mcp", legacy=IDLE, modern=4) as clients,
+            AsyncExitStack() as newer,  # nodes that end with the block
+        ):
+            said = [await clients.hear()]
+            for number, leaving in enumerate((one, other), start=1):
+                began = trio.current_time()
+                leaving.process.signal(signal.SIGTERM)
+                assert await leaving.process.wait() == 0
+                figure(f"target 16, node {number} ended", f"after {trio.current_time() - began:.0f} s", "35 s")
+                same = ("--http", f"127.0.0.1:{leaving.port}", "--admin", f"127.0.0.1:{leaving.admin}")
+                await newer.enter_async_context(fleet.node(*flags, *same))
+                await trio.sleep(5)  # until haproxy believes that it is there
+                await clients.write(b"\n")
+                said.append(await clients.hear())
+        calls = sum(one["calls"] for one in said)
+        failed = [error for one in said for error in one["failed"]]
+        goes_on = min(one["idle"] for one in said)
+        figure(
+            f"target 16, {make.__name__}",
+            f"official client: {len(failed)} of {calls} modern calls failed, {goes_on} of {IDLE} idle legacy sessions go on",
+            "0 failed, 99 %",
+        )
+        assert failed == []
+        assert goes_on >= 0.99 * IDLE, said
+        assert calls > 1000
+
+
+@asynccontextmanager
+async def official_clients(url: str, *, legacy: int, modern: int) -> AsyncIterator[Process]:
+    program = await trio.to_thread.run_sync(environment, "mcp==2.3.0")
+    command = (str(program), "-m", "tests.cluster.official_clients", url, str(legacy), str(modern))
+    async with started(*command, patience=PATIENCE, cwd=ROOT) as process:
+        yield process
+        await process.hang_up()
 
 
 async def test_10_000_calls_behind_each_balancer(tmp_path: Path) -> None:
@@ -175,10 +226,20 @@ async def test_a_machine_that_vanishes(tmp_path: Path) -> None:
         async with fleet_of(tmp_path, bind="0.0.0.0") as fleet:  # noqa: S104
             url = f"redis://{HERE}:{fleet.redis.port}"
             here, there = fleet.flags(address=HERE, url=url), fleet.flags(address=THERE, url=url)
-            inside = (IP, "netns", "exec", name)
+            inside, drained = (IP, "netns", "exec", name), ("--drain-time", "4")
             async with (
-                crowd(*here, workers=1, patience=PATIENCE) as one,
-                crowd(*there, "--allow-host", "*", workers=1, host=THERE, before=inside, patience=PATIENCE) as far,
+                crowd(*here, *drained, workers=1, patience=PATIENCE) as one,
+                crowd(
+                    *there,
+                    "--drain-time",
+                    "4",
+                    "--allow-host",
+                    "*",
+                    workers=1,
+                    host=THERE,
+                    before=inside,
+                    patience=PATIENCE,
+                ) as far,
             ):
                 await known(one, 1)
                 sessions = [await far.session() for _ in range(2)]
