@@ -126,7 +126,7 @@ async def test_official_clients_while_both_nodes_are_replaced(
         goes_on = min(one["idle"] for one in said)
         figure(
             f"target 16, {make.__name__}",
-            f"official client: {len(failed)} of {calls} modern calls failed, {goes_on} of {IDLE} idle legacy sessions go on",
+            f"official client: {len(failed)} of {calls} modern calls failed, {goes_on} of {IDLE} idle sessions go on",
             "0 failed, 99 %",
         )
         assert failed == []
