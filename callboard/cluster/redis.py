@@ -17,6 +17,7 @@ import trio
 from callboard.cluster.directory import DEAD_AFTER, MAX_NODES
 from callboard.cluster.scripts import BEAT, LEAVE, NOBODY, TAKE, TOUCH, WRITE
 from callboard.cluster.store import ANSWER_TIME, NotListed, Owned, StoreAway, View
+from callboard.cluster.url import StoreUrl
 from callboard.errors import CannotServe
 from callboard.supervisor import get_logger
 from callboard.supervisor.groups import first_leaf
@@ -59,14 +60,18 @@ class RedisStore:
     _failed: trio.Event = attrs.field(factory=trio.Event, init=False)
     _reason: str = attrs.field(default="", init=False)
 
+    _place: StoreUrl = attrs.field(init=False)
+
     def __attrs_post_init__(self) -> None:
+        self._place = StoreUrl.parse(self.url)
         quiet = logging.getLogger("coredis")  # what failed is said here, once
         quiet.propagate, quiet.handlers = False, [logging.NullHandler()]
 
     def _new_client(self, connections: int) -> Any:
         return coredis.Redis.from_url(
-            self.url,
+            self._place.url,
             password=self.password,
+            **({} if self._place.tls is None else {"ssl_context": self._place.tls}),
             retry_policy=NoRetryPolicy(),
             stream_timeout=ANSWER_TIME,
             connect_timeout=ANSWER_TIME,

@@ -49,6 +49,8 @@ class Redis:
     folder: Path
     port: int = attrs.field(factory=free_port)
     bind: str = "127.0.0.1"
+    more: tuple[str, ...] = ()
+    """Further arguments."""
     process: "subprocess.Popen[bytes] | None" = attrs.field(default=None, init=False)
 
     @property
@@ -58,7 +60,7 @@ class Redis:
     def start(self) -> None:
         command = [program("redis-server"), "--port", str(self.port), "--bind", self.bind, "--save", ""]
         command += ["--protected-mode", "no"]
-        command += ["--appendonly", "no", "--dir", str(self.folder), "--daemonize", "no"]
+        command += ["--appendonly", "no", "--dir", str(self.folder), "--daemonize", "no", *self.more]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     async def up(self) -> None:
@@ -134,8 +136,8 @@ class _Replies:
 
 
 @contextmanager
-def redis_at(folder: Path, bind: str = "127.0.0.1") -> Iterator[Redis]:
-    server = Redis(folder, bind=bind)
+def redis_at(folder: Path, *more: str, bind: str = "127.0.0.1") -> Iterator[Redis]:
+    server = Redis(folder, bind=bind, more=more)
     try:
         yield server
     finally:
@@ -189,7 +191,7 @@ class Fleet:
 @asynccontextmanager
 async def fleet_of(folder: Path, bind: str = "127.0.0.1") -> AsyncIterator[Fleet]:
     """A Redis that runs, and a CA."""
-    with redis_at(folder, bind) as redis:
+    with redis_at(folder, bind=bind) as redis:
         await redis.up()
         yield Fleet(folder, redis, Authority.create(folder))
 
