@@ -68,16 +68,17 @@ class RedisStore:
         quiet.propagate, quiet.handlers = False, [logging.NullHandler()]
 
     def _new_client(self, connections: int) -> Any:
+        secured: dict[str, Any] = {} if self._place.tls is None else {"ssl_context": self._place.tls}
         return coredis.Redis.from_url(
             self._place.url,
             password=self.password,
-            **({} if self._place.tls is None else {"ssl_context": self._place.tls}),
             retry_policy=NoRetryPolicy(),
             stream_timeout=ANSWER_TIME,
             connect_timeout=ANSWER_TIME,
             pool_timeout=ANSWER_TIME,
             max_connections=connections,
             verify_version=False,
+            **secured,
         )
 
     @property
