@@ -14,6 +14,7 @@ SCHEMES: Final = {"redis": "redis", "valkey": "redis", "rediss": "rediss", "valk
 TLS: Final = "rediss"
 CA, CERTIFICATE, KEY = "ssl_ca_certs", "ssl_certfile", "ssl_keyfile"
 DATABASE: Final = "db"
+PORT: Final = 6379
 EXPECTED: Final = "expected redis://HOST:PORT, rediss://HOST:PORT (TLS), valkey://, valkeys:// or unix:///path"
 
 
@@ -23,6 +24,8 @@ class StoreUrl:
     shown."""
 
     url: str
+    address: tuple[str, int] | None = None
+    """Host and port; None of a Unix socket."""
     tls: ssl.SSLContext | None = attrs.field(default=None, eq=False)
 
     @classmethod
@@ -48,7 +51,8 @@ class StoreUrl:
         if not (database.isascii() and database.isdecimal()):
             raise CannotServe(f"--cluster: invalid {DATABASE} {database[:40]!r}: expected a number")
         url = f"{scheme}://{parts.netloc}{parts.path}" + (f"?{DATABASE}={database}" if DATABASE in options else "")
-        return cls(url, _context(options) if scheme == TLS else None)
+        address = None if scheme == "unix" else (parts.hostname or "", parts.port or PORT)
+        return cls(url, address, _context(options) if scheme == TLS else None)
 
 
 def _context(options: dict[str, str]) -> ssl.SSLContext:
