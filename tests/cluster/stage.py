@@ -175,11 +175,17 @@ class Fleet:
         ]
 
     def node(
-        self, *flags: str, workers: int = 1, authority: Authority | None = None, app: Path = APP
+        self,
+        *flags: str,
+        workers: int = 1,
+        authority: Authority | None = None,
+        app: Path = APP,
+        command: str = "run",
     ) -> AbstractAsyncContextManager[Crowd]:
         """One more, for a block."""
         drained = () if "--drain-time" in flags else ("--drain-time", "4")
-        return crowd(*self.flags(authority), *drained, *flags, workers=workers, app=app, patience=PATIENCE)
+        all_flags = (*self.flags(authority), *drained, *flags)
+        return crowd(*all_flags, workers=workers, app=app, command=command, patience=PATIENCE)
 
     async def written(self, sessions: int) -> None:
         """Wait until so many are written down."""
