@@ -180,7 +180,7 @@ async def test_processes_that_find_the_token_old_at_once_refresh_it_once(tmp_pat
         proofs = [await one.prove(b"POST") for one in all_of_them]
         if not is_refused:
             now += 3600 - 29
-        shown = set()
+        shown = set[tuple[bytes, bytes]]()
 
         async def want(credentials: Credentials, proof: Proof) -> None:
             if is_refused:
@@ -208,6 +208,12 @@ async def test_a_process_that_hangs_in_the_middle_of_a_refresh_is_not_waited_for
     began = trio.current_time()
     async with own_turn(store, "a"):
         assert trio.current_time() == began
+
+
+async def test_a_folder_that_cannot_be_written_to_keeps_no_process_from_a_refresh(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    async with own_turn(FileStore(tmp_path / "file" / "folder"), "a"):
+        pass
 
 
 async def test_who_comes_second_with_a_refresh_token_keeps_what_the_first_one_got() -> None:
