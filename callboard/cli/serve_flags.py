@@ -121,7 +121,7 @@ class Where:
 
     cluster: Annotated[
         str | None,
-        Parameter(group=CLUSTER, help="Be a node of a cluster. URL of its Redis or Valkey: redis://HOST:PORT."),
+        Parameter(group=CLUSTER, help="Be a node of a cluster. URL of its Redis or Valkey: redis[s]://HOST:PORT."),
     ] = None
     cluster_name: Annotated[
         str | None, Parameter(group=CLUSTER, help="Name of the cluster in that store. Default: callboard.")

@@ -334,6 +334,7 @@ class Parent:
         if settings.lame_duck:
             log.info("leaving", lame_duck=settings.lame_duck)
             await trio.sleep(settings.lame_duck)
+        self._close_doors()
         for worker in list(self._workers.values()):
             if self.node is None or not worker.is_serving:
                 worker.end()
@@ -350,6 +351,14 @@ class Parent:
         self._kill_all()
         if self.node is not None:
             await self.node.leave()
+
+    def _close_doors(self) -> None:
+        """Give up the addresses, before workers do: what none of them accepts must be refused, so that a balancer goes
+        elsewhere with it, and not wait in the kernel until this process ends."""
+        self.equipment.listening = []
+        for bound in self.bound.values():
+            for listening in bound.sockets:
+                listening.close()
 
     def _kill_all(self) -> None:
         for worker in [*self._workers.values(), *([] if self._keeper is None else [self._keeper])]:

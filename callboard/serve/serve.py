@@ -9,6 +9,7 @@ from typing import Unpack
 import attrs
 import trio
 
+from callboard import tree
 from callboard.actors.server.drain import drain
 from callboard.actors.server.host import Host
 from callboard.errors import CannotServe
@@ -104,7 +105,8 @@ async def serve(
         if worker is not None and link is not None:
             with trio.move_on_after(link.linger):
                 if link.linger:
-                    await leave(worker, host, edges, partial(_close_listeners, edges), until, settings.spread)
+                    doors = partial(_close_listeners, edges, are_last=link.drain_within is not None)
+                    await leave(worker, host, edges, doors, until, settings.spread)
             link.is_draining = True
             drain_time = drain_time if link.drain_within is None else link.drain_within
         elif settings.lame_duck:
@@ -215,12 +217,15 @@ def _edge(plan: ServePlan, host: Host, place: BindAddress, bound: Bound, tls: Ce
     return http_edge("http" if is_http else "ws", endpoint, bound.sockets, tls, with_http2=with_http2, turns=turns)
 
 
-async def _close_listeners(edges: Sequence[Supervisor]) -> None:
-    """Accept no connection any more, and free the addresses: the next process may take them over."""
+async def _close_listeners(edges: Sequence[Supervisor], *, are_last: bool = False) -> None:
+    """Accept no connection any more, and free the addresses: the next process may take them over. If these *are_last*
+    to listen there, connections that wait are taken first: the kernel would reset them."""
     for edge in edges:
         for address, actor in edge.actors():
             if isinstance(actor, HttpListener):
                 await address.stop()
+                if are_last:
+                    actor.take_waiting(edge.supervisor_of(tree.CONNECTIONS))
                 actor.listening.close()
 
 

@@ -47,7 +47,11 @@ class Crowd:
 
     async def connect(self, port: int | None = None) -> Client:
         bare = trio.socket.socket()
-        await bare.connect((self.host, port or self.port))
+        try:
+            await bare.connect((self.host, port or self.port))
+        except OSError:
+            bare.close()
+            raise
         return Client(trio.SocketStream(bare), bare, f"{self.host}:{port or self.port}".encode())
 
     @asynccontextmanager
@@ -151,7 +155,7 @@ async def crowd(
 ) -> AsyncIterator[Crowd]:
     """`callboard run`, or serve, with so many workers. It is ended with the block. *before*: a command that runs it."""
     whole = [*before, *CALLBOARD, command, str(app)]
-    for flag in ("--http", "--ws", "--admin"):
+    for flag in {"--http", "--ws", "--admin"}.difference(flags):
         whole += [flag, f"{host}:0"]
     async with started(*whole, "--workers", str(workers), "--json", *flags, patience=patience) as process:
         told = await process.hear()

@@ -15,6 +15,7 @@ import trio
 from callboard import tree
 from callboard.actors.rate import Rate, RateLimit
 from callboard.supervisor import Actor, Fact, Supervisor, SupervisorSpec, get_logger
+from callboard.transports.bind import BACKLOG
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.connection import HttpConnection
 from callboard.transports.server.http.crowd import ConnectionLimit, counted_address
@@ -105,6 +106,12 @@ class HttpListener(Actor[Never]):
                         await trio.sleep(PAUSE)
                     break
                 self._take(connected, peer, connections)
+
+    def take_waiting(self, connections: Supervisor) -> None:
+        """Take all that wait in the kernel now, at most as many as can: after `run` has ended."""
+        with suppress(OSError):  # none is left, or there is no room
+            for _ in range(BACKLOG):
+                self._take(*self.listening.accept(), connections)
 
     def _take(self, connected: socket.socket, peer: object, connections: Supervisor) -> None:
         edge, address = self.edge, counted_address(peer)
