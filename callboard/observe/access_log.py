@@ -1,4 +1,4 @@
-"""A log line for each request: who asked for what, what became of it, and how long that took. Never what was said."""
+"""A log line for each request: the client, what it asked for, what became of it, and how long that took. Never what was said."""
 
 from collections.abc import Callable
 from time import perf_counter

@@ -1,6 +1,6 @@
 """What an operator may do to a running server, beside looking at it."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -65,6 +65,3 @@ _VERBS: Final[Mapping[str, Callable[[Backend], None]]] = {
     "try": Backend.try_now,
     "refresh": Backend.refresh,
 }
-
-Act = Callable[[str, str], Awaitable[bool]]
-"""Does an action to a subject; whether there was one such."""

@@ -1,7 +1,7 @@
 """The rows of each table that operators see: clients, requests, servers, tools, topics, dead letters.
 
-Read where they are, when somebody looks: nothing is counted for them. Every table has a bound, whatever the server
-holds. Nothing is in them that a request said but names, and no handle: no session id, no state, no query of a URI.
+Read where they are, when an operator looks: nothing is counted for them. Every table has a bound, however much the
+server holds. Nothing is in them that a request said but names, and no handle: no session id, no state, no query of a URI.
 """
 
 import heapq
@@ -44,10 +44,10 @@ SAID: Final = 5
 """Last lines on the standard error of a server that is not up."""
 
 TEXT: Final = 200
-"""Characters of a name: they are somebody else's words."""
+"""Characters of a name: they are words of clients and backends."""
 
 _OWN: Final = frozenset({"admin", "inner", "nodes"})
-"""Listeners whose connections are no clients': the admin listener, and those for other workers."""
+"""Listeners for others than clients: the admin listener, and those for other workers."""
 
 
 def client_rows(host: Host) -> Iterator[Row]:
@@ -180,7 +180,7 @@ def past_row(past: PastRequest) -> Row:
 
 
 def tool_rows(host: Host, journal: Journal) -> Iterator[Row]:
-    """Tools and prompts: those that were used, and then those that nobody uses."""
+    """Tools and prompts: those that were used, and then the others."""
     used = {(method, name): (took, failed) for method, name, took, failed in journal.by_name()}
     offered = {(method, name): server for method, name, server in host.offer.offered()}
     clock = perf_counter()

@@ -141,7 +141,7 @@ _SAME: Final = frozenset({"servers", "servers_up"})
 
 
 def merge(views: Mapping[str, Row], about: Row) -> Row:
-    """Several workers' views as one: rows say whose they are, the tree has one branch for each."""
+    """Several workers' views as one: rows name their worker, the tree has one branch for each."""
     some = list(views.values())
     merged: Row = {"version": VERSION, "at": round(time.time(), 3), "server": about}
     for name in ("totals", "latest", "point"):

@@ -1,6 +1,6 @@
 """What the admin listener shows: the live page, the view as JSON and as a stream, and metrics.
 
-A view is made once for all who look, and only while somebody does.
+A view is made once for all viewers, and only while there are any.
 """
 
 import base64
@@ -80,7 +80,7 @@ _wanted: Final = msgspec.json.Decoder[Wanted](Wanted)
 
 @attrs.define(eq=False)
 class Viewers(Actor[Never]):
-    """Those who follow the view as a stream."""
+    """The clients that follow the view as a stream."""
 
     mailbox = None
 
@@ -120,7 +120,7 @@ class Viewers(Actor[Never]):
 
 @attrs.define(eq=False)
 class ShowRoom:
-    """Answers for all of it. Without *tokens*, anybody who can connect may look: then it is a loopback address."""
+    """Answers for all of it. Without *tokens*, all that can connect may look: then it is a loopback address."""
 
     overview: Overview
     tokens: TokenTable | None = None
@@ -154,7 +154,7 @@ class ShowRoom:
             raise HttpRefusal(401, "a token is required", headers=(challenge,))
 
     async def _act(self, head: Head, body: bytes, response: Response) -> None:
-        """Raises `HttpRefusal`. Pages of others cannot set the header, whatever the browser of their reader knows."""
+        """Raises `HttpRefusal`. Pages of others cannot set the header, even in a browser that knows the token."""
         if head.get(b"x-callboard") is None:
             raise HttpRefusal(403, "the header X-Callboard is required")
         try:
