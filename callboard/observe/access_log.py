@@ -1,4 +1,4 @@
-"""A log line for each request: the client, what it asked for, what became of it, and how long that took. Never what was said."""
+"""A log line for each request: the client, what it asked for, the outcome, and how long that took; never its words."""
 
 from collections.abc import Callable
 from time import perf_counter

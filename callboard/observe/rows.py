@@ -1,7 +1,8 @@
 """The rows of each table that operators see: clients, requests, servers, tools, topics, dead letters.
 
 Read where they are, when an operator looks: nothing is counted for them. Every table has a bound, however much the
-server holds. Nothing is in them that a request said but names, and no handle: no session id, no state, no query of a URI.
+server holds. Nothing is in them that a request said but names, and no handle: no session id, no state, no query of a
+URI.
 """
 
 import heapq

@@ -84,7 +84,7 @@ class Show(Message, frozen=True):
     """Its view; that with the history; or what it counts."""
 
 
-class Act(Message, frozen=True):
+class ActionWanted(Message, frozen=True):
     """Do what the operator wants. Answered by `Shown`: whether there was a server or client of that name."""
 
     number: int
@@ -171,7 +171,7 @@ class Told(Message, frozen=True):
     """Whether all of them may have changed: what was missed is not known."""
 
 
-FromParent: TypeAlias = Act | Assignment | PeerWorkers | AreYouThere | Leave | Show | Taken | Told
+FromParent: TypeAlias = ActionWanted | Assignment | PeerWorkers | AreYouThere | Leave | Show | Taken | Told
 FromWorker: TypeAlias = Started | StillThere | Keep | Drop | Release | Take | Shown | Told
 
 _encoder: Final = msgspec.json.Encoder()

@@ -21,7 +21,7 @@ from callboard.supervisor.groups import own_nursery
 from callboard.workers.control import Control
 from callboard.workers.fair_share import LoadPage
 from callboard.workers.messages import (
-    Act,
+    ActionWanted,
     AreYouThere,
     Assignment,
     Drop,
@@ -240,7 +240,7 @@ class WorkerProcess(Actor[None]):
 
     async def act(self, action: str, subject: str) -> bool:
         """Have it do what the operator wants. Whether there was a server or client of that name."""
-        return await self._ask(lambda number: Act(number, action, subject)) == b"true"
+        return await self._ask(lambda number: ActionWanted(number, action, subject)) == b"true"
 
     async def _ask(self, question: Callable[[int], Message]) -> bytes | None:
         number = next(self._numbers)

@@ -28,7 +28,7 @@ from callboard.workers.control import READ, Control, told_of
 from callboard.workers.fair_share import FairShare, LoadPage
 from callboard.workers.homes import WorkerHomes
 from callboard.workers.messages import (
-    Act,
+    ActionWanted,
     AreYouThere,
     Assignment,
     Drop,
@@ -167,7 +167,7 @@ class ParentLink(Actor[None]):
             async with own_nursery() as nursery:
                 nursery.start_soon(self._control.write)
                 async for message in self._control:
-                    if isinstance(message, Show | Act):
+                    if isinstance(message, Show | ActionWanted):
                         nursery.start_soon(self._show, message)
                     else:
                         self._hear(message)
@@ -204,10 +204,10 @@ class ParentLink(Actor[None]):
             case Assignment():
                 log.warning("assigned_twice", worker=self.worker.label)
 
-    async def _show(self, asked: Show | Act) -> None:
+    async def _show(self, asked: Show | ActionWanted) -> None:
         if self.view is None:
             return
-        if isinstance(asked, Act):
+        if isinstance(asked, ActionWanted):
             said = msgspec.json.encode(await self.view.act(asked.action, asked.subject))
         elif asked.what == "metrics":
             said = msgspec.json.encode(self.view.families())
