@@ -33,8 +33,8 @@ async def test_every_metric_and_label_of_the_dashboard_is_told() -> None:
             async with connect(ways_in(host)) as client:
                 await client.call("echo", text="x")
                 await client.call("echo")
-            view.journal.refuse("host")
-            families = merged([view.families(), view.families()])
+                view.journal.refuse("host")
+                families = merged([view.families(), view.families()])
     told = render(families).decode()
     queries = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
     samples = {line.split("{")[0].split(" ")[0] for line in told.splitlines() if not line.startswith("#")}
