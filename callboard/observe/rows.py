@@ -41,6 +41,9 @@ MOST: Final = 200
 MOST_CHILDREN: Final = 50
 """Children of one supervisor that the tree shows, beside those that are always there."""
 
+AT_ONCE: Final = 2_000
+"""Sessions that are looked at before others get a turn."""
+
 SAID: Final = 5
 """Last lines on the standard error of a server that is not up."""
 
@@ -51,13 +54,17 @@ _OWN: Final = frozenset({"admin", "inner", "nodes"})
 """Listeners for others than clients: the admin listener, and those for other workers."""
 
 
-def client_rows(host: Host) -> Iterator[Row]:
+async def client_rows(host: Host) -> list[Row]:
     """The sessions that were used last, and connections of clients that have none."""
+    used: list[tuple[str, OpenSession]] = []
+    sessions = list(host.clients.items())
+    for at in range(0, len(sessions), AT_ONCE):
+        some = (*used, *sessions[at : at + AT_ONCE])
+        used = heapq.nlargest(MOST // 2, some, key=lambda item: item[1].requests.used_at)
+        await trio.lowlevel.checkpoint()
     clock = perf_counter()
-    used = heapq.nlargest(MOST // 2, host.clients.items(), key=lambda item: item[1].requests.used_at)
-    for name, session in used:
-        yield _session_row(name, session, clock)
-    yield from islice(_connection_rows(host.root), MOST // 2)
+    rows = [_session_row(name, session, clock) for name, session in used]
+    return [*rows, *islice(_connection_rows(host.root), MOST // 2)]
 
 
 def _session_row(name: str, session: OpenSession, clock: float) -> Row:

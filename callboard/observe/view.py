@@ -64,7 +64,6 @@ class ServerView:
         view |= {"totals": self._totals(), "latest": self._latest()}
         for name, some in (
             ("servers", rows.server_rows(host, journal)),
-            ("clients", rows.client_rows(host)),
             ("running", rows.running_rows(host)),
             ("slowest", map(rows.past_row, journal.slowest)),
             ("failed", map(rows.past_row, reversed(journal.failed))),
@@ -73,6 +72,7 @@ class ServerView:
         ):
             await trio.lowlevel.checkpoint()
             view[name] = list(some)
+        view["clients"] = await rows.client_rows(host)
         await trio.lowlevel.checkpoint()
         view["dead_letters"] = rows.dead_letters(host.root.dead_letters)
         view["tree"] = rows.tree_of(host.root)
