@@ -104,8 +104,10 @@ class WorkerHomes:
 
     async def tunnel(self, found: Elsewhere, head: Head, rest: bytes, wire: Wire, peer: str) -> Upgraded:
         link = self.links.get(found.home)
-        if link is None or link.hangs:
+        if link is None:
             raise not_found()
+        if link.hangs:  # its session is not over
+            raise HttpRefusal(503, "the worker that has this session does not answer", headers=RETRY_AFTER)
         self.forwarded += 1
         return await open_tunnel(link, head, rest, wire, found.principal, peer)
 

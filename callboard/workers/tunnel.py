@@ -4,12 +4,14 @@ import attrs
 import trio
 
 from callboard.codecs.http.head import Head
+from callboard.codecs.http.refusal import HttpRefusal
+from callboard.codecs.http.status import RETRY_AFTER
 from callboard.errors import CannotConnect
 from callboard.supervisor import Fact
 from callboard.supervisor.groups import own_nursery
 from callboard.transports.server.http.homes import not_found
 from callboard.transports.wire import Wire
-from callboard.workers.link import HomeLink
+from callboard.workers.link import OPENED_WITHIN, HomeLink
 from callboard.workers.relay import write_upgrade
 
 
@@ -51,10 +53,13 @@ class Tunnel:
 
 
 async def open_tunnel(link: HomeLink, head: Head, rest: bytes, wire: Wire, principal: str, peer: str) -> Tunnel:
-    """Raises `HttpRefusal` (404) if that worker is gone."""
+    """Raises `HttpRefusal`: 404 if that worker is gone, 503 if it does not answer."""
     try:
-        far = await link.dial(link.origin, link.tls)
+        with trio.fail_after(OPENED_WITHIN):
+            far = await link.dial(link.origin, link.tls)
     except CannotConnect:
         raise not_found() from None
+    except trio.TooSlowError:
+        raise HttpRefusal(503, "the worker that has this session does not answer", headers=RETRY_AFTER) from None
     wire.stop_probing()
     return Tunnel(wire, far, write_upgrade(head, principal, peer) + rest)

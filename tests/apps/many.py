@@ -27,6 +27,19 @@ async def wait(seconds: float, *, ctx: Context) -> int:
     return os.getpid()
 
 
+ticked = list[int]()
+
+
+@server.tool
+async def tick(number: int, *, ctx: Context) -> list[int]:
+    """Says two things on the way; returns the numbers of all calls that this worker has run."""
+    ticked.append(number)
+    for step in range(2):
+        await ctx.log("info", [number, step])
+        await trio.sleep(0.002)
+    return ticked
+
+
 @server.tool
 async def ask(*, ctx: Context) -> str:
     return f"{os.getpid()} {(await ctx.elicit('Who?', Name)).name}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
+import psutil
 import trio
 
 from tests.process import CALLBOARD, PATIENCE, Process, started
@@ -27,6 +28,7 @@ class Crowd:
     process: Process
     port: int
     admin: int
+    ws: int
     host: str = "127.0.0.1"
 
     @property
@@ -44,6 +46,13 @@ class Crowd:
     async def serving(self) -> set[int]:
         """The workers that answer."""
         return {await self.call("where") for _ in range(12)}
+
+    def edge_of(self, local: int) -> int:
+        """The worker that has the other end of a client's connection, whose port is *local*."""
+        for pid in self.workers():
+            if any(one.raddr and one.raddr.port == local for one in psutil.Process(pid).net_connections("tcp")):
+                return pid
+        raise LookupError("no worker has it")
 
     async def connect(self, port: int | None = None) -> Client:
         bare = trio.socket.socket()
@@ -156,7 +165,7 @@ async def crowd(
     async with started(*whole, "--workers", str(workers), "--json", *flags, patience=patience) as process:
         told = await process.hear()
         ports = {one["transport"]: int(one["url"].split(":")[2].split("/")[0]) for one in told["listening"]}
-        yield Crowd(process, ports["http"], ports["admin"], host)
+        yield Crowd(process, ports["http"], ports["admin"], ports["ws"], host)
         if process.process.returncode is None:
             process.signal(signal.SIGTERM)
 
