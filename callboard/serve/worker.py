@@ -135,9 +135,8 @@ async def _send_away(host: Host, edges: Sequence[Supervisor], spread: float) -> 
 def _websockets(edge: Supervisor) -> Iterator[Address[Never]]:
     """The connections that carry one, or pass one on."""
     for address, actor in edge.supervisor_of(tree.CONNECTIONS).actors():
-        if isinstance(actor, HttpConnection) and actor.upgraded is not None:
-            if not isinstance(actor.upgraded, LinkServer):
-                yield address
+        if isinstance(actor, HttpConnection) and not isinstance(actor.upgraded, LinkServer | None):
+            yield address
 
 
 def started(server: Hosted, warnings: Sequence[str], port: int) -> Started:

@@ -117,6 +117,7 @@ class Worker:
     def join(self, host: Host) -> None:
         """*host* is what this worker serves."""
         self.homes.host = host
+        host.retry_handler = self.homes.retry_handler
         self.share.sessions = lambda: host.sessions.total
         meters = MeterPage(self.assignment.meters)
         host.meters = {name: SharedRateLimit.of(own.rate, meters, name) for name, own in host.meters.items()}

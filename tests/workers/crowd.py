@@ -50,7 +50,8 @@ class Crowd:
     def edge_of(self, local: int) -> int:
         """The worker that has the other end of a client's connection, whose port is *local*."""
         for pid in self.workers():
-            if any(one.raddr and one.raddr.port == local for one in psutil.Process(pid).net_connections("tcp")):
+            connections = psutil.Process(pid).net_connections("tcp")
+            if (local,) in [tuple(one.raddr)[1:] for one in connections]:
                 return pid
         raise LookupError("no worker has it")
 

@@ -135,6 +135,7 @@ async def _serve(
         parking = Parking("house", ring, clock=time.time, home=worker.name)
         async with worker.house.server.host(parking=parking) as host, AsyncExitStack() as clients:
             worker.homes.host = host
+            host.retry_handler = worker.homes.retry_handler
             upgrade = WebSocketUpgrade(host, settings, authenticate, worker.homes)
             endpoint = Endpoint(
                 host,

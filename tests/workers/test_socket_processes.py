@@ -40,9 +40,9 @@ async def test_a_session_whose_socket_drops_again_and_again_loses_nothing_and_he
         assert Counter(one["id"] for one in answers) == dict.fromkeys(range(1, CALLS + 1), 1)
         logs = Counter(tuple(one["params"]["data"]) for one in client.heard if "params" in one)
         assert logs == {(number, step): 1 for number in range(1, CALLS + 1) for step in range(2)}
-        assert sorted(max((one["result"]["structuredContent"]["result"] for one in answers), key=len)) == list(
-            range(1, CALLS + 1)
-        )  # each was run once, all of them by one worker
+        runs: list[list[int]] = [one["result"]["structuredContent"]["result"] for one in answers]
+        longest = max(runs, key=lambda run: len(run))
+        assert sorted(longest) == list(range(1, CALLS + 1))  # each was run once, all of them by one worker
         assert drops >= 10
         assert set(edges) == set(many.workers())  # so one of the two was not its home
 

@@ -54,15 +54,17 @@ async def test_a_session_of_another_principal_is_not_tunnelled(tmp_path: Path) -
         return token
 
     ada, bob = {"Authorization": "Bearer ada"}, {"Authorization": "Bearer bob"}
-    async with office(tmp_path, authenticate=authenticate) as (_, (here, there)):
-        async with socket_peer(here.place.port, headers=ada) as client:
-            for headers in (bob, {**ada, "Mcp-Session-Id": "A" * 87}):
-                with pytest.raises(Refused) as refused:
-                    await dial(there.place.port, {**back(session_of(client), 1), **headers})
-                assert refused.value.status == 404
-            assert there.forwarded == 0
-            await come_back(client, there.place.port, 1, ada)
-            assert text(await client.call("who")) == "ada"
+    async with (
+        office(tmp_path, authenticate=authenticate) as (_, (here, there)),
+        socket_peer(here.place.port, headers=ada) as client,
+    ):
+        for headers in (bob, {**ada, "Mcp-Session-Id": "A" * 87}):
+            with pytest.raises(Refused) as refused:
+                await dial(there.place.port, {**back(session_of(client), 1), **headers})
+            assert refused.value.status == 404
+        assert there.forwarded == 0
+        await come_back(client, there.place.port, 1, ada)
+        assert text(await client.call("who")) == "ada"
 
 
 async def test_a_number_of_messages_that_cannot_be_is_refused_by_the_home(tmp_path: Path) -> None:
