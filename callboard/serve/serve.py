@@ -73,7 +73,10 @@ async def serve(
             worker.join(host)
             server.join_workers()
             link = await begin_work(worker, host, server, plan, stack)
-        edges = [await host.root.add(_edge(plan, host, place, at, tls)) for place, at in bound.items()]
+        doors = [_edge(plan, host, place, at, tls) for place, at in bound.items()]
+        if link is not None:
+            await link.introduce()
+        edges = [await host.root.add(door) for door in doors]
         if isinstance(plan.authenticate, TokenFile):
             plan.authenticate.on_gone = partial(end_all_of, host)
         for renewable in (tls, plan.authenticate):

@@ -62,6 +62,10 @@ class PeerWorkers(Message, frozen=True):
     workers: list[PeerWorker]
 
 
+class Known(Message, frozen=True):
+    """The other workers know this one, and can forward to it: it may take clients."""
+
+
 class AreYouThere(Message, frozen=True):
     """Is it alive? The worker says the same number."""
 
@@ -87,6 +91,13 @@ class Taken(Message, frozen=True):
 
 
 # The worker's.
+
+
+class Reachable(Message, frozen=True):
+    """Other workers can reach it. Answered by `Known`."""
+
+    port: int = 0
+    """Where workers of other nodes reach it."""
 
 
 class Started(Message, frozen=True):
@@ -148,8 +159,8 @@ class Told(Message, frozen=True):
     """Whether all of them may have changed: what was missed is not known."""
 
 
-FromParent: TypeAlias = Assignment | PeerWorkers | AreYouThere | Leave | Taken | Told
-FromWorker: TypeAlias = Started | StillThere | Keep | Drop | Release | Take | Told
+FromParent: TypeAlias = Assignment | PeerWorkers | Known | AreYouThere | Leave | Taken | Told
+FromWorker: TypeAlias = Reachable | Started | StillThere | Keep | Drop | Release | Take | Told
 
 _encoder: Final = msgspec.json.Encoder()
 

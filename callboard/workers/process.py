@@ -25,10 +25,12 @@ from callboard.workers.messages import (
     Drop,
     FromWorker,
     Keep,
+    Known,
     Leave,
     Message,
     PeerWorker,
     PeerWorkers,
+    Reachable,
     Release,
     Started,
     StillThere,
@@ -83,7 +85,10 @@ class Listener(Protocol):
     def noted(self, worker: "WorkerProcess", note: Keep | Drop | Release | Take) -> None: ...
 
     def peers(self) -> list[PeerWorker]:
-        """The workers that serve now."""
+        """The workers that can be reached now."""
+
+    async def wait_known(self, worker: "WorkerProcess") -> None:
+        """Wait until the others have heard of it, but not for long."""
 
     def changed(self) -> None:
         """One worker is there now, or no longer, or hangs."""
@@ -105,6 +110,8 @@ class WorkerProcess(Actor[None]):
     is_keeper: bool = False
     """Whether it serves no clients, but owns the backends that workers share."""
     identity: bytes = attrs.field(factory=new_worker_name, init=False)
+    is_reachable: bool = attrs.field(default=False, init=False)
+    """Whether other workers can forward to it. It takes clients when they know."""
     is_serving: bool = attrs.field(default=False, init=False)
     is_ready: bool = attrs.field(default=False, init=False)
     is_leaving: bool = attrs.field(default=False, init=False)
@@ -117,6 +124,9 @@ class WorkerProcess(Actor[None]):
     process: trio.Process | None = attrs.field(default=None, init=False)
     _control: Control[FromWorker] | None = attrs.field(default=None, init=False)
     _heard: float = attrs.field(default=0.0, init=False)
+    _asked: int = attrs.field(default=0, init=False)  # how often it was asked whether it is alive
+    _answered: int = attrs.field(default=0, init=False)
+    _moved: trio.Event = attrs.field(factory=trio.Event, init=False)  # it answered, or can be reached
 
     async def run(self) -> None:
         if self.is_leaving:  # the end has begun before it could begin
@@ -141,11 +151,12 @@ class WorkerProcess(Actor[None]):
                 nursery.start_soon(self._write, self._control)
                 nursery.start_soon(self._read, self._control)
                 nursery.start_soon(self._watch)
+                nursery.start_soon(self._introduce)
                 code = await process.wait()
                 nursery.cancel_scope.cancel()
         finally:
             was_trial, self.is_over = self.is_trial and not self.is_serving, True
-            self.is_serving = self.is_ready = False
+            self.is_reachable = self.is_serving = self.is_ready = False
             ours.close()
             if process is not None:
                 with suppress(ProcessLookupError):
@@ -231,7 +242,12 @@ class WorkerProcess(Actor[None]):
         async for message in control:
             self._heard = trio.current_time()
             match message:
+                case Reachable():
+                    self.is_reachable, self.port = True, message.port
+                    self.listener.changed()
+                    self._move()
                 case Started():
+                    self.is_reachable = True
                     self.is_serving, self.is_ready, self.is_trial = True, True, False
                     self.port = message.port
                     if not self.is_keeper:
@@ -239,22 +255,44 @@ class WorkerProcess(Actor[None]):
                     self.listener.started(self, message)
                     self.listener.changed()
                 case StillThere():
-                    self.is_ready = message.is_ready
+                    self.is_ready, self._answered = message.is_ready, message.number
+                    self._move()
                 case Told():
                     self.listener.told(self, message)
                 case Keep() | Drop() | Release() | Take():
                     self.listener.noted(self, message)
 
+    # How the others hear of it, and it of others.
+
+    async def _introduce(self) -> None:
+        while not self.is_reachable:
+            await self._moved.wait()
+        await self.listener.wait_known(self)
+        self.say(Known())
+
+    async def wait_read(self) -> None:
+        """Wait until it has read all that was said to it so far."""
+        number = self._ask()
+        while self._answered < number:
+            await self._moved.wait()
+
+    def _ask(self) -> int:
+        self._asked += 1
+        self.say(AreYouThere(self._asked))
+        return self._asked
+
+    def _move(self) -> None:
+        self._moved.set()
+        self._moved = trio.Event()
+
     async def _watch(self) -> None:
         """Ask it whether it is alive. One that does not answer gets nothing more; and after long, a successor."""
-        number = 0
         while True:
             asked = trio.current_time()
             await trio.sleep(PING_EVERY)
             # While this process was paused, the worker may have answered: that is read after this.
             self._heard += trio.current_time() - asked - PING_EVERY
-            number += 1
-            self.say(AreYouThere(number))
+            self._ask()
             silent = trio.current_time() - self._heard
             if self.is_serving and (hangs := silent > HANGS_AFTER) != self.hangs:
                 self.hangs = hangs
