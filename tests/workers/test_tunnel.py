@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from callboard.codecs.revisions.revision import R3, R4, Revision
+from callboard.transports.client.pool import Origin
 from tests.server.test_one_handler_every_revision import text
 from tests.transports.server.http.stage import settle
 from tests.transports.server.websocket.stage import Gone, Refused, back, session_of, socket_of
@@ -108,3 +109,22 @@ async def test_a_client_that_does_not_read_holds_up_its_own_tunnel_alone(tmp_pat
                 for _ in range(20):
                     assert text(await other.call("echo", text="hi")) == "hi"
         assert here.house.done == []
+
+
+async def test_a_home_that_ends_while_it_is_being_reached_is_not_a_silent_end(tmp_path: Path) -> None:
+    async def hang_up(stream: trio.SocketStream) -> None:
+        await stream.aclose()
+
+    async with office(tmp_path) as (_, (here, there)), socket_peer(here.place.port) as client:
+        link = there.homes.links[here.name]
+        path = str(tmp_path / "ends")
+        with trio.socket.socket(trio.socket.AF_UNIX) as listening:
+            await listening.bind(path)
+            listening.listen(1)
+            link.origin = Origin("http", "worker", 0, path)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trio.serve_listeners, hang_up, [trio.SocketListener(listening)])
+                with pytest.raises(Refused) as refused:
+                    await come_back(client, there.place.port, 1)
+                nursery.cancel_scope.cancel()
+        assert refused.value.status == 503
