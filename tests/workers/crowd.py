@@ -55,10 +55,27 @@ class Crowd:
                 return pid
         raise LookupError("no worker has it")
 
-    async def connect(self, port: int | None = None) -> Client:
+    async def connect(self, port: int | None = None, *, receive_buffer: int | None = None) -> Client:
         bare = trio.socket.socket()
+        if receive_buffer is not None:  # must be set before it connects
+            bare.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_RCVBUF, receive_buffer)
         await bare.connect((self.host, port or self.port))
         return Client(trio.SocketStream(bare), bare, f"{self.host}:{port or self.port}".encode())
+
+    async def connect_to(self, worker: int, *, receive_buffer: int | None = None) -> Client:
+        """A connection that *worker* has accepted."""
+        while True:
+            client = await self.connect(receive_buffer=receive_buffer)
+            await client.send(client.modern("tools/call", name="where", arguments={}))
+            if said(await client.answer()) == worker:
+                return client
+            await client.aclose()
+
+    async def apart(self) -> tuple[int, int, "CrowdSession"]:
+        """A session, its home, and another worker."""
+        session = await self.session()
+        home = await session.call("where")
+        return home, next(pid for pid in self.workers() if pid != home), session
 
     @asynccontextmanager
     async def client(self, port: int | None = None) -> AsyncIterator[Client]:
@@ -130,16 +147,23 @@ class CrowdSession:
 
     async def post(self, message: Any) -> Answer:
         async with self.crowd.client() as client:
-            headers = {"mcp_session_id": self.id, "mcp_protocol_version": LEGACY, **bearer(self.token)}
-            await client.send(client.post(message, **headers))
+            await client.send(self.written(client, message))
             return await client.answer()
+
+    def written(self, client: Client, message: Any) -> bytes:
+        """A message of the session's, as it is sent on a connection."""
+        headers = {"mcp_session_id": self.id, "mcp_protocol_version": LEGACY, **bearer(self.token)}
+        return client.post(message, **headers)
 
     async def call(self, tool: str, **arguments: Any) -> Any:
         return said(await self.answer_to(tool, **arguments))
 
     async def answer_to(self, tool: str, **arguments: Any) -> Answer:
+        return await self.post(self.message(tool, **arguments))
+
+    def message(self, tool: str, **arguments: Any) -> Any:
         params = {"name": tool, "arguments": arguments}
-        return await self.post({"jsonrpc": "2.0", "id": next(self._ids), "method": "tools/call", "params": params})
+        return {"jsonrpc": "2.0", "id": next(self._ids), "method": "tools/call", "params": params}
 
 
 def said(answer: Answer) -> Any:
