@@ -17,7 +17,7 @@ from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import RETRY_AFTER
 from callboard.codecs.revisions import LATEST
-from callboard.errors import Draining, HomeGone, InvalidState, PeerError, RequestFailed, SupervisorClosed
+from callboard.errors import Draining, HomeGone, InvalidState, Overloaded, PeerError, RequestFailed, SupervisorClosed
 from callboard.transports.client.pool import Origin
 from callboard.transports.server.http.homes import Elsewhere, LocalEndpoint, not_found
 from callboard.transports.server.http.modern import answer_unread, asked_id
@@ -132,7 +132,10 @@ class WorkerHomes:
         try:
             relayed.begin()
         except SupervisorClosed:
-            await answer_unread(response, Draining(), asked_id(head, body))
+            if response.is_forwarded:
+                await response.answer(MISDIRECTED, ())
+            else:
+                await answer_unread(response, Draining(), asked_id(head, body))
             return
         if not response.is_forwarded:
             link = self.links.get(self._moved.get(found.name, found.home))
@@ -178,7 +181,13 @@ class WorkerHomes:
         name, response, here = found.name, relayed.response, self.names.here
         for attempt in range(TRIES):
             if home is None or home == here or home not in self.links:
-                home = await self._find(endpoint, name, response.peer)
+                try:
+                    home = await self._find(endpoint, name, response.peer)
+                except Overloaded:
+                    if not response.is_forwarded:
+                        raise
+                    await response.answer(MISDIRECTED, ())  # this worker ends: the other one shall ask itself
+                    return
             if home == here:
                 response.carrier = None  # its task has others to read
                 await endpoint.serve(relayed.head, relayed.body, response, relayed.principal)

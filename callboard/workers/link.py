@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from callboard.codecs.http.response_parser import AnswerHead, AnswerParser
-from callboard.codecs.link import MAX_PIECE, REQUEST, LinkDecoder, write_frame, write_frames
+from callboard.codecs.link import LAST, MAX_PIECE, REQUEST, LinkDecoder, write_frame, write_frames
 from callboard.errors import BadAnswer, CannotConnect, SupervisorClosed
 from callboard.supervisor import Actor, Fact, get_logger
 from callboard.transports.client.pool import Dial, Origin, reach
@@ -81,11 +81,19 @@ class HomeLink(Actor[Never]):
                 for stream, kind, payload in decoder.feed(rest):
                     if (relayed := self._streams.get(stream)) is not None:
                         relayed.hear(kind, payload)
+                    elif kind == LAST:
+                        self._give_back(int(payload))
                 rest = await wire.receive(MAX_READ)
                 if not rest:
                     return
         finally:
             wire.close()
+
+    def _give_back(self, latest: int) -> None:
+        """The other worker ends: what it has not begun, another one may."""
+        self._wire = None
+        for number in [number for number in self._streams if number > latest]:
+            self._streams.pop(number).not_begun()
 
     def _lose(self) -> None:
         self._wire = None
