@@ -49,9 +49,10 @@ async def heard_of(*lines: bytes) -> list[FromParent]:
     with ours:
         ours.sendall(b"".join(line + b"\n" for line in lines))
     reading = Control(theirs, _decoder)
-    found = [message async for message in reading]
-    await reading.close()
-    return found
+    try:
+        return [message async for message in reading]
+    finally:
+        await reading.close()
 
 
 async def test_what_a_newer_release_says_beyond_what_is_known_is_ignored() -> None:
