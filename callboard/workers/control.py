@@ -2,7 +2,7 @@
 
 import socket
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final, Generic, TypeVar, get_args
 
 import msgspec
@@ -89,7 +89,7 @@ class Control(Generic[T]):
             while self._waiting:
                 await self._stream.send_all(self._waiting.popleft())
 
-    async def __aiter__(self) -> AsyncIterator[T]:
+    async def __aiter__(self) -> AsyncGenerator[T, None]:
         """What the other end says, to its end. Raises ValueError for what is no message."""
         while True:
             for line in self._lines.feed(b""):

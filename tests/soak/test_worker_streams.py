@@ -21,12 +21,16 @@ LISTENERS = 10_000 if LONG else 300
 STALLED = 40 if LONG else 12
 WARM = 3
 """Streams before them: the first ones find buffers that others use again."""
-CALLS = 2_000 if LONG else 150
+CALLS = 2_000 if LONG else 100
 RATE = 50 if LONG else 10
 """Large bodies in a second."""
-SECONDS = 10.0 if LONG else 1.0
+SECONDS = 10.0 if LONG else 0.5
 ROOM = ("--max-in-flight", "30000", "--max-connections", "30000", "--max-memory-each", "2000000000")
 KIB = 1024
+ARENA = 2 * KIB * KIB
+"""Bytes by which the memory of two processes differs from one look to the next: it grows by arenas of a megabyte."""
+NOISE = 0.002
+"""Seconds that a process waits for the processor beside others."""
 
 
 @pytest.fixture(autouse=True)
@@ -66,8 +70,8 @@ async def test_17_a_client_that_stalls_costs_little_more_for_being_forwarded_and
         f" {statistics.median(beside) * 1e3:.2f} ms; cut after {found.cut:.1f} s",
         "256 KiB, 10 %, 11 s",
     )
-    assert more <= 256
-    assert statistics.median(beside) <= statistics.median(quiet) * 1.5 * BUSY
+    assert more <= 256 + ARENA / STALLED / KIB
+    assert p99(beside) <= (p99(quiet) * 1.1 + NOISE) * BUSY
     assert found.cut <= 11 * BUSY
 
 
@@ -93,7 +97,7 @@ async def _stalled(*, is_forwarded: bool) -> _Stalled:
         before, held, began = (0.0, 0.0), (0.0, 0.0), 0.0
         for number, (client, its) in enumerate(zip(clients, sessions[1:], strict=True)):
             if number in (WARM, WARM + STALLED):
-                await trio.sleep(3.0 if LONG else 0.4)  # then nothing moves any more
+                await trio.sleep(3.0 if LONG else 0.3)  # then nothing moves any more
             if number == WARM:
                 before = _memory(home), _memory(edge)
             elif number == WARM + STALLED:
@@ -157,7 +161,7 @@ async def test_18_large_bodies_on_the_link_delay_small_calls_little() -> None:
             for _ in range(4):
                 nursery.start_soon(send_large)
             until = time.monotonic() + SECONDS
-            while time.monotonic() < until or len(beside) < 20:
+            while time.monotonic() < until or len(beside) < 50:
                 beside += await times_of(calling, session, 5)
                 await trio.sleep(0.01)
             over.set()

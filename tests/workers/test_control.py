@@ -24,7 +24,7 @@ async def told_after(*news: Told) -> Told:
         messages = aiter(reading)
         found = await anext(messages)
         nursery.cancel_scope.cancel()
-    await messages.aclose()  # type: ignore[attr-defined]
+    await messages.aclose()
     await writing.close()
     await reading.close()
     assert isinstance(found, Told)
@@ -73,6 +73,6 @@ async def test_what_is_no_message_is_not_ignored(line: bytes) -> None:
 
 
 def test_a_record_of_a_newer_release_is_read_without_what_is_new() -> None:
-    known = {"revision": "2025-06-18", "principal": "ada", "capabilities": {}, "client": None}
+    known: dict[str, object] = {"revision": "2025-06-18", "principal": "ada", "capabilities": {}, "client": None}
     record = read_record(msgspec.json.encode({**known, "mood": ["good"], "is_ready": True}))
     assert (record.terms().principal, record.is_ready, record.followed) == ("ada", True, [])

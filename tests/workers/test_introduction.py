@@ -83,7 +83,7 @@ async def lone_worker(folder: Path) -> AsyncIterator[LoneWorker]:
             page_, meters_ = page.descriptor, meters
             assignment = Assignment(new_worker_name(), 1, 1, 0, page_, meters_, keys, str(folder), sockets)
             await end.send_all(write_message(assignment))
-            async with aclosing(control.__aiter__()) as heard:
+            async with aclosing(aiter(control)) as heard:
                 yield LoneWorker(heard, end, port)
         finally:
             process.kill()
