@@ -1,20 +1,28 @@
-"""Names that clients hold, where many workers hear them: SCALE's targets 20 and 21."""
+"""Names that clients hold, where many workers hear them: SCALE's targets 20, 21 and 24."""
 
 import os
+import random
 import signal
 import time
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
+import attrs
 import trio
 
 from callboard.codecs.home import HomeNames, new_worker_name
+from callboard.codecs.revisions.revision import R4
 from callboard.codecs.seal import KeyRing
 from tests.figures import BUSY, LONG, figure
+from tests.transports.server.http.sessions import OpenSession
 from tests.transports.server.http.stage import Answer
 from tests.workers.crowd import Crowd, crowd, wait_until
+from tests.workers.stage import office
 
 FORGED = 1_000_000 if LONG else 20_000
 STATES = 1_000 if LONG else 8
+HISTORIES = 100_000 if LONG else 300
 WORKERS = 4 if LONG else 2
 ANSWER = {"action": "accept", "content": {"name": "Ada"}}
 
@@ -77,3 +85,25 @@ async def _retry_all(many: Crowd, tool: str, asked: dict[str, Any]) -> list[Answ
             nursery.start_soon(retry)
     assert {answer.status for answer in answers} <= {200, 400}
     return [answer for answer in answers if "result" in answer.json]
+
+
+async def test_24_events_of_a_worker_that_is_gone_are_never_taken_for_those_of_its_successor(tmp_path: Path) -> None:
+    numbers, refused = random.Random(24), Counter[int]()
+    async with office(tmp_path, patience=600.0) as (all_, (here, there)):
+        session = await OpenSession.open(here.place, R4)
+        ids = list[str]()
+        for _ in range(3):
+            stream = await session.streamed("chat", words=["a", "b"])
+            ids += [event.id for event in [await stream.event() for _ in range(3)] if event is not None]
+        await all_.kill(here)
+        away = attrs.evolve(session, place=there.place, client=await there.place.connect())
+        for _ in range(6):  # so that all these numbers are known to the session that is
+            assert (await (await away.streamed("chat", words=["x", "y", "z"])).rest())[-1]["result"]
+        client = await there.place.connect()
+        for _ in range(HISTORIES):
+            prefix, number, last = here.homes.incarnation, numbers.randrange(9), numbers.randrange(6)
+            made = numbers.choice([f"{prefix}{number}-{last}", f"{number}-{last}", numbers.choice(ids)])
+            await client.send(away.get(made))
+            refused[(await client.answer()).status] += 1
+    figure("target 24", f"{HISTORIES:,} event ids of the older incarnation: {dict(refused)}", "400 always")
+    assert refused == {400: HISTORIES}
