@@ -173,7 +173,7 @@ async def test_18_large_bodies_on_the_link_delay_small_calls_little() -> None:
         f" {p99(quiet) * 1e3:.1f} -> {p99(beside) * 1e3:.1f} ms, median {statistics.median(beside) * 1e3:.1f} ms",
         "50/s, p99 20 ms",
     )
-    assert p99(beside) <= 0.020 * BUSY * 4
+    assert p99(beside) <= (0.020 if LONG else 0.6)  # of few calls, the 99th percentile is the slowest one
 
 
 # Target 19.
@@ -190,7 +190,7 @@ async def test_19_a_change_reaches_all_listeners_of_all_workers_once() -> None:
         "5 ms, 600 ms, once",
     )
     assert set(counts) == {1}
-    assert first <= 0.005 * BUSY * 2
+    assert first <= 0.005 * BUSY
     assert last <= 0.6 * BUSY
 
 
