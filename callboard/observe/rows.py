@@ -94,7 +94,7 @@ def _said_of(terms: Terms | None) -> Row:
 def _connection_rows(root: Supervisor) -> Iterator[Row]:
     for edge in edges(root):
         for one in edge.some(sys.maxsize):
-            if isinstance(one, HttpConnection) and one.terms is not None and not one.is_upgraded:
+            if isinstance(one, HttpConnection) and one.terms is not None and one.upgraded is None:
                 yield {
                     "name": one.name,
                     "principal": clip(one.terms.principal),

@@ -84,7 +84,10 @@ async def serve(
             worker.join(host)
             server.join_workers()
             link = await begin_work(worker, host, server, plan, stack, view)
-        edges = [await host.root.add(_edge(plan, host, place, at, tls)) for place, at in bound.items()]
+        doors = [_edge(plan, host, place, at, tls) for place, at in bound.items()]
+        if link is not None:
+            await link.introduce()
+        edges = [await host.root.add(door) for door in doors]
         if isinstance(plan.authenticate, TokenFile):
             plan.authenticate.on_gone = partial(end_all_of, host)
         for renewable in (tls, plan.authenticate):
@@ -105,8 +108,8 @@ async def serve(
         if worker is not None and link is not None:
             with trio.move_on_after(link.linger):
                 if link.linger:
-                    doors = partial(_close_listeners, edges, are_last=link.drain_within is not None)
-                    await leave(worker, host, edges, doors, until, settings.spread)
+                    close = partial(_close_listeners, edges, are_last=link.drain_within is not None)
+                    await leave(worker, host, edges, close, until, settings.spread)
             link.is_draining = True
             drain_time = drain_time if link.drain_within is None else link.drain_within
         elif settings.lame_duck:

@@ -62,6 +62,10 @@ class PeerWorkers(Message, frozen=True):
     workers: list[PeerWorker]
 
 
+class Known(Message, frozen=True):
+    """The other workers know this one, and can forward to it: it may take clients."""
+
+
 class AreYouThere(Message, frozen=True):
     """Is it alive? The worker says the same number."""
 
@@ -103,6 +107,13 @@ class Taken(Message, frozen=True):
 
 
 # The worker's.
+
+
+class Reachable(Message, frozen=True):
+    """Other workers can reach it. Answered by `Known`."""
+
+    port: int = 0
+    """Where workers of other nodes reach it."""
 
 
 class Started(Message, frozen=True):
@@ -171,8 +182,8 @@ class Told(Message, frozen=True):
     """Whether all of them may have changed: what was missed is not known."""
 
 
-FromParent: TypeAlias = ActionWanted | Assignment | PeerWorkers | AreYouThere | Leave | Show | Taken | Told
-FromWorker: TypeAlias = Started | StillThere | Keep | Drop | Release | Take | Shown | Told
+FromParent: TypeAlias = ActionWanted | Assignment | PeerWorkers | Known | AreYouThere | Leave | Show | Taken | Told
+FromWorker: TypeAlias = Reachable | Started | StillThere | Keep | Drop | Release | Take | Shown | Told
 
 _encoder: Final = msgspec.json.Encoder()
 

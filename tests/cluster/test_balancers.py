@@ -63,7 +63,7 @@ async def in_front(command: list[str], port: int, node: Crowd) -> AsyncIterator[
                 else:
                     await stream.aclose()
                     break
-        yield Crowd(node.process, port, node.admin)
+        yield Crowd(node.process, port, node.admin, 0)
     finally:
         balancer.kill()
         balancer.communicate()

@@ -32,10 +32,13 @@ class Dispatch:
             raise InvalidParams("the progress token is already in use")
 
     def check(self, slot: ReplySlot) -> None:
-        host = self.host
-        host.check_in_flight(self.count)
-        host.check_rate(slot.method, self.principal)
-        host.in_flight.check(self.account)
+        self.check_room()
+        self.host.check_rate(slot.method, self.principal)
+
+    def check_room(self) -> None:
+        """Raises `Overloaded` if there is none for another request."""
+        self.host.check_in_flight(self.count)
+        self.host.in_flight.check(self.account)
 
     def admit(self, slot: ReplySlot) -> None:
         self.host.in_flight.hold(self.account)

@@ -325,7 +325,14 @@ class Session(Actor[Outbound]):
         try:
             method = self.host.method_for(request, terms, besides=self.own_methods)
             self.requests.check_token(terms.progress_token)
-            await self.host.serve(self._exchange(request, route, slot, carrier), method, self)
+            exchange = self._exchange(request, route, slot, carrier)
+            is_retry = route.request_state is not None and terms.revision in method.may_ask
+            handler = self.host.retry_handler(exchange) if is_retry else None
+            if handler is None:
+                await self.host.serve(exchange, method, self)
+            else:
+                self.requests.check_room()  # rates are the other worker's to count
+                await self.host.serve_by(handler, exchange)
         except (PeerError, RequestFailed) as error:
             await slot.fail(error)
 

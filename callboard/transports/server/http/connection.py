@@ -172,8 +172,9 @@ class HttpConnection(Actor[Never]):
             self.wire.close()
 
     @property
-    def is_upgraded(self) -> bool:
-        return self._upgraded is not None
+    def upgraded(self) -> Upgraded | None:
+        """What it has turned into, if it has."""
+        return self._upgraded
 
     @property
     def _is_answering(self) -> bool:

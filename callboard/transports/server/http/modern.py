@@ -135,14 +135,14 @@ class Modern:
         host = self.host
         try:
             terms, method = self._check(head, request, route, principal)
-            host.check_rate(request.method, principal)
+            if route.request_state is not None and not response.is_forwarded:
+                self.homes.check_state(request, route.request_state, principal)
+            host.check_rate(request.method, principal)  # once: where it is served
         except (PeerError, RequestFailed) as error:
             if host.observer is not None:
                 host.observer.refuse(refused_as(status_of_unread(error)))
             await answer_unread(response, error, request.id)
             return
-        if route.request_state is not None and not response.is_forwarded:
-            self.homes.check_state(request, route.request_state, principal)
         way, info = ResponseWay(response, self.pulse), host.server_info(terms.revision)
         account = account_of(principal, response.peer)
         slot = ReplySlot(request.id, request.method, terms, way, info, self, account, host.unread)
