@@ -109,9 +109,7 @@ class Session(Actor[Outbound]):
     _gathering: BatchSink | None = attrs.field(init=False)
     _posting: PostingSink | None = attrs.field(init=False)
     _declared: ServerCapabilities = attrs.field(default=_NOTHING, init=False)  # at `initialize`, for the whole session
-    _hearing: SessionChanges | None = attrs.field(
-        default=None, init=False
-    )  # refers to the session, so not after its end
+    _hearing: SessionChanges | None = attrs.field(default=None, init=False)  # refers back: so not after its end
 
     def __attrs_post_init__(self) -> None:
         self.account = account_of(self.principal, self.peer)
