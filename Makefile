@@ -28,7 +28,7 @@ help:  ## Say what can be made
 	@touch $@ .venv/.installed
 
 serve: .venv/.installed  ## Install, and run callboard
-	@$(BIN)/callboard serve
+	@$(BIN)/callboard serve --admin 8001
 
 browser:  ## Install Chromium, in which the tests look at pages, if there is none
 	@sh tests/install-browser || true  # the tests of pages will fail, and say so; all others run

@@ -1,15 +1,23 @@
 """Ten thousand that listen: idle `subscriptions/listen` streams and WebSocket sessions on one process of callboard.
 
     python -m benchmarks.listeners [--short] [--count N] [--rest SECONDS] [--json FILE]
+    python -m benchmarks.listeners --workers N [--count N] [--rest SECONDS] [--json FILE] [-- FLAGS]
 
 Opens them, weighs the server, lets it rest, and publishes notifications that each must get, every one once. First the
 streams, then the WebSockets, then both together; a new server for each. Whoever is missing ends it with an error.
+
+With --workers it is one server with so many workers, and --count (default: 100,000) is that of all peers together: half
+are streams, half are WebSockets. They come from several processes and loopback addresses. What is weighed is all
+processes of the server. A worker needs a descriptor for each of its peers: with `ulimit -Hn` of 65,536 two workers hold
+100,000, with 20,000 it takes six. FLAGS are those of `callboard run`: --comment-every and --ping-every decide what idle
+peers cost at rest (rest at least as long as both).
 """
 
 import argparse
 import gc
 import os
 import resource
+import signal
 import sys
 from statistics import median
 from typing import Final
@@ -17,7 +25,8 @@ from typing import Final
 import attrs
 
 from benchmarks.hosting_servers import Contender, Running, cores, running
-from benchmarks.listeners_crowd import Crowd, Kind, Socket, Stream
+from benchmarks.listeners_crowd import Crowd, Kind, Missing, Socket, Stream
+from benchmarks.listeners_many import FEWEST_WORKERS, GOAL_COUNT, NotEnoughDescriptors, end_by_signals, gather_many
 from benchmarks.measure import add_json, verdict, write_json
 from benchmarks.peers import HERE
 from callboard.transports.limits import DEFAULTS
@@ -122,15 +131,48 @@ def raise_limit() -> int:
     return hard
 
 
+def on_workers(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """The form with --workers."""
+    if options.workers != "auto" and not (options.workers.isdecimal() and int(options.workers) >= FEWEST_WORKERS):
+        parser.error("--workers must be 2 or more, or auto; without it, one process is measured")
+    if options.short:
+        parser.error("--short is for one process: give --count and --rest")
+    raise_limit()
+    end_by_signals()
+    try:
+        workers = None if options.workers == "auto" else int(options.workers)
+        found = gather_many(options.count, workers, options.rest or DEFAULTS.ping_every, flags=options.flags)
+    except NotEnoughDescriptors as error:
+        parser.error(str(error))
+    except Missing as error:
+        sys.exit(f"listeners: {error}")
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+    print("\n".join(found.lines()), flush=True)
+    write_json(options.json, attrs.asdict(found))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=MANY, help="listeners of each kind (default: 10,000)")
+    parser.add_argument(
+        "--count", type=int, help="listeners of each kind (default: 10,000); with --workers, of both (default: 100,000)"
+    )
+    words = "one server with so many workers (auto: as few as hold them, but two), and COUNT peers in all"
+    parser.add_argument("--workers", help=words)
     parser.add_argument("--short", action="store_true", help="each kind alone; time for one ping to each, not for two")
-    parser.add_argument("--rest", type=float, help="seconds of rest (default: two pings to each)")
+    parser.add_argument("--rest", type=float, help="seconds of rest (default: two pings to each; with --workers, one)")
+    parser.add_argument("flags", nargs="*", metavar="FLAGS", help="more flags of the server, after --, with --workers")
     add_json(parser)
     options = parser.parse_args()
+    if options.count is None:
+        options.count = MANY if options.workers is None else GOAL_COUNT
     if options.count <= FIRST:
         parser.error(f"--count must be more than {FIRST}")
+    if options.workers is not None:
+        on_workers(parser, options)
+        return
+    if options.flags:
+        parser.error("FLAGS are for a server with --workers")
     gc.disable()  # a collection among twenty thousand clients would be counted as the server's delay
     most = raise_limit() - MARGIN
     _, core = cores()

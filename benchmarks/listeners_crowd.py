@@ -162,75 +162,118 @@ def _frame(kind: int, payload: bytes) -> bytes:
     return bytes([0x80 | kind]) + length + bytes(4) + payload
 
 
+def own_address(number: int) -> str:
+    """An address of this machine that nothing else uses: 127.0.0.2 and on."""
+    return f"127.0.{number // 200}.{2 + number % 200}"
+
+
 @attrs.define(eq=False)
 class Crowd:
     """All clients, and the one loop that reads for them."""
 
     port: int
+    each_address: int = EACH_ADDRESS
+    first_address: int = 0
+    """How many addresses other crowds use."""
+    window: int = WINDOW
+    patience: float = PATIENCE
     listeners: list[Listener] = attrs.field(factory=list, init=False)
+    is_called: bool = attrs.field(default=False, init=False)
+    """Whether something came by the pipe that is watched, since this was last set to False."""
     _selector: selectors.BaseSelector = attrs.field(factory=selectors.DefaultSelector, init=False)
 
-    def gather(self, kind: Kind, count: int) -> float:
+    def watch(self, descriptor: int) -> None:
+        """Set `is_called` when there is something to read at *descriptor*, which is not this crowd's to read."""
+        self._selector.register(descriptor, selectors.EVENT_READ, None)
+
+    def gather(self, kind: Kind, count: int, on_progress: Callable[[int], None] = lambda _: None) -> float:
         """Let *count* more clients in; return the seconds that it took. Raises `Missing`."""
         started = time.perf_counter()
         coming: list[Listener] = []
         left = count
         while left or coming:
-            while left and len(coming) < WINDOW:
+            while left and len(coming) < self.window:
                 coming.append(self._enter(kind(self.port)))
                 self.listeners.append(coming[-1])
                 left -= 1
-            self._read(0.1)
+            self.read(0.1)
             coming = [one for one in coming if not one.is_ready]
-            if time.perf_counter() - started > PATIENCE:
-                raise Missing(f"{left + len(coming)} of {count} are not in after {PATIENCE:g} s")
+            on_progress(count - left - len(coming))
+            if time.perf_counter() - started > self.patience:
+                raise Missing(f"{left + len(coming)} of {count} are not in after {self.patience:g} s")
         return time.perf_counter() - started
 
     def rest(self, seconds: float) -> None:
         """Do nothing but read."""
         until = time.perf_counter() + seconds
         while (left := until - time.perf_counter()) > 0:
-            self._read(left)
+            self.read(left)
 
     def publish(self) -> list[float]:
         """Have the news published once; return the seconds until each client heard it. Raises `Missing`."""
-        for one in self.listeners:
-            one.heard.clear()
+        self.forget()
+        started = time.perf_counter()
+        self.ask_to_publish()
+        self.wait_told()
+        self.rest(1.0)
+        self.check_once()
+        return sorted(one.heard[0] - started for one in self.listeners)
+
+    def ask_to_publish(self) -> None:
+        """Call the tool that publishes, and read until it is answered. Raises `Missing`."""
         started = time.perf_counter()
         publisher = self._enter(Publisher(self.port))
-        told = 0
-        while not publisher.is_ready or told < len(self.listeners):
-            self._read(0.1)
+        while not publisher.is_ready:
+            self.read(0.1)
+            if time.perf_counter() - started > self.patience:
+                raise Missing(f"the call that publishes was not answered in {self.patience:g} s")
+
+    def forget(self) -> None:
+        """What was heard until now does not count."""
+        for one in self.listeners:
+            one.heard.clear()
+
+    def wait_told(self) -> None:
+        """Read until every client has heard the news. Raises `Missing`."""
+        started, told = time.perf_counter(), 0
+        while told < len(self.listeners):
+            self.read(0.1)
             while told < len(self.listeners) and self.listeners[told].heard:
                 told += 1
-            if time.perf_counter() - started > PATIENCE:
+            if time.perf_counter() - started > self.patience:
                 deaf = sum(not one.heard for one in self.listeners)
-                raise Missing(f"{deaf} of {len(self.listeners)} heard nothing in {PATIENCE:g} s")
-        self.rest(1.0)
+                raise Missing(f"{deaf} of {len(self.listeners)} heard nothing in {self.patience:g} s")
+
+    def check_once(self) -> None:
+        """Raises `Missing` if a client heard the news more than once."""
         twice = sum(len(one.heard) > 1 for one in self.listeners)
         if twice:
             raise Missing(f"{twice} heard it more than once")
-        return sorted(one.heard[0] - started for one in self.listeners)
 
     def close(self) -> None:
         for key in list(self._selector.get_map().values()):
-            key.data[0].close()
+            if key.data is not None:
+                key.data[0].close()
         self._selector.close()
 
     def _enter(self, listener: Listener) -> Listener:
         client = socket.socket()
         if sys.platform == "linux":
             client.setsockopt(socket.IPPROTO_IP, _NO_PORT_YET, 1)
-            client.bind((f"127.0.0.{2 + len(self.listeners) // EACH_ADDRESS}", 0))
-        client.settimeout(PATIENCE)
+            client.bind((own_address(self.first_address + len(self.listeners) // self.each_address), 0))
+        client.settimeout(self.patience)
         client.connect(("127.0.0.1", self.port))
         client.setblocking(False)
         client.sendall(listener.greet())
         self._selector.register(client, selectors.EVENT_READ, (client, listener))
         return listener
 
-    def _read(self, timeout: float) -> None:
+    def read(self, timeout: float) -> None:
+        """Read what has come; wait for it if there is nothing."""
         for key, _ in self._selector.select(timeout):
+            if key.data is None:
+                self.is_called = True
+                continue
             client, listener = key.data
             data = client.recv(READ_SIZE)
             if not data:

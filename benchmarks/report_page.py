@@ -20,6 +20,7 @@ TITLES: Final = {
     "stages": "Where the time goes",
     "growth": "How cost grows",
     "listeners": "Ten thousand that listen",
+    "crowd": "A hundred thousand that listen",
     "generator": "`callboard bench` itself",
     "agreement": "`callboard bench` beside wrk",
     "codec": "Messages: decode, route, encode",
@@ -51,6 +52,10 @@ every second call reaches the other worker.""",
 over HTTP, without a connection. *Backends* are one HTTP server, listed so many times.
 [test_growth](../tests/test_growth.py) asserts on counted operations that a call does not pay for others.""",
     "listeners": "One change is published to all of them, five times; each must get it once.",
+    "crowd": """Idle peers on all workers of one server, half of them `subscriptions/listen` streams, half WebSocket
+sessions. Figures are of all processes of the server together; pages that they share count once. A worker needs a
+descriptor for each peer: where a process may have 65,536 of them, two workers do. `python -m benchmarks.report --only
+crowd` runs it; `make bench` leaves it out.""",
     "generator": "How many calls it makes from one core, to a peer that does next to nothing.",
     "agreement": "The same server and requests, in turn. wrk's correction for coordinated omission is done to both.",
     "codec": "What a broker does with a `tools/call`. callboard checks all it promises; `json` checks next to nothing.",
@@ -60,6 +65,9 @@ over HTTP, without a connection. *Backends* are one HTTP server, listed so many 
 
 UNJUDGED: Final = ("stages", "sessions")
 """Sections that have no target of their own."""
+
+EXTRA: Final = ("crowd",)
+"""What `make bench` leaves out, and keeps if it was run."""
 
 INTRODUCTION: Final = """`make bench` writes this page: every figure was measured on one machine, and is a median of the
 rounds (lowest to highest). Contenders take turns, and a ratio is taken within a round: a noisy machine slows all of a
@@ -100,7 +108,7 @@ class Page:
 def page(kept: Mapping[str, Kept]) -> Page:
     sections = {name: _section(kept.get(source), make) for name, (source, make) in MAKERS.items()}
     plots = {name: svg for section in sections.values() if section for name, svg in section.plots.items()}
-    missing = [name for name, section in sections.items() if section is None]
+    missing = [name for name, section in sections.items() if section is None and (name in kept or name not in EXTRA)]
     blocks = ["# Benchmarks", *_introduction(kept), "## Targets", *_targets(sections), *_machine(kept)]
     for name, section in sections.items():
         source = MAKERS[name][0]

@@ -13,6 +13,7 @@ from benchmarks.growth import BY_TURNS, IN_USE
 from benchmarks.growth import SESSIONS as IN_TURN
 from benchmarks.listeners import CPU, KIB, SOCKETS
 from benchmarks.listeners import MANY as IDLE
+from benchmarks.listeners_many import GOAL_COUNT, GOAL_CPU, GOAL_GIB, GOAL_TOLD
 from benchmarks.plots import Bar, Line, bars, lines
 from benchmarks.report_hosting import hosting, memory, payload, rates, shapes, websocket
 from benchmarks.report_section import Maker, Section, Target, middle, number, ratios, spread, table
@@ -100,6 +101,37 @@ def listeners(found: Any) -> Section:
     rest = Target(what=what, wanted=CPU, found=idle, at_most=True, unit=" %")
     head = ["who listens", "KiB each", "CPU at rest, of a core", "told at p50, p99, last", "opened in"]
     return Section([table(head, rows)], targets=[target, rest])
+
+
+def crowd(found: Any) -> Section:
+    count, is_judged = found["count"], found["count"] >= GOAL_COUNT
+    told = [found[f"heard_{when}"] for when in ("first", "p50", "p99", "by_all")]
+    fewest, most = found["least_descriptors"], found["most_descriptors"]
+    rows = [
+        ["memory of all processes", f"{found['pss_mib']:,.0f} MiB (sum of RSS: {found['resident_mib']:,.0f} MiB)"],
+        ["of that for each peer, as the processes grew", f"{number(found['kib_each'])} KiB"],
+        ["CPU at rest, of a core", f"{found['cpu_at_rest']:.2f} %"],
+        ["told at first, p50, p99, last", ", ".join(f"{at:.3f}" for at in told) + " s"],
+        ["the last in the worst of all publications", f"{found['heard_late']:.3f} s"],
+        ["opened in", f"{found['opening']:.1f} s"],
+        ["descriptors of a worker", f"{fewest:,} to {most:,}"],
+    ]
+    figures = {
+        "memory of all processes": (GOAL_GIB, found["pss_mib"] / 1024, " GiB"),
+        "CPU at rest, of a core": (GOAL_CPU, found["cpu_at_rest"], " %"),
+        "one change told to all": (GOAL_TOLD, found["heard_by_all"], " s"),
+    }
+    targets = [
+        Target(
+            what=f"{GOAL_COUNT:,} idle peers: {what}",
+            wanted=wanted,
+            found=[figure] if is_judged else [],
+            at_most=True,
+            unit=unit,
+        )
+        for what, (wanted, figure, unit) in figures.items()
+    ]
+    return Section([table([f"{count:,} idle peers, {found['workers']} workers", ""], rows)], targets=targets)
 
 
 def codec(found: Any) -> Section:
@@ -242,6 +274,7 @@ MAKERS: Final[dict[str, tuple[str, Maker]]] = {
     "stages": ("stages", stages),
     "growth": ("growth", growth),
     "listeners": ("listeners", listeners),
+    "crowd": ("crowd", crowd),
     "generator": ("generator", load),
     "agreement": ("agreement", agreement),
     "codec": ("codec", codec),

@@ -1,10 +1,12 @@
 """What several workers cost and bring: one worker beside two, and a request that another worker answers.
 
-    python -m benchmarks.workers [--rounds N] [--seconds S] [--json FILE]
+    python -m benchmarks.workers [--nodes] [--rounds N] [--seconds S] [--json FILE]
 
 An echo over HTTP kept alive. The CPU is that of all workers together, for each call: the generator shares the two cores
 with them, so calls per second say little. *Half forwarded*: each connection uses sessions of both workers in turn.
 *Forwarded*: each connection uses a session that the other worker has. What that adds is taken within a round.
+
+With `--nodes`, the two workers are of two nodes of a cluster on this machine, which speak by TLS; needs redis-server.
 """
 
 import argparse
@@ -28,6 +30,7 @@ import attrs
 
 from benchmarks.measure import verdict
 from benchmarks.peers import HERE
+from benchmarks.workers_cluster import flags_of_nodes
 
 CONNECTIONS: Final = 32
 VERSION: Final = "2025-06-18"
@@ -45,6 +48,15 @@ TARGETS: Final = {
     "the parent, MiB": 30.0,
 }
 """At most, all of them."""
+NODE_P50, NODE_P99, NODE_CPU = (
+    "to another node, 1 connection: added p50, ms",
+    "to another node, 1 connection: added p99, ms",
+    f"to another node, {CONNECTIONS} connections: added CPU us",
+)
+NODE_TARGETS: Final = {NODE_P50: 0.4}
+"""At most, beyond the network; the loopback's is counted in."""
+KNOWN_WITHIN: Final = 10.0
+"""Seconds for two nodes to know each other."""
 
 
 @attrs.frozen
@@ -181,8 +193,9 @@ def _mebibytes(pid: int) -> float:
 
 
 @contextmanager
-def crowd(workers: int) -> Iterator[Crowd]:
+def crowd(workers: int, *flags: str) -> Iterator[Crowd]:
     command = [sys.executable, "-m", "callboard", "run", str(APP), "--http", "0", "--json", "--workers", str(workers)]
+    command += flags
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         assert process.stdout is not None
@@ -228,15 +241,49 @@ def measure(rounds: int, seconds: float) -> dict[str, list[float]]:
     return found
 
 
+def measure_nodes(rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Figures of two nodes, one for each round."""
+    found: dict[str, list[float]] = {what: [] for what in (NODE_P50, NODE_P99, NODE_CPU)}
+    with flags_of_nodes(2) as (one, other), crowd(1, *one) as first, crowd(1, *other) as second:
+        for node in (first, second):
+            node.fill(1)
+        (home,), (edge,) = first.wires, second.wires
+        both = Crowd(first.parent, first.port, {**first.wires, **second.wires})
+        _wait_known(both.wires[edge][0], first.sessions[home][0])
+        for _ in range(rounds):
+            for count in (CONNECTIONS, 1):
+                theirs: list[list[str | None]] = [[session] for session in first.sessions[home][:count]]
+                local = both.measure(both.wires[home][:count], theirs, seconds)
+                away = both.measure(both.wires[edge][:count], theirs, seconds)
+                if count == 1:
+                    found[NODE_P50].append(away.p50 - local.p50)
+                    found[NODE_P99].append(away.p99 - local.p99)
+                else:
+                    found[NODE_CPU].append(away.cpu - local.cpu)
+    return found
+
+
+def _wait_known(wire: Wire, session: str) -> None:
+    """Wait until a node reaches the session of another one."""
+    end = time.monotonic() + KNOWN_WITHIN
+    while EXPECTED not in wire.ask(wire.call(session))[1]:
+        if time.monotonic() > end:
+            raise SystemExit("the nodes do not know each other")
+        time.sleep(0.1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", action="store_true", help="two nodes of a cluster, instead of two workers of one")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0, help="of one run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file, too")
     given = parser.parse_args()
-    found = measure(given.rounds, given.seconds)
+    targets, measured = (NODE_TARGETS, measure_nodes) if given.nodes else (TARGETS, measure)
+    found = measured(given.rounds, given.seconds)
     for what, figures in found.items():
-        print(verdict(what, median(figures), TARGETS[what], at_most=True))
+        found_out = median(figures)
+        print(verdict(what, found_out, targets[what], at_most=True) if what in targets else f"{what}: {found_out:.2f}")
     if given.json is not None:
         given.json.write_text(json.dumps(found))
 

@@ -57,6 +57,7 @@ FOR: Final = {
     "config": "mcp.json and TOML, explained where wrong",
     "client": "connect() and Client",
     "broker": "Broker: many servers, one endpoint",
+    "observe": "what operators see: view, metrics, logs",
     "workers": "one server in several processes",
     "cluster": "several nodes, by way of Redis",
     "serve": "any set of transports, until a signal",

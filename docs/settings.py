@@ -16,14 +16,17 @@ Every limit and time of the edges, with its default. In Python `server.run(setti
 seconds; the number after a colon is how it is said over HTTP. This page is made from the code by `docs/settings.py`; a
 test keeps the two together.
 
-| setting | flag | default | why |
-|---|---|---|---|"""
+With several workers, a limit that *holds for each worker* protects its process: four workers allow four times as much
+in all. The others are the same with any number of workers.
+
+| setting | flag | default | holds for | why |
+|---|---|---|---|---|"""
 
 
 def page() -> str:
     rows = [
         f"| `{field.name}` | `--{field.name.replace('_', '-')}` | {getattr(DEFAULTS, field.name):,} | "
-        f"{field.metadata['why']} |"
+        f"{field.metadata['holds']} | {field.metadata['why']} |"
         for field in attrs.fields(Settings)
     ]
     return "\n".join([HEAD, *rows]) + "\n"

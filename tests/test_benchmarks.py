@@ -31,6 +31,9 @@ FIGURE = {"name": "ours", "seconds": 1e-5, "ratio": 1.0, "ratio_low": 0.9, "rati
 SEEN = {"rate": 1000.0, "p50": 100.0, "p99": 300.0}
 DEAR = [{"rate": 1_000.0, "p50": 900.0, "p99": 4000.0, "cpu": 630.0}] * 3
 LISTENER = {"kib_each": 14.0, "cpu_at_rest": 0.5, "heard_p50": 0.1, "heard_p99": 0.2, "heard_by_all": 0.3}
+CROWD = LISTENER | {"count": 100_000, "workers": 6, "opening": 90.0, "pss_mib": 2560.0, "resident_mib": 2700.0}
+CROWD |= {"cpu_at_rest": 3.0, "least_descriptors": 16_600, "most_descriptors": 16_700, "heard_first": 0.01}
+CROWD |= {"heard_by_all": 4.0, "heard_late": 5.0}
 
 FOUND: Mapping[str, Any] = {
     "hosting": {
@@ -90,6 +93,7 @@ FOUND: Mapping[str, Any] = {
         },
     ],
     "listeners": [{"what": "WebSocket sessions", "count": 10_000, "opening": 1.5, **LISTENER}],
+    "crowd": CROWD,
     "generator": {"HTTP": [{"rate": 25_000.0, "p99": 1.5, "cpu": 30.0}] * 3},
     "agreement": {"server": "callboard", "connections": 8, "rounds": [{"wrk": SEEN, "bench": SEEN}] * 3},
     "codec": {"40 kB, one text": [FIGURE]},
@@ -148,6 +152,25 @@ def test_every_shape_of_a_tool_every_transport_and_every_payload_has_its_target(
     assert row(made, "payload: CPU of a call (brokered")[-1] == "**no**: 80% more than wanted"
     assert row(made, "CPU of a call with 10,000 sessions")[-1] == "**no**: 620% more than wanted"
     assert row(made, "CPU of 10,000 idle WebSocket sessions")[-1] == "yes, by 50%"
+
+
+def test_a_hundred_thousand_peers_are_judged_and_fewer_are_not() -> None:
+    made = page(kept())
+    assert row(made, "100,000 idle peers: memory")[1:] == ["at most 3 GiB", "2.50 GiB", "yes, by 17%"]
+    assert row(made, "100,000 idle peers: CPU")[1:] == ["at most 2 %", "3 %", "**no**: 50% more than wanted"]
+    assert row(made, "100,000 idle peers: one change")[1:] == ["at most 8 s", "4 s", "yes, by 50%"]
+    assert row(made, "told at first")[1] == "0.010, 0.100, 0.200, 4.000 s"
+    fewer = page(kept(crowd={**CROWD, "count": 20_000}))
+    assert fewer.text.count("| **not measured** |") == 3
+    assert "20,000 idle peers, 6 workers" in fewer.text
+
+
+def test_what_is_run_on_demand_only_may_be_missing() -> None:
+    found = kept()
+    del found["crowd"]
+    made = page(found)
+    assert made.is_whole
+    assert "this benchmark was not run" in made.text
 
 
 def test_shapes_that_were_not_measured_are_said_so() -> None:

@@ -2,7 +2,9 @@
 
 import re
 import runpy
+from importlib.util import find_spec
 from pathlib import Path
+from typing import get_args
 
 import attrs
 import pytest
@@ -15,7 +17,7 @@ from callboard.cli.codes import Exit
 from callboard.cli.main import app as cli
 from callboard.cli.serve_flags import Where
 from callboard.codecs.websocket.frames import Code
-from callboard.transports.limits import DEFAULTS
+from callboard.transports.limits import DEFAULTS, Holds, Settings
 from tests.shared import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -33,6 +35,19 @@ def test_the_page_of_settings_is_what_the_settings_say() -> None:
     assert (ROOT / "docs" / "reference" / "settings.md").read_text() == page, (
         "run: python docs/settings.py > docs/reference/settings.md"
     )
+
+
+def test_every_limit_says_what_it_holds_for_when_several_workers_serve() -> None:
+    settings = {field.name: field.metadata for field in attrs.fields(Settings)}
+    assert {one["holds"] for one in settings.values()} == set(get_args(Holds))
+    per_worker = {name for name, one in settings.items() if one["holds"] == "each worker"}
+    assert {name for name, one in settings.items() if one["help"].endswith(" Per worker.")} == per_worker
+    page = runpy.run_path(str(ROOT / "docs" / "limits.py"))
+    held = {name: page["holds_for"](name) for name, _, _ in page["limits"]()}
+    assert set(held.values()) == {"each worker", "all workers", "the keeper"}
+    assert held["workers.shared_rate.METERS"] == held["workers.fair_share.SLOTS"] == "all workers"
+    rooms = {f"callboard.{name}" for name in page["HOLDS"]}
+    assert [room for room in rooms if find_spec(room) is None] == []  # what has moved says nothing
 
 
 def test_the_pictures_of_the_architecture_are_what_the_imports_say() -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 import attrs
 import trio
 
+from callboard.actors.terms import Terms
 from callboard.errors import PeerError
 from callboard.supervisor import Lifetime, Overflow
 
@@ -116,6 +117,9 @@ class Carrier(Protocol):
     A request that never waits is over before anything else could happen. When one waits, its task stays with it, since
     a coroutine cannot change its task, and another task reads on: a connection can.
     """
+
+    terms: Terms | None
+    """Of the latest request that stood alone, if they are observed: who its client is."""
 
     def carry(self, request: Carried) -> None:
         """*request* waits in this task. It gets the lifetime of its task when another one reads on: now, or later if

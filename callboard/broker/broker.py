@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 import trio
 
@@ -73,8 +73,10 @@ class Broker(Served):
         approve: Approve | None = None,
         pre_warm: float = PRE_WARM,
         example: str | None = None,
+        ready_when: Literal["any", "all"] = "any",
     ) -> None:
-        """*example* is a call that the operator may try: a tool, and arguments as `callboard call` takes them."""
+        """*example* is a call that the operator may try: a tool, and arguments as `callboard call` takes them. It is
+        ready when *any* backend is up, or *all*."""
         self.info = Implementation(name=name, version=version)
         self.revisions = frozenset(revisions)
         self.specs: dict[str, BackendSpec] = {spec.name: spec for spec in backends}
@@ -84,6 +86,7 @@ class Broker(Served):
         self.placing: Placing = Here()
         self._placed: Mapping[str, Placed] = {}
         self._reloading = trio.Lock()
+        self.ready_when = ready_when
         self._pre_warm = pre_warm
         self._example = example
         self._offer: BrokerOffer | None = None
@@ -147,8 +150,11 @@ class Broker(Served):
         return self._root
 
     def is_ready(self) -> bool:
-        """Whether any backend is up."""
-        return any(backend.is_up for backend in self.backends.values())
+        """Whether any backend is up, or all of them if `ready_when` says so; and each that is required."""
+        backends = self.backends.values()
+        if any(one.settings.required and not one.is_up for one in backends):
+            return False
+        return (all if self.ready_when == "all" else any)(one.is_up for one in backends)
 
     def join_workers(self) -> None:
         """It runs, and is one of several workers. What backends offer, each of them is told."""

@@ -1,14 +1,14 @@
 """`callboard serve`: many servers behind one endpoint."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import attrs
 from cyclopts import App, Parameter
 
 from callboard.broker.broker import Broker
 from callboard.broker.demo import EXAMPLE, company
-from callboard.cli.serve_flags import ENVIRONMENT, LIMITS, NOWHERE, Json, Where
+from callboard.cli.serve_flags import ENVIRONMENT, LIMITS, NOWHERE, TRANSPORTS, Json, Where
 from callboard.codecs.revisions import ALL, Revision
 from callboard.errors import CannotServe
 from callboard.serve.serve import run as run_server
@@ -25,7 +25,7 @@ Examples:
   callboard serve mcp.json                    the `mcpServers` of your MCP host
   callboard serve servers.toml --http 9000    a configuration in TOML
   callboard serve mcp.json --stdio            as one server of an MCP host
-  callboard serve mcp.json --admin 8001       with /livez and /readyz
+  callboard serve mcp.json --admin 8001       with a live page, /metrics, /readyz
   callboard check mcp.json                    validate a file
 
 The configuration is reloaded when the file changes, and on SIGHUP; servers
@@ -42,6 +42,10 @@ def serve(
     *,
     where: Annotated[Where, Parameter(name="*")] = NOWHERE,
     settings: Annotated[Settings, Parameter(name="*", group=LIMITS)] = DEFAULTS,
+    ready_when: Annotated[
+        Literal["any", "all"],
+        Parameter(group=TRANSPORTS, help="/readyz says ok when any server is up, or all; and each `required` one."),
+    ] = "any",
     json: Json = False,
 ) -> None:
     """Serve many MCP servers behind one endpoint. Default: HTTP and WebSocket on 127.0.0.1:8000."""
@@ -51,18 +55,18 @@ def serve(
     with where.options(settings, json=json) as options:
         try:
             if not run_workers(options, has_backends=True):
-                run_server(_broker(config, where.limited(ALL)), **options)
+                run_server(_broker(config, where.limited(ALL), ready_when), **options)
         except CannotServe as error:
             if is_usual and str(error).startswith(f"{BindAddress.parse(DEFAULT_PORT)}: "):
                 raise CannotServe(f"{error}; choose another address with --http PORT") from None
             raise
 
 
-def _broker(config: Path | None, revisions: frozenset[Revision]) -> Broker:
+def _broker(config: Path | None, revisions: frozenset[Revision], ready_when: Literal["any", "all"]) -> Broker:
     """In front of the servers of a file, or of those that come along. Raises `CannotServe`."""
     if config is None:
-        return Broker(company(), revisions=revisions, example=EXAMPLE)
-    return Broker.of_file(config.expanduser(), revisions=revisions)
+        return Broker(company(), revisions=revisions, example=EXAMPLE, ready_when=ready_when)
+    return Broker.of_file(config.expanduser(), revisions=revisions, ready_when=ready_when)
 
 
 APP: Final = App(name="serve", help_epilogue=SERVE_EXAMPLES, config=ENVIRONMENT)

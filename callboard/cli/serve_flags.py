@@ -1,5 +1,6 @@
 """Addresses, TLS and access: the flags that `run` and `serve` share."""
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,13 +15,16 @@ from callboard.errors import CannotServe
 from callboard.serve.banner import announce, announce_json
 from callboard.serve.options import HttpEngine, Options
 from callboard.serve.tokens import TokenFile
+from callboard.server.faults import DEBUG
+from callboard.supervisor.logs import FORMAT_VARIABLE, LEVEL_VARIABLE, LEVELS
 from callboard.transports.limits import Settings
 from callboard.transports.server.stdio import claim_stdio
 
 TRANSPORTS: Final = Group("Transports", sort_key=0)
 ACCESS: Final = Group("TLS and access", sort_key=1)
-CLUSTER: Final = Group("Cluster", sort_key=2)
-LIMITS: Final = Group("Limits", help="Sizes in bytes, times in seconds.", sort_key=3)
+LOGS: Final = Group("Logs", help="To standard error.", sort_key=2)
+CLUSTER: Final = Group("Cluster", sort_key=3)
+LIMITS: Final = Group("Limits", help="Sizes in bytes, times in seconds.", sort_key=4)
 
 ENVIRONMENT: Final = Env("CALLBOARD_", command=False)
 """Every flag can be given as a variable: `CALLBOARD_HTTP=8000`, `CALLBOARD_WORKERS=auto`. A flag wins over it."""
@@ -89,6 +93,10 @@ class Where:
         Parameter(group=ACCESS, help="Tokens for the live page and /metrics; needed unless --admin is loopback."),
     ] = None
 
+    admin_actions: Annotated[
+        bool, FLAG, Parameter(group=ACCESS, help="Let operators with such a token restart servers, end sessions.")
+    ] = False
+
     state_key_file: Annotated[
         Path | None,
         Parameter(
@@ -97,9 +105,23 @@ class Where:
         ),
     ] = None
 
+    log_level: Annotated[
+        str | None,
+        Parameter(group=LOGS, help="Lowest level that is logged: debug, info, warning or error. Default: info."),
+    ] = None
+    log_format: Annotated[
+        Literal["text", "json"] | None, Parameter(group=LOGS, help="Format of log lines. Default: text.")
+    ] = None
+    access_log: Annotated[
+        bool, FLAG, Parameter(group=LOGS, help="Log each request: client, method, tool, server, outcome, time.")
+    ] = False
+    debug: Annotated[
+        bool, FLAG, Parameter(group=LOGS, help="Log tracebacks of failed handlers, also where no terminal is.")
+    ] = False
+
     cluster: Annotated[
         str | None,
-        Parameter(group=CLUSTER, help="Be a node of a cluster. URL of its Redis or Valkey: redis://HOST:PORT."),
+        Parameter(group=CLUSTER, help="Be a node of a cluster. URL of its Redis or Valkey: redis[s]://HOST:PORT."),
     ] = None
     cluster_name: Annotated[
         str | None, Parameter(group=CLUSTER, help="Name of the cluster in that store. Default: callboard.")
@@ -126,6 +148,7 @@ class Where:
     @contextmanager
     def options(self, settings: Settings, *, json: bool) -> Iterator[Options]:
         """The options for `serve`. Claims standard output first. Raises `CannotServe`."""
+        self._set_up_logs()
         options = Options(
             http=self.http,
             ws=self.ws,
@@ -133,6 +156,8 @@ class Where:
             legacy_sse=self.legacy_sse,
             admin=self.admin,
             admin_token_file=_path(self.admin_token_file),
+            admin_actions=self.admin_actions,
+            access_log=self.access_log,
             tls_cert=_path(self.tls_cert),
             tls_key=_path(self.tls_key),
             allow_hosts=self.allow_host or (),
@@ -155,6 +180,17 @@ class Where:
             if self.token_file is not None:
                 options["authenticate"] = TokenFile(self.token_file)
             yield options
+
+    def _set_up_logs(self) -> None:
+        """By variables of the environment, since lines are logged before anything is set up, and in child processes."""
+        if self.log_level is not None:
+            if self.log_level.lower() not in LEVELS:
+                raise CannotServe(f"--log-level {self.log_level[:20]}: expected one of {', '.join(LEVELS)}")
+            os.environ[LEVEL_VARIABLE] = self.log_level.lower()
+        if self.log_format is not None:
+            os.environ[FORMAT_VARIABLE] = self.log_format
+        if self.debug:
+            os.environ[DEBUG] = "1"
 
     def limited(self, spoken: frozenset[Revision]) -> frozenset[Revision]:
         """The revisions of *spoken* that `--revisions` names. Raises `CannotServe`."""

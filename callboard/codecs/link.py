@@ -2,7 +2,8 @@
 another.
 
 A frame is the length of its payload, the number of its stream, its kind, and the payload. What is longer than a piece
-comes in several: all but the last are `PART`s.
+comes in several: all but the last are `PART`s. Kinds that are not known are ignored: a release that needs more than
+that has another version of the protocol.
 """
 
 import struct
@@ -39,6 +40,8 @@ WRITE: Final = 7
 END: Final = 8
 CUT: Final = 9
 """It ends, and nothing more is said."""
+LAST: Final = 10
+"""The worker that answers ends. Of the requests with higher numbers than this one it has begun none."""
 
 _HEAD: Final = struct.Struct(">IIB")
 _SIZE: Final = _HEAD.size
@@ -97,12 +100,14 @@ class LinkDecoder:
         at, end, found = 0, len(data), []
         while end - at >= _SIZE:
             length, stream, kind = _HEAD.unpack_from(data, at)
-            if length > MAX_PIECE or kind > CUT:
+            if length > MAX_PIECE:
                 raise ValueError("not a frame of a worker")
             if end - at < _SIZE + length:
                 break
             payload = data[at + _SIZE : at + _SIZE + length]
             at += _SIZE + length
+            if kind > LAST:
+                continue  # of a newer release, which says nothing in it that must be heard
             if kind == PART:
                 self._keep(stream, payload)
             elif stream in self._parts:

@@ -24,6 +24,7 @@ SETTINGS_KEYS: Final = (
     "trusted",
     "pin",
     "roots",
+    "required",
     "local",
 )
 TOOLS_KEYS: Final = ("allow", "deny")
@@ -61,6 +62,7 @@ def read_settings(table: Table) -> BackendSettings:
         trusted=table.flag("trusted", default=_DEFAULTS.trusted),
         pin=table.flag("pin", default=_DEFAULTS.pin),
         roots=_roots(table),
+        required=table.flag("required", default=_DEFAULTS.required),
         local=table.flag("local", default=_DEFAULTS.local),
     )
     if settings.timeout > settings.cap:

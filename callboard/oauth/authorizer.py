@@ -25,6 +25,7 @@ from callboard.oauth.identity import UNKNOWN, forget_client
 from callboard.oauth.shield import shielded
 from callboard.oauth.store import KEEP_TIME, Store, keep, recall
 from callboard.oauth.token_endpoint import Clock, TokenEndpoint
+from callboard.oauth.turn import own_turn
 from callboard.supervisor import get_logger
 from callboard.transports.client.credentials import Proof
 from callboard.transports.client.fetch import Fetcher
@@ -96,9 +97,10 @@ class Authorizer:
             if self._tokens is not tokens or self._failure is not before:
                 return
             try:
-                await self._load()  # another process may have done it, and then ours is worth nothing any more
-                if not self._tokens.is_fresh(self.clock()) and not await self._refresh(self._tokens):
-                    self._failure = _Failure("refused")
+                async with own_turn(self.store, self._name):
+                    await self._load()  # another process may have done it, and then ours is worth nothing any more
+                    if not self._tokens.is_fresh(self.clock()) and not await self._refresh(self._tokens):
+                        self._failure = _Failure("refused")
             except NotAuthorized as error:
                 self._failure = _Failure(str(error))
                 log.warning("refresh_failed", server=self._server, failure=str(error))
@@ -135,11 +137,7 @@ class Authorizer:
         tokens = self._tokens
         if status == 403:
             self._check_hope(split(challenge.scope), used)
-        elif (
-            tokens is not None
-            and used.refreshes == 0
-            and (await self._load() or await self._refresh(tokens, challenge))
-        ):
+        elif tokens is not None and used.refreshes == 0 and await self._renew_kept(tokens, challenge):
             return attrs.evolve(used, refreshes=1)
         if used.authorizations >= MAX_AUTHORIZATIONS:
             raise NotAuthorized(
@@ -201,6 +199,11 @@ class Authorizer:
         self._tokens = kept
         self._generation += 1
         return not is_first
+
+    async def _renew_kept(self, tokens: Tokens, challenge: Challenge) -> bool:
+        """Have other tokens than those that were refused: of another process, or refreshed."""
+        async with own_turn(self.store, self._name):
+            return await self._load() or await self._refresh(tokens, challenge)
 
     async def _refresh(self, tokens: Tokens, challenge: Challenge | None = None) -> bool:
         """Have *tokens* renewed by their issuer, without asking a user; whether that worked.

@@ -73,15 +73,16 @@ class FileStore:
         return cls(Path(base).expanduser() / "callboard" / "credentials")
 
     async def load(self, name: str) -> bytes | None:
-        return await _in_thread(_read_file, self._path(name))
+        return await in_thread(_read_file, self.path(name))
 
     async def save(self, name: str, value: bytes) -> None:
-        await _in_thread(_write_file, self._path(name), value)
+        await in_thread(_write_file, self.path(name), value)
 
     async def drop(self, name: str) -> None:
-        await _in_thread(_remove_file, self._path(name))
+        await in_thread(_remove_file, self.path(name))
 
-    def _path(self, name: str) -> Path:
+    def path(self, name: str) -> Path:
+        """The file for *name*."""
         return self.folder / f"{hashlib.sha256(name.encode()).hexdigest()}.json"
 
 
@@ -108,15 +109,15 @@ class KeyringStore:
     keyring: Keyring = attrs.field(factory=_system_keyring, repr=False)
 
     async def load(self, name: str) -> bytes | None:
-        kept = await _in_thread(self._do, self.keyring.get_password, self.service, name)
+        kept = await in_thread(self._do, self.keyring.get_password, self.service, name)
         return None if kept is None else str(kept).encode()
 
     async def save(self, name: str, value: bytes) -> None:
-        await _in_thread(self._do, self.keyring.set_password, self.service, name, value.decode())
+        await in_thread(self._do, self.keyring.set_password, self.service, name, value.decode())
 
     async def drop(self, name: str) -> None:
         if await self.load(name) is not None:
-            await _in_thread(self._do, self.keyring.delete_password, self.service, name)
+            await in_thread(self._do, self.keyring.delete_password, self.service, name)
 
     def _do(self, action: Callable[..., object], *arguments: str) -> object:
         try:
@@ -146,7 +147,7 @@ async def keep(store: Store, name: str, value: object) -> None:
     await store.save(name, msgspec.json.encode(value))
 
 
-async def _in_thread(act: Callable[[Unpack[Args]], T], *args: *Args) -> T:
+async def in_thread(act: Callable[[Unpack[Args]], T], *args: *Args) -> T:
     """Run *act* in a thread, which a caller that is cancelled leaves behind: a disk or a keyring may hang."""
     return await trio.to_thread.run_sync(act, *args, abandon_on_cancel=True)
 
@@ -167,7 +168,7 @@ def _read_file(path: Path) -> bytes | None:
 def _write_file(path: Path, value: bytes) -> None:
     beside = path.with_suffix(f".{secrets.token_hex(8)}")
     try:
-        _make_folder(path.parent)
+        make_folder(path.parent)
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -181,10 +182,10 @@ def _write_file(path: Path, value: bytes) -> None:
         raise NotAuthorized(f"{path}: {error.strerror}") from None
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     """With those above it, for the owner alone; `mkdir` would let others into what it makes on the way."""
     if not folder.is_dir():
-        _make_folder(folder.parent)
+        make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 

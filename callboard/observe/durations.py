@@ -8,8 +8,8 @@ BOUNDS: Final = (
     *(0.000_01, 0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005),
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0),
 )
-"""Seconds up to which each count goes; one more is for what took longer. Those of OpenTelemetry are among them, whose
-first one is ten times what a call takes here."""
+"""Seconds up to which each count goes; one more is for what took longer. Those of OpenTelemetry are among them; the
+first of those is a hundred times what a call takes here."""
 
 
 class Durations:

@@ -1,7 +1,7 @@
 """What one process counts, as families of metrics.
 
 The names of the first ones are OpenTelemetry's for MCP, in Prometheus' spelling. All but the durations are read when
-somebody asks. A label is never something that a client can choose freely: no principal, no session, no URI, and of
+they are asked for. A label is never something that a client can choose freely: no principal, no session, no URI, and of
 names only those that the server offers.
 """
 

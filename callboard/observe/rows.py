@@ -1,13 +1,15 @@
 """The rows of each table that operators see: clients, requests, servers, tools, topics, dead letters.
 
-Read where they are, when somebody looks: nothing is counted for them. Every table has a bound, whatever the server
-holds. Nothing is in them that a request said but names, and no handle: no session id, no state, no query of a URI.
+Read where they are, when an operator looks: nothing is counted for them. Every table has a bound, however much the
+server holds. Nothing is in them that a request said but names, and no handle: no session id, no state, no query of a
+URI.
 """
 
 import heapq
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import chain, islice
 from time import perf_counter
 from typing import Any, Final, TypeAlias
@@ -31,6 +33,8 @@ from callboard.observe.journal import Journal, PastRequest
 from callboard.observe.sampler import cpu_of, resident_bytes
 from callboard.supervisor import DeadLetters, Snapshot, Supervisor
 from callboard.transports.memory import MemoryConnection
+from callboard.transports.server.http.connection import HttpConnection
+from callboard.transports.wire import SocketWire
 
 Row: TypeAlias = dict[str, Any]
 
@@ -40,33 +44,76 @@ MOST: Final = 200
 MOST_CHILDREN: Final = 50
 """Children of one supervisor that the tree shows, beside those that are always there."""
 
+AT_ONCE: Final = 2_000
+"""Sessions that are looked at before others get a turn."""
+
+SAID: Final = 5
+"""Last lines on the standard error of a server that is not up."""
+
 TEXT: Final = 200
-"""Characters of a name: they are somebody else's words."""
+"""Characters of a name: they are words of clients and backends."""
 
 _OWN: Final = frozenset({"admin", "inner", "nodes"})
-"""Listeners whose connections are no clients': the admin listener, and those for other workers."""
+"""Listeners for others than clients: the admin listener, and those for other workers."""
 
 
-def client_rows(host: Host) -> Iterator[Row]:
-    """The sessions that were used last."""
-    now, clock = trio.current_time(), perf_counter()
-    used = heapq.nlargest(MOST, host.clients.items(), key=lambda item: item[1].requests.used_at)
-    for name, session in used:
-        yield _client_row(name, session, now, clock)
+async def client_rows(host: Host) -> list[Row]:
+    """The sessions that were used last, and connections of clients that have none."""
+    used: list[tuple[str, OpenSession]] = []
+    sessions = list(host.clients.items())
+    for at in range(0, len(sessions), AT_ONCE):
+        some = (*used, *sessions[at : at + AT_ONCE])
+        used = heapq.nlargest(MOST // 2, some, key=lambda item: item[1].requests.used_at)
+        await trio.lowlevel.checkpoint()
+    clock = perf_counter()
+    rows = [_session_row(name, session, clock) for name, session in used]
+    return [*rows, *islice(_connection_rows(host.root), MOST // 2)]
 
 
-def _client_row(name: str, session: OpenSession, _: float, clock: float) -> Row:
-    requests, info = session.requests, None if session.terms is None else session.terms.client_info
+def _session_row(name: str, session: OpenSession, clock: float) -> Row:
+    requests, wire = session.requests, getattr(session, "wire", None)
     return {
         "name": name,
         "principal": clip(session.principal),
-        "client": None if info is None else clip(info.name),
-        "version": None if info is None else clip(info.version),
+        **_said_of(session.terms or requests.latest),
         "transport": session.transport,
-        "revision": None if session.terms is None else session.terms.revision.value,
+        "peer": clip(session.peer),
         "idle": round(clock - requests.used_at, 3) if requests.used_at else None,
         "in_flight": requests.count,
+        **_traffic(wire),
     }
+
+
+def _said_of(terms: Terms | None) -> Row:
+    """What a client has said of itself."""
+    info = None if terms is None else terms.client_info
+    return {
+        "client": None if info is None else clip(info.name),
+        "version": None if info is None else clip(info.version),
+        "revision": None if terms is None else terms.revision.value,
+    }
+
+
+def _connection_rows(root: Supervisor) -> Iterator[Row]:
+    for edge in edges(root):
+        for one in edge.some(sys.maxsize):
+            if isinstance(one, HttpConnection) and one.terms is not None and one.upgraded is None:
+                yield {
+                    "name": one.name,
+                    "principal": clip(one.terms.principal),
+                    **_said_of(one.terms),
+                    "transport": "http",
+                    "peer": clip(one.peer),
+                    "served": one.served,
+                    **_traffic(one.wire),
+                }
+
+
+def _traffic(wire: object) -> Row:
+    if not isinstance(wire, SocketWire):
+        return {}
+    received, sent = wire.traffic()
+    return {"bytes_in": received, "bytes_out": sent}
 
 
 def running_rows(host: Host) -> Iterator[Row]:
@@ -144,7 +191,7 @@ def past_row(past: PastRequest) -> Row:
 
 
 def tool_rows(host: Host, journal: Journal) -> Iterator[Row]:
-    """Tools and prompts: those that were used, and then those that nobody uses."""
+    """Tools and prompts: those that were used, and then the others."""
     used = {(method, name): (took, failed) for method, name, took, failed in journal.by_name()}
     offered = {(method, name): server for method, name, server in host.offer.offered()}
     clock = perf_counter()
@@ -196,6 +243,8 @@ def _server_row(offer: BrokerOffer, backend: Backend, journal: Journal) -> Row:
         "withheld": waiting,
         **offer.catalogue.counts(backend.name),
     }
+    if not is_up and backend.said:
+        row["said"] = [clip(line) for line in backend.said[-SAID:]]
     if pid is not None:
         row |= {"pid": pid, "resident": resident_bytes(pid), "cpu_seconds": cpu_of(pid)}
     return row
@@ -284,14 +333,15 @@ def counts(host: Host) -> Mapping[str, int]:
 
 def connections(root: Supervisor) -> int:
     """How many connections are open, of all listeners."""
-    edges = (one for one in root.some(MOST) if isinstance(one, Supervisor) and one.spec.name not in _OWN)
-    found = 0
-    for edge in edges:
-        try:
-            found += edge.supervisor_of(tree.CONNECTIONS).child_count
-        except LookupError:
-            continue
-    return found
+    return sum(edge.child_count for edge in edges(root))
+
+
+def edges(root: Supervisor) -> Iterator[Supervisor]:
+    """The supervisors of connections, one for each address."""
+    for edge in root.some(MOST):
+        if isinstance(edge, Supervisor) and edge.spec.name not in _OWN:
+            with suppress(LookupError):
+                yield edge.supervisor_of(tree.CONNECTIONS)
 
 
 def clip(text: str) -> str:

@@ -20,6 +20,7 @@ import trio
 
 from callboard.actors.server.host import Host
 from callboard.observe import rows
+from callboard.observe.actions import Actions
 from callboard.observe.families import families_of
 from callboard.observe.history import History
 from callboard.observe.journal import Journal
@@ -63,7 +64,6 @@ class ServerView:
         view |= {"totals": self._totals(), "latest": self._latest()}
         for name, some in (
             ("servers", rows.server_rows(host, journal)),
-            ("clients", rows.client_rows(host)),
             ("running", rows.running_rows(host)),
             ("slowest", map(rows.past_row, journal.slowest)),
             ("failed", map(rows.past_row, [*journal.failed][::-1])),
@@ -72,6 +72,7 @@ class ServerView:
         ):
             await trio.lowlevel.checkpoint()
             view[name] = list(some)
+        view["clients"] = await rows.client_rows(host)
         await trio.lowlevel.checkpoint()
         view["dead_letters"] = rows.dead_letters(host.root.dead_letters)
         view["tree"] = rows.tree_of(host.root)
@@ -89,6 +90,10 @@ class ServerView:
         """For Prometheus."""
         await trio.lowlevel.checkpoint()
         return render(self.families())
+
+    async def act(self, action: str, subject: str) -> bool:
+        """Do what the operator wants. Whether there is a server or client of that name."""
+        return await Actions(self.host).act(action, subject)
 
     def _about(self) -> Row:
         host = self.host
@@ -136,7 +141,7 @@ _SAME: Final = frozenset({"servers", "servers_up"})
 
 
 def merge(views: Mapping[str, Row], about: Row) -> Row:
-    """Several workers' views as one: rows say whose they are, the tree has one branch for each."""
+    """Several workers' views as one: rows name their worker, the tree has one branch for each."""
     some = list(views.values())
     merged: Row = {"version": VERSION, "at": round(time.time(), 3), "server": about}
     for name in ("totals", "latest", "point"):

@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import attrs
 
+from callboard.cluster.url import StoreUrl
 from callboard.codecs.http.access import is_wildcard
 from callboard.config.files import NotRegular, read_file
 from callboard.errors import CannotServe
@@ -15,7 +15,6 @@ from callboard.workers.node_tls import NodeCertificate
 MAX_PASSWORD: Final = 4096
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
-_SCHEMES: Final = ("redis", "rediss", "unix")
 
 
 @attrs.frozen(kw_only=True)
@@ -66,7 +65,7 @@ def cluster_plan(
         if useless or name is not None or password_file is not None:
             raise CannotServe(f"{next(iter(useless), '--cluster-name')} needs --cluster URL")
         return None
-    _check_url(url)
+    StoreUrl.parse(url)  # what is wrong with it is said before anything starts
     if not has_keys:
         raise CannotServe("--cluster needs --state-key-file FILE: the same keys on all nodes")
     if address is None or cert is None or key is None or ca is None:
@@ -85,17 +84,5 @@ def cluster_plan(
         ca=Path(ca),
         password_file=None if password_file is None else Path(password_file),
     )
-    plan.certificate()  # what is wrong with it is said before anything starts
+    plan.certificate()  # here, too
     return plan
-
-
-def _check_url(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        has_password = parts.password is not None
-    except ValueError as error:
-        raise CannotServe(f"--cluster: invalid URL: {error}") from None
-    if has_password:
-        raise CannotServe("--cluster: a password in the URL is seen by other users: use --cluster-password-file FILE")
-    if parts.scheme not in _SCHEMES:
-        raise CannotServe("--cluster: expected redis://HOST:PORT, rediss://HOST:PORT or unix:///path")

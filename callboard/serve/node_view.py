@@ -53,6 +53,18 @@ class NodeView:
         said = await self._ask("metrics")
         return render(merged(_families.decode(one) for one in said.values()))
 
+    async def act(self, action: str, subject: str) -> bool:
+        """Do what the operator wants, wherever there is a server or client of that name."""
+        done: list[bool] = []
+
+        async def act(worker: WorkerProcess) -> None:
+            done.append(await worker.act(action, subject))
+
+        async with trio.open_nursery() as nursery:
+            for worker in self.workers():
+                nursery.start_soon(act, worker)
+        return any(done)
+
     async def _ask(self, what: Literal["view", "history", "metrics"]) -> dict[str, bytes]:
         """What each worker says to that, by its name. One that says nothing in time is left out."""
         found: dict[str, bytes] = {}

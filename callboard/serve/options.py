@@ -78,6 +78,10 @@ class Options(TypedDict, total=False):
     """Address of the live page, metrics and health checks: different from the others."""
     admin_token_file: str | None
     """Tokens of those who may look at the page and the metrics. Needed unless `admin` is a loopback address."""
+    admin_actions: bool
+    """Let operators restart servers and disconnect clients, with a token of that file."""
+    access_log: bool
+    """Write a log line for each request."""
     state_key_file: str | None
     """File of the keys that seal what clients hold: it is good after a restart, and at other machines."""
     cluster: str | None
@@ -127,6 +131,8 @@ class ServePlan:
     legacy_sse: bool = False
     admin: BindAddress | None = attrs.field(default=None, converter=_place)
     admin_token_file: str | None = None
+    admin_actions: bool = False
+    access_log: bool = False
     workers: int = attrs.field(default=1, converter=_workers)
     state_key_file: str | None = None
     cluster_url: str | None = attrs.field(default=None, alias="cluster")
@@ -163,6 +169,8 @@ class ServePlan:
             raise CannotServe("legacy SSE needs an HTTP address")
         if self.admin is not None and self.admin.port and self.admin in (self.http, self.ws):
             raise CannotServe("the admin listener needs its own address")
+        if self.admin_actions and (self.admin is None or self.admin_token_file is None):
+            raise CannotServe("actions need an admin address and --admin-token-file")
         if self.workers > 1 and self.serves_stdio:
             raise CannotServe("stdio is one client's own: it cannot be served by more than one worker")
         if self.cluster is not None and self.serves_stdio:

@@ -29,6 +29,7 @@ from callboard.serve.options import Ready, ServePlan, listening_at, listening_to
 from callboard.serve.show_room import ShowRoom
 from callboard.server.served import BackendStatus, Behind
 from callboard.supervisor import Supervisor, get_logger, open_tree
+from callboard.supervisor.groups import own_nursery
 from callboard.transports.bind import BindAddress, Bound, listen
 from callboard.transports.server.http.crowd import raise_descriptor_limit
 from callboard.transports.signals import heed_hangups, heed_signals
@@ -43,6 +44,9 @@ LATE: Final = 5.0
 
 TIDIED_EVERY: Final = 60.0
 """Seconds after which sessions are forgotten that no client has come back for."""
+
+KNOWN_WITHIN: Final = 1.0
+"""Seconds in which workers hear of a new one. One that takes longer does not hold it up."""
 
 KEEPER_ENDS: Final = 15.0
 """Seconds for the process that has the backends to end them."""
@@ -79,7 +83,7 @@ async def _run(plan: ServePlan, has_backends: bool) -> int:
         parent = Parent(plan, equipment, root, bound, admin)
         if admin is not None:
             parent.view.listening = listening_told(list(listening_at(plan, bound, admin)))
-            room = ShowRoom(parent.view, plan.admin_tokens(admin.place))
+            room = ShowRoom(parent.view, plan.admin_tokens(admin.place), plan.admin_actions)
             root.spawn(room.viewers, name="viewers", shutdown=0)
             await root.add(admin_edge(parent, plan.access(admin.place, is_admin=True), admin.sockets, room))
         if plan.cluster is not None:
@@ -234,15 +238,22 @@ class Parent:
         self._first = first
         log.info("worker_serves", worker=worker.number, generation=worker.generation)
 
+    async def wait_known(self, worker: WorkerProcess) -> None:
+        others = [one for one in self._reachable() if one is not worker and not one.hangs]
+        with trio.move_on_after(KNOWN_WITHIN):
+            async with own_nursery() as nursery:
+                for one in others:
+                    nursery.start_soon(one.wait_read)
+
     def told(self, worker: WorkerProcess, news: Told) -> None:
-        for other in self._serving():
+        for other in self._reachable():
             if other is not worker:
                 other.tell(news)
         if self.node is not None:
             self.node.tell(news)
 
     def node_told(self, told: Told) -> None:
-        for worker in self._serving():
+        for worker in self._reachable():
             worker.tell(told)
 
     def nodes_changed(self) -> None:
@@ -265,7 +276,7 @@ class Parent:
     def _take(self, worker: WorkerProcess, note: Take) -> None:
         home = worker.identity
         taker = home if not worker.is_leaving else self._successor(note.key)
-        living = {one.identity for one in self._serving()}
+        living = {one.identity for one in self._reachable()}
         entry = self.book.entry(note.key)
         if self.node is None or (entry is not None and entry.home != taker and entry.home in living):
             self._taken(worker, note, self.book.take(note.key, taker, living, trio.current_time()))
@@ -289,16 +300,16 @@ class Parent:
         return chosen_home(key.encode(), staying or others or [b""])
 
     def peers(self) -> list[PeerWorker]:
-        return [*(worker.peer() for worker in self._serving()), *([] if self.node is None else self.node.peers())]
+        return [*(worker.peer() for worker in self._reachable()), *([] if self.node is None else self.node.peers())]
 
     def changed(self) -> None:
         if self.node is not None:
-            self.node.announce([_listed(worker) for worker in self._serving()], is_leaving=self._is_ending)
+            self.node.announce([_listed(worker) for worker in self._reachable()], is_leaving=self._is_ending)
         self._say_peers()
 
     def _say_peers(self) -> None:
         peers = PeerWorkers(self.peers())
-        for worker in self._serving():
+        for worker in self._reachable():
             worker.say(peers)
         self._news.set()
         self._news = trio.Event()
@@ -311,6 +322,9 @@ class Parent:
             self.node.worker_ended(worker.identity, freed)
         if worker.is_leaving:
             self._workers.pop(worker.number, None)
+
+    def _reachable(self) -> list[WorkerProcess]:
+        return [worker for worker in self._workers.values() if worker.is_reachable]
 
     def _serving(self) -> list[WorkerProcess]:
         return [worker for worker in self._workers.values() if worker.is_serving]
@@ -334,6 +348,7 @@ class Parent:
         if settings.lame_duck:
             log.info("leaving", lame_duck=settings.lame_duck)
             await trio.sleep(settings.lame_duck)
+        self._close_doors()
         for worker in list(self._workers.values()):
             if self.node is None or not worker.is_serving:
                 worker.end()
@@ -350,6 +365,14 @@ class Parent:
         self._kill_all()
         if self.node is not None:
             await self.node.leave()
+
+    def _close_doors(self) -> None:
+        """Give up the addresses, before workers do: what none of them accepts must be refused, so that a balancer goes
+        elsewhere with it, and not wait in the kernel until this process ends."""
+        self.equipment.listening = []
+        for bound in self.bound.values():
+            for listening in bound.sockets:
+                listening.close()
 
     def _kill_all(self) -> None:
         for worker in [*self._workers.values(), *([] if self._keeper is None else [self._keeper])]:

@@ -9,9 +9,11 @@ from typing import Unpack
 import attrs
 import trio
 
+from callboard import tree
 from callboard.actors.server.drain import drain
 from callboard.actors.server.host import Host
 from callboard.errors import CannotServe
+from callboard.observe.access_log import AccessLog
 from callboard.observe.view import ServerView
 from callboard.serve.admin import Health, admin_edge
 from callboard.serve.banner import announce, announce_drain
@@ -71,8 +73,10 @@ async def serve(
         if plan.admin is not None:
             view = ServerView(host, server, listening_told(ready.listening))
             view.begin()
+        if plan.access_log:
+            host.observer = AccessLog(host.offer.owner_of, host.observer)
         if admin is not None and view is not None:
-            room = ShowRoom(view, plan.admin_tokens(admin.place))
+            room = ShowRoom(view, plan.admin_tokens(admin.place), plan.admin_actions)
             host.root.spawn(room.viewers, name="viewers", shutdown=0)
             await host.root.add(admin_edge(health, plan.access(admin.place, is_admin=True), admin.sockets, room))
         link = None
@@ -80,7 +84,10 @@ async def serve(
             worker.join(host)
             server.join_workers()
             link = await begin_work(worker, host, server, plan, stack, view)
-        edges = [await host.root.add(_edge(plan, host, place, at, tls)) for place, at in bound.items()]
+        doors = [_edge(plan, host, place, at, tls) for place, at in bound.items()]
+        if link is not None:
+            await link.introduce()
+        edges = [await host.root.add(door) for door in doors]
         if isinstance(plan.authenticate, TokenFile):
             plan.authenticate.on_gone = partial(end_all_of, host)
         for renewable in (tls, plan.authenticate):
@@ -101,7 +108,8 @@ async def serve(
         if worker is not None and link is not None:
             with trio.move_on_after(link.linger):
                 if link.linger:
-                    await leave(worker, host, edges, partial(_close_listeners, edges), until, settings.spread)
+                    close = partial(_close_listeners, edges, are_last=link.drain_within is not None)
+                    await leave(worker, host, edges, close, until, settings.spread)
             link.is_draining = True
             drain_time = drain_time if link.drain_within is None else link.drain_within
         elif settings.lame_duck:
@@ -212,12 +220,15 @@ def _edge(plan: ServePlan, host: Host, place: BindAddress, bound: Bound, tls: Ce
     return http_edge("http" if is_http else "ws", endpoint, bound.sockets, tls, with_http2=with_http2, turns=turns)
 
 
-async def _close_listeners(edges: Sequence[Supervisor]) -> None:
-    """Accept no connection any more, and free the addresses: the next process may take them over."""
+async def _close_listeners(edges: Sequence[Supervisor], *, are_last: bool = False) -> None:
+    """Accept no connection any more, and free the addresses: the next process may take them over. If these *are_last*
+    to listen there, connections that wait are taken first: the kernel would reset them."""
     for edge in edges:
         for address, actor in edge.actors():
             if isinstance(actor, HttpListener):
                 await address.stop()
+                if are_last:
+                    actor.take_waiting(edge.supervisor_of(tree.CONNECTIONS))
                 actor.listening.close()
 
 

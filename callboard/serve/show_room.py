@@ -1,6 +1,6 @@
 """What the admin listener shows: the live page, the view as JSON and as a stream, and metrics.
 
-A view is made once for all who look, and only while somebody does.
+A view is made once for all viewers, and only while there are any.
 """
 
 import base64
@@ -20,6 +20,7 @@ from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.writer import STREAM
 from callboard.codecs.sse import encode_event
+from callboard.observe.actions import ACTIONS
 from callboard.observe.rows import Row
 from callboard.serve.tokens import TokenTable
 from callboard.supervisor import Actor, Fact
@@ -65,10 +66,23 @@ class Overview(Protocol):
     async def metrics(self) -> bytes:
         """For Prometheus."""
 
+    async def act(self, action: str, subject: str) -> bool:
+        """Do what the operator wants. Whether there is a server or client of that name."""
+
+
+class Wanted(msgspec.Struct):
+    """What an operator wants done."""
+
+    action: str
+    subject: str
+
+
+_wanted: Final = msgspec.json.Decoder[Wanted](Wanted)
+
 
 @attrs.define(eq=False)
 class Viewers(Actor[Never]):
-    """Those who follow the view as a stream."""
+    """The clients that follow the view as a stream."""
 
     mailbox = None
 
@@ -108,10 +122,12 @@ class Viewers(Actor[Never]):
 
 @attrs.define(eq=False)
 class ShowRoom:
-    """Answers for all of it. Without *tokens*, anybody who can connect may look: then it is a loopback address."""
+    """Answers for all of it. Without *tokens*, all that can connect may look: then it is a loopback address."""
 
     overview: Overview
     tokens: TokenTable | None = None
+    may_act: bool = False
+    """Whether operators may do more than look."""
     viewers: Viewers = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -119,12 +135,14 @@ class ShowRoom:
 
     def methods(self, head: Head) -> tuple[str, ...]:
         """With which methods the path may be used; none if there is no such path."""
+        if head.path == b"/api/actions":
+            return ("POST",) if self.may_act else ()
         return _GET if head.path in _PAGE or head.path in (b"/api/snapshot", b"/events", b"/metrics") else ()
 
-    async def serve(self, head: Head, _: bytes, response: Response) -> None:
+    async def serve(self, head: Head, body: bytes, response: Response) -> None:
         try:
             await self._check(head)
-            await self._answer(head, response)
+            await (self._act(head, body, response) if head.method == "POST" else self._answer(head, response))
         except HttpRefusal as refusal:
             await response.answer(refusal.status, (*PLAIN, *refusal.headers), f"{refusal}\n".encode())
 
@@ -136,6 +154,20 @@ class ShowRoom:
         if token is None or await self.tokens(token) is None:
             challenge = (b"www-authenticate", b'Basic realm="callboard", Bearer')  # a browser asks for the first
             raise HttpRefusal(401, "a token is required", headers=(challenge,))
+
+    async def _act(self, head: Head, body: bytes, response: Response) -> None:
+        """Raises `HttpRefusal`. Pages of others cannot set the header, even in a browser that knows the token."""
+        if head.get(b"x-callboard") is None:
+            raise HttpRefusal(403, "the header X-Callboard is required")
+        try:
+            wanted = _wanted.decode(body)
+        except msgspec.DecodeError as error:
+            raise HttpRefusal(400, str(error)) from None
+        if wanted.action not in ACTIONS:
+            raise HttpRefusal(400, f"unknown action; there are {', '.join(ACTIONS)}")
+        if not await self.overview.act(wanted.action, wanted.subject):
+            raise HttpRefusal(404, "there is none such")
+        await response.answer(200, (*_of(b"application/json"), *_GUARDS), b"true")
 
     async def _answer(self, head: Head, response: Response) -> None:
         path, is_head = head.path, head.method == "HEAD"

@@ -1,9 +1,9 @@
 """A process that its parent has started: it serves at the parent's addresses, and the other workers can reach it."""
 
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from typing import Final
+from typing import Final, Never
 
 import attrs
 import trio
@@ -16,7 +16,7 @@ from callboard.serve.cluster_options import ClusterPlan
 from callboard.serve.options import MOST_WORKERS, ServePlan
 from callboard.serve.renew import Renewing
 from callboard.server.served import Hosted
-from callboard.supervisor import Supervisor
+from callboard.supervisor import Address, Supervisor
 from callboard.supervisor.groups import own_nursery
 from callboard.transports.bind import BindAddress, Bound, listen
 from callboard.transports.limits import Settings
@@ -26,12 +26,16 @@ from callboard.transports.server.http.listener import Edge, listeners
 from callboard.workers.homes import socket_path
 from callboard.workers.inner import InnerDoor
 from callboard.workers.link import MAX_STREAMS
+from callboard.workers.link_server import LinkServer
 from callboard.workers.messages import Started
 from callboard.workers.node_tls import set_patience
 from callboard.workers.worker import ParentLink, Worker
 
 MAX_INNER: Final = 3 * MAX_STREAMS * MOST_WORKERS
 """Connections of other workers: as many as all of them may open."""
+
+INNER: Final = ("inner", "nodes")
+"""Names of the doors for other workers: those of this node, and of others."""
 
 LOOKED_EVERY: Final = 0.1
 """Seconds after which a worker that leaves looks again whether anything is left."""
@@ -64,7 +68,7 @@ async def begin_work(
     place = BindAddress.parse(f"unix:{socket_path(worker.assignment.folder, worker.assignment.name)}")
     bound = await stack.enter_async_context(listen(place))
     edge = Edge(InnerDoor(worker.endpoints), settings, crowd=ConnectionLimit(MAX_INNER))
-    await host.root.add(tree.inner("inner", listeners(edge, bound.sockets)))
+    await host.root.add(tree.inner(INNER[0], listeners(edge, bound.sockets)))
     if plan.cluster is not None:
         await _open_to_nodes(worker, host, plan.cluster, settings, stack)
     link = ParentLink(worker, host, server.is_ready, view)
@@ -82,7 +86,7 @@ async def _open_to_nodes(
         set_patience(listening)
     worker.port = bound.place.port
     edge = Edge(InnerDoor(worker.endpoints), settings, certificate, crowd=ConnectionLimit(MAX_INNER))
-    await host.root.add(tree.inner("nodes", listeners(edge, bound.sockets)))
+    await host.root.add(tree.inner(INNER[1], listeners(edge, bound.sockets)))
     host.root.spawn(Renewing(certificate), name=f"renew-{certificate.name}", shutdown=0)
 
 
@@ -119,15 +123,23 @@ async def leave(
 
 
 async def _send_away(host: Host, edges: Sequence[Supervisor], spread: float) -> None:
-    """End subscriptions and WebSockets, one after the other: their clients come back, and reach another worker."""
+    """End subscriptions and WebSockets, one after the other: their clients come back, and reach another worker. A
+    WebSocket that comes back here by way of another worker meanwhile is ended at once."""
     stops = [work.begin_stop for work in host.root.unfinished() if work.begin_stop is not None]
-    for edge in edges:
-        stops += [
-            address.begin_stop
-            for address, actor in edge.supervisor_of(tree.CONNECTIONS).actors()
-            if isinstance(actor, HttpConnection) and actor.is_upgraded
-        ]
-    await stop_all(stops, trio.current_time() + spread)
+    inner = [host.root.supervisor_of(name) for name in INNER if host.root.node(name) is not None]
+    told, until = set[Address[Never]](), trio.current_time() + spread
+    while True:
+        found = {one for edge in (*edges, *inner) for one in _websockets(edge)}
+        await stop_all([*stops, *(one.begin_stop for one in found - told)], until)
+        told, stops = found, []
+        await trio.sleep(LOOKED_EVERY)
+
+
+def _websockets(edge: Supervisor) -> Iterator[Address[Never]]:
+    """The connections that carry one, or pass one on."""
+    for address, actor in edge.supervisor_of(tree.CONNECTIONS).actors():
+        if isinstance(actor, HttpConnection) and not isinstance(actor.upgraded, LinkServer | None):
+            yield address
 
 
 def started(server: Hosted, warnings: Sequence[str], port: int) -> Started:

@@ -2,23 +2,28 @@
 
 An application that configures structlog with a logger factory of its own gets callboard's lines there. structlog's
 own default prints to standard output; callboard's lines then go to standard error instead, from level info on, or from
-the level that the environment names in CALLBOARD_LOG_LEVEL.
+the level that the environment names in CALLBOARD_LOG_LEVEL; as text, or as JSON with CALLBOARD_LOG_FORMAT=json.
 """
 
 import atexit
 import os
+from collections.abc import MutableMapping
 from contextlib import suppress
 from typing import Any, Final
 
 import structlog
 
-from callboard.supervisor.lines import LogLines
+from callboard.supervisor.lines import LogLines, tidy
+from callboard.supervisor.printable import clean
 from callboard.supervisor.standard_error import STANDARD_ERROR
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 LEVEL_VARIABLE: Final = "CALLBOARD_LOG_LEVEL"
 """The environment variable that names the lowest level which is written, where the application does not decide."""
+
+FORMAT_VARIABLE: Final = "CALLBOARD_LOG_FORMAT"
+"""The environment variable that names the format of lines, where the application does not decide: text or json."""
 
 LINES: Final = LogLines()
 """The processor of all log lines."""
@@ -29,10 +34,10 @@ _FILE: Final[Any] = STANDARD_ERROR
 class _Sink:
     """The logger at the end of the chain, looked up for each line: configuration may come late."""
 
-    __slots__ = ("_name",)
+    __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.name = name
 
     def __getattr__(self, attribute: str) -> Any:
         return getattr(self._logger(), attribute)
@@ -42,16 +47,30 @@ class _Sink:
         # structlog's factories keep the file they were given here; given none, they mean standard output.
         if getattr(factory, "_file", self) is None:
             factory = type(factory)(_FILE)
-        return factory(self._name)
+        return factory(self.name)
+
+
+def _name(logger: Any, _: str, facts: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    facts["logger"] = logger.name
+    return facts
+
+
+_JSON: Final = (
+    structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+    structlog.processors.add_log_level,
+    _name,
+    structlog.processors.JSONRenderer(default=str),
+)
 
 
 class Logger:
     """Logs one event with its facts. Nothing is decided before the first line."""
 
-    __slots__ = ("_logger",)
+    __slots__ = ("_json", "_text")
 
     def __init__(self, name: str) -> None:
-        self._logger = structlog.wrap_logger(_Sink(name))
+        self._text = structlog.wrap_logger(_Sink(name))
+        self._json = structlog.wrap_logger(_Sink(name), processors=_JSON)
 
     def debug(self, event: str, /, **facts: object) -> None:
         self._log("debug", event, facts)
@@ -65,9 +84,19 @@ class Logger:
     def error(self, event: str, /, **facts: object) -> None:
         self._log("error", event, facts)
 
+    def always(self, event: str, /, **facts: object) -> None:
+        """As `info`, for lines that were asked for one by one: none is merged or left out."""
+        if structlog.is_configured() or _is_wanted("info"):
+            self._logger.info(clean(event), **{name: tidy(value) for name, value in facts.items()})
+
     def _log(self, level: str, event: str, facts: dict[str, object]) -> None:
         if structlog.is_configured() or _is_wanted(level):
             LINES.write(getattr(self._logger, level), event, facts)
+
+    @property
+    def _logger(self) -> Any:
+        as_json = os.environ.get(FORMAT_VARIABLE, "").lower() == "json" and not structlog.is_configured()
+        return self._json if as_json else self._text
 
 
 def _is_wanted(level: str) -> bool:

@@ -8,6 +8,7 @@ import contextlib
 import select
 import socket
 import ssl
+import struct
 from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
@@ -60,6 +61,12 @@ def _why(error: OSError) -> str:
 def _after(data: bytes | memoryview, sent: int) -> bytes | memoryview:
     """What is left of *data*, without a copy of it."""
     return b"" if sent == len(data) else memoryview(data)[sent:] if sent else data
+
+
+_INFO_SIZE: Final = 136
+_TRAFFIC: Final = struct.Struct("=QQ")
+_TRAFFIC_AT: Final = 120
+"""Where Linux has the bytes acknowledged and received in what it tells of a connection (`struct tcp_info`)."""
 
 
 class Wire(Protocol):
@@ -120,6 +127,15 @@ class SocketWire:
         self._has_more = False  # probably: the last piece was a full one
         self._poll: select.poll | None = None  # of a connection to a server, which is looked at before it is used again
         self.write_batch: BatchWriter | None = None
+
+    def traffic(self) -> tuple[int, int]:
+        """Bytes that came, and that the peer has got: counted by the system, where it tells."""
+        try:
+            told = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_SIZE)
+            sent, received = _TRAFFIC.unpack_from(told, _TRAFFIC_AT)
+        except (OSError, AttributeError, struct.error):  # closed, no TCP, or another system
+            return 0, 0
+        return received, sent
 
     async def receive(self, size: int = READ_SIZE) -> bytes:
         while True:

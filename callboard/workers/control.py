@@ -2,16 +2,20 @@
 
 import socket
 from collections import deque
-from collections.abc import AsyncIterator
-from typing import Final, Generic, TypeVar
+from collections.abc import AsyncGenerator
+from typing import Final, Generic, TypeVar, get_args
 
 import msgspec
 import trio
 
 from callboard.actors.changes import Change, ListChanged
+from callboard.supervisor import get_logger
 from callboard.workers.messages import Message, MessageLines, Told, write_message
 
 T = TypeVar("T")
+
+MAX_KIND: Final = 40
+"""Characters of an unknown kind that are logged."""
 
 READ: Final = 65_536
 
@@ -20,6 +24,16 @@ MAX_WAITING: Final = 1024
 
 MAX_TOLD: Final = 10_000
 """Resources whose changes may wait. With more, everything is said to have changed."""
+
+
+log = get_logger("callboard.workers")
+
+
+class _AnyMessage(msgspec.Struct):
+    kind: str
+
+
+_kinds: Final = msgspec.json.Decoder(_AnyMessage)
 
 
 class Control(Generic[T]):
@@ -37,6 +51,7 @@ class Control(Generic[T]):
         self._resources: dict[str, None] = {}
         self._everything = False
         self._filled = trio.Event()
+        self._kinds = {kind.__struct_config__.tag for kind in get_args(decoder.type)}
 
     def say(self, message: Message) -> None:
         self._waiting.append(write_message(message))
@@ -74,11 +89,12 @@ class Control(Generic[T]):
             while self._waiting:
                 await self._stream.send_all(self._waiting.popleft())
 
-    async def __aiter__(self) -> AsyncIterator[T]:
+    async def __aiter__(self) -> AsyncGenerator[T, None]:
         """What the other end says, to its end. Raises ValueError for what is no message."""
         while True:
             for line in self._lines.feed(b""):
-                yield self._decoder.decode(line)
+                if (message := self._read(line)) is not None:
+                    yield message
             try:
                 data = await self._stream.receive_some(READ)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -86,7 +102,20 @@ class Control(Generic[T]):
             if not data:
                 return
             for line in self._lines.feed(data):
-                yield self._decoder.decode(line)
+                if (message := self._read(line)) is not None:
+                    yield message
+
+    def _read(self, line: bytes) -> T | None:
+        """None for a kind of message that is not known here: workers of the next release may say more. Raises
+        ValueError."""
+        try:
+            return self._decoder.decode(line)
+        except msgspec.ValidationError:
+            kind = _kinds.decode(line).kind
+            if kind in self._kinds:
+                raise
+            log.info("unknown_message", kind=kind[:MAX_KIND])
+            return None
 
     async def close(self) -> None:
         await trio.aclose_forcefully(self._stream)

@@ -21,7 +21,12 @@ AHEAD: Final = 2
 WAIT: Final = 0.002
 """Seconds that one with more waits before it accepts: once, for the others may hang."""
 
+FULL_WAIT: Final = 0.1
+"""Seconds that one without room for a connection waits while others have some. What it accepts it closes: so it leaves
+the connection to them, and refuses it only if they do not take it, for they may hang."""
+
 _UNUSED: Final = 0xFFFFFFFF
+_FULL: Final = _UNUSED - 1
 _SIZE: Final = SLOTS * 4
 
 
@@ -50,8 +55,8 @@ class LoadPage:
         """No worker has this slot."""
         self._loads[slot] = _UNUSED
 
-    def say(self, slot: int, load: int) -> None:
-        self._loads[slot] = min(load, _UNUSED - 1)
+    def say(self, slot: int, load: int, *, is_full: bool = False) -> None:
+        self._loads[slot] = _FULL if is_full else min(load, _FULL - 1)
 
     def least(self) -> int:
         """The load of the worker that has least."""
@@ -61,6 +66,10 @@ class LoadPage:
         """The load of one worker; None if there is none."""
         load = self._loads[slot]
         return None if load == _UNUSED else load
+
+    def is_full(self, slot: int) -> bool:
+        """Whether a worker has no room for another connection."""
+        return self._loads[slot] == _FULL
 
     def close(self) -> None:
         self._loads.release()
@@ -79,12 +88,16 @@ class FairShare:
     connection that ends, could begin in one worker."""
 
     async def wait_turn(self) -> None:
-        """Before accepting: let others go first if this worker has more than they have."""
-        if (self.page.load(self.slot) or 0) > self.page.least() + AHEAD:
+        """Before accepting: let others go first if this worker has more than they have, or no room."""
+        page = self.page
+        if page.is_full(self.slot):
+            if page.least() < _FULL:
+                await trio.sleep(FULL_WAIT)
+        elif (page.load(self.slot) or 0) > page.least() + AHEAD:
             await trio.sleep(WAIT)
 
     connections: int = attrs.field(default=0, init=False)
 
-    def say(self, connections: int) -> None:
+    def say(self, connections: int, *, is_full: bool = False) -> None:
         self.connections = connections
-        self.page.say(self.slot, connections + self.sessions())
+        self.page.say(self.slot, connections + self.sessions(), is_full=is_full)

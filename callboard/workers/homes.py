@@ -8,6 +8,7 @@ import attrs
 import trio
 
 from callboard.actors.frames import error_frame
+from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.host import Host
 from callboard.actors.server.session_record import read_record
 from callboard.codecs.envelope import Request
@@ -16,7 +17,7 @@ from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import RETRY_AFTER
 from callboard.codecs.revisions import LATEST
-from callboard.errors import Draining, HomeGone, PeerError, RequestFailed, SupervisorClosed
+from callboard.errors import Draining, HomeGone, InvalidState, Overloaded, PeerError, RequestFailed, SupervisorClosed
 from callboard.transports.client.pool import Origin
 from callboard.transports.server.http.homes import Elsewhere, LocalEndpoint, not_found
 from callboard.transports.server.http.modern import answer_unread, asked_id
@@ -29,6 +30,7 @@ from callboard.workers.link import HomeLink
 from callboard.workers.messages import PeerWorker
 from callboard.workers.node_tls import NodeCertificate, reach_node
 from callboard.workers.relay import MISDIRECTED, RelayedRequest, RelayEnd
+from callboard.workers.retries import retry_there
 from callboard.workers.tunnel import open_tunnel
 
 TRIES: Final = 6
@@ -93,19 +95,33 @@ class WorkerHomes:
         return not_found() if home is None or is_ended else Elsewhere(name, home, principal)
 
     def check_state(self, request: Request, state: str, principal: str) -> None:
+        if (home := self._home_of_state(request, state, principal)) is not None:
+            raise Elsewhere("", home, principal)
+
+    def _home_of_state(self, request: Request, state: str, principal: str) -> bytes | None:
+        """The other worker that a retry belongs to; None if that is this one."""
         found = self.host.parking.home_of(request, state, principal)
         if found is None:
-            return
+            return None
         home, serial = found
         here = self.names.here
         home = home or chosen_home(serial, (here, *self.links))
-        if home != here and home in self.links:  # of one that has ended, no other knows more than this one
-            raise Elsewhere("", home, principal)
+        # Of one that has ended, no other knows more than this one.
+        return home if home != here and home in self.links else None
+
+    def retry_handler(self, exchange: Exchange) -> Handler | None:
+        """What serves a retry that came on a WebSocket, if it belongs to another worker."""
+        home = self._home_of_state(exchange.request, exchange.route.request_state or "", exchange.terms.principal)
+        if home is None:
+            return None
+        return lambda exchange: retry_there(self.host, exchange, partial(self._is_answered, home))
 
     async def tunnel(self, found: Elsewhere, head: Head, rest: bytes, wire: Wire, peer: str) -> Upgraded:
         link = self.links.get(found.home)
-        if link is None or link.hangs:
+        if link is None:
             raise not_found()
+        if link.hangs:  # its session is not over
+            raise HttpRefusal(503, "the worker that has this session does not answer", headers=RETRY_AFTER)
         self.forwarded += 1
         return await open_tunnel(link, head, rest, wire, found.principal, peer)
 
@@ -116,7 +132,10 @@ class WorkerHomes:
         try:
             relayed.begin()
         except SupervisorClosed:
-            await answer_unread(response, Draining(), asked_id(head, body))
+            if response.is_forwarded:
+                await response.answer(MISDIRECTED, ())
+            else:
+                await answer_unread(response, Draining(), asked_id(head, body))
             return
         if not response.is_forwarded:
             link = self.links.get(self._moved.get(found.name, found.home))
@@ -162,7 +181,13 @@ class WorkerHomes:
         name, response, here = found.name, relayed.response, self.names.here
         for attempt in range(TRIES):
             if home is None or home == here or home not in self.links:
-                home = await self._find(endpoint, name, response.peer)
+                try:
+                    home = await self._find(endpoint, name, response.peer)
+                except Overloaded:
+                    if not response.is_forwarded:
+                        raise
+                    await response.answer(MISDIRECTED, ())  # this worker ends: the other one shall ask itself
+                    return
             if home == here:
                 response.carrier = None  # its task has others to read
                 await endpoint.serve(relayed.head, relayed.body, response, relayed.principal)
@@ -204,8 +229,10 @@ class WorkerHomes:
 
     async def _find(self, endpoint: LocalEndpoint, name: str, peer: str) -> bytes:
         """Where the session *name* is, which is not where it was: here, if it was opened again here. Raises
-        `HttpRefusal` (404)."""
-        if not name or self.book is None:  # a state, whose home is gone
+        `HttpRefusal` (404), and `InvalidState`."""
+        if not name:  # a state, whose home is gone
+            raise InvalidState
+        if self.book is None:
             raise not_found()
         while name in self._opening:
             await self._opening[name].wait()

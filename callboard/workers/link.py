@@ -1,6 +1,7 @@
 """The link to one other worker: one connection, on which all requests to it go, and all answers come back."""
 
 import ssl
+from contextlib import suppress
 from itertools import count
 from typing import Final, Never
 
@@ -8,8 +9,8 @@ import attrs
 import trio
 
 from callboard.codecs.http.response_parser import AnswerHead, AnswerParser
-from callboard.codecs.link import MAX_PIECE, REQUEST, LinkDecoder, write_frame, write_frames
-from callboard.errors import BadAnswer, CannotConnect
+from callboard.codecs.link import LAST, MAX_PIECE, REQUEST, LinkDecoder, write_frame, write_frames
+from callboard.errors import BadAnswer, CannotConnect, SupervisorClosed
 from callboard.supervisor import Actor, Fact, get_logger
 from callboard.transports.client.pool import Dial, Origin, reach
 from callboard.transports.server.http.write_batch import WriteBatch
@@ -80,11 +81,19 @@ class HomeLink(Actor[Never]):
                 for stream, kind, payload in decoder.feed(rest):
                     if (relayed := self._streams.get(stream)) is not None:
                         relayed.hear(kind, payload)
+                    elif kind == LAST:
+                        self._give_back(int(payload))
                 rest = await wire.receive(MAX_READ)
                 if not rest:
                     return
         finally:
             wire.close()
+
+    def _give_back(self, latest: int) -> None:
+        """The other worker ends: what it has not begun, another one may."""
+        self._wire = None
+        for number in [number for number in self._streams if number > latest]:
+            self._streams.pop(number).not_begun()
 
     def _lose(self) -> None:
         self._wire = None
@@ -145,7 +154,9 @@ class HomeLink(Actor[Never]):
         """Say a small thing of a request that is on its way."""
         wire = self._wire
         frame = write_frame(relayed.stream, kind, payload)
-        if wire is not None and not wire.send_soon(frame):
+        if wire is None or wire.send_soon(frame):
+            return
+        with suppress(SupervisorClosed):  # this worker ends, and the link with it
             self.supervisor.spawn(_Word(wire, frame), name=f"{self.name}-word-{next(self._numbers)}")
 
     def forget(self, relayed: RelayedRequest) -> None:

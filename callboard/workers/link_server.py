@@ -17,6 +17,7 @@ from callboard.codecs.link import (
     CUT,
     END,
     JSON,
+    LAST,
     LOST,
     MAX_PIECE,
     REQUEST,
@@ -182,6 +183,7 @@ class LinkServer:
     _parser: RequestParser = attrs.field(init=False)
     _responses: dict[int, LinkResponse] = attrs.field(factory=dict, init=False)
     _is_leaving: bool = attrs.field(default=False, init=False)
+    _latest: int = attrs.field(default=0, init=False)  # request that was begun, of the highest number
 
     def __attrs_post_init__(self) -> None:
         limits = self.endpoint.settings
@@ -211,7 +213,7 @@ class LinkServer:
             pass  # the other worker is gone, or is none
         finally:
             if self.reading.turn is turn:
-                self.wire.close()
+                self._close()
                 for response in list(self._responses.values()):
                     response.lose()
 
@@ -244,6 +246,7 @@ class LinkServer:
             response.grant(int(payload))
 
     async def _serve(self, stream: int, request: bytes) -> None:
+        self._latest = max(self._latest, stream)
         (received,) = self._parser.feed(request)
         head, body = received.head, received.body
         principal, peer = read_name(head.get(PRINCIPAL) or b""), read_name(head.get(PEER) or b"")
@@ -274,12 +277,17 @@ class LinkServer:
     def forget(self, stream: int) -> None:
         self._responses.pop(stream, None)
         if self._is_leaving and not self._responses:
-            self.wire.close()
+            self._close()
+
+    def _close(self) -> None:
+        """End, and say which requests were not begun: they may be in the socket."""
+        self.wire.send_nowait(write_frame(0, LAST, b"%d" % self._latest))
+        self.wire.close()
 
     def leave(self) -> None:
         self._is_leaving = True
         if not self._responses:
-            self.wire.close()
+            self._close()
 
     def facts(self) -> dict[str, Fact]:
         return {"state": "link", "served": self.served, "requests": len(self._responses)}

@@ -62,6 +62,10 @@ class PeerWorkers(Message, frozen=True):
     workers: list[PeerWorker]
 
 
+class Known(Message, frozen=True):
+    """The other workers know this one, and can forward to it: it may take clients."""
+
+
 class AreYouThere(Message, frozen=True):
     """Is it alive? The worker says the same number."""
 
@@ -84,6 +88,14 @@ class Show(Message, frozen=True):
     """Its view; that with the history; or what it counts."""
 
 
+class ActionWanted(Message, frozen=True):
+    """Do what the operator wants. Answered by `Shown`: whether there was a server or client of that name."""
+
+    number: int
+    action: str
+    subject: str
+
+
 class Taken(Message, frozen=True):
     """Where a session is: its worker, and its record if that is the one that asked. Neither: there is none such."""
 
@@ -95,6 +107,13 @@ class Taken(Message, frozen=True):
 
 
 # The worker's.
+
+
+class Reachable(Message, frozen=True):
+    """Other workers can reach it. Answered by `Known`."""
+
+    port: int = 0
+    """Where workers of other nodes reach it."""
 
 
 class Started(Message, frozen=True):
@@ -163,8 +182,8 @@ class Told(Message, frozen=True):
     """Whether all of them may have changed: what was missed is not known."""
 
 
-FromParent: TypeAlias = Assignment | PeerWorkers | AreYouThere | Leave | Show | Taken | Told
-FromWorker: TypeAlias = Started | StillThere | Keep | Drop | Release | Take | Shown | Told
+FromParent: TypeAlias = ActionWanted | Assignment | PeerWorkers | Known | AreYouThere | Leave | Show | Taken | Told
+FromWorker: TypeAlias = Reachable | Started | StillThere | Keep | Drop | Release | Take | Shown | Told
 
 _encoder: Final = msgspec.json.Encoder()
 

@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -21,15 +21,18 @@ from callboard.supervisor.groups import own_nursery
 from callboard.workers.control import Control
 from callboard.workers.fair_share import LoadPage
 from callboard.workers.messages import (
+    ActionWanted,
     AreYouThere,
     Assignment,
     Drop,
     FromWorker,
     Keep,
+    Known,
     Leave,
     Message,
     PeerWorker,
     PeerWorkers,
+    Reachable,
     Release,
     Show,
     Shown,
@@ -89,7 +92,10 @@ class Listener(Protocol):
     def noted(self, worker: "WorkerProcess", note: Keep | Drop | Release | Take) -> None: ...
 
     def peers(self) -> list[PeerWorker]:
-        """The workers that serve now."""
+        """The workers that can be reached now."""
+
+    async def wait_known(self, worker: "WorkerProcess") -> None:
+        """Wait until the others have heard of it, but not for long."""
 
     def changed(self) -> None:
         """One worker is there now, or no longer, or hangs."""
@@ -111,6 +117,8 @@ class WorkerProcess(Actor[None]):
     is_keeper: bool = False
     """Whether it serves no clients, but owns the backends that workers share."""
     identity: bytes = attrs.field(factory=new_worker_name, init=False)
+    is_reachable: bool = attrs.field(default=False, init=False)
+    """Whether other workers can forward to it. It takes clients when they know."""
     is_serving: bool = attrs.field(default=False, init=False)
     is_ready: bool = attrs.field(default=False, init=False)
     is_leaving: bool = attrs.field(default=False, init=False)
@@ -123,8 +131,11 @@ class WorkerProcess(Actor[None]):
     process: trio.Process | None = attrs.field(default=None, init=False)
     _control: Control[FromWorker] | None = attrs.field(default=None, init=False)
     _heard: float = attrs.field(default=0.0, init=False)
-    _asked: dict[int, trio.MemorySendChannel[bytes]] = attrs.field(factory=dict, init=False)
+    _questions: dict[int, trio.MemorySendChannel[bytes]] = attrs.field(factory=dict, init=False)
     _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+    _asked: int = attrs.field(default=0, init=False)  # how often it was asked whether it is alive
+    _answered: int = attrs.field(default=0, init=False)
+    _moved: trio.Event = attrs.field(factory=trio.Event, init=False)  # it answered, or can be reached
 
     async def run(self) -> None:
         if self.is_leaving:  # the end has begun before it could begin
@@ -149,11 +160,12 @@ class WorkerProcess(Actor[None]):
                 nursery.start_soon(self._write, self._control)
                 nursery.start_soon(self._read, self._control)
                 nursery.start_soon(self._watch)
+                nursery.start_soon(self._introduce)
                 code = await process.wait()
                 nursery.cancel_scope.cancel()
         finally:
             was_trial, self.is_over = self.is_trial and not self.is_serving, True
-            self.is_serving = self.is_ready = False
+            self.is_reachable = self.is_serving = self.is_ready = False
             ours.close()
             if process is not None:
                 with suppress(ProcessLookupError):
@@ -235,16 +247,23 @@ class WorkerProcess(Actor[None]):
 
     async def show(self, what: Literal["view", "history", "metrics"]) -> bytes | None:
         """What is to be seen of it, as JSON; None if it does not say in time."""
+        return await self._question(lambda number: Show(number, what))
+
+    async def act(self, action: str, subject: str) -> bool:
+        """Have it do what the operator wants. Whether there was a server or client of that name."""
+        return await self._question(lambda number: ActionWanted(number, action, subject)) == b"true"
+
+    async def _question(self, question: Callable[[int], Message]) -> bytes | None:
         number = next(self._numbers)
         send, receive = trio.open_memory_channel[bytes](1)
-        self._asked[number] = send
-        self.say(Show(number, what))
+        self._questions[number] = send
+        self.say(question(number))
         try:
             with trio.move_on_after(SHOWN_WITHIN):
                 return await receive.receive()
             return None
         finally:
-            del self._asked[number]
+            del self._questions[number]
 
     # What it says.
 
@@ -252,7 +271,12 @@ class WorkerProcess(Actor[None]):
         async for message in control:
             self._heard = trio.current_time()
             match message:
+                case Reachable():
+                    self.is_reachable, self.port = True, message.port
+                    self.listener.changed()
+                    self._move()
                 case Started():
+                    self.is_reachable = True
                     self.is_serving, self.is_ready, self.is_trial = True, True, False
                     self.port = message.port
                     if not self.is_keeper:
@@ -260,25 +284,47 @@ class WorkerProcess(Actor[None]):
                     self.listener.started(self, message)
                     self.listener.changed()
                 case StillThere():
-                    self.is_ready = message.is_ready
+                    self.is_ready, self._answered = message.is_ready, message.number
+                    self._move()
                 case Told():
                     self.listener.told(self, message)
                 case Shown():
-                    if (asked := self._asked.get(message.number)) is not None:
+                    if (asked := self._questions.get(message.number)) is not None:
                         asked.send_nowait(bytes(message.said))
                 case Keep() | Drop() | Release() | Take():
                     self.listener.noted(self, message)
 
+    # How the others hear of it, and it of others.
+
+    async def _introduce(self) -> None:
+        while not self.is_reachable:
+            await self._moved.wait()
+        await self.listener.wait_known(self)
+        self.say(Known())
+
+    async def wait_read(self) -> None:
+        """Wait until it has read all that was said to it so far."""
+        number = self._ask()
+        while self._answered < number:
+            await self._moved.wait()
+
+    def _ask(self) -> int:
+        self._asked += 1
+        self.say(AreYouThere(self._asked))
+        return self._asked
+
+    def _move(self) -> None:
+        self._moved.set()
+        self._moved = trio.Event()
+
     async def _watch(self) -> None:
         """Ask it whether it is alive. One that does not answer gets nothing more; and after long, a successor."""
-        number = 0
         while True:
             asked = trio.current_time()
             await trio.sleep(PING_EVERY)
             # While this process was paused, the worker may have answered: that is read after this.
             self._heard += trio.current_time() - asked - PING_EVERY
-            number += 1
-            self.say(AreYouThere(number))
+            self._ask()
             silent = trio.current_time() - self._heard
             if self.is_serving and (hangs := silent > HANGS_AFTER) != self.hangs:
                 self.hangs = hangs

@@ -181,6 +181,10 @@ class RelayedRequest:
         self._later(partial(self.response.answer, answer.status, answer.headers, answer.body))
         self._end(RelayEnd.ANSWERED)
 
+    def not_begun(self) -> None:
+        """The worker ends, and has not read it."""
+        self._end(RelayEnd.NOT_THERE)
+
     def home_lost(self) -> None:
         """The link ended."""
         self._end(RelayEnd.HOME_LOST)

@@ -1,16 +1,23 @@
 """A WebSocket that comes back to another worker than the one that has its session: its bytes go there, both ways."""
 
+from typing import Final
+
 import attrs
 import trio
 
 from callboard.codecs.http.head import Head
+from callboard.codecs.http.refusal import HttpRefusal
+from callboard.codecs.http.status import RETRY_AFTER
+from callboard.codecs.http.writer import write_answer
 from callboard.errors import CannotConnect
 from callboard.supervisor import Fact
 from callboard.supervisor.groups import own_nursery
 from callboard.transports.server.http.homes import not_found
 from callboard.transports.wire import Wire
-from callboard.workers.link import HomeLink
+from callboard.workers.link import OPENED_WITHIN, HomeLink
 from callboard.workers.relay import write_upgrade
+
+_ENDED: Final = write_answer(503, RETRY_AFTER, b"", closes=True)
 
 
 @attrs.define(eq=False)
@@ -20,6 +27,7 @@ class Tunnel:
     wire: Wire
     far: Wire
     opening: bytes
+    _is_answered: bool = attrs.field(default=False, init=False)
 
     async def run(self) -> None:
         far = self.far
@@ -28,6 +36,10 @@ class Tunnel:
             async with own_nursery() as nursery:
                 nursery.start_soon(self._copy, self.wire, far, nursery.cancel_scope)
                 nursery.start_soon(self._copy, far, self.wire, nursery.cancel_scope)
+            if not self._is_answered:  # it ended in that moment
+                self.wire.send_nowait(_ENDED)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self.wire.send_nowait(_ENDED)
         finally:
             far.close()
 
@@ -37,6 +49,7 @@ class Tunnel:
             while data := await source.receive():
                 if not target.send_soon(data):
                     await target.send(data)
+                self._is_answered |= target is self.wire
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         finally:
@@ -51,10 +64,13 @@ class Tunnel:
 
 
 async def open_tunnel(link: HomeLink, head: Head, rest: bytes, wire: Wire, principal: str, peer: str) -> Tunnel:
-    """Raises `HttpRefusal` (404) if that worker is gone."""
+    """Raises `HttpRefusal`: 404 if that worker is gone, 503 if it does not answer."""
     try:
-        far = await link.dial(link.origin, link.tls)
+        with trio.fail_after(OPENED_WITHIN):
+            far = await link.dial(link.origin, link.tls)
     except CannotConnect:
         raise not_found() from None
+    except trio.TooSlowError:
+        raise HttpRefusal(503, "the worker that has this session does not answer", headers=RETRY_AFTER) from None
     wire.stop_probing()
     return Tunnel(wire, far, write_upgrade(head, principal, peer) + rest)

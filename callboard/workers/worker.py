@@ -28,14 +28,17 @@ from callboard.workers.control import READ, Control, told_of
 from callboard.workers.fair_share import FairShare, LoadPage
 from callboard.workers.homes import WorkerHomes
 from callboard.workers.messages import (
+    ActionWanted,
     AreYouThere,
     Assignment,
     Drop,
     FromParent,
     Keep,
+    Known,
     Leave,
     MessageLines,
     PeerWorkers,
+    Reachable,
     Release,
     Show,
     Shown,
@@ -53,6 +56,9 @@ VARIABLE: Final = "CALLBOARD_WORKER_DESCRIPTOR"
 ANSWERED_WITHIN: Final = 10.0
 """Seconds in which the parent says where a session is. It does nothing else for long; but a machine may pause, and its
 clients would rather wait than be refused."""
+
+KNOWN_WITHIN: Final = 3.0
+"""Seconds in which the parent says that the other workers know this one. A parent of an older release never does."""
 
 log = get_logger("callboard.workers")
 
@@ -120,6 +126,7 @@ class Worker:
     def join(self, host: Host) -> None:
         """*host* is what this worker serves."""
         self.homes.host = host
+        host.retry_handler = self.homes.retry_handler
         self.share.sessions = lambda: host.sessions.total
         meters = MeterPage(self.assignment.meters)
         host.meters = {name: SharedRateLimit.of(own.rate, meters, name) for name, own in host.meters.items()}
@@ -147,6 +154,7 @@ class ParentLink(Actor[None]):
     is_ready: Callable[[], bool]
     view: ServerView | None = None
     leaving: trio.Event = attrs.field(factory=trio.Event, init=False)
+    known: trio.Event = attrs.field(factory=trio.Event, init=False)
     has_parent: bool = attrs.field(default=True, init=False)
     linger: float = attrs.field(default=0.0, init=False)
     drain_within: float | None = attrs.field(default=None, init=False)
@@ -166,7 +174,7 @@ class ParentLink(Actor[None]):
             async with own_nursery() as nursery:
                 nursery.start_soon(self._control.write)
                 async for message in self._control:
-                    if isinstance(message, Show):
+                    if isinstance(message, Show | ActionWanted):
                         nursery.start_soon(self._show, message)
                     else:
                         self._hear(message)
@@ -175,16 +183,25 @@ class ParentLink(Actor[None]):
             pass  # it is gone, which is said below
         finally:
             self.has_parent = False
+            self.known.set()
             self.leaving.set()  # without a parent there is no one to restart this worker, or to end it
             self.worker.homes.close()
 
     def say(self, started: Started) -> None:
         self._control.say(started)
 
+    async def introduce(self) -> None:
+        """Have the other workers hear of this one: what clients get here, they may show to another at once."""
+        self._control.say(Reachable(self.worker.port))
+        with trio.move_on_after(KNOWN_WITHIN):
+            await self.known.wait()
+
     def _hear(self, message: FromParent) -> None:
         match message:
             case PeerWorkers():
                 self.worker.homes.know(message.workers)
+            case Known():
+                self.known.set()
             case AreYouThere():
                 self._control.say(StillThere(message.number, self.is_ready()))
             case Told():
@@ -203,10 +220,12 @@ class ParentLink(Actor[None]):
             case Assignment():
                 log.warning("assigned_twice", worker=self.worker.label)
 
-    async def _show(self, asked: Show) -> None:
+    async def _show(self, asked: Show | ActionWanted) -> None:
         if self.view is None:
             return
-        if asked.what == "metrics":
+        if isinstance(asked, ActionWanted):
+            said = msgspec.json.encode(await self.view.act(asked.action, asked.subject))
+        elif asked.what == "metrics":
             said = msgspec.json.encode(self.view.families())
         else:
             said = msgspec.json.encode(await self.view.view(with_history=asked.what == "history"))

@@ -15,11 +15,15 @@ import attrs
 import pytest
 import trio
 
+from tests import process
 from tests.certificate import Authority
+from tests.figures import LONG
 from tests.transports.server.http.stage import Gone, Stream
 from tests.workers.crowd import APP, Crowd, CrowdSession, crowd
 
 KEY: Final = bytes(range(100, 132))
+PATIENCE: Final = 600.0 if LONG else process.PATIENCE
+"""Seconds that a node is there, at most."""
 PATHS: Final = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
@@ -45,6 +49,8 @@ class Redis:
     folder: Path
     port: int = attrs.field(factory=free_port)
     bind: str = "127.0.0.1"
+    more: tuple[str, ...] = ()
+    """Further arguments."""
     process: "subprocess.Popen[bytes] | None" = attrs.field(default=None, init=False)
 
     @property
@@ -54,7 +60,7 @@ class Redis:
     def start(self) -> None:
         command = [program("redis-server"), "--port", str(self.port), "--bind", self.bind, "--save", ""]
         command += ["--protected-mode", "no"]
-        command += ["--appendonly", "no", "--dir", str(self.folder), "--daemonize", "no"]
+        command += ["--appendonly", "no", "--dir", str(self.folder), "--daemonize", "no", *self.more]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     async def up(self) -> None:
@@ -130,8 +136,8 @@ class _Replies:
 
 
 @contextmanager
-def redis_at(folder: Path, bind: str = "127.0.0.1") -> Iterator[Redis]:
-    server = Redis(folder, bind=bind)
+def redis_at(folder: Path, *more: str, bind: str = "127.0.0.1") -> Iterator[Redis]:
+    server = Redis(folder, bind=bind, more=more)
     try:
         yield server
     finally:
@@ -165,14 +171,21 @@ class Fleet:
         named = [part for name, file in files.items() for part in (f"--cluster-{name}", str(file))]
         return [
             *("--cluster", url or self.redis.url, "--cluster-address", address, "--state-key-file", str(self.keys)),
-            *(*named, "--drain-time", "4"),
+            *named,
         ]
 
     def node(
-        self, *flags: str, workers: int = 1, authority: Authority | None = None, app: Path = APP
+        self,
+        *flags: str,
+        workers: int = 1,
+        authority: Authority | None = None,
+        app: Path = APP,
+        command: str = "run",
     ) -> AbstractAsyncContextManager[Crowd]:
         """One more, for a block."""
-        return crowd(*self.flags(authority), *flags, workers=workers, app=app)
+        drained = () if "--drain-time" in flags else ("--drain-time", "4")
+        all_flags = (*self.flags(authority), *drained, *flags)
+        return crowd(*all_flags, workers=workers, app=app, command=command, patience=PATIENCE)
 
     async def written(self, sessions: int) -> None:
         """Wait until so many are written down."""
@@ -184,7 +197,7 @@ class Fleet:
 @asynccontextmanager
 async def fleet_of(folder: Path, bind: str = "127.0.0.1") -> AsyncIterator[Fleet]:
     """A Redis that runs, and a CA."""
-    with redis_at(folder, bind) as redis:
+    with redis_at(folder, bind=bind) as redis:
         await redis.up()
         yield Fleet(folder, redis, Authority.create(folder))
 
@@ -251,6 +264,28 @@ async def kill_node(node: Crowd) -> None:
     for pid in processes:
         os.kill(pid, signal.SIGKILL)
     await until(lambda: not any(map(_lives, processes)))
+
+
+async def restored_after_kill(node: Crowd, other: Crowd, sessions: list[CrowdSession]) -> list[float]:
+    """Kill a *node*. Returns the seconds until each of its *sessions* is answered by way of another node, all asked for
+    at once, again and again. None may be refused for good: 404."""
+    taken: list[float] = []
+    began = trio.current_time()
+
+    async def ask(session: CrowdSession) -> None:
+        while True:
+            answer = await at(other, session).answer_to("where")
+            if answer.status == 200 and "result" in answer.json:
+                taken.append(trio.current_time() - began)
+                return
+            assert answer.status in {200, 503}, answer
+            await trio.sleep(0.02)
+
+    async with trio.open_nursery() as nursery:
+        await kill_node(node)
+        for session in sessions:
+            nursery.start_soon(ask, session)
+    return taken
 
 
 def _lives(pid: int) -> bool:

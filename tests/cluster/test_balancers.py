@@ -14,6 +14,8 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 SESSIONS = 6
 CALLS = 20
 ROUNDS = 10
+PARKED = 50
+"""At once: all of these clients have one address, which may have 64 at each worker."""
 
 
 def nginx(folder: Path, port: int, one: Crowd, other: Crowd) -> list[str]:
@@ -61,7 +63,7 @@ async def in_front(command: list[str], port: int, node: Crowd) -> AsyncIterator[
                 else:
                     await stream.aclose()
                     break
-        yield Crowd(node.process, port, node.admin)
+        yield Crowd(node.process, port, node.admin, 0)
     finally:
         balancer.kill()
         balancer.communicate()
@@ -75,26 +77,24 @@ async def test_any_request_may_reach_any_node(tmp_path: Path) -> None:
                 await use(balancer, {*one.workers(), *other.workers()})
 
 
-async def use(balancer: Crowd, workers: set[int], calls: int = CALLS, count: int = ROUNDS) -> None:
+async def use(
+    balancer: Crowd, workers: set[int], calls: int = CALLS, streams: int = ROUNDS, rounds: int = ROUNDS
+) -> None:
+    """Calls of each session, and rounds that are answered elsewhere, while so many streams are open. Raises
+    `AssertionError` if one fails."""
     sessions = []
     for _ in range(SESSIONS):
         sessions.append(await balancer.session())
         await balancer.call("where")  # so that not every session begins at the same node, in turn
     homes = {session.id: await session.call("where") for session in sessions}
     assert set(homes.values()) == workers
-    streams = [await listen(balancer) for _ in range(count)]
-    parked = [await balancer.modern("tools/call", name="ask", arguments={}) for _ in range(count)]
+    opened = [await listen(balancer) for _ in range(streams)]
     async with trio.open_nursery() as nursery:
         for session in sessions:
             nursery.start_soon(_call, session, homes[session.id], calls)
-    asked_at = set()
-    for asked in parked:
-        pid, name = await balancer.answer_ask(asked)
-        assert name == "Ada"
-        asked_at.add(pid)
-    assert asked_at == workers
+        nursery.start_soon(_answer_rounds, balancer, workers, rounds)
     await balancer.call("tell")
-    for stream in streams:
+    for stream in opened:
         assert (await stream.message())["method"] == "notifications/tools/list_changed"
         await stream.client.aclose()
 
@@ -102,3 +102,18 @@ async def use(balancer: Crowd, workers: set[int], calls: int = CALLS, count: int
 async def _call(session: CrowdSession, home: int, calls: int) -> None:
     for _ in range(calls):
         assert await session.call("where") == home
+
+
+async def _answer_rounds(balancer: Crowd, workers: set[int], rounds: int) -> None:
+    """Have calls ask, and answer each after others were asked: its answer may come by any node."""
+    asked_at, answered = set(), 0
+    while answered < rounds:
+        parked = [
+            await balancer.modern("tools/call", name="ask", arguments={}) for _ in range(min(PARKED, rounds - answered))
+        ]
+        for asked in parked:
+            pid, name = await balancer.answer_ask(asked)
+            assert name == "Ada"
+            asked_at.add(pid)
+        answered += len(parked)
+    assert asked_at == workers

@@ -1,6 +1,7 @@
 """Two nodes and one Redis, as their operator starts them: real processes, real signals, real certificates."""
 
 import base64
+import os
 import re
 import signal
 import socket
@@ -18,15 +19,17 @@ from tests.cluster.stage import (
     Fleet,
     at,
     fleet_of,
-    kill_node,
     known,
     listen,
+    restored_after_kill,
     together,
     two_nodes,
     under_load,
     until,
 )
-from tests.workers.crowd import Crowd, CrowdSession
+from tests.figures import BUSY, figure
+from tests.transports.server.http.stage import Gone
+from tests.workers.crowd import Crowd, CrowdSession, said
 
 
 async def test_what_a_client_holds_is_good_at_any_node(tmp_path: Path) -> None:
@@ -146,11 +149,11 @@ async def test_sessions_go_on_when_their_node_is_killed_and_redis_away_costs_no_
             pytest.fail(f"and then {await stream.message()}")
         await stream.client.aclose()
         await fleet.written(9)
-        await kill_node(one)
-        began = trio.current_time()
+        taken = await restored_after_kill(one, other, sessions)
         for session, home in zip(sessions, homes, strict=True):
             assert await at(other, session).call("where") in set(other.workers()) - {home}
-        assert trio.current_time() - began < 4
+        figure("target 15", f"sessions of a killed node go on after {max(taken):.2f} s", "1 s")
+        assert max(taken) < 1 * BUSY
 
 
 async def test_a_node_that_ends_hands_its_sessions_over_and_says_so_before(tmp_path: Path) -> None:
@@ -178,11 +181,43 @@ async def test_a_node_that_ends_hands_its_sessions_over_and_says_so_before(tmp_p
             await one.process.wait_said(b"leaving")
             assert not await one.ready()
             await one.call("where")  # its doors are open still
+            await _refuses(one)  # before it ends: what waited for that would be reset
+            assert one.process.process.returncode is None
             assert await one.process.wait() == 0
         assert load.failed == []
         assert states.count(False) == 0
         assert {await at(other, session).call("where") for session in sessions} == set(other.workers())
         assert b"node_left" in other.process.stderr
+
+
+async def _refuses(node: Crowd) -> None:
+    """Wait until it does. A connection that nobody accepts any more would be left without an answer."""
+    with trio.fail_after(10), suppress(ConnectionRefusedError, ConnectionResetError, Gone):
+        while True:
+            await node.call("where")
+
+
+async def test_connections_that_wait_when_a_node_ends_are_answered(tmp_path: Path) -> None:
+    async with fleet_of(tmp_path) as fleet, fleet.node() as node:
+        (worker,) = node.workers()
+        os.kill(worker, signal.SIGSTOP)
+        clients = [await node.connect() for _ in range(20)]
+        for client in clients:
+            await client.send(client.modern("tools/call", name="where", arguments={}))
+        node.process.signal(signal.SIGTERM)
+        await _refuses_health(node)
+        os.kill(worker, signal.SIGCONT)
+        for client in clients:
+            assert said(await client.answer()) == worker
+            await client.aclose()
+        assert await node.process.wait() == 0
+
+
+async def _refuses_health(node: Crowd) -> None:
+    """Wait until it is not ready: then its workers have been told, too."""
+    with trio.fail_after(10):
+        while await node.ready():  # noqa: ASYNC110
+            await trio.sleep(0.02)
 
 
 async def test_a_node_that_the_others_do_not_believe_serves_alone(tmp_path: Path) -> None:
@@ -192,6 +227,8 @@ async def test_a_node_that_the_others_do_not_believe_serves_alone(tmp_path: Path
             await known(stranger, 1)
             assert await stranger.call("where") in stranger.workers()
             session = await one.session()
+            # One that is not in the store yet is unknown to a node that cannot ask its home.
+            await fleet.written(1)
             answer = await at(stranger, session).answer_to("where")
             assert answer.status == 503 or answer.code == BACKEND_GONE
             assert await session.call("where") in one.workers()

@@ -1,10 +1,12 @@
 """What a node of a cluster must be given: refused in one line, before anything starts."""
 
+import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from callboard.cluster.url import StoreUrl
 from callboard.errors import CannotServe
 from callboard.serve.options import ServePlan
 from tests.certificate import Authority
@@ -43,7 +45,16 @@ def test_a_node_needs_certificates_an_address_and_keys(tmp_path: Path) -> None:
     ("changed", "said"),
     [
         ({"cluster": "redis://:s3cret@host"}, "--cluster-password-file"),
+        ({"cluster": "valkeys://:s3cret@host"}, "--cluster-password-file"),
         ({"cluster": "http://host"}, "expected redis://"),
+        ({"cluster": "valkey://"}, "expected redis://"),
+        ({"cluster": "unix:"}, "expected redis://"),
+        ({"cluster": "redis://host:99999"}, "invalid URL"),
+        ({"cluster": "redis://host?db=x"}, "invalid db 'x'"),
+        ({"cluster": "redis://host?db"}, "invalid URL"),
+        ({"cluster": "rediss://host?ssl_cert_reqs=none"}, "unknown parameter 'ssl_cert_reqs'"),
+        ({"cluster": "redis://host?ssl_ca_certs=ca.pem"}, "unknown parameter 'ssl_ca_certs' in a URL of redis://"),
+        ({"cluster": "valkeys://host?ssl_ca_certs=/nowhere"}, "/nowhere"),
         ({"cluster": "redis://[host"}, "invalid URL"),
         ({"cluster_address": "0.0.0.0"}, "--cluster-address"),  # noqa: S104
         ({"cluster_address": "::"}, "--cluster-address"),
@@ -56,6 +67,27 @@ def test_what_cannot_be_is_refused_without_showing_secrets(changed: dict[str, st
         ServePlan(**{**options(tmp_path), **changed})
     assert "s3cret" not in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("redis://host:1/2", "redis://host:1/2"),
+        ("valkey://host", "redis://host"),
+        ("rediss://user@host:1", "rediss://user@host:1"),
+        ("valkeys://host?db=3", "rediss://host?db=3"),
+        ("unix:///run/valkey.sock?db=3", "unix:///run/valkey.sock?db=3"),
+    ],
+)
+def test_valkey_is_written_as_redis_is_and_tls_checks_the_name(given: str, read: str, tmp_path: Path) -> None:
+    assert ServePlan(**{**options(tmp_path), "cluster": given}).cluster is not None
+    place = StoreUrl.parse(given)
+    assert place.url == read
+    if not read.startswith("rediss:"):
+        assert place.tls is None
+    else:
+        assert place.tls is not None
+        assert (place.tls.check_hostname, place.tls.verify_mode) == (True, ssl.CERT_REQUIRED)
 
 
 def test_a_ca_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import trio
 
 from callboard.cluster.redis import RedisStore
 from callboard.cluster.store import NotListed, Owned, StoreAway, View
-from tests.cluster.stage import Redis, redis_at
+from tests.certificate import Authority
+from tests.cluster.stage import Redis, free_port, redis_at
 
 ONE, TWO, THREE = (bytes([number]) * 8 for number in (1, 2, 3))
 TTL = 60.0
@@ -84,6 +85,31 @@ async def test_a_password_is_sent_and_a_wrong_one_is_no_connection(tmp_path: Pat
                 async with store.connected():
                     pytest.fail("it was let in")
             assert "wrong" not in f"{refused.value} {store}".replace("WRONGPASS", "")
+
+
+async def test_tls_is_for_a_server_of_that_name_and_may_show_a_certificate_of_the_node(tmp_path: Path) -> None:
+    authority, other = Authority.create(tmp_path), Authority.create(tmp_path, "other")
+    certificate, key = authority.sign(tmp_path, "127.0.0.1")
+    port = free_port()
+    files = ("--tls-cert-file", str(certificate), "--tls-key-file", str(key), "--tls-ca-cert-file", str(authority.file))
+    with redis_at(tmp_path, "--tls-port", str(port), *files) as redis:  # which asks clients for certificates, too
+        await redis.up()
+        own = f"ssl_certfile={certificate}&ssl_keyfile={key}"
+        for scheme in ("rediss", "valkeys"):
+            url = f"{scheme}://127.0.0.1:{port}?ssl_ca_certs={authority.file}&{own}"
+            store = RedisStore(url, "test", TTL)
+            async with store.subscribed() as receive, store.connected():
+                await store.publish("hello")
+                assert await receive() == b"hello"
+        for wrong in (
+            f"rediss://127.0.0.1:{port}?ssl_ca_certs={other.file}&{own}",  # not the server's CA
+            f"rediss://localhost:{port}?ssl_ca_certs={authority.file}&{own}",  # not the name in its certificate
+            f"rediss://127.0.0.1:{port}?ssl_ca_certs={authority.file}",  # no certificate of its own
+            f"rediss://127.0.0.1:{redis.port}?ssl_ca_certs={authority.file}&{own}",  # a port without TLS
+        ):
+            with away(), trio.fail_after(5):
+                async with RedisStore(wrong, "test", TTL).connected():
+                    pytest.fail("it was let in")
 
 
 # Fault 1: a subscriber that was cut off would stay deaf for ever.

@@ -8,6 +8,7 @@ from callboard.codecs.link import (
     ANSWER,
     CUT,
     JSON,
+    LAST,
     MAX_PIECE,
     PART,
     REQUEST,
@@ -53,7 +54,13 @@ def test_an_answer_is_read_as_it_was_written() -> None:
     assert (answer.status, answer.headers, answer.body) == (404, [(b"content-type", b"text/plain")], b"\xffno")
 
 
-@pytest.mark.parametrize("data", [b"\xff" * 9, b"\0\0\0\0" + b"\0\0\0\1" + bytes([CUT + 1])])
+def test_kinds_of_a_newer_release_are_ignored() -> None:
+    newer = write_frame(1, LAST + 1, b"new") + write_frame(2, 255, b"x" * 100)
+    decoder = LinkDecoder()
+    assert decoder.feed(write_frame(1, JSON, b"{}") + newer + write_frame(1, CUT)) == [(1, JSON, b"{}"), (1, CUT, b"")]
+
+
+@pytest.mark.parametrize("data", [b"\xff" * 9])
 def test_what_no_worker_says_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="not a frame"):
         LinkDecoder().feed(data)

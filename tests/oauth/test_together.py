@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
+import trio.testing
 
 from callboard.client import connect
 from callboard.codecs.http.response_parser import AnswerHead
@@ -13,6 +14,8 @@ from callboard.errors import NotAuthorized
 from callboard.oauth import FileStore, MemoryStore
 from callboard.oauth.authorizer import tokens_of
 from callboard.oauth.store import recall
+from callboard.oauth.turn import TURN_TIME, own_turn
+from callboard.transports.client.credentials import Credentials, Proof
 from tests.oauth.house import Asked, Said
 from tests.oauth.town import Town, look, open_town
 
@@ -163,6 +166,54 @@ async def test_a_token_that_another_process_has_refreshed_is_not_refreshed_again
         assert refreshes(town) == 1
         assert town.shown[-1] == town.shown[-2] == "Bearer one-token-4"
         assert len(town.giver.visits("/authorize")) == 1
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_processes_that_find_the_token_old_at_once_refresh_it_once(tmp_path: Path, *, is_refused: bool) -> None:
+    """Those of a process each, as far as the store goes. The second one waits, however long the first one takes."""
+    now = 1000.0
+    async with open_town() as town:
+        town.giver.refreshes = True
+        async with connect(town.url, auth=town.auth(FileStore(tmp_path), clock=lambda: now)):
+            pass
+        all_of_them = [town.auth(FileStore(tmp_path), clock=lambda: now).credentials(town.url) for _ in range(8)]
+        proofs = [await one.prove(b"POST") for one in all_of_them]
+        if not is_refused:
+            now += 3600 - 29
+        shown = set[tuple[bytes, bytes]]()
+
+        async def want(credentials: Credentials, proof: Proof) -> None:
+            if is_refused:
+                proof = await credentials.renew(b"POST", AnswerHead(401, []), proof)
+            else:
+                proof = await credentials.prove(b"POST")
+            shown.update(proof.headers)
+
+        async with trio.open_nursery() as nursery:
+            for credentials, proof in zip(all_of_them, proofs, strict=True):
+                nursery.start_soon(want, credentials, proof)
+        assert refreshes(town) == 1
+        assert shown == {(b"authorization", b"Bearer one-token-4")}
+        assert len(town.giver.visits("/authorize")) == 1
+
+
+async def test_a_process_that_hangs_in_the_middle_of_a_refresh_is_not_waited_for_for_ever(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    store, began = FileStore(tmp_path), trio.current_time()
+    async with own_turn(store, "a"), own_turn(store, "b"):
+        assert trio.current_time() == began
+        async with own_turn(store, "a"):
+            assert trio.current_time() - began == pytest.approx(TURN_TIME)
+    began = trio.current_time()
+    async with own_turn(store, "a"):
+        assert trio.current_time() == began
+
+
+async def test_a_folder_that_cannot_be_written_to_keeps_no_process_from_a_refresh(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    async with own_turn(FileStore(tmp_path / "file" / "folder"), "a"):
+        pass
 
 
 async def test_who_comes_second_with_a_refresh_token_keeps_what_the_first_one_got() -> None:

@@ -67,7 +67,7 @@ async def test_every_view_shows_what_was_called_and_who_is_there(page: Page) -> 
 
             (clients,) = await choose(page, "clients")
             names = {"<img src=x onerror=alert(1)>", r"abc\u202egnp.exe\u2066", "w" * 199 + "…"}
-            assert set(clients.names()) == names
+            assert names < set(clients.names()) <= {*names, "reader", "asked"}
             assert {clients.cell(name, "Revision") for name in names} == {"2025-11-25"}
 
             running, slowest, failed = await choose(page, "calls")

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
 from callboard import Context, Server, connect
+from callboard.errors import CannotServe
 from callboard.observe.journal import PastRequest
 from callboard.observe.view import ServerView
 from callboard.serve.options import Ready
@@ -53,17 +55,21 @@ class Place:
         await bare.connect(("127.0.0.1", self.port))
         return Client(trio.SocketStream(bare), bare, f"127.0.0.1:{self.port}".encode())
 
-    async def ask(self, path: str, *headers: str) -> Answer:
+    async def ask(self, path: str, *headers: str, method: str = "GET", body: str = "") -> Answer:
         client = await self.client()
-        lines = [f"GET {path} HTTP/1.1", f"host: 127.0.0.1:{self.port}", *headers, "", ""]
+        lines = [f"{method} {path} HTTP/1.1", f"host: 127.0.0.1:{self.port}", *headers, "", body]
         await client.send("\r\n".join(lines).encode())
         try:
             return await client.answer()
         finally:
             await client.aclose()
 
-    async def view(self, query: str = "") -> Any:
-        return json.loads((await self.ask(f"/api/snapshot{query}")).body)
+    async def post(self, path: str, message: Any, *headers: str) -> Answer:
+        body = json.dumps(message)
+        return await self.ask(path, *headers, f"content-length: {len(body)}", method="POST", body=body)
+
+    async def view(self, query: str = "", *headers: str) -> Any:
+        return json.loads((await self.ask(f"/api/snapshot{query}", *headers)).body)
 
     async def samples(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
         text = (await self.ask("/metrics")).body.decode()
@@ -206,3 +212,34 @@ async def test_a_view_is_whole_although_calls_fail_while_it_is_made() -> None:
             assert {row["target"] for row in seen["failed"]} <= {"fail"}
         assert len(seen["failed"]) > 10
         nursery.cancel_scope.cancel()
+
+
+async def test_an_operator_with_a_token_may_act_where_that_is_allowed(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text("ops 0123456789abcdef-admin\n")
+    file.chmod(0o600)
+    bearer = "authorization: Bearer 0123456789abcdef-admin"
+    async with place(admin_token_file=str(file)) as here:
+        assert (await here.post("/api/actions", {}, bearer, "x-callboard: 1")).status == 404  # off by default
+    async with (
+        place(admin_token_file=str(file), admin_actions=True) as here,
+        connect(here.urls["http"], revision="2025-06-18") as client,
+    ):
+        await client.call("echo", text="here")
+        (row,) = (await here.view("", bearer))["clients"]
+        wanted = {"action": "disconnect", "subject": row["name"]}
+        assert (await here.post("/api/actions", wanted, "x-callboard: 1")).status == 401
+        assert (await here.post("/api/actions", wanted, bearer)).status == 403
+        origin = "origin: https://evil.example"
+        assert (await here.post("/api/actions", wanted, bearer, "x-callboard: 1", origin)).status == 403
+        assert (await here.post("/api/actions", {"action": "format"}, bearer, "x-callboard: 1")).status == 400
+        for other in ({**wanted, "subject": "nobody"}, {"action": "restart", "subject": "nobody"}):
+            assert (await here.post("/api/actions", other, bearer, "x-callboard: 1")).status == 404
+        assert len((await here.view("", bearer))["clients"]) == 1
+        assert (await here.post("/api/actions", wanted, bearer, "x-callboard: 1")).status == 200
+        assert (await here.view("", bearer))["clients"] == []
+
+
+async def test_actions_need_a_token_file() -> None:
+    with pytest.raises(CannotServe, match="admin-token-file"):
+        await serve(app, http=0, admin=0, admin_actions=True)

@@ -70,7 +70,7 @@ async def test_the_page_shows_a_crowd(tmp_path: Path) -> None:
                 found = await choose(page, view)
                 slowest = max(slowest, time.perf_counter() - began)
                 if view == "clients":
-                    assert len(found[0].rows) == min(CLIENTS, MOST_ROWS)
+                    assert min(CLIENTS, MOST_ROWS // 2) <= len(found[0].rows) <= MOST_ROWS
                 if view == "calls":
                     assert sum("borrow" in name for name in found[0].names()) == min(PARKED, MOST_ROWS)
                 if view == "tools":

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
+import psutil
 import trio
 
 from tests.process import CALLBOARD, PATIENCE, Process, started
@@ -27,6 +28,7 @@ class Crowd:
     process: Process
     port: int
     admin: int
+    ws: int
     host: str = "127.0.0.1"
 
     @property
@@ -45,10 +47,39 @@ class Crowd:
         """The workers that answer."""
         return {await self.call("where") for _ in range(12)}
 
-    async def connect(self, port: int | None = None) -> Client:
+    def edge_of(self, local: int) -> int:
+        """The worker that has the other end of a client's connection, whose port is *local*."""
+        for pid in self.workers():
+            connections = psutil.Process(pid).net_connections("tcp")
+            if (local,) in [tuple(one.raddr)[1:] for one in connections]:
+                return pid
+        raise LookupError("no worker has it")
+
+    async def connect(self, port: int | None = None, *, receive_buffer: int | None = None) -> Client:
         bare = trio.socket.socket()
-        await bare.connect((self.host, port or self.port))
+        if receive_buffer is not None:  # must be set before it connects
+            bare.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_RCVBUF, receive_buffer)
+        try:
+            await bare.connect((self.host, port or self.port))
+        except OSError:
+            bare.close()
+            raise
         return Client(trio.SocketStream(bare), bare, f"{self.host}:{port or self.port}".encode())
+
+    async def connect_to(self, worker: int, *, receive_buffer: int | None = None) -> Client:
+        """A connection that *worker* has accepted."""
+        while True:
+            client = await self.connect(receive_buffer=receive_buffer)
+            await client.send(client.modern("tools/call", name="where", arguments={}))
+            if said(await client.answer()) == worker:
+                return client
+            await client.aclose()
+
+    async def apart(self) -> tuple[int, int, "CrowdSession"]:
+        """A session, its home, and another worker."""
+        session = await self.session()
+        home = await session.call("where")
+        return home, next(pid for pid in self.workers() if pid != home), session
 
     @asynccontextmanager
     async def client(self, port: int | None = None) -> AsyncIterator[Client]:
@@ -120,16 +151,23 @@ class CrowdSession:
 
     async def post(self, message: Any) -> Answer:
         async with self.crowd.client() as client:
-            headers = {"mcp_session_id": self.id, "mcp_protocol_version": LEGACY, **bearer(self.token)}
-            await client.send(client.post(message, **headers))
+            await client.send(self.written(client, message))
             return await client.answer()
+
+    def written(self, client: Client, message: Any) -> bytes:
+        """A message of the session's, as it is sent on a connection."""
+        headers = {"mcp_session_id": self.id, "mcp_protocol_version": LEGACY, **bearer(self.token)}
+        return client.post(message, **headers)
 
     async def call(self, tool: str, **arguments: Any) -> Any:
         return said(await self.answer_to(tool, **arguments))
 
     async def answer_to(self, tool: str, **arguments: Any) -> Answer:
+        return await self.post(self.message(tool, **arguments))
+
+    def message(self, tool: str, **arguments: Any) -> Any:
         params = {"name": tool, "arguments": arguments}
-        return await self.post({"jsonrpc": "2.0", "id": next(self._ids), "method": "tools/call", "params": params})
+        return {"jsonrpc": "2.0", "id": next(self._ids), "method": "tools/call", "params": params}
 
 
 def said(answer: Answer) -> Any:
@@ -151,12 +189,12 @@ async def crowd(
 ) -> AsyncIterator[Crowd]:
     """`callboard run`, or serve, with so many workers. It is ended with the block. *before*: a command that runs it."""
     whole = [*before, *CALLBOARD, command, str(app)]
-    for flag in ("--http", "--ws", "--admin"):
+    for flag in {"--http", "--ws", "--admin"}.difference(flags):
         whole += [flag, f"{host}:0"]
     async with started(*whole, "--workers", str(workers), "--json", *flags, patience=patience) as process:
         told = await process.hear()
         ports = {one["transport"]: int(one["url"].split(":")[2].split("/")[0]) for one in told["listening"]}
-        yield Crowd(process, ports["http"], ports["admin"], host)
+        yield Crowd(process, ports["http"], ports["admin"], ports["ws"], host)
         if process.process.returncode is None:
             process.signal(signal.SIGTERM)
 

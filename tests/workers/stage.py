@@ -101,11 +101,15 @@ class Office:
 
 @asynccontextmanager
 async def office(
-    folder: Path, count: int = 2, settings: Settings = QUICK, authenticate: Authenticate | None = None
+    folder: Path,
+    count: int = 2,
+    settings: Settings = QUICK,
+    authenticate: Authenticate | None = None,
+    patience: float = PATIENCE,
 ) -> AsyncIterator[tuple[Office, Sequence[Worker]]]:
     """So many workers that know each other."""
     ring, all_ = KeyRing.generate(), Office()
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(patience):
         async with trio.open_nursery() as nursery:
             for _ in range(count):
                 name = new_worker_name()
@@ -135,6 +139,7 @@ async def _serve(
         parking = Parking("house", ring, clock=time.time, home=worker.name)
         async with worker.house.server.host(parking=parking) as host, AsyncExitStack() as clients:
             worker.homes.host = host
+            host.retry_handler = worker.homes.retry_handler
             upgrade = WebSocketUpgrade(host, settings, authenticate, worker.homes)
             endpoint = Endpoint(
                 host,

@@ -9,8 +9,11 @@ import attrs
 import pytest
 import trio
 
+from callboard.codecs.link import LAST, write_frame
 from callboard.codecs.revisions.revision import R3, R4
 from callboard.errors import BACKEND_GONE, INVALID_PARAMS
+from callboard.transports.client.pool import Origin
+from callboard.workers.link_server import _ACCEPTED
 from tests.transports.server.http.sessions import OpenSession
 from tests.transports.server.http.stage import QUICK, Answer, settle
 from tests.workers.stage import Worker, office
@@ -355,3 +358,33 @@ async def test_what_is_forwarded_is_in_the_tree_until_it_is_over(tmp_path: Path)
         await waiting.answer()
         await settle()
         assert there.place.host.requests.child_count == 0
+
+
+async def test_a_request_that_a_worker_did_not_begin_before_its_end_is_sent_again(tmp_path: Path) -> None:
+    async with office(tmp_path) as (_, (here, there)):
+        session = await OpenSession.open(here.place, R4)
+        link = there.homes.links[here.name]
+        real, path, asked = link.origin, str(tmp_path / "ends"), list[bytes]()
+
+        async def end(stream: trio.SocketStream) -> None:
+            """What a worker does that ends with a request in its socket."""
+            await stream.receive_some(65_536)
+            await stream.send_all(_ACCEPTED)
+            asked.append(bytes(await stream.receive_some(65_536)))
+            link.origin = real
+            await stream.send_all(write_frame(0, LAST, b"0"))
+            await stream.aclose()
+
+        with trio.socket.socket(trio.socket.AF_UNIX) as listening:
+            await listening.bind(path)
+            listening.listen(1)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trio.serve_listeners, end, [trio.SocketListener(listening)])
+                link.origin = Origin("http", "worker", 0, path)
+                assert link._wire is not None
+                link._wire.close()
+                await trio.sleep(0.2)
+                away = await via(session, there)()
+                assert await text_of(await away.call("echo", text="hi")) == "hi"
+                nursery.cancel_scope.cancel()
+        assert len(asked) == 1

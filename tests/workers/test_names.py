@@ -14,7 +14,6 @@ from callboard.codecs.home import HOME_SIZE, HomeNames, chosen_home, new_worker_
 from callboard.codecs.seal import KeyRing
 from callboard.errors import INVALID_PARAMS
 from callboard.workers.book import MAX_BYTES, RECORD_WEIGHT, Book, Found, key_of
-from callboard.workers.fair_share import AHEAD, SLOTS, FairShare, LoadPage
 from callboard.workers.shared_rate import MeterPage, SharedRateLimit, create_meters
 from tests.transports.server.http.house import Name
 from tests.transports.server.http.stage import Answer
@@ -146,34 +145,6 @@ def test_the_book_knows_no_ids() -> None:
 
 
 # Shares and rates.
-
-
-async def test_a_worker_that_is_ahead_lets_others_go_first_once(autojump_clock: trio.testing.MockClock) -> None:
-    page = LoadPage.create()
-    ahead, behind = FairShare(page, 0), FairShare(page, SLOTS - 1)
-    ahead.say(AHEAD)
-    behind.say(0)
-    for share, waits in ((ahead, False), (behind, False)):
-        assert await _waits(share) == waits
-    ahead.say(AHEAD + 1)
-    assert await _waits(ahead)
-    page.release(SLOTS - 1)
-    assert not await _waits(ahead)  # there is no other
-    page.close()
-
-
-async def _waits(share: FairShare) -> bool:
-    before = trio.current_time()
-    await share.wait_turn()
-    return trio.current_time() > before
-
-
-def test_sessions_count_beside_connections() -> None:
-    page = LoadPage.create()
-    share = FairShare(page, 3, lambda: 7)
-    share.say(5)
-    assert (page.load(3), page.load(4)) == (12, None)
-    page.close()
 
 
 def test_a_rate_holds_for_all_that_share_its_page() -> None:

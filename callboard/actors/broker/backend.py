@@ -32,7 +32,14 @@ from callboard.codecs.bridge.askable import NOTHING, signature_of
 from callboard.codecs.bridge.definitions import TOOLS
 from callboard.codecs.bridge.tasks import runs_tasks
 from callboard.codecs.revisions import LATEST, METHODS, Implementation
-from callboard.errors import BackendGone, CallboardError, Overloaded, SessionGone, SupervisorClosed
+from callboard.errors import (
+    BackendGone,
+    CallboardError,
+    ConnectionLost,
+    Overloaded,
+    SessionGone,
+    SupervisorClosed,
+)
 from callboard.supervisor import Actor, Address, Fact, Supervisor, get_logger
 from callboard.supervisor.groups import first_leaf
 
@@ -111,6 +118,7 @@ class Backend(Actor[Never]):
     _exit_code: int | None = attrs.field(default=None, init=False)
     _primary: BackendConnection | None = attrs.field(default=None, init=False)
     _changed: ParkingLot = attrs.field(factory=ParkingLot, init=False)
+    _rested: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
         settings = self.settings
@@ -267,6 +275,16 @@ class Backend(Actor[Never]):
                     Check(connection, min(HEALTH, self.settings.timeout)), name=f"check-{self._checks}"
                 )
 
+    def restart(self) -> None:
+        """End all connections, and open the shared one again."""
+        for connection in list(self.pool):
+            connection.fail(ConnectionLost("restarted by the operator"))
+        self.try_now()
+
+    def try_now(self) -> None:
+        """If it rests, end that."""
+        self._rested.set()
+
     def refresh(self) -> None:
         """Read all lists anew, soon."""
         self.listings.refresh()
@@ -333,8 +351,9 @@ class Backend(Actor[Never]):
                 connection.retire()
         if self.circuit.state is CircuitState.DOWN and is_news:
             log.warning("backend_down", backend=self.name, retry_in=round(delay, 1))
-        self.next_try = trio.current_time() + delay
-        await trio.sleep(delay)
+        self.next_try, self._rested = trio.current_time() + delay, trio.Event()
+        with trio.move_on_after(delay):
+            await self._rested.wait()
         self.next_try = None
         self.circuit.tried(trio.current_time())
         self._enter(self.circuit.state)

@@ -85,5 +85,7 @@ class BackendSettings:
     """Whether a tool with a changed definition is withheld until the operator approves of it."""
     roots: tuple[str, ...] = ()
     """Roots for a backend that asks outside of any request."""
+    required: bool = False
+    """Whether the broker is not ready without it."""
     local: bool = False
     """With workers: whether each of them has the server for itself, although it is one that they would share."""

@@ -5,6 +5,7 @@ import attrs
 from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.server.host import Host
 from callboard.actors.server.reply_slot import InFlight, ReplySlot
+from callboard.actors.terms import Terms
 from callboard.codecs.envelope import RequestId
 from callboard.errors import InvalidParams
 
@@ -18,6 +19,7 @@ class Dispatch:
     account: str
     transport: str
     used_at: float = attrs.field(default=0.0, init=False)
+    latest: Terms | None = attrs.field(default=None, init=False)
     in_flight: dict[RequestId, InFlight] = attrs.field(factory=dict, init=False)
     """Those that can be cancelled."""
     count: int = attrs.field(default=0, init=False)
@@ -30,10 +32,13 @@ class Dispatch:
             raise InvalidParams("the progress token is already in use")
 
     def check(self, slot: ReplySlot) -> None:
-        host = self.host
-        host.check_in_flight(self.count)
-        host.check_rate(slot.method, self.principal)
-        host.in_flight.check(self.account)
+        self.check_room()
+        self.host.check_rate(slot.method, self.principal)
+
+    def check_room(self) -> None:
+        """Raises `Overloaded` if there is none for another request."""
+        self.host.check_in_flight(self.count)
+        self.host.in_flight.check(self.account)
 
     def admit(self, slot: ReplySlot) -> None:
         self.host.in_flight.hold(self.account)

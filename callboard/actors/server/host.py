@@ -118,6 +118,8 @@ class SessionRequests(Protocol):
 
     count: int
     used_at: float
+    latest: Terms | None
+    """Of the latest request, if they are observed: who the client is that agreed on nothing before."""
 
     @property
     def in_flight(self) -> Mapping[RequestId, InFlight]: ...
@@ -169,6 +171,8 @@ class Host:
     meters: Mapping[str, RateLimit] = attrs.field(factory=dict)
     check_extensions: Callable[[Request, Terms], None] = attrs.field(default=lambda _, __: None)
     """Raises what is said to a modern request that belongs to an extension which is not offered."""
+    retry_handler: Callable[[Exchange], Handler | None] = attrs.field(default=lambda _: None)
+    """What serves a retry on a connection of many requests, if it belongs to another worker."""
     reports: ProgressTimer = attrs.field(factory=ProgressTimer)
     context: Context = attrs.field(factory=copy_context, init=False)
     observer: Observer | None = attrs.field(default=None, init=False)
@@ -277,7 +281,10 @@ class Host:
         if name in _LISTEN:
             self._listen(exchange)
             return
-        handler = handler or self.offer.handlers[name]
+        await self.serve_by(handler or self.offer.handlers[name], exchange)
+
+    async def serve_by(self, handler: Handler, exchange: Exchange) -> None:
+        """Have *handler* answer a request that was admitted."""
         if exchange.carrier is None:
             start_request(exchange, handler)
         else:

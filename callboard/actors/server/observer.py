@@ -1,4 +1,4 @@
-"""What is told of each request that has ended, to whoever observes the server."""
+"""What is told of each request that has ended, to the observer of the server."""
 
 from typing import Final, Protocol
 

@@ -6,6 +6,7 @@ from typing import Never, Protocol
 import attrs
 
 from callboard.actors.outlet import Carried, Carrier
+from callboard.actors.terms import Terms
 from callboard.errors import PeerError, SupervisorClosed
 from callboard.supervisor import Actor, Lifetime
 
@@ -28,6 +29,7 @@ class Reader(Actor[Never]):
 
     session: Receiver
     frames: AsyncIterable[bytes | PeerError]
+    terms: Terms | None = attrs.field(default=None, init=False)
     _reading: AsyncIterator[bytes | PeerError] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:

@@ -109,9 +109,7 @@ class Session(Actor[Outbound]):
     _gathering: BatchSink | None = attrs.field(init=False)
     _posting: PostingSink | None = attrs.field(init=False)
     _declared: ServerCapabilities = attrs.field(default=_NOTHING, init=False)  # at `initialize`, for the whole session
-    _hearing: SessionChanges | None = attrs.field(
-        default=None, init=False
-    )  # refers to the session, so not after its end
+    _hearing: SessionChanges | None = attrs.field(default=None, init=False)  # refers back: so not after its end
 
     def __attrs_post_init__(self) -> None:
         self.account = account_of(self.principal, self.peer)
@@ -319,12 +317,20 @@ class Session(Actor[Outbound]):
         slot = self._slot(request, terms, way)
         if self.host.observer is not None:
             slot.watch(self.host.observer, route.name)
+            self.requests.latest = terms
         if isinstance(way, Batch):
             way.expect(slot)
         try:
             method = self.host.method_for(request, terms, besides=self.own_methods)
             self.requests.check_token(terms.progress_token)
-            await self.host.serve(self._exchange(request, route, slot, carrier), method, self)
+            exchange = self._exchange(request, route, slot, carrier)
+            is_retry = route.request_state is not None and terms.revision in method.may_ask
+            handler = self.host.retry_handler(exchange) if is_retry else None
+            if handler is None:
+                await self.host.serve(exchange, method, self)
+            else:
+                self.requests.check_room()  # rates are the other worker's to count
+                await self.host.serve_by(handler, exchange)
         except (PeerError, RequestFailed) as error:
             await slot.fail(error)
 

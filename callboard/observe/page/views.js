@@ -34,6 +34,7 @@ const servers = () => new Table({
   ],
   detail: (row) => [
     ...(row.why ? [["why", show.name(row.why)]] : []),
+    ...(row.said ?? []).map((line) => ["standard error", show.name(line)]),
     ...(show.isNumber(row.next_try) ? [["next try", `in ${show.seconds(row.next_try)}`]] : []),
     ["transport", show.name(row.transport)], ["revision", show.name(row.revision)],
     ["in flight", `${show.count(row.in_flight)} of ${show.count(row.max_in_flight)}`],
@@ -45,10 +46,12 @@ const servers = () => new Table({
 });
 
 const clients = () => new Table({
-  label: "Clients", key: (row) => `${row.worker ?? ""}/${row.name}`, empty: "No client has a session.", sort: { column: "Last active", isDown: false },
+  label: "Clients", key: (row) => `${row.worker ?? ""}/${row.name}`, empty: "No client is connected.", sort: { column: "Last active", isDown: false },
   columns: [
     { label: "Client", value: (row) => row.client ?? row.name, text: (row) => show.name(row.client ?? row.name), sub: (row) => joined(row.version, row.name, row.worker) },
-    who, text("Transport", "transport"), text("Revision", "revision"), number("In flight", "in_flight"),
+    who, text("Transport", "transport", { sub: (row) => (row.peer ? show.name(row.peer) : "") }), text("Revision", "revision"),
+    number("In flight", "in_flight"), number("Served", "served", show.count, { title: "Requests of a connection without a session" }),
+    number("Received", "bytes_in", show.bytes), number("Sent", "bytes_out", show.bytes),
     number("Last active", "idle", show.ago, { title: "When its latest request ended" }),
   ],
 });
@@ -104,7 +107,7 @@ const letters = () => new Table({
 export const VIEWS = [
   { id: "servers", label: "Servers", badge: ({ totals }) => (totals.servers_up < totals.servers ? `${totals.servers_up} / ${totals.servers}` : totals.servers), isShown: ({ totals }) => totals.servers > 0, tables: [[servers, (view) => view.servers]],
     tone: ({ totals }) => totals.servers_up < totals.servers && "bad" },
-  { id: "clients", label: "Clients", badge: ({ totals }) => totals.sessions, tables: [[clients, (view) => view.clients]] },
+  { id: "clients", label: "Clients", badge: ({ totals, clients }) => Math.max(totals.sessions, clients.length), tables: [[clients, (view) => view.clients]] },
   { id: "calls", label: "Calls", badge: ({ totals }) => totals.in_flight + totals.parked,
     tables: [[running, (view) => dated(view, view.running, "age")], [slowest, (view) => dated(view, view.slowest, "ago")], [failed, (view) => dated(view, view.failed, "ago")]] },
   { id: "tools", label: "Tools", badge: (view) => view.tools.length, tables: [[tools, (view) => view.tools]] },

@@ -13,6 +13,7 @@ import trio
 
 from callboard.actors.outlet import Carried
 from callboard.actors.shares import LOCAL
+from callboard.actors.terms import Terms
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.request_parser import ParserStage, Received, RequestParser
 from callboard.codecs.http.status import RETRY_AFTER, NoRoom, refusal_of
@@ -69,6 +70,7 @@ class HttpConnection(Actor[Never]):
     peer: str = LOCAL
     on_end: Callable[[], None] = attrs.field(default=lambda: None, kw_only=True)
     served: int = attrs.field(default=0, init=False)
+    terms: Terms | None = attrs.field(default=None, init=False)
     _parser: RequestParser = attrs.field(init=False)
     _received: Iterator[Received] = attrs.field(factory=lambda: iter(()), init=False)  # and not served yet
     _response: WireResponse | None = attrs.field(default=None, init=False)
@@ -170,8 +172,9 @@ class HttpConnection(Actor[Never]):
             self.wire.close()
 
     @property
-    def is_upgraded(self) -> bool:
-        return self._upgraded is not None
+    def upgraded(self) -> Upgraded | None:
+        """What it has turned into, if it has."""
+        return self._upgraded
 
     @property
     def _is_answering(self) -> bool:

@@ -57,13 +57,20 @@ class ConnectionLimit:
     ceiling: int = attrs.field(factory=descriptor_ceiling)
     refused: int = attrs.field(default=0, init=False)
     total: int = attrs.field(default=0, init=False)
+    _has_descriptors: bool = attrs.field(default=True, init=False)
     _of_others: Shares = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._of_others = Shares("connections", min(self.most, self.ceiling), 1)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether another connection would be refused, wherever it comes from."""
+        return self.total >= self.most or not self._has_descriptors
+
     def enter(self, account: str | None, descriptor: int) -> str | None:
         """Count a connection; if there is no room for it, say what there is no room by."""
+        self._has_descriptors = descriptor + 1 < self.ceiling  # the next one's is at least that, if none ends
         full = "max-connections" if self.total >= self.most else None
         if descriptor >= self.ceiling:
             full = "open files"
@@ -80,6 +87,7 @@ class ConnectionLimit:
 
     def leave(self, account: str | None) -> None:
         self.total -= 1
+        self._has_descriptors = True
         if account is not None:
             self._of_others.give_back(account)
 

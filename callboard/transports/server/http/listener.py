@@ -15,6 +15,7 @@ import trio
 from callboard import tree
 from callboard.actors.rate import Rate, RateLimit
 from callboard.supervisor import Actor, Fact, Supervisor, SupervisorSpec, get_logger
+from callboard.transports.bind import BACKLOG
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.connection import HttpConnection
 from callboard.transports.server.http.crowd import ConnectionLimit, counted_address
@@ -45,10 +46,10 @@ class Turns(Protocol):
     """Other processes accept on the same sockets: who goes first."""
 
     async def wait_turn(self) -> None:
-        """Before accepting: let others go first if this process has more connections than they have."""
+        """Before accepting: let others go first if this process has more connections than they have, or no room."""
 
-    def say(self, connections: int) -> None:
-        """So many connections are open now."""
+    def say(self, connections: int, *, is_full: bool = False) -> None:
+        """So many connections are open now; and whether there is no room for another one."""
 
 
 @attrs.frozen(eq=False)
@@ -106,12 +107,19 @@ class HttpListener(Actor[Never]):
                     break
                 self._take(connected, peer, connections)
 
+    def take_waiting(self, connections: Supervisor) -> None:
+        """Take all that wait in the kernel now, at most as many as can: after `run` has ended."""
+        with suppress(OSError):  # none is left, or there is no room
+            for _ in range(BACKLOG):
+                self._take(*self.listening.accept(), connections)
+
     def _take(self, connected: socket.socket, peer: object, connections: Supervisor) -> None:
         edge, address = self.edge, counted_address(peer)
         full = edge.crowd.enter(address, connected.fileno())
         if full is not None:
             connected.close()
             self._say("connections_refused", full)
+            self._say_load()
             return
         try:
             self._begin(connected, partial(self._left, address), connections)
@@ -129,7 +137,7 @@ class HttpListener(Actor[Never]):
 
     def _say_load(self) -> None:
         if self.edge.turns is not None:
-            self.edge.turns.say(self.edge.crowd.total)
+            self.edge.turns.say(self.edge.crowd.total, is_full=self.edge.crowd.is_full)
 
     def _begin(self, connected: socket.socket, leave: Callable[[], None], connections: Supervisor) -> None:
         edge = self.edge

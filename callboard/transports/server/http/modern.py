@@ -135,19 +135,21 @@ class Modern:
         host = self.host
         try:
             terms, method = self._check(head, request, route, principal)
-            host.check_rate(request.method, principal)
+            if route.request_state is not None and not response.is_forwarded:
+                self.homes.check_state(request, route.request_state, principal)
+            host.check_rate(request.method, principal)  # once: where it is served
         except (PeerError, RequestFailed) as error:
             if host.observer is not None:
                 host.observer.refuse(refused_as(status_of_unread(error)))
             await answer_unread(response, error, request.id)
             return
-        if route.request_state is not None and not response.is_forwarded:
-            self.homes.check_state(request, route.request_state, principal)
         way, info = ResponseWay(response, self.pulse), host.server_info(terms.revision)
         account = account_of(principal, response.peer)
         slot = ReplySlot(request.id, request.method, terms, way, info, self, account, host.unread)
         if host.observer is not None:
             slot.watch(host.observer, route.name)
+            if response.carrier is not None:
+                response.carrier.terms = terms
         exchange = Exchange(host, request, route, slot, host.requests)
         exchange.carrier = response.carrier
         if self.session_of is not None:

@@ -70,6 +70,11 @@ class SocketSession(Session):
     def is_attached(self) -> bool:
         return self.conversation.is_flowing
 
+    @property
+    def wire(self) -> Wire | None:
+        """Its connection, if there is one now."""
+        return self.conversation.wire
+
     def disconnect(self) -> None:
         """The socket is gone, and the session is not. What stands alone ends with its stream, as on HTTP."""
         for exchange in list(self.requests.in_flight.values()):
@@ -99,6 +104,10 @@ class ResumableSession:
     def __attrs_post_init__(self) -> None:
         self.kept = ReplayBuffer(self.settings.max_events, self.settings.max_event_bytes, self.host.kept)
         self.session = SocketSession(self.host, self, self.principal, self._ended, peer=self.peer, conversation=self)
+
+    @property
+    def wire(self) -> Wire | None:
+        return None if self._link is None else self._link.wire
 
     # What is said.
 

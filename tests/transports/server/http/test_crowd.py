@@ -65,6 +65,26 @@ def test_one_address_never_takes_all_the_room() -> None:
     assert crowd.total == 100
 
 
+def test_it_is_full_when_what_comes_next_would_be_refused() -> None:
+    crowd = ConnectionLimit(3, ceiling=20)
+    seen = []
+    for descriptor in (7, 8, 18, 19, 20):
+        full = crowd.enter(None, descriptor)
+        seen.append((full, crowd.is_full))
+        if descriptor in (8, 18, 19):
+            crowd.leave(None)
+            seen.append(("left", crowd.is_full))
+    assert seen == [
+        (None, False),
+        *((None, False), ("left", False)),
+        *((None, False), ("left", False)),
+        *((None, True), ("left", False)),
+        ("open files", True),
+    ]
+    assert [crowd.enter(None, 5) for _ in range(3)] == [None, None, "max-connections"]
+    assert (crowd.is_full, crowd.total) == (True, 3)
+
+
 def test_addresses_that_are_one_client_s_are_counted_as_one() -> None:
     assert counted_address(("2001:db8::1", 1, 0, 0)) == counted_address(("2001:db8::ffff:1", 2, 0, 0))
     assert counted_address(("2001:db8::1", 1, 0, 0)) != counted_address(("2001:db8:0:1::1", 1, 0, 0))
