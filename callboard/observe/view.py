@@ -8,6 +8,7 @@ latest      rates and latencies of the last seconds
 history     ten minutes, second by second; only where it is asked for
 servers     the backends of a broker, with why they are not up
 clients, running, slowest, failed, tools, topics, dead_letters, tree
+actions     what operators may do; added by the listener
 """
 
 import os

@@ -5,7 +5,7 @@ A view is made once for all viewers, and only while there are any.
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Never, Protocol
@@ -87,6 +87,8 @@ class Viewers(Actor[Never]):
     mailbox = None
 
     overview: Overview
+    actions: Sequence[str] = ()
+    """What operators may do: the page has buttons for that."""
     _streams: dict[Response, None] = attrs.field(factory=dict, init=False)
     _come: trio.Event = attrs.field(factory=trio.Event, init=False)
 
@@ -97,7 +99,11 @@ class Viewers(Actor[Never]):
                 await self._come.wait()
             await trio.sleep(EVERY)
             if self._streams:
-                self._tell(_event(await self.overview.view()))
+                self._tell(_event(await self.view()))
+
+    async def view(self, *, with_history: bool = False) -> Row:
+        """As it is sent."""
+        return {**await self.overview.view(with_history=with_history), "actions": self.actions}
 
     def _tell(self, event: bytes) -> None:
         for response in list(self._streams):
@@ -109,7 +115,7 @@ class Viewers(Actor[Never]):
             raise HttpRefusal(503, "too many viewers", headers=((b"retry-after", b"5"),))
         self._streams[response] = None
         response.on_lost = lambda: self._leave(response)
-        first = _event(await self.overview.view(with_history=True))
+        first = _event(await self.view(with_history=True))
         await response.begin((*STREAM, *_GUARDS), first)
         self._come.set()
 
@@ -131,7 +137,7 @@ class ShowRoom:
     viewers: Viewers = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.viewers = Viewers(self.overview)
+        self.viewers = Viewers(self.overview, tuple(ACTIONS) if self.may_act else ())
 
     def methods(self, head: Head) -> tuple[str, ...]:
         """With which methods the path may be used; none if there is no such path."""
@@ -183,7 +189,7 @@ class ShowRoom:
             await self.viewers.add(response)
         else:
             asked = parse_qs(head.target.partition(b"?")[2].decode("latin-1"))
-            view = await self.overview.view(with_history="history" in asked)
+            view = await self.viewers.view(with_history="history" in asked)
             await response.answer(200, (*_of(b"application/json"), *_GUARDS), msgspec.json.encode(view))
 
 

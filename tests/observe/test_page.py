@@ -250,3 +250,34 @@ async def test_a_pause_holds_the_page_and_a_lost_connection_comes_back(page: Pag
     async with shown(told, urlsplit(url).port or 0):
         await page.wait(f"{news} === 'live'")
         assert (await tables(page))[0].names() == ["c"]
+
+
+async def test_an_operator_who_may_act_restarts_a_server_with_two_clicks(page: Page, tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text("ops 0123456789abcdef-admin\n")
+    file.chmod(0o600)
+    options = {"admin_token_file": str(file), "admin_actions": True}
+    button = "[...document.querySelectorAll('.actions button')].find(one => one.textContent.startsWith('Restart'))"
+    restarts = "document.querySelector('#panel-servers tbody tr').cells[8].textContent"
+    async with stage([up("library")], **options) as here:
+        bearer = {"Authorization": "Bearer 0123456789abcdef-admin"}
+        await page.ask("Network.setExtraHTTPHeaders", headers=bearer)
+        await page.open(here.urls["admin"])
+        await page.wait("document.querySelector('#panel-servers .opener')")
+        await page.value("document.querySelector('#panel-servers .opener').click()")
+        await page.value(f"{button}.click()")
+        assert await page.value(f"{button}.textContent") == "Restart: sure?"
+        assert await page.value(restarts) == "\u2013"
+        await page.value(f"{button}.click()")
+        await page.wait("document.querySelector('.actions [role=status]').textContent === 'done'")
+        await page.wait(f"{restarts} === '1'")
+        check_clean(page, here.urls["admin"])
+
+
+async def test_there_are_no_buttons_where_operators_only_look(page: Page, quickly: None) -> None:
+    async with shown(Told(quiet_view(totals={"servers": 1}, servers=[server_row("a")]))) as url:
+        await page.open(url)
+        await page.wait("document.querySelector('#panel-servers .opener')")
+        await page.value("document.querySelector('#panel-servers .opener').click()")
+        assert await page.value("document.querySelectorAll('.facts').length") == 1
+        assert await page.value("document.querySelectorAll('.actions').length") == 0

@@ -1,5 +1,6 @@
 // The page: its head, its figures, and the one view that is looked at. The others are not drawn.
 
+import { allow } from "./actions.js";
 import { Figures } from "./figures.js";
 import * as show from "./format.js";
 import { Stream } from "./stream.js";
@@ -149,10 +150,11 @@ function follow() {
 }
 
 follow();
-new Stream("events", {
+new Stream(`${location.origin}${location.pathname}events`, {
   onView(view) {
     figures.take(view);
     latest = view;
+    allow(view.actions);
     if (!isPaused || !shown) {
       shown = view;
       drawAll();

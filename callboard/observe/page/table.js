@@ -3,8 +3,8 @@
 //
 // A column: label, value(row) to sort by, text(row) to show; and where wanted sub(row), a second line; tone(row), for a
 // word with a colour; share(row), from 0 to 1, for a bar; numeric; title, what the label means.
-// A table: label, columns, key(row), detail(row) for what a click on its first cell opens: [label, text] each. Actions
-// on a row belong there too: what changes something should be two clicks away.
+// A table: label, columns, key(row), detail(row) for what a click on its first cell opens: [label, text] each; and
+// actions(row), elements below that: what changes something should be some clicks away.
 
 import { NOTHING, isNumber } from "./format.js";
 
@@ -25,8 +25,8 @@ export class Table {
   #given = [];
   #filter = "";
 
-  constructor({ label, columns, key, detail, sort, empty, fold, role }) {
-    Object.assign(this, { label, columns, key, detail, fold });
+  constructor({ label, columns, key, detail, actions, sort, empty, fold, role }) {
+    Object.assign(this, { label, columns, key, detail, actions, fold });
     this.sort = sort ?? null; // {column, isDown}
     this.count = make("span", { class: "quiet" });
     this.body = make("tbody");
@@ -141,13 +141,13 @@ export class Table {
       cells[0].element.prepend(kept.twisty);
     }
     this.#rows.set(key, kept);
-    if (this.#open.has(key)) this.#toggle(kept, true);
     return kept;
   }
 
   #fill(kept, row) {
     const before = kept.row;
     kept.row = row;
+    if (!before && this.#open.has(kept.key)) this.#toggle(kept, true);
     kept.cells.forEach((cell) => cell.show(row));
     if (kept.detail) describe(kept.detail.firstChild.firstChild, this.detail(row));
     if (this.fold) this.#placeInTree(kept, row);
@@ -176,8 +176,8 @@ export class Table {
     }
     this.#open.add(kept.key);
     const list = make("dl", { class: "facts" });
-    kept.detail = make("tr", { class: "detail" }, make("td", { colspan: this.columns.length }, list));
-    if (kept.row) describe(list, this.detail(kept.row));
+    kept.detail = make("tr", { class: "detail" }, make("td", { colspan: this.columns.length }, list, ...(this.actions?.(kept.row) ?? [])));
+    describe(list, this.detail(kept.row));
     if (kept.line.isConnected) kept.line.after(kept.detail);
   }
 

@@ -1,5 +1,6 @@
 // The views, as data: which tables each has, and what their columns show.
 
+import { buttons } from "./actions.js";
 import * as show from "./format.js";
 import { Table } from "./table.js";
 import { toneOf } from "./tones.js";
@@ -43,6 +44,7 @@ const servers = () => new Table({
     ["templates", show.count(row.resourceTemplates)], ["tools that wait for approval", show.count(row.withheld)],
     ...(row.pid ? [["CPU", show.seconds(row.cpu_seconds)], ["pid", String(row.pid)]] : []), ...worker(row),
   ],
+  actions: (row) => buttons(["restart", "try", "refresh"], row.name),
 });
 
 const clients = () => new Table({
@@ -54,6 +56,9 @@ const clients = () => new Table({
     number("Received", "bytes_in", show.bytes), number("Sent", "bytes_out", show.bytes),
     number("Last active", "idle", show.ago, { title: "When its latest request ended" }),
   ],
+  detail: (row) => [["name", show.name(row.name)], ["client", show.name(row.client)], ["version", show.name(row.version)],
+    ["principal", show.name(row.principal)], ["peer", show.name(row.peer)], ...worker(row)],
+  actions: (row) => buttons(["disconnect"], row.name),
 });
 
 const call = [
