@@ -3,7 +3,6 @@
 python docs/screenshots.py [FOLDER]
 """
 
-import io
 import random
 import sys
 import tempfile
@@ -107,7 +106,7 @@ def played(name: str, tools: Mapping[str, float]) -> BackendSpec:
 
 
 def backends() -> list[BackendSpec]:
-    """Seven that are up, one of them a process; one that is not there, and one that says nothing."""
+    """Six that are up, one of them a process; one that is not there, and one that says nothing."""
     weather = Command(args=(sys.executable, "-m", "callboard", "run", str(ROOT / "examples" / "weather.py")))
     return [
         *(played(name, tools) for name, tools in TOOLS.items()),
@@ -151,7 +150,7 @@ async def principal_of(token: str) -> str:
     return token.partition("-")[0]
 
 
-async def take(page: Page, url: str, picture: Picture) -> bytes:
+async def take(page: Page, url: str, picture: Picture) -> Image.Image:
     await page.open("about:blank")  # else only the view would change
     await page.open(f"{url}#{picture.view}", width=picture.width, height=picture.height, is_dark=picture.is_dark)
     await page.wait("document.querySelector('#view tbody tr')")
@@ -160,10 +159,7 @@ async def take(page: Page, url: str, picture: Picture) -> bytes:
     await trio.sleep(1.5)
     if page.complaints:
         raise SystemExit(f"the page complains: {page.complaints}")
-    taken = await page.picture(Box(0, 0, picture.width, picture.height))
-    written = io.BytesIO()
-    taken.quantize(COLOURS, dither=Image.Dither.NONE).save(written, "png", optimize=True)
-    return written.getvalue()
+    return await page.picture(Box(0, 0, picture.width, picture.height))
 
 
 async def main(folder: Path) -> None:
@@ -174,9 +170,10 @@ async def main(folder: Path) -> None:
             await people(here, nursery)
             await trio.sleep_until(began + SECONDS)
             async with browser(Path(place) / "profile", is_offline=False) as page:
-                for name, picture in PICTURES.items():
-                    (folder / f"{name}.png").write_bytes(await take(page, here.urls["admin"], picture))
+                taken = {name: await take(page, here.urls["admin"], one) for name, one in PICTURES.items()}
             nursery.cancel_scope.cancel()
+    for name, image in taken.items():  # only now: it takes long, and the loop would show that
+        image.quantize(COLOURS, dither=Image.Dither.NONE).save(folder / f"{name}.png", optimize=True)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,9 @@ needs_terminal = pytest.mark.skipif(shutil.which("setsid") is None, reason="ther
 
 def test_every_recording_is_there_and_shown_and_none_beside_them() -> None:
     there = {file.name for file in IMAGES.iterdir()}
-    assert there == {f"{name}.svg" for name in SCRIPT["RECORDINGS"]} | {"report.png", "rooms.svg", "walk.svg"}
+    pictures = runpy.run_path(str(ROOT / "docs" / "screenshots.py"))["PICTURES"]
+    terminals = {f"{name}.svg" for name in SCRIPT["RECORDINGS"]}
+    assert there == terminals | {f"{name}.png" for name in pictures} | {"report.png", "rooms.svg", "walk.svg"}
     pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
     assert set(re.findall(r"images/(\S+?)\)", pages)) == there
 

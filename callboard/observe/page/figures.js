@@ -135,14 +135,14 @@ export function paths(points, span, least, taken) {
       continue;
     }
     if (!run) runs.push((run = []));
-    const last = Math.min(first + BUCKET, shown.length) - 1;
-    const x = ((span - shown.length + last) / (span - 1)) * WIDTH;
+    const at = first <= 0 ? 0 : Math.min(first + BUCKET, shown.length) - 1; // so that both edges are reached
+    const x = ((span - shown.length + at) / (span - 1)) * WIDTH;
     run.push([x, HEIGHT - 2 - (Math.max(...some) / most) * (HEIGHT - 5)]);
   }
-  const at = ([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`;
-  const line = runs.map((one) => `M ${one.map(at).join(" L ")}${one.length === 1 ? " h 0.1" : ""}`).join(" ");
+  const spot = ([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`;
+  const line = runs.map((one) => `M ${one.map(spot).join(" L ")}${one.length === 1 ? " h 0.1" : ""}`).join(" ");
   const area = runs.filter((one) => one.length > 1)
-    .map((one) => `M ${one[0][0].toFixed(1)} ${HEIGHT} L ${one.map(at).join(" L ")} L ${one.at(-1)[0].toFixed(1)} ${HEIGHT} Z`).join(" ");
+    .map((one) => `M ${one[0][0].toFixed(1)} ${HEIGHT} L ${one.map(spot).join(" L ")} L ${one.at(-1)[0].toFixed(1)} ${HEIGHT} Z`).join(" ");
   return { line, area };
 }
 
