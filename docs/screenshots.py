@@ -30,6 +30,8 @@ from tests.observe.stage import SETTINGS, Stage, hung, stage  # noqa: E402
 IMAGES: Final = ROOT / "docs" / "images"
 SECONDS: Final = 121
 LONGEST: Final = 300.0
+SETTLES: Final = 6.0
+"""Seconds after which a browser no longer takes all of the machine."""
 COLOURS: Final = 256
 CHANCE: Final = random.Random(17)  # noqa: S311 -- who calls what, and how often
 
@@ -170,6 +172,7 @@ async def main(folder: Path) -> None:
             await people(here, nursery)
             await trio.sleep_until(began + SECONDS)
             async with browser(Path(place) / "profile", is_offline=False) as page:
+                await trio.sleep(SETTLES)
                 taken = {name: await take(page, here.urls["admin"], one) for name, one in PICTURES.items()}
             nursery.cancel_scope.cancel()
     for name, image in taken.items():  # only now: it takes long, and the loop would show that

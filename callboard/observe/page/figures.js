@@ -16,17 +16,21 @@ const FIGURES = [
   { key: "errors", label: "Errors / s", say: show.rate, least: 5, below: ({ totals }) => `${show.count(totals.errors)} in all`, tone: (now) => now > 0 && "bad" },
   { key: "p50", label: "Latency p50", say: show.seconds, least: 1e-3, below: ({ latest }) => both(latest, "p50"), value: ({ latest }) => latest.p50_10s },
   { key: "p99", label: "Latency p99", say: show.seconds, least: 1e-3, below: ({ latest }) => both(latest, "p99"), value: ({ latest }) => latest.p99_10s },
-  { key: "in_flight", label: "In flight", say: show.count, least: 5, below: ({ totals }) => `${show.count(totals.connections)} connections` },
+  { key: "in_flight", label: "In flight", say: show.count, least: 5, below: ({ totals }) => show.plural(totals.connections, "connection") },
   { key: "parked", label: "Parked", say: show.count, least: 5, below: () => "wait for an answer" },
-  { key: "clients", label: "Clients", say: show.count, least: 5, below: ({ totals }) => `${show.count(totals.subscriptions)} subscriptions` },
+  { key: "clients", label: "Clients", say: show.count, least: 5, below: ({ totals }) => show.plural(totals.subscriptions, "subscription") },
   { key: "servers_up", label: "Servers up", say: show.count, least: 1, of: ({ totals }) => totals.servers,
     below: ({ totals }) => (totals.servers_up < totals.servers ? `${totals.servers - totals.servers_up} not up` : "all up"),
-    tone: (now, { totals }) => now < totals.servers && "bad", isShown: ({ totals }) => totals.servers > 0 },
-  { key: "overhead_p99", label: "Overhead p99", say: show.seconds, least: 1e-3, below: () => "time of our own" },
+    tone: (now, { totals }) => now < totals.servers && "bad", isShown: isBroker },
+  { key: "overhead_p99", label: "Overhead p99", say: show.seconds, least: 1e-3, below: () => "time of our own", isShown: isBroker },
   { key: "loop_lag", label: "Loop lag", say: show.seconds, least: 0.01, below: () => "worst of a second", tone: (now) => now > 0.1 && "warn" },
   { key: "resident", label: "Memory", say: show.bytes, least: 2 ** 20, below: ({ server }) => (server.workers ? `${server.workers.length} workers` : "resident") },
   { key: "cpu", label: "CPU", say: show.percent, least: 0.1, below: ({ totals }) => `${show.time(totals.cpu_seconds)} used` },
 ];
+
+function isBroker({ totals }) {
+  return totals.servers > 0;
+}
 
 export class Figures {
   #cards = new Map();
@@ -34,6 +38,7 @@ export class Figures {
   #taken = 0; // points since the history came: places stay where they are while time goes on
 
   constructor(element) {
+    this.element = element;
     for (const figure of FIGURES) {
       const card = new Card(figure, () => this.#history[figure.key] ?? []);
       this.#cards.set(figure.key, card);
@@ -61,7 +66,9 @@ export class Figures {
   }
 
   show(view) {
-    for (const card of this.#cards.values()) card.show(view, this.span, this.#taken);
+    const cards = [...this.#cards.values()];
+    for (const card of cards) card.show(view, this.span, this.#taken);
+    this.element.dataset.shown = cards.filter((one) => !one.element.hidden).length;
   }
 }
 
@@ -140,7 +147,7 @@ export function paths(points, span, least, taken) {
     run.push([x, HEIGHT - 2 - (Math.max(...some) / most) * (HEIGHT - 5)]);
   }
   const spot = ([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`;
-  const line = runs.map((one) => `M ${one.map(spot).join(" L ")}${one.length === 1 ? " h 0.1" : ""}`).join(" ");
+  const line = runs.map((one) => `M ${one.map(spot).join(" L ")}${one.length === 1 ? " h 1.5" : ""}`).join(" ");
   const area = runs.filter((one) => one.length > 1)
     .map((one) => `M ${one[0][0].toFixed(1)} ${HEIGHT} L ${one.map(spot).join(" L ")} L ${one.at(-1)[0].toFixed(1)} ${HEIGHT} Z`).join(" ");
   return { line, area };

@@ -67,6 +67,10 @@ export function fact(value) {
   return Math.abs(value) > 1e8 && !Number.isInteger(value) ? "none" : tenth.format(value); // a deadline of ten years
 }
 
+export function plural(many, word) {
+  return isNumber(many) ? `${count(many)} ${word}${many === 1 ? "" : "s"}` : NOTHING;
+}
+
 export function words(key) {
   return name(key).replaceAll("_", " ");
 }

@@ -31,7 +31,7 @@ const servers = () => new Table({
     number("Calls", "calls"), errors, p50, p99,
     { label: "Restarts", numeric: true, value: (row) => row.restarts, text: (row) => some(row, "restarts") },
     { label: "Process", numeric: true, value: (row) => row.resident, title: "Memory and process id", text: (row) => show.bytes(row.resident), sub: (row) => (row.pid ? `pid ${row.pid}` : "") },
-    { label: "Offers", numeric: true, value: (row) => row.tools, title: "Tools; prompts and resources below", text: (row) => plural(row.tools, "tool"), sub: offers },
+    { label: "Offers", numeric: true, value: (row) => row.tools, title: "Tools; prompts and resources below", text: (row) => show.plural(row.tools, "tool"), sub: offers },
   ],
   detail: (row) => [
     ...(row.why ? [["why", show.name(row.why)]] : []),
@@ -143,12 +143,8 @@ function why(row) {
 
 function offers(row) {
   const resources = (row.resources ?? 0) + (row.resourceTemplates ?? 0);
-  const parts = [row.prompts && plural(row.prompts, "prompt"), resources && plural(resources, "resource"), row.withheld && `${row.withheld} withheld`];
+  const parts = [row.prompts && show.plural(row.prompts, "prompt"), resources && show.plural(resources, "resource"), row.withheld && `${row.withheld} withheld`];
   return parts.filter(Boolean).join(", ");
-}
-
-function plural(many, word) {
-  return show.isNumber(many) ? `${show.count(many)} ${word}${many === 1 ? "" : "s"}` : show.NOTHING;
 }
 
 function done(row) {
