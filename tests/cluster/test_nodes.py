@@ -240,8 +240,6 @@ async def test_a_node_that_the_others_do_not_believe_serves_alone(tmp_path: Path
             await known(stranger, 1)
             assert await stranger.call("where") in stranger.workers()
             session = await one.session()
-            # One that is not in the store yet is unknown to a node that cannot ask its home.
-            await fleet.written(1)
             answer = await at(stranger, session).answer_to("where")
             assert answer.status == 503 or answer.code == BACKEND_GONE
             assert await session.call("where") in one.workers()
