@@ -45,6 +45,8 @@ class NodeEntry(msgspec.Struct, frozen=True):
     build: str = ""
     beat: int = 0
     """Grows with each announcement. One that does not grow is an old one."""
+    figures: dict[str, float] = {}
+    """What operators of other nodes see of it: some counts, none of which matters to them."""
 
 
 @attrs.define
@@ -74,8 +76,8 @@ class Roll:
         return self._facts() != before
 
     def _facts(self) -> dict[str, NodeEntry]:
-        """All that is known, without how often it was said."""
-        return {name: msgspec.structs.replace(seen.entry, beat=0) for name, seen in self._seen.items()}
+        """All that is known and matters, without how often it was said."""
+        return {name: msgspec.structs.replace(seen.entry, beat=0, figures={}) for name, seen in self._seen.items()}
 
     def remove(self, name: str) -> bool:
         """A node has said that it ends now."""

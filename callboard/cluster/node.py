@@ -82,6 +82,8 @@ class ClusterNode:
     is_deaf: bool = attrs.field(default=False, init=False)
     _workers: list[NodeWorker] = attrs.field(factory=list, init=False)
     _is_leaving: bool = attrs.field(default=False, init=False)
+    figures: dict[str, float] = attrs.field(factory=dict, init=False)
+    """What operators of other nodes see of this one."""
     _announced: frozenset[bytes] = attrs.field(default=frozenset(), init=False)
     _said: object = attrs.field(default=None, init=False)
     _why_lost: str = attrs.field(default="", init=False)
@@ -256,7 +258,8 @@ class ClusterNode:
     async def _announce(self) -> None:
         self._beat += 1
         names = frozenset(worker.name for worker in self._workers)
-        entry = NodeEntry(self.name, self.host, self._workers, self._is_leaving, build=__version__, beat=self._beat)
+        about = (self.name, self.host, self._workers, self._is_leaving)
+        entry = NodeEntry(*about, build=__version__, beat=self._beat, figures=self.figures)
         said_now = (self._workers, self._is_leaving)
         kind: Literal["changed", "beat"] = "changed" if said_now != self._said else "beat"
         sealed = Seal(self.ring(), "node").close(msgspec.json.encode(entry), (), expires=float("inf"))

@@ -7,8 +7,8 @@ names only those that the server offers.
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Literal
 
 import trio
 
@@ -128,54 +128,51 @@ def _present(host: Host) -> Iterator[Family]:
 
 def _backends(offer: BrokerOffer) -> Iterator[Family]:
     backends = list(offer.backends.values())[: rows.MOST]
-
-    def each(name: str, kind: str, help_: str, values: Iterable[tuple[Backend, float | None]]) -> Family:
-        samples = [Sample({"server": one.name}, value) for one, value in values if value is not None]
-        return Family(name, "counter" if kind == "counter" else "gauge", help_, samples, merge="max")
-
-    pids = {one: None if one.shared is None else one.shared.pid for one in backends}
-    yield each(
-        "callboard_backend_up",
-        "gauge",
-        "Whether the server can be used.",
-        ((one, float(one.is_up)) for one in backends),
-    )
+    for name, kind, help_, value in _OF_BACKENDS:
+        samples = [Sample({"server": one.name}, found) for one in backends if (found := value(one)) is not None]
+        yield Family(name, kind, help_, samples, merge="max")
     states = [
         Sample({"server": one.name, "state": state.value}, float(one.circuit.state is state))
         for one in backends
         for state in CircuitState
     ]
     yield Family("callboard_backend_state", "gauge", "1 for the state that the server is in.", states, merge="max")
-    yield each(
+
+
+def _of_process(measure: Callable[[int], float]) -> Callable[[Backend], float | None]:
+    """What is measured of a server's process; None if it has none of ours."""
+
+    def value(backend: Backend) -> float | None:
+        pid = None if backend.shared is None else backend.shared.pid
+        return None if pid is None else measure(pid)
+
+    return value
+
+
+_OF_BACKENDS: Final[tuple[tuple[str, Literal["counter", "gauge"], str, Callable[[Backend], float | None]], ...]] = (
+    ("callboard_backend_up", "gauge", "Whether the server can be used.", lambda one: float(one.is_up)),
+    (
         "callboard_backend_restarts_total",
         "counter",
         "How often the server was started again.",
-        ((one, one.circuit.restarted) for one in backends),
-    )
-    yield each(
-        "callboard_backend_connections",
-        "gauge",
-        "Connections to the server.",
-        ((one, len(one.pool)) for one in backends),
-    )
-    yield each(
-        "callboard_backend_in_flight",
-        "gauge",
-        "Requests that the server has not answered yet.",
-        ((one, one.in_flight.total) for one in backends),
-    )
-    yield each(
+        lambda one: one.circuit.restarted,
+    ),
+    ("callboard_backend_connections", "gauge", "Connections to the server.", lambda one: len(one.pool)),
+    ("callboard_backend_in_flight", "gauge", "Requests that it has not answered yet.", lambda one: one.in_flight.total),
+    (
         "callboard_backend_process_resident_bytes",
         "gauge",
         "Memory of the server's process.",
-        ((one, None if pid is None else resident_bytes(pid)) for one, pid in pids.items()),
-    )
-    yield each(
+        _of_process(resident_bytes),
+    ),
+    (
         "callboard_backend_process_cpu_seconds_total",
         "counter",
         "CPU time of the server's process.",
-        ((one, None if pid is None else cpu_of(pid)) for one, pid in pids.items()),
-    )
+        _of_process(cpu_of),
+    ),
+)
+"""Name, kind, help and value of what is told of each backend."""
 
 
 def _losses(host: Host, journal: Journal) -> Iterator[Family]:

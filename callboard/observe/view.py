@@ -13,7 +13,7 @@ actions     what operators may do; added by the listener
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -63,16 +63,17 @@ class ServerView:
         host, journal = self.host, self.journal
         view: Row = {"version": VERSION, "at": round(time.time(), 3), "server": self._about()}
         view |= {"totals": self._totals(), "latest": self._latest()}
-        for name, some in (
-            ("servers", rows.server_rows(host, journal)),
-            ("running", rows.running_rows(host)),
-            ("slowest", map(rows.past_row, journal.slowest)),
-            ("failed", map(rows.past_row, [*journal.failed][::-1])),
-            ("tools", rows.tool_rows(host, journal)),
-            ("topics", rows.topic_rows(host)),
-        ):
+        tables: tuple[tuple[str, Callable[[], Iterable[Row]]], ...] = (
+            ("servers", lambda: rows.server_rows(host, journal)),
+            ("running", lambda: rows.running_rows(host)),
+            ("slowest", lambda: map(rows.past_row, journal.slowest)),
+            ("failed", lambda: map(rows.past_row, reversed(journal.failed))),
+            ("tools", lambda: rows.tool_rows(host, journal)),
+            ("topics", lambda: rows.topic_rows(host)),
+        )
+        for name, table in tables:
             await trio.lowlevel.checkpoint()
-            view[name] = list(some)
+            view[name] = list(table())  # all at once: what it reads changes while others run
         view["clients"] = await rows.client_rows(host)
         await trio.lowlevel.checkpoint()
         view["dead_letters"] = rows.dead_letters(host.root.dead_letters)

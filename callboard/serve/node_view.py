@@ -10,10 +10,15 @@ import msgspec
 import trio
 
 from callboard._version import __version__
+from callboard.cluster.directory import HEARTBEAT
+from callboard.cluster.node import ClusterNode
 from callboard.observe.metrics import Families, merged, render
-from callboard.observe.rows import Row
+from callboard.observe.rows import Row, clip
 from callboard.observe.view import merge
 from callboard.workers.process import WorkerProcess
+
+FIGURES: Final = ("sessions", "connections", "in_flight", "parked", "requests", "errors", "p99_10s", "resident")
+"""Figures of a node that operators of other nodes see."""
 
 _families: Final = msgspec.json.Decoder[Families](Families)
 
@@ -24,6 +29,8 @@ class NodeView:
 
     workers: Callable[[], Sequence[WorkerProcess]]
     is_ready: Callable[[], bool]
+    node: ClusterNode | None = attrs.field(default=None, init=False)
+    """This node among the others, if there are others."""
     listening: Sequence[dict[str, str]] = attrs.field(factory=list, init=False)
     _began: float = attrs.field(factory=time.time, init=False)
 
@@ -45,8 +52,34 @@ class NodeView:
                     {"name": worker.label, **worker.facts(), "answers": worker.label in views}
                     for worker in self.workers()
                 ],
+                **({} if self.node is None else {"nodes": self._nodes(self.node)}),
             },
         )
+
+    def _nodes(self, node: ClusterNode) -> list[Row]:
+        """This node and the others, as each has announced itself."""
+        own = {"name": node.name, "host": node.host, "workers": len(self.workers()), "is_here": True, **node.figures}
+        others = [
+            {
+                **{name: entry.figures[name] for name in FIGURES if name in entry.figures},
+                "name": clip(entry.name),
+                "host": clip(entry.host),
+                "workers": len(entry.workers),
+                "is_here": False,
+                "is_leaving": entry.is_leaving,
+                "version": clip(entry.build),
+            }
+            for entry in node.nodes()
+        ]
+        return [own, *sorted(others, key=lambda row: str(row["name"]))]
+
+    async def tell_nodes(self, node: ClusterNode) -> None:
+        """Have the others know some figures of this node, as long as it is one of them."""
+        while True:
+            view = await self.view()
+            known = {**view["latest"], **view["totals"]}
+            node.figures = {name: known[name] for name in FIGURES if known.get(name) is not None}
+            await trio.sleep(HEARTBEAT)
 
     async def metrics(self) -> bytes:
         """For Prometheus: what all workers count, added up."""

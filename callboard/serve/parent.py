@@ -140,6 +140,7 @@ class Parent:
             lambda: KeyRing.from_bytes(*self.equipment.keys),
             self,
         )
+        self.view.node = self.node
         await join_cluster(self.root, self.node)
 
     async def run(self) -> int:
@@ -148,6 +149,8 @@ class Parent:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._serve, hangups, nursery.cancel_scope)
                 nursery.start_soon(self._tidy)
+                if self.node is not None and self.admin is not None:
+                    nursery.start_soon(self.view.tell_nodes, self.node)
                 await asked.wait()
                 nursery.cancel_scope.cancel()
             await self._end()

@@ -23,8 +23,11 @@ from callboard.codecs.sse import encode_event
 from callboard.observe.actions import ACTIONS
 from callboard.observe.rows import Row
 from callboard.serve.tokens import TokenTable
-from callboard.supervisor import Actor, Fact
+from callboard.supervisor import Actor, Fact, get_logger
+from callboard.supervisor.ended import failure_text, where
 from callboard.transports.server.http.response import Response
+
+log = get_logger("callboard.admin")
 
 EVERY: Final = 1.0
 """Seconds between two views of a stream."""
@@ -99,7 +102,10 @@ class Viewers(Actor[Never]):
                 await self._come.wait()
             await trio.sleep(EVERY)
             if self._streams:
-                self._tell(_event(await self.view()))
+                try:
+                    self._tell(_event(await self.view()))
+                except Exception as error:  # the next one may be better: viewers would wait for ever
+                    log.warning("view_failed", failure=failure_text(error), where=where(error))
 
     async def view(self, *, with_history: bool = False) -> Row:
         """As it is sent."""

@@ -39,6 +39,8 @@ TRIES: Final = 6
 PAUSE: Final = 0.02
 """Seconds by which each attempt waits longer."""
 
+UNREACHED: Final = "the worker that has this session does not answer"
+
 MOST_MOVED: Final = 10_000
 """Sessions that are remembered to be elsewhere than their names say; then it begins anew."""
 
@@ -121,7 +123,7 @@ class WorkerHomes:
         if link is None:
             raise not_found()
         if link.hangs:  # its session is not over
-            raise HttpRefusal(503, "the worker that has this session does not answer", headers=RETRY_AFTER)
+            raise HttpRefusal(503, UNREACHED, headers=RETRY_AFTER)
         self.forwarded += 1
         return await open_tunnel(link, head, rest, wire, found.principal, peer)
 
@@ -183,6 +185,12 @@ class WorkerHomes:
             if home is None or home == here or home not in self.links:
                 try:
                     home = await self._find(endpoint, name, response.peer)
+                except HttpRefusal:
+                    link = self.links.get(found.home)
+                    if link is None or link.is_open:
+                        raise
+                    # The worker that has it lives, and cannot be asked: that the book does not know it means nothing.
+                    raise HttpRefusal(503, UNREACHED, headers=RETRY_AFTER) from None
                 except Overloaded:
                     if not response.is_forwarded:
                         raise
@@ -207,7 +215,7 @@ class WorkerHomes:
         if link is None or not await link.wait_open():
             return False
         if link.hangs:
-            raise HttpRefusal(503, "the worker that has this session does not answer", headers=RETRY_AFTER)
+            raise HttpRefusal(503, UNREACHED, headers=RETRY_AFTER)
         if not link.has_room:
             raise HttpRefusal(503, "too many requests to another worker", headers=RETRY_AFTER)
         over, ends = trio.Event(), list[RelayEnd]()

@@ -20,6 +20,7 @@ from callboard.codecs.seal import KeyRing
 from callboard.errors import Overloaded
 from callboard.observe.view import ServerView
 from callboard.supervisor import Actor, Fact, get_logger
+from callboard.supervisor.ended import failure_text, where
 from callboard.supervisor.groups import own_nursery
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.endpoint import Endpoint
@@ -221,15 +222,11 @@ class ParentLink(Actor[None]):
                 log.warning("assigned_twice", worker=self.worker.label)
 
     async def _show(self, asked: Show | ActionWanted) -> None:
-        if self.view is None:
-            return
-        if isinstance(asked, ActionWanted):
-            said = msgspec.json.encode(await self.view.act(asked.action, asked.subject))
-        elif asked.what == "metrics":
-            said = msgspec.json.encode(self.view.families())
-        else:
-            said = msgspec.json.encode(await self.view.view(with_history=asked.what == "history"))
-        self._control.say(Shown(asked.number, msgspec.Raw(said)))
+        try:
+            if self.view is not None:
+                self._control.say(Shown(asked.number, msgspec.Raw(await _seen(self.view, asked))))
+        except Exception as error:  # a fault in a view must not end the worker, as the end of this link would
+            log.warning("view_failed", failure=failure_text(error), where=where(error))
 
     # The book of sessions, which the parent keeps.
 
@@ -265,6 +262,14 @@ class ParentLink(Actor[None]):
             "forwarded": self.worker.homes.forwarded,
             "opened_again": self.worker.homes.opened_again,
         }
+
+
+async def _seen(view: ServerView, asked: Show | ActionWanted) -> bytes:
+    if isinstance(asked, ActionWanted):
+        return msgspec.json.encode(await view.act(asked.action, asked.subject))
+    if asked.what == "metrics":
+        return msgspec.json.encode(view.families())
+    return msgspec.json.encode(await view.view(with_history=asked.what == "history"))
 
 
 def changes_of(told: Told) -> list[Change]:

@@ -54,6 +54,7 @@ async def test_what_a_client_holds_is_good_at_any_node(tmp_path: Path) -> None:
         await one.call("tell")
         assert (await stream.message())["method"] == "notifications/tools/list_changed"
         await stream.client.aclose()
+        await _each_sees_both(one, other)
         await _no_secret_is_seen(fleet, (one, other), session)
         # What is deleted at one is gone at both.
         for node, status in ((other, 204), (one, 404), (other, 404)):
@@ -64,6 +65,18 @@ async def test_what_a_client_holds_is_good_at_any_node(tmp_path: Path) -> None:
                 )
                 assert (await client.answer()).status == status
         await _refused_without_certificate(fleet, one)
+
+
+async def _each_sees_both(one: Crowd, other: Crowd) -> None:
+    """An operator of either node sees both, and some figures of each."""
+    for node in (one, other):
+        while True:
+            nodes = (await node.look()).json["server"]["nodes"]
+            if len(nodes) == 2 and all("sessions" in row for row in nodes):
+                break
+            await trio.sleep(0.2)
+        assert [row["is_here"] for row in nodes] == [True, False]
+        assert sum(row["sessions"] for row in nodes) == 1
 
 
 async def _no_secret_is_seen(fleet: Fleet, nodes: tuple[Crowd, ...], session: CrowdSession) -> None:
@@ -227,8 +240,6 @@ async def test_a_node_that_the_others_do_not_believe_serves_alone(tmp_path: Path
             await known(stranger, 1)
             assert await stranger.call("where") in stranger.workers()
             session = await one.session()
-            # One that is not in the store yet is unknown to a node that cannot ask its home.
-            await fleet.written(1)
             answer = await at(stranger, session).answer_to("where")
             assert answer.status == 503 or answer.code == BACKEND_GONE
             assert await session.call("where") in one.workers()

@@ -90,10 +90,14 @@ class Crowd:
         finally:
             await client.aclose()
 
-    async def ready(self) -> bool:
+    async def look(self, path: str = "/api/snapshot") -> Answer:
+        """What the admin listener shows."""
         async with self.client(self.admin) as client:
-            await client.send(b"GET /readyz HTTP/1.1\r\nhost: %b\r\n\r\n" % client.host)
-            return (await client.answer()).status == 200
+            await client.send(b"GET %b HTTP/1.1\r\nhost: %b\r\n\r\n" % (path.encode(), client.host))
+            return await client.answer()
+
+    async def ready(self) -> bool:
+        return (await self.look("/readyz")).status == 200
 
     async def modern(self, method: str, *, token: str | None = None, **params: Any) -> Answer:
         async with self.client() as client:
