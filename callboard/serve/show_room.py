@@ -92,7 +92,7 @@ class Viewers(Actor[Never]):
     overview: Overview
     actions: Sequence[str] = ()
     """What operators may do: the page has buttons for that."""
-    _streams: dict[Response, None] = attrs.field(factory=dict, init=False)
+    _streams: dict[Response, bool] = attrs.field(factory=dict, init=False)  # and whether its head was sent
     _come: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def run(self) -> None:
@@ -112,17 +112,24 @@ class Viewers(Actor[Never]):
         return {**await self.overview.view(with_history=with_history), "actions": self.actions}
 
     def _tell(self, event: bytes) -> None:
-        for response in list(self._streams):
-            response.try_write(event)  # one that reads slowly hears less often
+        for response, has_begun in list(self._streams.items()):
+            if has_begun:
+                response.try_write(event)  # one that reads slowly hears less often
 
     async def add(self, response: Response) -> None:
         """Raises `HttpRefusal` for one too many."""
         if len(self._streams) >= MOST_VIEWERS:
             raise HttpRefusal(503, "too many viewers", headers=((b"retry-after", b"5"),))
-        self._streams[response] = None
+        self._streams[response] = False
         response.on_lost = lambda: self._leave(response)
-        first = _event(await self.view(with_history=True))
-        await response.begin((*STREAM, *_GUARDS), first)
+        try:
+            first = _event(await self.view(with_history=True))
+            await response.begin((*STREAM, *_GUARDS), first)
+        except BaseException:
+            self._leave(response)
+            raise
+        if response in self._streams:  # else it was lost meanwhile
+            self._streams[response] = True
         self._come.set()
 
     def _leave(self, response: Response) -> None:

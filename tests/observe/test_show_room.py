@@ -17,8 +17,10 @@ from callboard import Context, Server, connect
 from callboard.errors import CannotServe
 from callboard.observe.journal import PastRequest
 from callboard.observe.view import ServerView
+from callboard.serve import show_room
 from callboard.serve.options import Ready
 from callboard.serve.serve import serve
+from tests.observe.told import Told, shown
 from tests.transports.server.http.stage import Answer, Client
 
 CANARY = "a canary that nobody may see"
@@ -243,3 +245,23 @@ async def test_an_operator_with_a_token_may_act_where_that_is_allowed(tmp_path: 
 async def test_actions_need_a_token_file() -> None:
     with pytest.raises(CannotServe, match="admin-token-file"):
         await serve(app, http=0, admin=0, admin_actions=True)
+
+
+async def test_a_viewer_whose_first_view_takes_long_gets_its_head_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Views go to others meanwhile: they must not go to that one, where they would stand in front of the head."""
+    monkeypatch.setattr(show_room, "EVERY", 0.01)
+    told = Told()
+    with trio.fail_after(10):
+        async with shown(told) as url:
+            address = ("127.0.0.1", urlsplit(url).port or 0)
+            ask = b"GET /events HTTP/1.1\r\nhost: 127.0.0.1:%d\r\n\r\n" % address[1]
+            async with await trio.open_tcp_stream(*address) as one, await trio.open_tcp_stream(*address) as other:
+                await one.send_all(ask)
+                assert (await one.receive_some(12)).startswith(b"HTTP/1.1 200")
+                told.held = trio.Event()
+                await other.send_all(ask)
+                seen = told.asked
+                while told.asked < seen + 5:  # noqa: ASYNC110  # those are for the first one
+                    await trio.sleep(0.01)
+                told.held.set()
+                assert (await other.receive_some(12)).startswith(b"HTTP/1.1 200")

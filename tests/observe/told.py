@@ -122,9 +122,13 @@ class Told:
 
     now: Row = attrs.field(factory=quiet_view)
     asked: int = 0
+    held: trio.Event | None = None
+    """Until then, the first view of a viewer is not ready."""
 
     async def view(self, *, with_history: bool = False) -> Row:
         await trio.lowlevel.checkpoint()
+        if with_history and self.held is not None:
+            await self.held.wait()
         self.asked += 1
         return {**self.now, "history": {name: [] for name in NUMBERS}} if with_history else self.now
 
