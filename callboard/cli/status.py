@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import App
 from rich.console import Console
 from rich.text import Text
 
@@ -112,6 +112,8 @@ def lines(summary: Mapping[str, Any]) -> list[Text]:
     found += _worker_lines(summary["workers"])
     found += _server_lines(summary)
     counts, latest = summary["counts"], summary["latest"]
+    if counts["requests"] is None:
+        return [*found, Text("no worker answers yet", "yellow")]
     found.append(
         Text(
             f"requests: {count(counts['requests'])}, {count(counts['errors'])} errors; "
@@ -142,12 +144,13 @@ def _server_lines(summary: Mapping[str, Any]) -> list[Text]:
     up, of, down = summary["servers_up"], summary["servers"], summary["down"]
     found = [Text(f"servers: {up} of {of} up", "" if up == of else "bold yellow")]
     wide = max((len(word(row["name"])) for row in down[:MOST_DOWN]), default=0)
+    state = max((len(server_state(row)) for row in down[:MOST_DOWN]), default=0)
     for row in down[:MOST_DOWN]:
         line = Text(f"  {word(row['name']):{wide}}  ")
-        line.append(server_state(row), "red")
+        line.append(f"{server_state(row):{state}}", "red")
         line.append(f"  {server_why(row)}")
         restarts = number(row["restarts"])
-        line.append(f", restarted {restarts:,.0f} times" if restarts else "")
+        line.append(f", {restarts:,.0f} restart{'s' if restarts != 1 else ''}" if restarts else "")
         found.append(line)
     if len(down) > MOST_DOWN:
         found.append(Text(f"  ... and {len(down) - MOST_DOWN:,} more"))

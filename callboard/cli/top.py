@@ -27,7 +27,7 @@ from callboard.cli.serve_flags import FLAG
 from callboard.cli.streams import prepare_streams
 from callboard.cli.top_keys import SUSPEND, keys_at_once, read_keys
 from callboard.cli.top_state import TopState
-from callboard.cli.top_tables import TABS, TopTab
+from callboard.cli.top_tables import TABS
 from callboard.cli.top_view import as_text, screen
 from callboard.errors import CallboardError
 from callboard.supervisor.groups import first_leaf
@@ -49,7 +49,7 @@ Without ADDRESS: that of $CALLBOARD_ADMIN, else 127.0.0.1:8001. A token is
 read from --token-file or from $CALLBOARD_ADMIN_TOKEN.
 
 Keys: s servers, c clients, r requests, t tree, d dead letters, o tools,
-l topics; < > sort, / filter, p pause, Enter details, ? help, q quit.
+l listeners; < > sort, / filter, p pause, Enter details, ? help, q quit.
 
 Exit codes: 0 q was pressed; 2 wrong arguments; 3 cannot connect; 4 not an
 admin address, or the token is not accepted; 5 timed out; 130 Ctrl-C.
@@ -66,7 +66,7 @@ RETRIES: Final = (0.5, 1.0, 2.0, 5.0)
 DRAW_TIME: Final = 0.03
 """Least seconds between two drawings: a key that is held down draws no more often."""
 
-ViewName = Literal["servers", "clients", "requests", "tree", "dead-letters", "tools", "topics"]
+ViewName = Literal["servers", "clients", "requests", "tree", "dead-letters", "tools", "listeners"]
 
 Address = Annotated[
     str | None,
@@ -107,12 +107,18 @@ def top(
         return await Top(client, TopState(client.name, tab or TABS[0]), every).run()
 
     try:
-        every = seconds_in("--interval", interval)
-        if not LEAST_INTERVAL <= every <= LONGEST_INTERVAL:
-            raise BadArgument(f"--interval {interval[:50]!r}: from 1s to 1h; a server makes a view once a second")
+        every = _interval(interval)
     except BadArgument as error:
         return complain(Screen(), error)
     return look(address, token_file, act)
+
+
+def _interval(text: str) -> float:
+    """Raises `BadArgument`."""
+    every = seconds_in("--interval", text)
+    if not LEAST_INTERVAL <= every <= LONGEST_INTERVAL:
+        raise BadArgument(f"--interval {text[:50]!r}: from 1s to 1h; a server makes a view once a second")
+    return every
 
 
 def look(address: str | None, token_file: Path | None, act: Callable[[AdminClient], Awaitable[Exit]]) -> int:

@@ -1,4 +1,4 @@
-"""What `top` shows and how: the latest view, the table that is open, and what keys change of it. Nothing is drawn here."""
+"""What `top` shows: the latest view, the table that is open, and what keys change of it. Nothing is drawn here."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence

@@ -30,6 +30,8 @@ class TopColumn:
     is_right: bool = False
     least: int = 4
     """Cells without which it is left out."""
+    keeps: int = 12
+    """Cells that it keeps while there are less important columns; at most half of the line."""
     most: int = 40
     rank: int = 5
     """Where there is no room for all, those with the highest number go first."""
@@ -91,7 +93,8 @@ def server_why(row: TopRow) -> str:
         withheld = number(row.get("withheld")) or 0
         return f"{withheld:,.0f} tools wait for approval" if withheld else ""
     again = number(row.get("next_try"))
-    return word(row.get("why")) + ("" if again is None else f" (next try in {span(again)})")
+    soon = "" if again is None else " (next try in a moment)" if again < 1 else f" (next try in {span(again)})"
+    return word(row.get("why")) + soon
 
 
 SERVERS: Final = (
@@ -108,7 +111,7 @@ SERVERS: Final = (
     TopColumn("transport", "transport", most=10, rank=9),
     _figures("pid", "pid", 10, word),
     _figures("memory", "resident", 9, size),
-    TopColumn("why", "why", of_row=server_why, least=8, most=120, rank=2),
+    TopColumn("why", "why", of_row=server_why, least=8, keeps=60, most=120, rank=2),
 )
 
 CLIENTS: Final = (
@@ -145,7 +148,7 @@ REQUESTS: Final = (
     ),
     TopColumn("ago", "ago", span, is_right=True, most=9, rank=5),
     TopColumn("method", "method", most=26, rank=4),
-    TopColumn("tool or resource", "target", least=8, most=60, rank=1),
+    TopColumn("tool or resource", "target", least=8, keeps=30, most=60, rank=1),
     TopColumn("outcome", "error", of_row=_outcome, value=_outcome, least=6, most=28, rank=2),
     TopColumn("server", "server", most=20, rank=6),
     TopColumn("client", "client", most=24, rank=7),
@@ -272,6 +275,11 @@ def _servers(view: Mapping[str, Any]) -> Sequence[TopSection]:
     return [TopSection("", sorted(rows_of(view, "servers"), key=lambda row: row.get("is_up") is True))]
 
 
+def _tools(view: Mapping[str, Any]) -> Sequence[TopSection]:
+    """The most used first; with workers they come by worker."""
+    return [TopSection("", sorted(rows_of(view, "tools"), key=lambda row: -(number(row.get("calls")) or 0)))]
+
+
 def _requests(view: Mapping[str, Any]) -> Sequence[TopSection]:
     return [TopSection(name, rows_of(view, name)) for name in ("running", "slowest", "failed")]
 
@@ -289,8 +297,8 @@ TABS: Final = (
     TopTab("r", "requests", REQUESTS, _requests, "no requests yet"),
     TopTab("t", "tree", TREE, lambda view: [TopSection("", tree_rows(view))], "no tree", is_tree=True),
     TopTab("d", "dead letters", LETTERS, _letters, "no dead letters: every message reached its actor"),
-    TopTab("o", "tools", TOOLS, _one("tools"), "no tools"),
-    TopTab("l", "topics", TOPICS, _one("topics"), "no client listens to a list or a resource"),
+    TopTab("o", "tools", TOOLS, _tools, "no tools"),
+    TopTab("l", "listeners", TOPICS, _one("topics"), "no client listens to a list or a resource"),
 )
 
 

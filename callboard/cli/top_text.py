@@ -54,7 +54,9 @@ def duration(value: object) -> str:
     found = number(value)
     if found is None:
         return NOTHING
-    if found < 1e-3:
+    if not found:
+        return "0 s"
+    if found < 0.9995e-3:
         return f"{found * 1e6:.0f} us"
     if found < 1:
         return f"{found * 1e3:.3g} ms" if found < 0.9995 else "1.00 s"

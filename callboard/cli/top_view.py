@@ -1,4 +1,4 @@
-"""The screen of `top`, and a snapshot as text: a state in, lines out. Every line has exactly the width of the window."""
+"""The screen of `top`, and a snapshot as text: a state in, lines out, each exactly as wide as the window."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -32,6 +32,9 @@ GAP: Final = 2
 WIDEST: Final = 1000
 """Cells of a line."""
 
+FEW: Final = 20
+"""Rows of each table where all of them are printed one below the other."""
+
 MOST_DETAILS: Final = 500
 """Lines of details."""
 
@@ -46,7 +49,7 @@ _STATES: Final = {
 HELP: Final = """\
 s servers    c clients    r requests
 t tree       d dead letters
-o tools      l topics
+o tools      l listeners
 
 arrows, PgUp, PgDn, Home, End: move
 Enter        all about the selected row
@@ -95,8 +98,12 @@ def as_text(view: Mapping[str, Any], address: str, only: TopTab | None = None) -
             widths = _widths(tab.columns, section.rows, 0)
             shown = [column for column, wide in zip(tab.columns, widths, strict=True) if wide]
             wide = [width for width in widths if width]
+            rows = section.rows if only is not None else section.rows[:FEW]
             lines.append(_line([column.title for column in shown], shown, wide).rstrip())
-            lines += [_line([column.text(row) for column in shown], shown, wide).rstrip() for row in section.rows]
+            lines += [_line([column.text(row) for column in shown], shown, wide).rstrip() for row in rows]
+            if len(rows) < len(section.rows):
+                view_name = tab.name.replace(" ", "-")
+                lines.append(f"... and {len(section.rows) - len(rows):,} more: --view {view_name}")
         if not found:
             lines += ["", tab.name.upper(), tab.empty]
     return "\n".join(lines) + "\n"
@@ -189,7 +196,7 @@ def _tab_bar(state: TopState, width: int) -> Text:
         if at >= 0:
             where = len(line.plain) - len(name) - 1 + at
             line.stylize("underline bold", where, where + 1)
-    line.append(" ? help")
+    line.append(" ? help" if is_wide else "")
     return _exact(line, width)
 
 
@@ -344,7 +351,7 @@ def _widths(columns: Sequence[TopColumn], rows: Sequence[TopRow], room: int) -> 
     while _taken(wanted) > room:
         # First the widest are cut down to what they need at least; then the least important go.
         over = _taken(wanted) - room
-        spare = [wide - max(column.least, min(wide, 12)) for wide, column in zip(wanted, columns, strict=True)]
+        spare = [wide - _floor(column, wide, room) for wide, column in zip(wanted, columns, strict=True)]
         if max(spare) > 0:
             widest = spare.index(max(spare))
             wanted[widest] -= min(over, spare[widest])
@@ -355,6 +362,11 @@ def _widths(columns: Sequence[TopColumn], rows: Sequence[TopRow], room: int) -> 
             break
         wanted[max(left, key=lambda place: columns[place].rank)] = 0
     return wanted
+
+
+def _floor(column: TopColumn, wide: int, room: int) -> int:
+    """Cells that a column keeps before others go: what a row is called by gets half of the line."""
+    return min(wide, max(column.least, min(column.keeps, room // 2) if column.rank else room // 2))
 
 
 def _taken(widths: Sequence[int]) -> int:

@@ -25,7 +25,7 @@ _families: Final = msgspec.json.Decoder[Families](Families)
 
 @attrs.define(eq=False)
 class NodeView:
-    """Asks every worker that serves, and adds up what they say."""
+    """Asks every worker that serves, and adds up what they say. Those that do not serve are listed, too."""
 
     workers: Callable[[], Sequence[WorkerProcess]]
     is_ready: Callable[[], bool]
@@ -48,10 +48,7 @@ class NodeView:
                 "pid": os.getpid(),
                 "uptime": round(time.time() - self._began, 1),
                 "listening": list(self.listening),
-                "workers": [
-                    {"name": worker.label, **worker.facts(), "answers": worker.label in views}
-                    for worker in self.workers()
-                ],
+                "workers": [self._row(worker, answers=worker.label in views) for worker in self.workers()],
                 **({} if self.node is None else {"nodes": self._nodes(self.node)}),
             },
         )
@@ -81,6 +78,11 @@ class NodeView:
             node.figures = {name: known[name] for name in FIGURES if known.get(name) is not None}
             await trio.sleep(HEARTBEAT)
 
+    @staticmethod
+    def _row(worker: WorkerProcess, *, answers: bool) -> Row:
+        row = {"name": worker.label, **worker.facts(), "answers": answers}
+        return {**row, "state": "restarting"} if worker.is_over else row
+
     async def metrics(self) -> bytes:
         """For Prometheus: what all workers count, added up."""
         said = await self._ask("metrics")
@@ -107,6 +109,6 @@ class NodeView:
                 found[worker.label] = said
 
         async with trio.open_nursery() as nursery:
-            for worker in self.workers():
+            for worker in filter(lambda one: one.is_serving, self.workers()):
                 nursery.start_soon(ask, worker)
         return dict(sorted(found.items()))
