@@ -303,7 +303,7 @@ class Top:
         if self._live is None:
             return
         width, height = _window()
-        self._console.size = (width, height)  # type: ignore[assignment]  # rich takes any pair
+        self._console.size = (width, height)
         lines = screen(self.state, width, height)
         drawn = Text("\n", no_wrap=True, overflow="crop", end="").join(lines)
         self._live.update(drawn, refresh=True)

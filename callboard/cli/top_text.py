@@ -1,7 +1,6 @@
 """Figures and names of a view as people read them. What a view says is not trusted: any value may be of any kind."""
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import Any, Final
 
 from rich.cells import cell_len, set_cell_size
@@ -10,6 +9,9 @@ from callboard.supervisor.printable import clean
 
 LONGEST: Final = 400
 """Characters of a value that are looked at."""
+
+HIGHEST: Final = 1e18
+"""No figure of a server is as high. NaN and infinity are none either."""
 
 NOTHING: Final = "-"
 _BARS: Final = "▁▂▃▄▅▆▇█"
@@ -27,9 +29,10 @@ def word(value: object) -> str:
 
 
 def number(value: object) -> float | None:
-    """*value* if it is a number."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and abs(value) < 1e18 and isfinite(value) else None  # type: ignore[arg-type, operator]  # numbers
+    """*value* if it is a number of a size that can be shown."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < HIGHEST:
+        return None
+    return float(value)
 
 
 def count(value: object) -> str:

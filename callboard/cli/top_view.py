@@ -117,7 +117,7 @@ def header(state: TopState, width: int, *, has_sparklines: bool = True) -> list[
     view = state.view
     server, totals, latest = part(view, "server"), part(view, "totals"), part(view, "latest")
     up, of = number(totals.get("servers_up")) or 0, number(totals.get("servers")) or 0
-    said = word(server.get("state")) if server else "connecting"
+    said = "LOST, reconnecting" if state.problem else word(server.get("state")) if server else "connecting"
     errors = number(latest.get("errors")) or 0
     parked, lag = number(totals.get("parked")) or 0, number(latest.get("loop_lag")) or 0
 
@@ -132,7 +132,6 @@ def header(state: TopState, width: int, *, has_sparklines: bool = True) -> list[
         Piece(f"up {span(server.get('uptime'))}", 1),
         *_workers(server),
         *([Piece("PAUSED", 0, "black on yellow")] if state.is_paused else ()),
-        *([Piece("RECONNECTING", 0, "bold white on red")] if state.problem else ()),
         Piece(word(state.address), 4, "dim"),
         Piece(f"pid {word(server.get('pid'))}", 5, "dim"),
     ]
