@@ -190,7 +190,7 @@ class Follow:
                     raise
                 pause = RETRIES[min(self._fruitless, len(RETRIES) - 1)]
                 self._fruitless += 1
-                self.on_lost(f"{error}; next try in {pause:g} s")
+                self.on_lost(f"next try in {pause:g} s: {error}")
                 await trio.sleep(pause)
 
     def _hear(self, view: AdminView) -> None:

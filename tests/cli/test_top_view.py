@@ -90,7 +90,8 @@ def test_a_column_sorts_numbers_from_the_highest_and_what_is_missing_last() -> N
         state.press(">")
     assert state.sort_column() is None, "behind the last column is the server's own order again"
     state.press("<")
-    assert (column := state.sort_column()) is not None
+    column = state.sort_column()
+    assert column is not None
     assert column.title == "last used"
 
 
@@ -141,7 +142,7 @@ def test_a_paused_screen_stays_as_it_is_and_then_catches_up() -> None:
 
 def test_a_lost_connection_is_said_and_the_last_view_stays() -> None:
     state = shown(view())
-    state.problem = f"gone {CLEAR}; next try in 5 s"
+    state.problem = f"next try in 5 s: gone {CLEAR}"
     told = text(state)
     assert "LOST, reconnecting" in told
     assert "next try in 5 s" in told
