@@ -83,6 +83,7 @@ def summarized(view: AdminView, address: str) -> dict[str, Any]:
         "uptime": server.get("uptime"),
         "listening": rows_of(server, "listening"),
         "workers": workers,
+        "nodes": rows_of(server, "nodes"),
         "servers": int(servers),
         "servers_up": int(up),
         "down": down,
@@ -110,6 +111,9 @@ def lines(summary: Mapping[str, Any]) -> list[Text]:
     first.append(f", up {span(summary['uptime'])}, at {word(summary['address'])}")
     found = [first, *(Text(f"  {word(one.get('transport'))}  {word(one.get('url'))}") for one in summary["listening"])]
     found += _worker_lines(summary["workers"])
+    if nodes := summary["nodes"]:
+        known = (word(one.get("name")) + (" (leaving)" if one.get("is_leaving") is True else "") for one in nodes)
+        found.append(Text(f"nodes: {', '.join(known)}"))
     found += _server_lines(summary)
     counts, latest = summary["counts"], summary["latest"]
     if counts["requests"] is None:

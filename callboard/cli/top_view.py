@@ -161,11 +161,11 @@ def header(state: TopState, width: int, *, has_sparklines: bool = True) -> list[
 
 
 def _workers(server: Mapping[str, Any]) -> list[Piece]:
-    workers = rows_of(server, "workers")
-    if not workers:
-        return []
+    """Those of this node that answer, and how many nodes there are."""
+    workers, nodes = rows_of(server, "workers"), rows_of(server, "nodes")
     answers = sum(worker.get("answers") is True for worker in workers)
-    return [Piece(f"workers {answers}/{len(workers)}", 3, _BAD if answers < len(workers) else "")]
+    some = [Piece(f"workers {answers}/{len(workers)}", 3, _BAD if answers < len(workers) else "")] if workers else []
+    return [*some, Piece(f"nodes {len(nodes)}", 4)] if nodes else some
 
 
 def _joined(pieces: Sequence[Piece], width: int) -> Text:

@@ -55,7 +55,7 @@ class NodeView:
 
     def _nodes(self, node: ClusterNode) -> list[Row]:
         """This node and the others, as each has announced itself."""
-        own = {"name": node.name, "host": node.host, "workers": len(self.workers()), "is_here": True, **node.figures}
+        own = {"name": node.name, "host": node.host, "workers": len(self._serving()), "is_here": True, **node.figures}
         others = [
             {
                 **{name: entry.figures[name] for name in FIGURES if name in entry.figures},
@@ -78,6 +78,9 @@ class NodeView:
             node.figures = {name: known[name] for name in FIGURES if known.get(name) is not None}
             await trio.sleep(HEARTBEAT)
 
+    def _serving(self) -> list[WorkerProcess]:
+        return [worker for worker in self.workers() if worker.is_serving]
+
     @staticmethod
     def _row(worker: WorkerProcess, *, answers: bool) -> Row:
         row = {"name": worker.label, **worker.facts(), "answers": answers}
@@ -96,7 +99,7 @@ class NodeView:
             done.append(await worker.act(action, subject))
 
         async with trio.open_nursery() as nursery:
-            for worker in self.workers():
+            for worker in self._serving():
                 nursery.start_soon(act, worker)
         return any(done)
 
@@ -109,6 +112,6 @@ class NodeView:
                 found[worker.label] = said
 
         async with trio.open_nursery() as nursery:
-            for worker in filter(lambda one: one.is_serving, self.workers()):
+            for worker in self._serving():
                 nursery.start_soon(ask, worker)
         return dict(sorted(found.items()))

@@ -24,6 +24,7 @@ from callboard import Server
 from callboard.broker import Broker
 from callboard.cli.admin_client import AdminClient
 from callboard.cli.codes import Exit
+from callboard.errors import CallboardError
 from callboard.serve.options import Ready
 from callboard.serve.serve import serve
 from tests.cli.test_commands import needs_terminal
@@ -272,8 +273,8 @@ async def test_a_demo_broker_is_seen_in_tmux_in_large_and_in_tiny_windows(tmp_pa
 
 async def is_up(client: AdminClient) -> bool:
     try:
-        return (await client.snapshot())["totals"]["servers_up"] == 3
-    except Exception:  # it is not there yet
+        return bool((await client.snapshot())["totals"]["servers_up"] == 3)
+    except CallboardError:  # it is not there yet
         return False
 
 
