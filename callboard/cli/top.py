@@ -102,7 +102,8 @@ def top(
             return await _stream(client, every)
         if once or not _is_screen():
             found = await client.snapshot()
-            sys.stdout.write(_json(found) if json else as_text(found, client.name, tab))
+            width = _window()[0] if sys.stdout.isatty() else 0
+            sys.stdout.write(_json(found) if json else as_text(found, client.name, tab, width))
             return Exit.FINE
         return await Top(client, TopState(client.name, tab or TABS[0]), every).run()
 

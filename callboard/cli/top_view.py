@@ -85,17 +85,17 @@ def screen(state: TopState, width: int, height: int) -> list[Text]:
     return [*head, *tabs, *body[:room], *foot]
 
 
-def as_text(view: Mapping[str, Any], address: str, only: TopTab | None = None) -> str:
-    """A view for a pipe: all tables but the tree and the topics, or one of them."""
+def as_text(view: Mapping[str, Any], address: str, only: TopTab | None = None, width: int = 0) -> str:
+    """A view for a pipe: all tables but the tree and the listeners, or one of them. Without *width*, no line is cut."""
     state = TopState(address)
     state.hear(view)
-    lines = [str(line).rstrip() for line in header(state, WIDEST, has_sparklines=False)]
+    lines = [str(line).rstrip() for line in header(state, width or WIDEST, has_sparklines=False)]
     for tab in (only,) if only is not None else (tab for tab in TABS if tab.key not in "tl"):
         found = [one for one in tab.sections(view) if one.rows]
         for section in found:
             title = tab.name if not section.title else f"{tab.name}, {section.title}"
             lines += ["", title.upper()]
-            widths = _widths(tab.columns, section.rows, 0)
+            widths = _widths(tab.columns, section.rows, width)
             shown = [column for column, wide in zip(tab.columns, widths, strict=True) if wide]
             wide = [width for width in widths if width]
             rows = section.rows if only is not None else section.rows[:FEW]

@@ -44,6 +44,8 @@ def test_a_screen_fills_its_window_exactly_and_has_no_control_characters(found: 
 def test_text_for_a_pipe_has_lines_and_no_control_characters(found: dict[str, Any]) -> None:
     for only in (None, *TABS):
         assert as_text(found, f"unix:/{CLEAR}", only).replace("\n", "").isprintable()
+        narrow = as_text(found, f"unix:/{CLEAR}", only, 80).splitlines()
+        assert max(cell_len(line) for line in narrow) <= 80
 
 
 def test_the_header_says_what_operators_ask_first() -> None:
