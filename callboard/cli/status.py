@@ -59,7 +59,7 @@ def status(address: Address = None, /, *, json: Json = False, token_file: AdminT
             console = Console()
             for line in lines(summary):
                 if console.is_terminal:
-                    console.print(line, soft_wrap=True)
+                    console.print(line)
                 else:
                     sys.stdout.write(line.plain + "\n")
         return Exit.FINE if summary["ok"] else Exit.NOT_UP
@@ -120,7 +120,7 @@ def lines(summary: Mapping[str, Any]) -> list[Text]:
         return [*found, Text("no worker answers yet", "yellow")]
     found.append(
         Text(
-            f"requests: {count(counts['requests'])}, {count(counts['errors'])} errors; "
+            f"requests: {count(counts['requests'])}, errors: {count(counts['errors'])}; "
             f"last minute p50 {duration(latest['p50_60s'])}, p99 {duration(latest['p99_60s'])}"
         )
     )

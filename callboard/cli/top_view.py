@@ -38,6 +38,7 @@ FEW: Final = 20
 MOST_DETAILS: Final = 500
 """Lines of details."""
 
+_MORE: Final = " ? help"
 _GOOD: Final = "green"
 _BAD: Final = "bold red"
 _STATES: Final = {
@@ -185,7 +186,7 @@ def _before(piece: Piece) -> int:
 
 
 def _tab_bar(state: TopState, width: int) -> Text:
-    is_wide = sum(len(tab.name) + GAP + 1 for tab in TABS) + 8 <= width
+    is_wide = sum(len(f" {tab.name} ") for tab in TABS) + len(_MORE) <= width
     line = Text(no_wrap=True)
     for tab in TABS:
         name = tab.name if is_wide else tab.name[:4]
@@ -195,7 +196,7 @@ def _tab_bar(state: TopState, width: int) -> Text:
         if at >= 0:
             where = len(line.plain) - len(name) - 1 + at
             line.stylize("underline bold", where, where + 1)
-    line.append(" ? help" if is_wide else "")
+    line.append(_MORE if is_wide else "")
     return _exact(line, width)
 
 
