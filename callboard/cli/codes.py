@@ -11,6 +11,8 @@ class Exit(IntEnum):
     """The tool returned a result with `isError`; its text is the output."""
     LIMIT_BROKEN = 1
     """`bench`: a limit of `--fail-if` was exceeded."""
+    NOT_UP = 1
+    """`status`: the server is not ready, or one of its servers or workers is not up."""
     USAGE = 2
     """Invalid arguments."""
     CANNOT_CONNECT = 3

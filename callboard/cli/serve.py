@@ -25,7 +25,7 @@ Examples:
   callboard serve mcp.json                    the `mcpServers` of your MCP host
   callboard serve servers.toml --http 9000    a configuration in TOML
   callboard serve mcp.json --stdio            as one server of an MCP host
-  callboard serve mcp.json --admin 8001       with a live page, /metrics, /readyz
+  callboard serve mcp.json --admin 8001       with a live page and /metrics
   callboard check mcp.json                    validate a file
 
 The configuration is reloaded when the file changes, and on SIGHUP; servers

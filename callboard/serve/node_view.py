@@ -25,7 +25,7 @@ _families: Final = msgspec.json.Decoder[Families](Families)
 
 @attrs.define(eq=False)
 class NodeView:
-    """Asks every worker that serves, and adds up what they say."""
+    """Asks every worker that serves, and adds up what they say. Those that do not serve are listed, too."""
 
     workers: Callable[[], Sequence[WorkerProcess]]
     is_ready: Callable[[], bool]
@@ -48,17 +48,14 @@ class NodeView:
                 "pid": os.getpid(),
                 "uptime": round(time.time() - self._began, 1),
                 "listening": list(self.listening),
-                "workers": [
-                    {"name": worker.label, **worker.facts(), "answers": worker.label in views}
-                    for worker in self.workers()
-                ],
+                "workers": [self._row(worker, answers=worker.label in views) for worker in self.workers()],
                 **({} if self.node is None else {"nodes": self._nodes(self.node)}),
             },
         )
 
     def _nodes(self, node: ClusterNode) -> list[Row]:
         """This node and the others, as each has announced itself."""
-        own = {"name": node.name, "host": node.host, "workers": len(self.workers()), "is_here": True, **node.figures}
+        own = {"name": node.name, "host": node.host, "workers": len(self._serving()), "is_here": True, **node.figures}
         others = [
             {
                 **{name: entry.figures[name] for name in FIGURES if name in entry.figures},
@@ -81,6 +78,14 @@ class NodeView:
             node.figures = {name: known[name] for name in FIGURES if known.get(name) is not None}
             await trio.sleep(HEARTBEAT)
 
+    def _serving(self) -> list[WorkerProcess]:
+        return [worker for worker in self.workers() if worker.is_serving]
+
+    @staticmethod
+    def _row(worker: WorkerProcess, *, answers: bool) -> Row:
+        row = {"name": worker.label, **worker.facts(), "answers": answers}
+        return {**row, "state": "restarting"} if worker.is_over else row
+
     async def metrics(self) -> bytes:
         """For Prometheus: what all workers count, added up."""
         said = await self._ask("metrics")
@@ -94,7 +99,7 @@ class NodeView:
             done.append(await worker.act(action, subject))
 
         async with trio.open_nursery() as nursery:
-            for worker in self.workers():
+            for worker in self._serving():
                 nursery.start_soon(act, worker)
         return any(done)
 
@@ -107,6 +112,6 @@ class NodeView:
                 found[worker.label] = said
 
         async with trio.open_nursery() as nursery:
-            for worker in self.workers():
+            for worker in self._serving():
                 nursery.start_soon(ask, worker)
         return dict(sorted(found.items()))

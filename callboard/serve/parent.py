@@ -126,7 +126,7 @@ class Parent:
 
     def __attrs_post_init__(self) -> None:
         self.book = Book(self.plan.settings.session_idle)
-        self.view = NodeView(self._serving, self.is_ready)
+        self.view = NodeView(lambda: list(self._workers.values()), self.is_ready)
 
     async def join(self, cluster: ClusterPlan) -> None:
         """Be one of several nodes."""

@@ -201,7 +201,7 @@ class ShowRoom:
         elif path == b"/events" and not is_head:
             await self.viewers.add(response)
         else:
-            asked = parse_qs(head.target.partition(b"?")[2].decode("latin-1"))
+            asked = parse_qs(head.target.partition(b"?")[2].decode("latin-1"), keep_blank_values=True)
             view = await self.viewers.view(with_history="history" in asked)
             await response.answer(200, (*_of(b"application/json"), *_GUARDS), msgspec.json.encode(view))
 

@@ -108,6 +108,7 @@ async def test_counts_equal_what_was_called_and_waits() -> None:
         nursery.start_soon(call)
         while not (view := await here.view("?history"))["running"]:  # noqa: ASYNC110  # asked over HTTP
             await trio.sleep(0.05)
+        assert set(view["history"]) == set(view["point"])
         tools = {row["name"]: (row["calls"], row["errors"]) for row in view["tools"]}
         assert tools == {"echo": (7, 0), "fail": (3, 3), "wait": (1, 1)}
         (running,) = view["running"]

@@ -6,9 +6,11 @@ import time
 from collections import Counter
 from typing import Any
 
+import attrs
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
+from callboard.serve.node_view import NodeView
 from tests.workers.crowd import Crowd, crowd
 
 CALLS = 30
@@ -53,3 +55,32 @@ async def test_all_workers_are_seen_as_one_server() -> None:
         finally:
             os.kill(stopped, signal.SIGCONT)
         await trio.sleep(0.1)
+
+
+@attrs.frozen
+class FakeWorker:
+    """As much of a worker process as is looked at. It says nothing of itself."""
+
+    label: str
+    is_serving: bool = False
+    is_over: bool = False
+    asked: list[str] = attrs.field(factory=list)
+
+    def facts(self) -> dict[str, object]:
+        return {"state": "serving" if self.is_serving else "starting", "pid": 7}
+
+    async def show(self, what: str) -> None:
+        await trio.lowlevel.checkpoint()
+        self.asked.append(what)
+
+
+async def test_workers_that_do_not_serve_are_listed_and_not_asked() -> None:
+    some: Any = [FakeWorker("worker-1", is_serving=True), FakeWorker("worker-2"), FakeWorker("worker-3", is_over=True)]
+    view = await NodeView(lambda: some, lambda: False).view()
+    told = [(row["name"], row["state"], row["answers"]) for row in view["server"]["workers"]]
+    assert told == [
+        ("worker-1", "serving", False),
+        ("worker-2", "starting", False),
+        ("worker-3", "restarting", False),
+    ]
+    assert [worker.asked for worker in some] == [["view"], [], []]
