@@ -14,10 +14,11 @@ from callboard.actors.changes import MAX_FOLLOWED_BYTES, count_of
 from callboard.actors.rate import RateLimit
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.observer import Observer
-from callboard.actors.server.parking import HANDED_OVER, PARKED, Parking
+from callboard.actors.server.parking import PARKED, Parking, taken_up
 from callboard.actors.server.progress import ProgressTimer
 from callboard.actors.server.reply_slot import InFlight
 from callboard.actors.server.request import HARD_CAP, run_request, start_request
+from callboard.actors.server.spans import Tracer
 from callboard.actors.server.subscription import Subscription, granted
 from callboard.actors.shares import Shares
 from callboard.actors.subscribers import Audience, HostedAudience, Subscribers
@@ -176,6 +177,8 @@ class Host:
     reports: ProgressTimer = attrs.field(factory=ProgressTimer)
     context: Context = attrs.field(factory=copy_context, init=False)
     observer: Observer | None = attrs.field(default=None, init=False)
+    tracer: Tracer | None = attrs.field(default=None, init=False)
+    """Only beside an observer, which ends the spans."""
     clients: dict[str, "OpenSession"] = attrs.field(factory=dict, init=False)
     """The sessions that are open, by their names in the tree."""
     is_draining: bool = attrs.field(default=False, init=False)
@@ -306,7 +309,7 @@ class Host:
             if slot.is_open:
                 slot.follow(parked)
             return parked
-        exchange.carried = state.payload.removeprefix(HANDED_OVER)
+        exchange.carried = taken_up(state.payload, slot)
         exchange.rounds.number = state.round
         return exchange
 

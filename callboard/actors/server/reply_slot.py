@@ -20,6 +20,7 @@ from callboard.actors.frames import (
 from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.outlet import FrameKind, Outbound, Outlet
 from callboard.actors.server.observer import CANCELLED, TOOL_ERROR, Observer, RequestSource
+from callboard.actors.server.spans import FrontSpan
 from callboard.actors.shares import LOCAL, Shares
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.results import Forwarded
@@ -81,6 +82,7 @@ class ReplySlot:
     _is_sending: bool = attrs.field(default=False, init=False)
     reason: str = attrs.field(default="", init=False)  # why the client cancelled the request, in its own words
     observer: Observer | None = attrs.field(default=None, init=False)
+    trace: FrontSpan | None = attrs.field(default=None, init=False)  # only if it is observed and traced
     # These three only if it is observed: since when, what it is about, and how long a backend took for it.
     began: float = attrs.field(init=False)
     target: str | None = attrs.field(init=False)
@@ -125,12 +127,14 @@ class ReplySlot:
         observer, self.observer = self.observer, None
         if observer is None:
             return
+        if self.trace is not None:
+            self.trace.answered(outcome)
         if isinstance(outcome, (str, Structured)):  # most are
             observer.over(self)
         elif isinstance(outcome, Exception):
             observer.over(self, error_type(outcome))
         else:
-            observer.over(self, TOOL_ERROR if _has_failed(outcome) else "")
+            observer.over(self, TOOL_ERROR if has_failed(outcome) else "")
 
     async def report(self, frame: bytes) -> None:
         """Send a progress notification."""
@@ -191,7 +195,7 @@ class ReplySlot:
             self._release()
 
 
-def _has_failed(result: Outcome) -> bool:
+def has_failed(result: Outcome) -> bool:
     """Whether the result of a call says that its tool has failed."""
     if isinstance(result, Forwarded):
         return bytes(result.members.get("isError", b"")) == b"true"

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 import attrs
 import trio
 
+from callboard.actors.outlet import Outlet
 from callboard.actors.server.host import Host
 from callboard.actors.server.session import Session
 from callboard.actors.server.session_record import SessionRecord
@@ -66,6 +67,12 @@ class HttpSession(Session):
 
     def noted(self) -> None:
         self.ways.keep(self.record)
+
+    def head_of(self, way: Outlet) -> Head | None:
+        if not isinstance(way, LegacyStream):
+            return None
+        head, way.head = way.head, None
+        return head
 
     @property
     def is_busy(self) -> bool:
@@ -166,6 +173,7 @@ class LegacySession:
         response: Response,
         headers: tuple[tuple[bytes, bytes], ...] = (),
         route: Route | None = None,
+        head: Head | None = None,
     ) -> None:
         """Take in what was posted: a message, or a batch. Raises `Overloaded` for one stream too many."""
         self.touch()
@@ -176,7 +184,7 @@ class LegacySession:
         self._tidy()
         number = next(self._numbers)
         stream = self._stream(number, response)
-        stream.headers = headers
+        stream.headers, stream.head = headers, head
         stream.on_plain_end = partial(self._drop, number)
         response.on_lost = stream.detach
         stream.held, response.held = response.held, None  # the request goes on when its client has left
