@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.actors.server.observer import CANCELLED
+from callboard.actors.server.spans import FrontSpan
 from callboard.actors.terms import Terms
 from callboard.codecs.revisions import LATEST, ClientCapabilities
 from callboard.observe import journal as journal_module
@@ -30,6 +31,7 @@ class Ended:
     terms: Terms = TERMS
     began: float = 0.0
     behind: float = 0.0
+    trace: FrontSpan | None = None
     admission: Source = attrs.field(factory=Source)
 
 
