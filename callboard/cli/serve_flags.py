@@ -120,7 +120,7 @@ class Where:
     ] = False
     trace_accept: Annotated[
         TraceAccept | None,
-        Parameter(group=LOGS, help="Clients whose trace context is continued. Default: see docs/howto/trace.md."),
+        Parameter(group=LOGS, help="Clients whose trace is continued. Default: authenticated; always on loopback."),
     ] = None
     debug: Annotated[
         bool, FLAG, Parameter(group=LOGS, help="Log tracebacks of failed handlers, also where no terminal is.")

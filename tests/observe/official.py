@@ -17,7 +17,7 @@ from tests.observe.span_file import write_spans
 server = MCPServer("official")
 
 
-@server.tool()
+@server.tool()  # type: ignore[untyped-decorator]  # mypy does not see this environment
 def add(a: int, b: int) -> int:
     return a + b
 
@@ -25,7 +25,7 @@ def add(a: int, b: int) -> int:
 async def ask(url: str, mode: str) -> None:
     async with Client(url, mode=mode) as client:
         with trace.get_tracer("agent").start_as_current_span("agent"):
-            answer = await client.call_tool("add", {"a": 1, "b": 2})
+            answer = await client.call_tool("official__add", {"a": 1, "b": 2})
         sys.stdout.write(answer.content[0].text + "\n")
 
 

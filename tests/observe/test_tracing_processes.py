@@ -26,6 +26,7 @@ from callboard.errors import CannotServe
 from callboard.observe import tracing
 from callboard.serve.options import Options, Ready, ServePlan
 from callboard.serve.serve import serve
+from callboard.serve.traces import begin_tracing
 from tests.observe.spans import HEADER_PARENT, PARENT, PARENT_ID, Spans, ids, links_of, parent_of
 from tests.process import CALLBOARD, callboard, started
 from tests.shared import APPS, ROOT
@@ -152,7 +153,12 @@ async def test_a_backend_gets_our_span_in_the_header_too(
 ) -> None:
     heads: list[Head | None] = []
     begin = tracing.Tracing.begin
-    monkeypatch.setattr(tracing.Tracing, "begin", lambda self, *said: (heads.append(said[-1]), begin(self, *said))[1])
+
+    def noting(self: tracing.Tracing, *said: Any) -> tracing.RequestSpan:
+        heads.append(said[-1])
+        return begin(self, *said)
+
+    monkeypatch.setattr(tracing.Tracing, "begin", noting)
     server = Server("behind", revisions=frozenset({Revision(behind)}))
     server.tool(echo)
     async with at(server) as inner:
@@ -207,8 +213,6 @@ def test_without_an_sdk_no_span_is_made_and_the_log_says_so() -> None:
 async def test_without_an_sdk_a_request_is_not_observed_at_all() -> None:
     assert isinstance(api.get_tracer_provider(), api.ProxyTracerProvider)
     async with app.host() as host:
-        from callboard.serve.traces import begin_tracing
-
         await begin_tracing(host, "always")()
         assert host.tracer is None
         assert host.observer is None

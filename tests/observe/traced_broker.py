@@ -4,8 +4,8 @@ import sys
 
 from callboard.broker import Broker
 from callboard.config import BackendSpec
-from callboard.config.target import Command
 from callboard.serve.banner import announce_json
+from callboard.transports.client.process import Command
 from tests.observe.span_file import write_spans
 
 if __name__ == "__main__":
