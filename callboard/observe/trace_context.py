@@ -1,4 +1,4 @@
-"""W3C trace context as strangers send it: what is invalid or too long is dropped and counted, and never an error.
+"""W3C trace context as clients send it: what is invalid or too long is dropped and counted, and never an error.
 
 The propagators of OpenTelemetry read the same, but write a log line for what is wrong, as often as a client likes.
 """
@@ -21,7 +21,7 @@ MAX_PARENT: Final = 512
 """Longest `traceparent` of a later version, in characters. Version 00 has 55."""
 
 MAX_STATE: Final = 512
-"""Longest `tracestate`, in characters: what W3C wants everyone to carry at least."""
+"""Longest `tracestate`, in characters: what W3C wants carried at least."""
 
 MAX_MEMBERS: Final = 32
 """Most members of `tracestate`, by W3C."""

@@ -46,7 +46,7 @@ from callboard.supervisor import get_logger
 log = get_logger("callboard.tracing")
 
 Accept: TypeAlias = Literal["always", "authenticated", "never"]
-"""Whose trace context is taken for the parent of our spans. It decides whether they are sampled."""
+"""Which clients name the parent of our spans, and so decide whether they are sampled."""
 
 FLUSH_TIME: Final = 2.0
 """Seconds that the exporter has at the end for what it has not sent yet."""
@@ -105,13 +105,13 @@ class Tracing:
         return RequestSpan(self.tracer, span, remote.baggage)
 
     def _accepts(self, terms: Terms, transport: str) -> bool:
-        """The client at the other end of stdio has started this process, or was started with it: it is no stranger."""
+        """The client at the other end of stdio has started this process, or was started with it: it may name the parent."""
         if self.accept == "authenticated":
             return terms.principal != ANYBODY or transport == "stdio"
         return self.accept == "always"
 
     def _about(self, method: str, route: Route) -> tuple[str, dict[str, Any]]:
-        """The name of a span, and what it is about. A target that nobody offers is not in the name: a client can think
+        """The name of a span, and what it is about. A target that is not offered is not in the name: a client can think
         of any number of them."""
         said = route.name
         if method not in _NAMES or said is None:

@@ -89,7 +89,7 @@ class Options(TypedDict, total=False):
     trace: bool
     """Make spans, with the OpenTelemetry SDK that this process has set up."""
     trace_accept: TraceAccept | None
-    """Clients whose trace context is the parent of our spans. Default: `always` if only this machine can connect,
+    """Which clients name the parent of our spans. Default: `always` if only this machine can connect,
     else `authenticated`."""
     state_key_file: str | None
     """File of the keys that seal what clients hold: it is good after a restart, and at other machines."""
@@ -215,7 +215,7 @@ class ServePlan:
         return nullcontext(self.stdio) if isinstance(self.stdio, Pipes) else claim_stdio()
 
     def accepts_traces(self) -> TraceAccept:
-        """The clients whose trace context counts: it decides whether our spans are sampled, so not any stranger's."""
+        """Which clients name the parent of our spans, and so decide whether they are sampled."""
         if self.trace_accept is not None:
             return self.trace_accept
         return "always" if all(place.is_local for place in self.places()) else "authenticated"

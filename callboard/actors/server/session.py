@@ -24,7 +24,6 @@ from callboard.actors.server.session_record import SessionRecord, write_record
 from callboard.actors.shares import LOCAL, account_of
 from callboard.actors.terms import ANYBODY, Terms, is_meant_modern, is_modern, modern_terms
 from callboard.codecs.envelope import Envelope, Notification, Request, RequestId, decode, is_batch, split_batch
-from callboard.codecs.http.head import Head
 from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import (
@@ -317,11 +316,8 @@ class Session(Actor[Outbound]):
             raise
         slot = self._slot(request, terms, way)
         if self.host.observer is not None:
-            slot.watch(self.host.observer, route.name)
+            self.host.observe(slot, request, route)
             self.requests.latest = terms
-            if self.host.tracer is not None:
-                head = self.head_of(way)
-                slot.trace = self.host.tracer.begin(request, route, terms, self.transport, head)
         if isinstance(way, Batch):
             way.expect(slot)
         try:
@@ -337,10 +333,6 @@ class Session(Actor[Outbound]):
                 await self.host.serve_by(handler, exchange)
         except (PeerError, RequestFailed) as error:
             await slot.fail(error)
-
-    def head_of(self, way: Outlet) -> Head | None:
-        """The head of the HTTP request that is answered on *way*, where there is one and it was kept."""
-        return None
 
     def _slot(self, request: Request, terms: Terms, way: Outlet) -> ReplySlot:
         host = self.host

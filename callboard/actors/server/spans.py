@@ -6,7 +6,7 @@ by supervisors.
 
 from collections.abc import Mapping, Sequence
 from contextvars import Context
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Raw
 
@@ -67,6 +67,14 @@ class FrontSpan(Protocol):
 
     def end(self, error: str) -> None:
         """The request is over, with an *error* of this type if any."""
+
+
+@runtime_checkable
+class HeadHolder(Protocol):
+    """An outlet that is the response to one HTTP request."""
+
+    def take_head(self) -> Head | None:
+        """The head of that request, once."""
 
 
 class Tracer(Protocol):

@@ -9,7 +9,6 @@ from typing import Final, TypeVar
 import attrs
 import trio
 
-from callboard.actors.outlet import Outlet
 from callboard.actors.server.host import Host
 from callboard.actors.server.session import Session
 from callboard.actors.server.session_record import SessionRecord
@@ -67,12 +66,6 @@ class HttpSession(Session):
 
     def noted(self) -> None:
         self.ways.keep(self.record)
-
-    def head_of(self, way: Outlet) -> Head | None:
-        if not isinstance(way, LegacyStream):
-            return None
-        head, way.head = way.head, None
-        return head
 
     @property
     def is_busy(self) -> bool:

@@ -117,6 +117,10 @@ class LegacyStream:
     _last: int = attrs.field(default=0, init=False)
     _coming: Response | None = attrs.field(default=None, init=False)  # the one that is being told what it missed
 
+    def take_head(self) -> Head | None:
+        head, self.head = self.head, None
+        return head
+
     async def answer(self, frame: bytes, error: Exception | None = None, hold: object = None) -> None:
         response = self.response
         self._finish()
