@@ -105,7 +105,7 @@ class Tracing:
         return RequestSpan(self.tracer, span, remote.baggage)
 
     def _accepts(self, terms: Terms, transport: str) -> bool:
-        """The client at the other end of stdio has started this process, or was started with it: it may name the parent."""
+        """A client over stdio has started this process, or was started with it: it counts as authenticated."""
         if self.accept == "authenticated":
             return terms.principal != ANYBODY or transport == "stdio"
         return self.accept == "always"
