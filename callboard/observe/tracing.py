@@ -39,6 +39,7 @@ from callboard.errors import (
     RequestTimedOut,
 )
 from callboard.observe.families import NETWORK
+from callboard.observe.journal import known_method
 from callboard.observe.rows import clip, plain_uri
 from callboard.observe.trace_context import NOTHING, ContextReader
 from callboard.supervisor import get_logger
@@ -91,8 +92,7 @@ class Tracing:
                     remote = around if around.parent is not None else remote
                 elif around.parent is not None and around.parent.span_id != remote.parent.span_id:
                     links.append(Link(around.parent))
-        method = request.method
-        name, attributes = self._about(method, route)
+        name, attributes = self._about(known_method(request.method), route)
         network, protocol = NETWORK.get(transport, ("", ""))
         attributes["mcp.protocol.version"] = terms.revision.value
         attributes["jsonrpc.request.id"] = clip(str(request.id))
@@ -277,7 +277,7 @@ class ClientSpan:
 
 
 def _about(method: str, name: str | None) -> dict[str, Any]:
-    attributes: dict[str, Any] = {"mcp.method.name": clip(method)}
+    attributes: dict[str, Any] = {"mcp.method.name": method}
     if name is not None and method in _NAMES:
         attributes[_NAMES[method]] = clip(name)
     if method == "tools/call":

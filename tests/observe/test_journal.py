@@ -72,6 +72,16 @@ def test_names_that_clients_think_of_take_no_room(clock: list[float]) -> None:
     assert next(some.count for (_, name, *_), some in journal.series.items() if name == OTHER) == 100
 
 
+def test_methods_that_clients_think_of_take_no_room(clock: list[float]) -> None:
+    journal = Journal(known)
+    for number in range(5_000):
+        journal.over(Ended(f"no/{number}", None, began=clock[0]), "-32601")
+    journal.over(Ended("x" * 100_000, None, began=clock[0]), "-32601")
+    assert {method for method, *_ in journal.series} == {UNKNOWN}
+    assert not journal._quick
+    assert {one.method for one in (*journal.failed, *journal.slowest)} == {UNKNOWN}
+
+
 def test_only_the_slowest_are_remembered(clock: list[float]) -> None:
     journal = Journal(known)
     for number in range(1_000):
