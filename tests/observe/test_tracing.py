@@ -4,16 +4,23 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
+import msgspec
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
 from opentelemetry import trace as api
 from opentelemetry.trace import SpanKind, StatusCode
 from trio.testing import MockClock
 
 from callboard import Context, Server
+from callboard.codecs.members import raw
 from callboard.codecs.revisions import Revision
-from callboard.codecs.revisions.revision import R1, R3, R4, R5
+from callboard.codecs.revisions.revision import R1, R2, R3, R4, R5
+from callboard.observe.trace_context import ContextReader
 from callboard.observe.tracing import Accept
+from callboard.observe.view import ServerView
 from callboard.testing import Refusal
 from tests.broker.back import Back, form, named, text, tool
 from tests.broker.front import backend, brokered, peer
@@ -125,6 +132,15 @@ async def test_spans_of_a_handlers_own_are_children_of_the_requests(name: str, r
         assert seen() == "0" * 16, "it is current for the handler alone"
     assert set(words(result)) == {ids(spans.front)[1]}
     assert parent_of(spans.front) is None
+
+
+async def test_members_of_a_batch_have_a_span_each_also_for_their_handlers(autojump_clock: MockClock) -> None:
+    async with traced_server(app) as (host, spans), peer(host, R2) as client:
+        call = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "waiting", "arguments": {}}}
+        await client.connection.send(msgspec.json.encode([{**call, "id": 8}, {**call, "id": 9}]))
+        answers: Any = await client.hear()
+    seen_by = {str(answer["id"]): set(words(answer["result"])) for answer in answers}
+    assert seen_by == {said(span)["jsonrpc.request.id"]: {ids(span)[1]} for span in spans}
 
 
 async def test_other_targets_and_methods_have_their_names(autojump_clock: MockClock) -> None:
@@ -383,6 +399,25 @@ async def test_what_else_is_invalid_is_dropped_and_the_parent_stays(
         assert host.tracer.dropped == {key: 1}
     assert parent_of(spans.front) == PARENT_ID
     assert key not in request["params"]["_meta"]
+
+
+async def test_what_is_dropped_is_among_the_metrics(autojump_clock: MockClock) -> None:
+    async with traced_server(app) as (host, _), peer(host) as client:
+        for value in ("x", "y", PARENT):
+            await client.request("tools/list", meta={"traceparent": value})
+        metrics = await ServerView(host, app).metrics()
+    assert b'callboard_trace_context_dropped_total{key="traceparent"} 2\n' in metrics
+
+
+VALUES = st.binary() | st.text().map(raw) | st.text("ab=;, \t\r\n01-").map(raw)
+
+
+@given(st.dictionaries(st.sampled_from(["traceparent", "tracestate", "baggage"]), VALUES))
+def test_anything_may_stand_there(meta: dict[str, Any]) -> None:
+    found = ContextReader().in_meta({key: Raw(value) for key, value in meta.items()})
+    assert found.parent is None or found.parent.is_valid
+    assert found.baggage.isascii()
+    assert not {"\r", "\n", "\0"} & set(found.baggage), "it goes into a header"
 
 
 # Off.
