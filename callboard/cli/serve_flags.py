@@ -13,7 +13,7 @@ from cyclopts.config import Env
 from callboard.codecs.revisions import Revision
 from callboard.errors import CannotServe
 from callboard.serve.banner import announce, announce_json
-from callboard.serve.options import HttpEngine, Options
+from callboard.serve.options import HttpEngine, Options, TraceAccept
 from callboard.serve.tokens import TokenFile
 from callboard.server.faults import DEBUG
 from callboard.supervisor.logs import FORMAT_VARIABLE, LEVEL_VARIABLE, LEVELS
@@ -115,6 +115,13 @@ class Where:
     access_log: Annotated[
         bool, FLAG, Parameter(group=LOGS, help="Log each request: client, method, tool, server, outcome, time.")
     ] = False
+    trace: Annotated[
+        bool, FLAG, Parameter(group=LOGS, help="Make OpenTelemetry spans, with the SDK that the process has set up.")
+    ] = False
+    trace_accept: Annotated[
+        TraceAccept | None,
+        Parameter(group=LOGS, help="Clients whose trace is continued. Default: authenticated; always on loopback."),
+    ] = None
     debug: Annotated[
         bool, FLAG, Parameter(group=LOGS, help="Log tracebacks of failed handlers, also where no terminal is.")
     ] = False
@@ -158,6 +165,8 @@ class Where:
             admin_token_file=_path(self.admin_token_file),
             admin_actions=self.admin_actions,
             access_log=self.access_log,
+            trace=self.trace,
+            trace_accept=self.trace_accept,
             tls_cert=_path(self.tls_cert),
             tls_key=_path(self.tls_key),
             allow_hosts=self.allow_host or (),

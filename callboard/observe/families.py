@@ -32,7 +32,7 @@ OPERATION: Final = BOUNDS[5:]
 OVERHEAD: Final = BOUNDS[:13]
 """Bounds of what callboard itself takes: 10 us to 100 ms."""
 
-_NETWORK: Final[Mapping[str, tuple[str, str]]] = {
+NETWORK: Final[Mapping[str, tuple[str, str]]] = {
     "stdio": ("pipe", ""),
     "http": ("tcp", "http"),
     "sse": ("tcp", "http"),
@@ -50,6 +50,7 @@ def families_of(host: Host, journal: Journal, sampler: Sampler) -> Families:
         *_present(host),
         *(_backends(host.offer) if isinstance(host.offer, BrokerOffer) else ()),
         *_losses(host, journal),
+        *_contexts(host),
         *_actors(host),
         histogram(
             "callboard_loop_lag_seconds",
@@ -82,7 +83,7 @@ def _operations(journal: Journal) -> Iterator[Family]:
         "How long sessions of clients were open.",
         OPERATION,
         (
-            (_labels(mcp_protocol_version=revision, network_transport=_NETWORK[transport][0]), took)
+            (_labels(mcp_protocol_version=revision, network_transport=NETWORK[transport][0]), took)
             for (transport, revision), took in journal.sessions.items()
         ),
     )
@@ -94,8 +95,19 @@ def _operations(journal: Journal) -> Iterator[Family]:
     )
 
 
+def _contexts(host: Host) -> Iterator[Family]:
+    tracer = host.tracer
+    if tracer is not None:
+        yield Family(
+            "callboard_trace_context_dropped_total",
+            "counter",
+            "Members of trace contexts of clients that were invalid or too long.",
+            [Sample({"key": key}, count) for key, count in sorted(tracer.dropped.items())],
+        )
+
+
 def _front(method: str, name: str, revision: str, transport: str, error: str) -> Labels:
-    network, protocol = _NETWORK.get(transport, ("", ""))
+    network, protocol = NETWORK.get(transport, ("", ""))
     return _labels(
         mcp_method_name=method,
         gen_ai_tool_name=name,

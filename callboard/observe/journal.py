@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from callboard.actors.server.observer import CANCELLED, EndedRequest
+from callboard.codecs.revisions import METHODS
 from callboard.observe.durations import BOUNDS, Durations
 
 MOST_NAMES: Final = 200
@@ -36,6 +37,11 @@ NAMED: Final = frozenset({"tools/call", "prompts/get"})
 
 Series: TypeAlias = tuple[str, str, str, str, str]
 """Method, name, revision, transport and error of requests that are counted together."""
+
+
+def known_method(said: str) -> str:
+    """The method that a client names, if there is one such: it can think of any number, of any length."""
+    return said if said in METHODS else UNKNOWN
 
 
 @attrs.frozen
@@ -142,13 +148,13 @@ class Journal:
 
     def _find(self, key: Series) -> Durations:
         """The counts that a request belongs to which says of itself what *key* does."""
-        method, said, revision, transport, error = key
-        name = self._name(method, said)
+        asked, said, revision, transport, error = key
+        method, name = known_method(asked), self._name(asked, said)
         known = method, name, revision, transport, error
         series = self.series.get(known)
         if series is None:
             series = self.series[known] = Durations()
-        if name == said:  # else a client could fill it
+        if (method, name) == (asked, said):  # else a client could fill it
             self._quick[key] = series
         return series
 
@@ -163,7 +169,7 @@ class Journal:
         return said
 
     def _remember(self, slot: EndedRequest, error: str, seconds: float) -> None:
-        method, now = slot.method, time.time()
+        method, now = known_method(slot.method), time.time()
         name = self._name(method, slot.target or "")
         past = PastRequest(now, method, name, self.owner_of(method, name) or "", error, seconds, slot.terms.principal)
         if error:

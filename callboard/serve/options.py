@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypedDict
 
@@ -31,6 +32,9 @@ MOST_WORKERS: Final = 64
 
 HttpEngine: TypeAlias = Literal["native", "asgi"]
 HTTP_ENGINES: Final[tuple[HttpEngine, ...]] = ("native", "asgi")
+
+TraceAccept: TypeAlias = Literal["always", "authenticated", "never"]
+TRACE_ACCEPT: Final[tuple[TraceAccept, ...]] = ("always", "authenticated", "never")
 
 
 @attrs.frozen
@@ -82,6 +86,11 @@ class Options(TypedDict, total=False):
     """Let operators restart servers and disconnect clients, with a token of that file."""
     access_log: bool
     """Write a log line for each request."""
+    trace: bool
+    """Make spans, with the OpenTelemetry SDK that this process has set up."""
+    trace_accept: TraceAccept | None
+    """Which clients name the parent of our spans. Default: `always` if only this machine can connect,
+    else `authenticated`."""
     state_key_file: str | None
     """File of the keys that seal what clients hold: it is good after a restart, and at other machines."""
     cluster: str | None
@@ -115,6 +124,13 @@ def _workers(count: int | Literal["auto"]) -> int:
     return count
 
 
+def _has_telemetry() -> bool:
+    try:
+        return find_spec("opentelemetry.trace") is not None
+    except ModuleNotFoundError:
+        return False
+
+
 @attrs.frozen(kw_only=True)
 class ServePlan:
     """The options, read and checked. Raises `CannotServe`."""
@@ -133,6 +149,8 @@ class ServePlan:
     admin_token_file: str | None = None
     admin_actions: bool = False
     access_log: bool = False
+    trace: bool = False
+    trace_accept: TraceAccept | None = None
     workers: int = attrs.field(default=1, converter=_workers)
     state_key_file: str | None = None
     cluster_url: str | None = attrs.field(default=None, alias="cluster")
@@ -171,6 +189,10 @@ class ServePlan:
             raise CannotServe("the admin listener needs its own address")
         if self.admin_actions and (self.admin is None or self.admin_token_file is None):
             raise CannotServe("actions need an admin address and --admin-token-file")
+        if self.trace and not _has_telemetry():
+            raise CannotServe("tracing needs opentelemetry-api: pip install 'callboard[telemetry]'")
+        if self.trace_accept not in (None, *TRACE_ACCEPT):
+            raise CannotServe(f"invalid trace_accept {self.trace_accept!r}: expected one of {', '.join(TRACE_ACCEPT)}")
         if self.workers > 1 and self.serves_stdio:
             raise CannotServe("stdio is one client's own: it cannot be served by more than one worker")
         if self.cluster is not None and self.serves_stdio:
@@ -191,6 +213,12 @@ class ServePlan:
     def pipes(self) -> AbstractContextManager[Pipes]:
         """The claimed standard streams, or a claim of them."""
         return nullcontext(self.stdio) if isinstance(self.stdio, Pipes) else claim_stdio()
+
+    def accepts_traces(self) -> TraceAccept:
+        """Which clients name the parent of our spans, and so decide whether they are sampled."""
+        if self.trace_accept is not None:
+            return self.trace_accept
+        return "always" if all(place.is_local for place in self.places()) else "authenticated"
 
     @property
     def schemes(self) -> tuple[str, str]:

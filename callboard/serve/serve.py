@@ -24,6 +24,7 @@ from callboard.serve.renew import Renewing
 from callboard.serve.revoke import end_all_of
 from callboard.serve.show_room import ShowRoom
 from callboard.serve.tokens import TokenFile
+from callboard.serve.traces import begin_tracing
 from callboard.serve.worker import begin_work, inherited, leave, place_backends, started
 from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor, SupervisorSpec, get_logger
@@ -75,6 +76,8 @@ async def serve(
             view.begin()
         if plan.access_log:
             host.observer = AccessLog(host.offer.owner_of, host.observer)
+        if plan.trace:
+            stack.push_async_callback(begin_tracing(host, plan.accepts_traces()))
         if admin is not None and view is not None:
             room = ShowRoom(view, plan.admin_tokens(admin.place), plan.admin_actions)
             host.root.spawn(room.viewers, name="viewers", shutdown=0)

@@ -7,8 +7,9 @@ the level that the environment names in CALLBOARD_LOG_LEVEL; as text, or as JSON
 
 import atexit
 import os
-from collections.abc import MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -29,6 +30,14 @@ LINES: Final = LogLines()
 """The processor of all log lines."""
 
 _FILE: Final[Any] = STANDARD_ERROR
+
+_facts_now: Callable[[], Mapping[str, str]] | None = None
+
+
+def add_to_lines(facts_now: Callable[[], Mapping[str, str]] | None) -> None:
+    """Add to each line what *facts_now* says when it is written: the ids of a trace. None: nothing any more."""
+    global _facts_now
+    _facts_now = facts_now
 
 
 class _Sink:
@@ -87,11 +96,14 @@ class Logger:
     def always(self, event: str, /, **facts: object) -> None:
         """As `info`, for lines that were asked for one by one: none is merged or left out."""
         if structlog.is_configured() or _is_wanted("info"):
-            self._logger.info(clean(event), **{name: tidy(value) for name, value in facts.items()})
+            more = {} if _facts_now is None else _facts_now()
+            self._logger.info(clean(event), **{name: tidy(value) for name, value in facts.items()}, **more)
 
     def _log(self, level: str, event: str, facts: dict[str, object]) -> None:
         if structlog.is_configured() or _is_wanted(level):
-            LINES.write(getattr(self._logger, level), event, facts)
+            write = getattr(self._logger, level)
+            # Not among the facts: lines that differ by them alone are merged.
+            LINES.write(write if _facts_now is None else partial(write, **_facts_now()), event, facts)
 
     @property
     def _logger(self) -> Any:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.actors.server.observer import CANCELLED
+from callboard.actors.server.spans import FrontSpan
 from callboard.actors.terms import Terms
 from callboard.codecs.revisions import LATEST, ClientCapabilities
 from callboard.observe import journal as journal_module
@@ -30,6 +31,7 @@ class Ended:
     terms: Terms = TERMS
     began: float = 0.0
     behind: float = 0.0
+    trace: FrontSpan | None = None
     admission: Source = attrs.field(factory=Source)
 
 
@@ -68,6 +70,16 @@ def test_names_that_clients_think_of_take_no_room(clock: list[float]) -> None:
         journal.over(Ended(target=f"tool-{number}", began=clock[0]))
     assert len(journal.series) == MOST_NAMES + 2
     assert next(some.count for (_, name, *_), some in journal.series.items() if name == OTHER) == 100
+
+
+def test_methods_that_clients_think_of_take_no_room(clock: list[float]) -> None:
+    journal = Journal(known)
+    for number in range(5_000):
+        journal.over(Ended(f"no/{number}", None, began=clock[0]), "-32601")
+    journal.over(Ended("x" * 100_000, None, began=clock[0]), "-32601")
+    assert {method for method, *_ in journal.series} == {UNKNOWN}
+    assert not journal._quick
+    assert {one.method for one in (*journal.failed, *journal.slowest)} == {UNKNOWN}
 
 
 def test_only_the_slowest_are_remembered(clock: list[float]) -> None:

@@ -288,7 +288,12 @@ class BackendConnection(Actor[Never]):
             return self.caller.send(method, body, patience=patience, header_map=header_map, wants_progress=False)
         wants = exchange.slot.terms.progress_token is not None
         return self.caller.send(
-            method, body, patience=patience, hearer=use, header_map=header_map, wants_progress=wants
+            *(method, body),
+            patience=patience,
+            hearer=use,
+            header_map=header_map,
+            wants_progress=wants,
+            trace=use.trace_headers,
         )
 
     def said_for(self, signature: Signature) -> dict[str, Raw]:

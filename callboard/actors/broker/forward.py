@@ -6,6 +6,7 @@ from time import perf_counter
 from typing import Any, Final
 
 import attrs
+import msgspec
 from msgspec import Raw
 
 from callboard.actors.broker.backend import Backend
@@ -19,6 +20,7 @@ from callboard.actors.frames import error_type
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.observer import CANCELLED, TOOL_ERROR, Observer
 from callboard.actors.server.reply_slot import ReplySlot, has_failed
+from callboard.actors.server.spans import BackSpan, TraceHeaders
 from callboard.actors.shares import LOCAL
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.errors import front_error
@@ -80,7 +82,7 @@ class Forward(Lease):
     a request costs a microsecond.
     """
 
-    __slots__ = ("_bridge", "_is_retry", "account", "connection", "request", "route", "terms", "to")
+    __slots__ = ("_bridge", "_is_retry", "account", "connection", "request", "route", "span", "terms", "to")
 
     connection: BackendConnection
     """The one that it is on."""
@@ -100,6 +102,7 @@ class Forward(Lease):
         self.route = route
         self.to = to
         self.account = account if exchange is None else exchange.slot.account  # that the request is counted to
+        self.span: BackSpan | None = None  # of what the backend is asked, if the request is traced
         self._is_retry = False
         self._bridge: InputBridge | None = None
 
@@ -114,19 +117,27 @@ class Forward(Lease):
 
     async def _run_observed(self, slot: ReplySlot, observer: Observer) -> Model | Forwarded:
         backend, request, error = self.to.backend, self.request, CANCELLED
+        outcome: Model | Forwarded | Exception | None = None
         began = perf_counter()
+        if slot.trace is not None:
+            name = msgspec.json.decode(self.to.renamed["name"]) if "name" in self.to.renamed else self.route.name
+            trusts = backend.settings.trusted
+            self.span = slot.trace.begin_back(backend.name, request.method, name, trusts=trusts)
         try:
-            result = await self._run()
-            error = TOOL_ERROR if has_failed(result) else ""
+            outcome = await self._run()
+            error = TOOL_ERROR if has_failed(outcome) else ""
         except Exception as failure:
-            error = error_type(failure)
+            error, outcome = error_type(failure), failure
             raise
         else:
-            return result
+            return outcome
         finally:
             seconds = perf_counter() - began
             slot.behind += seconds
             observer.backend_over(backend.name, request.method, self.route.name, error, seconds)
+            if self.span is not None:
+                self.span.end(outcome)
+            outcome = None  # a failure's traceback holds this frame
 
     async def _run(self) -> Model | Forwarded:
         backend, may_repeat = self.to.backend, self.to.may_repeat
@@ -258,7 +269,7 @@ class Forward(Lease):
         connection, exchange = self.connection, self.exchange
         params = self.request.members
         body = back_params(params, self.to.renamed)
-        if meta := connection.metas.of(self.terms, self.route):
+        if meta := self.traced(connection.metas.of(self.terms, self.route)):
             body["_meta"] = meta
         if "inputResponses" in params and connection.revision.dialect.asks_in_results:
             self._is_retry = True
@@ -266,6 +277,17 @@ class Forward(Lease):
         if exchange is not None and exchange.carried is not None:
             self._asking.take_up(body, exchange.carried)
         return body
+
+    def traced(self, meta: Mapping[str, Raw] | Raw) -> Mapping[str, Raw] | Raw:
+        """The `_meta` of a request to the backend, with the span of it where there is one."""
+        if self.span is None:
+            return meta
+        self.span.reached(self.connection.revision, is_http=self.connection.is_http)
+        return self.span.put_into(meta)
+
+    @property
+    def trace_headers(self) -> TraceHeaders:  # type: ignore[override]  # for most leases there are none
+        return () if self.span is None else self.span.headers
 
     async def _visits_first(self, answer: ErrorResponse) -> bool:
         """Whether the backend wants the user somewhere else before, and a modern client has been sent there."""

@@ -9,6 +9,7 @@ from msgspec import UNSET
 from callboard.actors.client.hearer import OnChange, OnLog, OnQuestion
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.progress import MAX_REPORT_TEXT, ProgressReport
+from callboard.actors.server.spans import TraceHeaders
 from callboard.actors.terms import ANYBODY
 from callboard.codecs.bridge.askable import NOTHING, Signature
 from callboard.codecs.revisions import ProgressNotificationParams
@@ -39,6 +40,7 @@ class Lease:
     __slots__ = ("exchange", "may_ask", "principal", "task")
 
     on_told: OnChange | None = None
+    trace_headers: TraceHeaders = ()
 
     def __init__(self, exchange: Exchange | None = None, principal: str = ANYBODY, *, may_ask: bool = False) -> None:
         self.exchange = exchange

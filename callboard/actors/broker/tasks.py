@@ -296,7 +296,7 @@ class _Inquiry(Forward):
             held.ways.pop(exchange.slot, None)
 
     async def _ask_about(self, method: str) -> Model | Forwarded:
-        held, meta = self.held, carried_meta(self.route.meta)
+        held, meta = self.held, self.traced(carried_meta(self.route.meta))
         answer = await self.ask({"taskId": held.there, **({"_meta": meta} if meta else {})})
         self.connection.timeouts = 0
         if method == "tasks/result":

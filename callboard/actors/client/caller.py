@@ -1,7 +1,7 @@
 """A client's side of a conversation: what it asks, the rounds that takes, and what it hears on the way."""
 
 import math
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import count
@@ -245,12 +245,13 @@ class Caller:
         hearer: Hearer = NOBODY,
         header_map: HeaderMap = NO_HEADERS,
         wants_progress: bool = True,
+        trace: Sequence[tuple[bytes, bytes]] = (),
     ) -> ResultResponse | ErrorResponse:
         """Send a request as it is, and wait for its answer as it comes; both may hold members that are raw.
 
         *body* is the params: with the `_meta` that the server shall see (`said` is what this client has to say there),
         but for the progress token, which is added here if it *wants_progress*. A subscription that the server has
-        ended without an answer is answered by nothing.
+        ended without an answer is answered by nothing. *trace*: headers for HTTP, beside those that repeat the body.
 
         Raises `RequestTimedOut`, `BadAnswer`, and what the link raises.
         """
@@ -264,6 +265,8 @@ class Caller:
         frame, headers = self._written(request_id, method, body, header_map, wants_progress=wants_progress)
         call = _Call(self, request_id, method, self.revision, frame, began, patience, hearer)
         call.headers = headers
+        if trace:
+            call.trace = trace
         self._calls[request_id] = call
         try:
             answer = await self.link.ask(call, call.hear)

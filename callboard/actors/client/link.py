@@ -52,6 +52,7 @@ class OutgoingRequest(Deadline):
         "method",
         "on_late",
         "revision",
+        "trace",
     )
 
     def __init__(self, request_id: RequestId, method: str, revision: Revision, frame: bytes, at: float) -> None:
@@ -60,6 +61,7 @@ class OutgoingRequest(Deadline):
         self.revision = revision
         self.frame = frame
         self.headers = b""  # lines with the members that HTTP repeats in headers (2026-07-28)
+        self.trace: Sequence[tuple[bytes, bytes]] = ()  # headers that differ with each request
         self.hearer: Hearer = NOBODY  # hears what is said on its way; and it may say whom the request is for
         self._at = at
         self.on_move = None

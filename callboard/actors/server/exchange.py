@@ -274,16 +274,33 @@ class Exchange(Lifecycle):
 
     async def _ask_by_requests(self, way: ClientRequests, questions: Sequence[ClientRequest]) -> list[Model]:
         if len(questions) == 1:
-            return [await way.ask(questions[0], self.slot)]
+            return [await self._ask_traced(way, questions[0])]
         answers: dict[int, Model] = {}
 
         async def ask(index: int, question: ClientRequest) -> None:
-            answers[index] = await way.ask(question, self.slot)
+            answers[index] = await self._ask_traced(way, question)
 
         async with own_nursery(takes_first=True) as nursery:
             for index, question in enumerate(questions):
                 nursery.start_soon(ask, index, question)
         return [answers[index] for index in range(len(questions))]
+
+    async def _ask_traced(self, way: ClientRequests, question: ClientRequest) -> Model:
+        trace = self.slot.trace
+        if trace is None:
+            return await way.ask(question, self.slot)
+        span = trace.begin_question(question.method)
+        outcome: Model | Exception | None = None
+        try:
+            outcome = await way.ask(question, self.slot)
+        except Exception as error:
+            outcome = error
+            raise
+        else:
+            return outcome
+        finally:
+            span.end(outcome)
+            outcome = None  # a failure's traceback holds this frame
 
     async def _ask_in_rounds(self, questions: Sequence[ClientRequest], *, at_once: bool) -> list[Model]:
         asked = self.rounds.add(questions)
@@ -329,6 +346,8 @@ class Exchange(Lifecycle):
 
     def attach(self, slot: ReplySlot, request: Request, route: Route) -> None:
         """Go on with the next front request: its id, its token, its terms."""
+        if slot.trace is not None and self.slot.trace is not None:
+            slot.trace.follow(self.slot.trace)
         self.slot, self.request, self.route = slot, request, route
         if self.actor is not None:
             self.actor.go_on()

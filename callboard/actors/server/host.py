@@ -14,16 +14,18 @@ from callboard.actors.changes import MAX_FOLLOWED_BYTES, count_of
 from callboard.actors.rate import RateLimit
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.observer import Observer
-from callboard.actors.server.parking import HANDED_OVER, PARKED, Parking
+from callboard.actors.server.parking import PARKED, Parking, taken_up
 from callboard.actors.server.progress import ProgressTimer
-from callboard.actors.server.reply_slot import InFlight
+from callboard.actors.server.reply_slot import InFlight, ReplySlot
 from callboard.actors.server.request import HARD_CAP, run_request, start_request
+from callboard.actors.server.spans import HeadHolder, Tracer
 from callboard.actors.server.subscription import Subscription, granted
 from callboard.actors.shares import Shares
 from callboard.actors.subscribers import Audience, HostedAudience, Subscribers
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.envelope import Request, RequestId
+from callboard.codecs.http.head import Head
 from callboard.codecs.mcp_headers.header_map import HeaderMap
 from callboard.codecs.members import raw
 from callboard.codecs.replay_budget import ReplayBudget
@@ -176,6 +178,8 @@ class Host:
     reports: ProgressTimer = attrs.field(factory=ProgressTimer)
     context: Context = attrs.field(factory=copy_context, init=False)
     observer: Observer | None = attrs.field(default=None, init=False)
+    tracer: Tracer | None = attrs.field(default=None, init=False)
+    """Only beside an observer, which ends the spans."""
     clients: dict[str, "OpenSession"] = attrs.field(factory=dict, init=False)
     """The sessions that are open, by their names in the tree."""
     is_draining: bool = attrs.field(default=False, init=False)
@@ -195,6 +199,18 @@ class Host:
         )
         self.parking.count_in(memory)
         self.audience.fan_out.supervisor = self.root
+
+    def observe(self, slot: ReplySlot, request: Request, route: Route, head: Head | None = None) -> None:
+        """Have the observer told how the request ends, which begins now; and trace it. *head* is that of its own HTTP
+        request, if it came by one."""
+        if self.observer is None:
+            return
+        slot.watch(self.observer, route.name)
+        if self.tracer is not None:
+            if head is None and isinstance(slot.outlet, HeadHolder):
+                head = slot.outlet.take_head()
+            transport = "" if slot.admission is None else slot.admission.transport
+            slot.trace = self.tracer.begin(request, route, slot.terms, transport, head)
 
     def server_info(self, revision: Revision) -> Raw | None:
         """The server's name, as the revision writes it into a result; None where a result does not say."""
@@ -306,7 +322,7 @@ class Host:
             if slot.is_open:
                 slot.follow(parked)
             return parked
-        exchange.carried = state.payload.removeprefix(HANDED_OVER)
+        exchange.carried = taken_up(state.payload, slot)
         exchange.rounds.number = state.round
         return exchange
 

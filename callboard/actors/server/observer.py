@@ -2,6 +2,7 @@
 
 from typing import Final, Protocol
 
+from callboard.actors.server.spans import FrontSpan
 from callboard.actors.terms import Terms
 
 CANCELLED: Final = "cancelled"
@@ -31,6 +32,8 @@ class EndedRequest(Protocol):
     """When it began, of `time.perf_counter`."""
     behind: float
     """Seconds that a backend took for it."""
+    trace: FrontSpan | None
+    """Its span, if it is traced."""
 
     @property
     def admission(self) -> RequestSource | None: ...

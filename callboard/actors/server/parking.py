@@ -16,6 +16,7 @@ from callboard.actors.server.client_requests import ClientRequest, check_declare
 from callboard.actors.server.exchange import Exchange, given_in
 from callboard.actors.server.input_rounds import InputRounds
 from callboard.actors.server.reply_slot import ReplySlot
+from callboard.actors.server.spans import KEPT_SIZE
 from callboard.actors.shares import Shares
 from callboard.actors.undo import undo_unless_done
 from callboard.codecs.envelope import Request
@@ -64,6 +65,9 @@ PARKED_WEIGHT: Final = 16 * 1024
 # What a sealed state begins with: the name of a parked exchange follows, or what a handler gave to be kept.
 PARKED: Final = b"p"
 HANDED_OVER: Final = b"h"
+HANDED_OVER_TRACED: Final = b"t"  # behind what the span of the next round needs to link to this one
+
+_HANDED_OVER: Final = (HANDED_OVER, HANDED_OVER_TRACED)
 
 
 @attrs.define(eq=False)
@@ -149,7 +153,9 @@ class Parking(Actor[None]):
     async def wrap(self, exchange: Exchange, payload: bytes) -> str:
         """A state for the client to keep: the retry is a fresh run that gets *payload* back."""
         exchange.rounds.number += 1
-        return await self._seal(exchange, HANDED_OVER + payload)
+        trace = exchange.slot.trace
+        begin = HANDED_OVER if trace is None else HANDED_OVER_TRACED + trace.to_keep()
+        return await self._seal(exchange, begin + payload)
 
     async def open(self, request: Request, text: str, slot: ReplySlot) -> SealedState:
         """Open what a retry brought along, once. Raises `InvalidState`, one text for every cause, or `Overloaded`."""
@@ -158,7 +164,7 @@ class Parking(Actor[None]):
         if not state.fits(await _digest(request)):
             raise InvalidState
         self._check_unspent(state)  # it may have been brought twice at once
-        if state.payload.startswith(HANDED_OVER):
+        if state.payload.startswith(_HANDED_OVER):
             self._spenders.take(slot.account)
             self._spent[state.serial] = state.expires, slot.account
         return state
@@ -171,7 +177,7 @@ class Parking(Actor[None]):
             state = open_unmatched(self.ring, text, binding, now=self.clock())
         except InvalidState:
             return None
-        if state.payload.startswith(HANDED_OVER):
+        if state.payload.startswith(_HANDED_OVER):
             return b"", state.serial
         return bytes.fromhex(state.payload[len(PARKED) :][: 2 * HOME_SIZE].decode()), state.serial
 
@@ -207,6 +213,8 @@ class Parking(Actor[None]):
             raise InvalidState
         if exchange.outcome is not None:  # it ended while it was parked
             self.leave(exchange)
+            if slot.trace is not None and exchange.slot.trace is not None:
+                slot.trace.follow(exchange.slot.trace)
             exchange.slot = slot
             await exchange.answer(exchange.outcome)
             return exchange
@@ -272,6 +280,16 @@ class Parking(Actor[None]):
 
     def _binding(self, request: Request, slot: ReplySlot, digest: bytes = b"") -> Binding:
         return Binding(slot.terms.principal, self.audience, request.method, digest)
+
+
+def taken_up(payload: bytes, slot: ReplySlot) -> bytes:
+    """What an earlier run gave the client to keep. The span of this one is linked to its span."""
+    if payload.startswith(HANDED_OVER):
+        return payload[len(HANDED_OVER) :]
+    begin = len(HANDED_OVER_TRACED)
+    if slot.trace is not None:
+        slot.trace.follow_kept(payload[begin : begin + KEPT_SIZE])
+    return payload[begin + KEPT_SIZE :]
 
 
 async def _digest(request: Request) -> bytes:

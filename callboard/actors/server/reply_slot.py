@@ -20,6 +20,7 @@ from callboard.actors.frames import (
 from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.outlet import FrameKind, Outbound, Outlet
 from callboard.actors.server.observer import CANCELLED, TOOL_ERROR, Observer, RequestSource
+from callboard.actors.server.spans import FrontSpan
 from callboard.actors.shares import LOCAL, Shares
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.results import Forwarded
@@ -81,6 +82,7 @@ class ReplySlot:
     _is_sending: bool = attrs.field(default=False, init=False)
     reason: str = attrs.field(default="", init=False)  # why the client cancelled the request, in its own words
     observer: Observer | None = attrs.field(default=None, init=False)
+    trace: FrontSpan | None = attrs.field(default=None, init=False)  # only if it is observed and traced
     # These three only if it is observed: since when, what it is about, and how long a backend took for it.
     began: float = attrs.field(init=False)
     target: str | None = attrs.field(init=False)
@@ -125,6 +127,8 @@ class ReplySlot:
         observer, self.observer = self.observer, None
         if observer is None:
             return
+        if self.trace is not None:
+            self.trace.answered(outcome)
         if isinstance(outcome, (str, Structured)):  # most are
             observer.over(self)
         elif isinstance(outcome, Exception):

@@ -46,13 +46,17 @@ LAST_WORD: Final = 1.0
 
 def run_request(exchange: Exchange, handler: Handler) -> Awaitable[None]:
     """Run the handler of a request in this task, and answer."""
-    return run_noticing(_run(exchange, handler), exchange.engine.context.copy(), _begin_waiting, exchange)
+    context = exchange.engine.context.copy()
+    if exchange.slot.trace is not None:
+        exchange.slot.trace.enter(context)
+    return run_noticing(_run(exchange, handler), context, _begin_waiting, exchange)
 
 
 def start_request(exchange: Exchange, handler: Handler) -> None:
     """Run it in a task of its own: where the task that read it has others to begin, or must end with the answer."""
     actor = RequestActor(exchange, None)
-    lifetime = exchange.supervisor.carry(partial(_run, exchange, handler), name=actor.name)
+    run = _run if exchange.slot.trace is None else _run_traced
+    lifetime = exchange.supervisor.carry(partial(run, exchange, handler), name=actor.name)
     actor.begin()
     actor.own(lifetime)
     exchange.slot.admit()
@@ -73,6 +77,12 @@ def _begin_waiting(exchange: Exchange) -> None:
         carrier.carry(actor)
     if not has_place:  # its session or its server ends, and would not find it later
         exchange.cancel(RequestEvent.SESSION_ENDED)
+
+
+async def _run_traced(exchange: Exchange, handler: Handler) -> None:
+    if exchange.slot.trace is not None:
+        exchange.slot.trace.enter()
+    await _run(exchange, handler)
 
 
 async def _run(exchange: Exchange, handler: Handler) -> None:

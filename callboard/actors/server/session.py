@@ -316,7 +316,7 @@ class Session(Actor[Outbound]):
             raise
         slot = self._slot(request, terms, way)
         if self.host.observer is not None:
-            slot.watch(self.host.observer, route.name)
+            self.host.observe(slot, request, route)
             self.requests.latest = terms
         if isinstance(way, Batch):
             way.expect(slot)

@@ -125,7 +125,8 @@ class HttpLink:
         outgoing.on_late = channel.wire.close
         self.pool.times.keep(outgoing)
         try:
-            await channel.send(self.request(b"POST", _POSTED + outgoing.headers, outgoing.frame, session))
+            lines = _POSTED + outgoing.headers
+            await channel.send(self.request(b"POST", lines, outgoing.frame, session, outgoing.trace))
             head = await channel.head()
             if head.media_type == b"text/event-stream":
                 reading = AnswerStream(outgoing, hear)
@@ -161,7 +162,9 @@ class HttpLink:
         reading = AnswerStream(outgoing, hear)
         try:
             lines, use = _POSTED + outgoing.headers, _USES.get(outgoing.method, "call")
-            async with PostedRequest(self, b"POST", lines, outgoing.frame, outgoing.hold, use=use) as asked:
+            async with PostedRequest(
+                *(self, b"POST", lines, outgoing.frame, outgoing.hold), use=use, own=outgoing.trace
+            ) as asked:
                 head = await asked.head()
                 if opens_session:
                     self.session, self.is_stale = head.get(_SESSION), self.is_stale and head.status != 200
@@ -272,8 +275,8 @@ class HttpLink:
         finally:
             self.pool.close()
 
-    def request(self, method: bytes, lines: bytes, body: bytes, session: bytes | None, proof: Headers = ()) -> bytes:
-        """The bytes of one request; *lines* are the headers of its kind."""
+    def request(self, method: bytes, lines: bytes, body: bytes, session: bytes | None, own: Headers = ()) -> bytes:
+        """The bytes of one request; *lines* are the headers of its kind, *own* those that no other has."""
         key = (method, lines, session, self.revision)
         head = self._heads.get(key)
         if head is None:
@@ -282,7 +285,7 @@ class HttpLink:
                 self._heads.clear()
             if len(head) <= MAX_HEAD:
                 self._heads[key] = head
-        for header in proof:
+        for header in own:
             head += b"%b: %b\r\n" % header
         return b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body) if body else head + b"\r\n"
 
@@ -377,6 +380,8 @@ class PostedRequest:
     may_renew: bool = True
     """Whether leave may be asked for: not for a good-bye."""
     use: Use = "call"
+    own: Headers = ()
+    """Headers that no other request has."""
     channel: Channel = attrs.field(init=False)
     session: bytes | None = attrs.field(init=False)
     """The one that it belongs to, however long it waits for its turn."""
@@ -418,7 +423,8 @@ class PostedRequest:
             self.link.pool.give_back(self.channel, is_done=is_done)
 
     async def _send(self, proof: Headers) -> AnswerHead:
-        await self.channel.send(self.link.request(self.method, self.lines, self.body, self.session, proof))
+        own = (*self.own, *proof)
+        await self.channel.send(self.link.request(self.method, self.lines, self.body, self.session, own))
         return await self.channel.head()
 
 

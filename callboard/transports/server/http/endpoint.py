@@ -229,7 +229,8 @@ class Endpoint:
         except HttpRefusal as refusal:
             refusal.request_id = message.id if isinstance(message, Request) else None
             raise
-        return session.post(message, response, route=route)
+        traced = None if self.host.tracer is None else head
+        return session.post(message, response, route=route, head=traced)
 
     def _is_modern(self, head: Head, message: Envelope, route: Route) -> bool:
         """What a request says of itself counts most; then the header; a session is for what says neither."""

@@ -166,6 +166,7 @@ class LegacySession:
         response: Response,
         headers: tuple[tuple[bytes, bytes], ...] = (),
         route: Route | None = None,
+        head: Head | None = None,
     ) -> None:
         """Take in what was posted: a message, or a batch. Raises `Overloaded` for one stream too many."""
         self.touch()
@@ -176,7 +177,7 @@ class LegacySession:
         self._tidy()
         number = next(self._numbers)
         stream = self._stream(number, response)
-        stream.headers = headers
+        stream.headers, stream.head = headers, head
         stream.on_plain_end = partial(self._drop, number)
         response.on_lost = stream.detach
         stream.held, response.held = response.held, None  # the request goes on when its client has left

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import attrs
 
 from callboard.actors.outlet import Outbound
+from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import RETRY_AFTER, status_of_legacy
 from callboard.codecs.http.writer import JSON, STREAM
@@ -108,12 +109,17 @@ class LegacyStream:
     on_plain_end: Callable[[], None] = _nothing  # it was no stream to come back to
     on_told: Callable[["LegacyStream"], None] = _nobody  # all of it, the end included, was written to the client
     on_left: Callable[[], None] = _nothing  # it has no reader now
+    head: Head | None = attrs.field(default=None, init=False)  # of the request, until that has begun; for its trace
     held: HeldBytes | None = attrs.field(default=None, init=False)  # what is held of a large request
     forgotten: int = attrs.field(default=0, init=False)  # the latest event that is no longer kept
     is_over: bool = attrs.field(default=False, init=False)
     _is_stream: bool = attrs.field(default=False, init=False)
     _last: int = attrs.field(default=0, init=False)
     _coming: Response | None = attrs.field(default=None, init=False)  # the one that is being told what it missed
+
+    def take_head(self) -> Head | None:
+        head, self.head = self.head, None
+        return head
 
     async def answer(self, frame: bytes, error: Exception | None = None, hold: object = None) -> None:
         response = self.response

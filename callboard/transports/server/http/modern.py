@@ -147,7 +147,7 @@ class Modern:
         account = account_of(principal, response.peer)
         slot = ReplySlot(request.id, request.method, terms, way, info, self, account, host.unread)
         if host.observer is not None:
-            slot.watch(host.observer, route.name)
+            host.observe(slot, request, route, head)
             if response.carrier is not None:
                 response.carrier.terms = terms
         exchange = Exchange(host, request, route, slot, host.requests)
