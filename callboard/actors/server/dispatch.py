@@ -32,8 +32,10 @@ class Dispatch:
             raise InvalidParams("the progress token is already in use")
 
     def check(self, slot: ReplySlot) -> None:
-        self.check_room()
-        self.host.check_rate(slot.method, self.principal)
+        host = self.host  # as `check_room`, without another call for each request
+        host.check_in_flight(self.count)
+        host.check_rate(slot.method, self.principal)
+        host.in_flight.check(self.account)
 
     def check_room(self) -> None:
         """Raises `Overloaded` if there is none for another request."""

@@ -1,6 +1,6 @@
 """A hosted server, as all of its peers share it: what it offers, and what lives longer than a connection."""
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from contextvars import Context, copy_context
 from itertools import count
 from typing import ClassVar, Final, Protocol, TypeAlias
@@ -297,14 +297,15 @@ class Host:
         if name in _LISTEN:
             self._listen(exchange)
             return
-        await self.serve_by(handler or self.offer.handlers[name], exchange)
+        if (rest := self.begin_serving(handler or self.offer.handlers[name], exchange)) is not None:
+            await rest
 
-    async def serve_by(self, handler: Handler, exchange: Exchange) -> None:
-        """Have *handler* answer a request that was admitted."""
-        if exchange.carrier is None:
-            start_request(exchange, handler)
-        else:
-            await run_request(exchange, handler)
+    def begin_serving(self, handler: Handler, exchange: Exchange) -> Awaitable[None] | None:
+        """Have *handler* answer a request that was admitted. What is returned must be awaited, if anything is."""
+        if exchange.carrier is not None:
+            return run_request(exchange, handler)
+        start_request(exchange, handler)
+        return None
 
     async def _resume(self, exchange: Exchange) -> Exchange:
         """Go on with what the state of a retry leads to: the exchange that is parked, or this one, which gets back what

@@ -165,9 +165,8 @@ class Session(Actor[Outbound]):
         return frames
 
     def facts(self) -> Mapping[str, Fact]:
-        agreed = "none" if self.terms is None else self.terms.revision.value
         return {
-            "revision": agreed,
+            "revision": "none" if self.terms is None else self.terms.revision.value,
             "in_flight": self.requests.count,
             "asked": len(self.key.questions),
             "ignored": self.ignored,
@@ -330,7 +329,8 @@ class Session(Actor[Outbound]):
                 await self.host.serve(exchange, method, self)
             else:
                 self.requests.check_room()  # rates are the other worker's to count
-                await self.host.serve_by(handler, exchange)
+                if (rest := self.host.begin_serving(handler, exchange)) is not None:
+                    await rest
         except (PeerError, RequestFailed) as error:
             await slot.fail(error)
 
