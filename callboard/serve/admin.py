@@ -7,7 +7,7 @@ by the native engine, so it depends on no other HTTP library than the endpoint d
 
 import socket
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
@@ -18,7 +18,7 @@ from callboard.codecs.http.access import Access
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.request_parser import HeadMemory
-from callboard.serve.show_room import PLAIN, ShowRoom
+from callboard.codecs.http.writer import PLAIN
 from callboard.server.served import Hosted
 from callboard.supervisor import SupervisorSpec
 from callboard.transports.limits import Settings
@@ -27,6 +27,9 @@ from callboard.transports.server.http.listener import Edge, listeners
 from callboard.transports.server.http.response import Response
 from callboard.transports.server.http.upgraded import Reading, Upgraded
 from callboard.transports.wire import Wire
+
+if TYPE_CHECKING:
+    from callboard.serve.show_room import ShowRoom
 
 LIMITS: Final = Settings(
     max_frame=1024,
@@ -72,7 +75,7 @@ class AdminHandler:
 
     health: Readiness
     access: Access
-    room: ShowRoom | None = None
+    room: "ShowRoom | None" = None
     heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
     is_leaving: bool = attrs.field(default=False, init=False)
     upgrade_to: bytes = attrs.field(default=b"websocket", init=False)
@@ -109,7 +112,7 @@ class AdminHandler:
 
 
 def admin_edge(
-    health: Readiness, access: Access, sockets: Sequence[socket.socket], room: ShowRoom | None = None
+    health: Readiness, access: Access, sockets: Sequence[socket.socket], room: "ShowRoom | None" = None
 ) -> SupervisorSpec:
     """The tree of the admin listener. It runs before the other listeners open, and after they were closed."""
     crowd = ConnectionLimit(LIMITS.max_connections, ceiling=_ANY)

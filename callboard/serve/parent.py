@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from itertools import count
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -24,9 +24,7 @@ from callboard.codecs.seal import KeyRing, new_secret
 from callboard.errors import CannotServe
 from callboard.serve.admin import admin_edge
 from callboard.serve.cluster_options import ClusterPlan
-from callboard.serve.node_view import NodeView
 from callboard.serve.options import Ready, ServePlan, listening_at, listening_told, warnings_for
-from callboard.serve.show_room import ShowRoom
 from callboard.server.served import BackendStatus, Behind
 from callboard.supervisor import Supervisor, get_logger, open_tree
 from callboard.supervisor.groups import own_nursery
@@ -38,6 +36,9 @@ from callboard.workers.fair_share import SLOTS, LoadPage
 from callboard.workers.messages import Drop, Keep, PeerWorker, PeerWorkers, Release, Started, Take, Taken, Told
 from callboard.workers.process import Equipment, WorkerProcess
 from callboard.workers.shared_rate import create_meters
+
+if TYPE_CHECKING:
+    from callboard.serve.node_view import NodeView
 
 LATE: Final = 5.0
 """Seconds that workers have to end beyond the time for their shutdown; then they are killed."""
@@ -82,6 +83,10 @@ async def _run(plan: ServePlan, has_backends: bool) -> int:
         root = await stack.enter_async_context(open_tree(tree.node()))
         parent = Parent(plan, equipment, root, bound, admin)
         if admin is not None:
+            from callboard.serve.node_view import NodeView  # and not without an admin address
+            from callboard.serve.show_room import ShowRoom
+
+            parent.view = NodeView(parent.workers, parent.is_ready)
             parent.view.listening = listening_told(list(listening_at(plan, bound, admin)))
             room = ShowRoom(parent.view, plan.admin_tokens(admin.place), plan.admin_actions)
             root.spawn(room.viewers, name="viewers", shutdown=0)
@@ -113,7 +118,7 @@ class Parent:
     bound: Mapping[BindAddress, Bound]
     admin: Bound | None
     book: Book = attrs.field(init=False)
-    view: NodeView = attrs.field(init=False)
+    view: "NodeView | None" = attrs.field(default=None, init=False)
     node: ClusterNode | None = attrs.field(default=None, init=False)
     generation: int = attrs.field(default=0, init=False)
     _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
@@ -126,7 +131,6 @@ class Parent:
 
     def __attrs_post_init__(self) -> None:
         self.book = Book(self.plan.settings.session_idle)
-        self.view = NodeView(lambda: list(self._workers.values()), self.is_ready)
 
     async def join(self, cluster: ClusterPlan) -> None:
         """Be one of several nodes."""
@@ -140,7 +144,8 @@ class Parent:
             lambda: KeyRing.from_bytes(*self.equipment.keys),
             self,
         )
-        self.view.node = self.node
+        if self.view is not None:
+            self.view.node = self.node
         await join_cluster(self.root, self.node)
 
     async def run(self) -> int:
@@ -149,7 +154,7 @@ class Parent:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._serve, hangups, nursery.cancel_scope)
                 nursery.start_soon(self._tidy)
-                if self.node is not None and self.admin is not None:
+                if self.node is not None and self.view is not None:
                     nursery.start_soon(self.view.tell_nodes, self.node)
                 await asked.wait()
                 nursery.cancel_scope.cancel()
@@ -328,6 +333,10 @@ class Parent:
 
     def _reachable(self) -> list[WorkerProcess]:
         return [worker for worker in self._workers.values() if worker.is_reachable]
+
+    def workers(self) -> list[WorkerProcess]:
+        """The latest process of each."""
+        return list(self._workers.values())
 
     def _serving(self) -> list[WorkerProcess]:
         return [worker for worker in self._workers.values() if worker.is_serving]

@@ -13,8 +13,6 @@ from callboard import tree
 from callboard.actors.server.drain import drain
 from callboard.actors.server.host import Host
 from callboard.errors import CannotServe
-from callboard.observe.access_log import AccessLog
-from callboard.observe.view import ServerView
 from callboard.serve.admin import Health, admin_edge
 from callboard.serve.banner import announce, announce_drain
 from callboard.serve.collector import collecting_now_and_then, collecting_seldom
@@ -22,7 +20,6 @@ from callboard.serve.options import Options, Ready, ServePlan, listening_at, lis
 from callboard.serve.parent import run_parent
 from callboard.serve.renew import Renewing
 from callboard.serve.revoke import end_all_of
-from callboard.serve.show_room import ShowRoom
 from callboard.serve.tokens import TokenFile
 from callboard.serve.traces import begin_tracing
 from callboard.serve.worker import begin_work, inherited, leave, place_backends, started
@@ -72,13 +69,19 @@ async def serve(
         health = Health(server, host)
         view = None
         if plan.admin is not None:
+            from callboard.observe.view import ServerView  # 3 MiB, which few need
+
             view = ServerView(host, server, listening_told(ready.listening))
             view.begin()
         if plan.access_log:
+            from callboard.observe.access_log import AccessLog
+
             host.observer = AccessLog(host.offer.owner_of, host.observer)
         if plan.trace:
             stack.push_async_callback(begin_tracing(host, plan.accepts_traces()))
         if admin is not None and view is not None:
+            from callboard.serve.show_room import ShowRoom
+
             room = ShowRoom(view, plan.admin_tokens(admin.place), plan.admin_actions)
             host.root.spawn(room.viewers, name="viewers", shutdown=0)
             await host.root.add(admin_edge(health, plan.access(admin.place, is_admin=True), admin.sockets, room))

@@ -18,7 +18,7 @@ import trio
 from callboard import observe
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
-from callboard.codecs.http.writer import STREAM
+from callboard.codecs.http.writer import PLAIN, STREAM
 from callboard.codecs.sse import encode_event
 from callboard.observe.actions import ACTIONS
 from callboard.observe.rows import Row
@@ -34,8 +34,6 @@ EVERY: Final = 1.0
 
 MOST_VIEWERS: Final = 8
 """Streams at once."""
-
-PLAIN: Final = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"))
 
 _POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:;"

@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from typing import Final, Never
+from typing import TYPE_CHECKING, Final, Never
 
 import attrs
 import trio
@@ -11,7 +11,6 @@ import trio
 from callboard import tree
 from callboard.actors.server.drain import stop_all
 from callboard.actors.server.host import Host
-from callboard.observe.view import ServerView
 from callboard.serve.cluster_options import ClusterPlan
 from callboard.serve.options import MOST_WORKERS, ServePlan
 from callboard.serve.renew import Renewing
@@ -30,6 +29,9 @@ from callboard.workers.link_server import LinkServer
 from callboard.workers.messages import Started
 from callboard.workers.node_tls import set_patience
 from callboard.workers.worker import ParentLink, Worker
+
+if TYPE_CHECKING:
+    from callboard.observe.view import ServerView
 
 MAX_INNER: Final = 3 * MAX_STREAMS * MOST_WORKERS
 """Connections of other workers: as many as all of them may open."""
@@ -61,7 +63,7 @@ def place_backends(worker: Worker, server: Hosted) -> None:
 
 
 async def begin_work(
-    worker: Worker, host: Host, server: Hosted, plan: ServePlan, stack: AsyncExitStack, view: ServerView | None
+    worker: Worker, host: Host, server: Hosted, plan: ServePlan, stack: AsyncExitStack, view: "ServerView | None"
 ) -> ParentLink:
     """Open the door to other workers, and listen to the parent: before any client can come."""
     settings = plan.settings

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import attrs
 import msgspec
@@ -18,7 +18,6 @@ from callboard.actors.server.parking import Parking
 from callboard.codecs.home import HomeNames
 from callboard.codecs.seal import KeyRing
 from callboard.errors import Overloaded
-from callboard.observe.view import ServerView
 from callboard.supervisor import Actor, Fact, get_logger
 from callboard.supervisor.ended import failure_text, where
 from callboard.supervisor.groups import own_nursery
@@ -50,6 +49,9 @@ from callboard.workers.messages import (
     Told,
 )
 from callboard.workers.shared_rate import MeterPage, SharedRateLimit
+
+if TYPE_CHECKING:
+    from callboard.observe.view import ServerView
 
 VARIABLE: Final = "CALLBOARD_WORKER_DESCRIPTOR"
 """Environment variable with the descriptor on which a worker is told who it is. It is no secret."""
@@ -153,7 +155,7 @@ class ParentLink(Actor[None]):
     worker: Worker
     host: Host
     is_ready: Callable[[], bool]
-    view: ServerView | None = None
+    view: "ServerView | None" = None
     leaving: trio.Event = attrs.field(factory=trio.Event, init=False)
     known: trio.Event = attrs.field(factory=trio.Event, init=False)
     has_parent: bool = attrs.field(default=True, init=False)
@@ -264,7 +266,7 @@ class ParentLink(Actor[None]):
         }
 
 
-async def _seen(view: ServerView, asked: Show | ActionWanted) -> bytes:
+async def _seen(view: "ServerView", asked: Show | ActionWanted) -> bytes:
     if isinstance(asked, ActionWanted):
         return msgspec.json.encode(await view.act(asked.action, asked.subject))
     if asked.what == "metrics":

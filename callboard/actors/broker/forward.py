@@ -106,14 +106,14 @@ class Forward(Lease):
         self._is_retry = False
         self._bridge: InputBridge | None = None
 
-    async def run(self) -> Model | Forwarded:
+    def run(self) -> Coroutine[Any, Any, Model | Forwarded]:
         """Ask the backend, and return its answer as the client gets it.
 
         Raises `BackendRefused`, `BackendGone`, `BackendTimedOut`, `Overloaded`, and what a client is told of itself.
         """
         if self.exchange is not None and self.exchange.slot.observer is not None:
-            return await self._run_observed(self.exchange.slot, self.exchange.slot.observer)
-        return await self._run()
+            return self._run_observed(self.exchange.slot, self.exchange.slot.observer)
+        return self._run()
 
     async def _run_observed(self, slot: ReplySlot, observer: Observer) -> Model | Forwarded:
         backend, request, error = self.to.backend, self.request, CANCELLED

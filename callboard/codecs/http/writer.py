@@ -9,6 +9,7 @@ from typing import Final
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"
 JSON: Final = ((b"content-type", b"application/json"),)
+PLAIN: Final = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"))
 STREAM: Final = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache"),
