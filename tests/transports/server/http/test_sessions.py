@@ -16,7 +16,7 @@ VERSIONED = pytest.mark.parametrize("revision", HTTP_REVISIONS[1:], ids=str)
 LAST = Revision.V2025_11_25
 
 
-FORGETFUL = Settings(session_idle=0.2, write_time=1)
+FORGETFUL = Settings(session_idle=1, write_time=1)  # a busy machine may take a second for a call
 
 
 def sessions(place: Place) -> int:
@@ -272,15 +272,20 @@ async def test_delete_ends_a_session_and_all_that_goes_on_in_it(revision: Revisi
         assert sessions(place) == 1
 
 
+async def _wait_forgotten(place: Place) -> None:
+    with trio.fail_after(10):
+        while sessions(place):  # noqa: ASYNC110  # an idle session ends without an event
+            await trio.sleep(0.1)
+
+
 @EACH
 async def test_a_session_that_nobody_uses_ends_by_itself(revision: Revision) -> None:
     async with serving(open_house().server, FORGETFUL) as place:
         session = await OpenSession.open(place, revision)
         for _ in range(5):
-            await trio.sleep(0.1)
+            await trio.sleep(0.3)
             assert (await session.call("echo", text="x")).result
-        await trio.sleep(0.4)
-        assert sessions(place) == 0
+        await _wait_forgotten(place)
         assert (await session.call("echo", text="x")).status == 404
 
 
@@ -290,12 +295,11 @@ async def test_a_session_that_somebody_listens_to_is_used(revision: Revision) ->
     async with serving(house.server, FORGETFUL) as place:
         session = await OpenSession.open(place, revision)
         stream = await session.listen()
-        await trio.sleep(0.5)
+        await trio.sleep(1.5)
         house.server.notify_changed("tools")
         assert (await stream.message())["method"] == "notifications/tools/list_changed"
         await stream.client.aclose()
-        await trio.sleep(0.4)
-        assert sessions(place) == 0
+        await _wait_forgotten(place)
 
 
 @pytest.mark.parametrize("tool", ["work", "errand", "chat"])
@@ -306,7 +310,7 @@ async def test_a_session_that_works_for_somebody_is_used(tool: str) -> None:
         arguments: Json = {"words": ["a"]} if tool == "chat" else {}
         client = await session.begin(tool, name="gate", **arguments)
         await house.wait_started("gate")
-        await trio.sleep(0.5)
+        await trio.sleep(1.5)
         assert sessions(place) == 1
         house.gates["gate"].set()
         assert (await client.answer()).status == 200
