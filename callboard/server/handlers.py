@@ -52,7 +52,7 @@ from callboard.supervisor.ended import drop_frames
 from callboard.supervisor.groups import sole
 
 THREADS: Final = 40
-"""Most plain functions that run in threads at once."""
+"""Most plain functions that run in threads at once, unless the server says otherwise."""
 
 MAX_VALUES: Final = 100
 """Most candidates of one completion. The specification's limit."""
@@ -74,6 +74,7 @@ class Declarations(News, Protocol):
     middlewares: list[Middleware]
     lists_kept: CacheHint
     show_errors: bool
+    threads: int
     info: Implementation
     instructions: str | None
     revisions: frozenset[Revision]
@@ -86,7 +87,7 @@ class ServerOffer:
         self._server = server
         self._registry = server.registry
         self._lifespan = lifespan
-        self._limiter = trio.CapacityLimiter(THREADS)
+        self._limiter = trio.CapacityLimiter(server.threads)
         self._kept: dict[str, Any] = attrs.asdict(server.lists_kept)
         self.info: Implementation = server.info
         self.instructions: str | None = server.instructions

@@ -13,6 +13,7 @@ from callboard.actors.rate import Rate, RateLimit
 from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
 from callboard.actors.server.progress import ProgressTimer
+from callboard.actors.server.request import HARD_CAP
 from callboard.codecs.mcp_headers.header_map import HeaderMap
 from callboard.codecs.revisions import (
     ALL,
@@ -35,7 +36,7 @@ from callboard.codecs.revisions.meta import is_valid_meta_key
 from callboard.codecs.seal import Seal
 from callboard.codecs.uri_template.template import UriTemplate
 from callboard.server.context import Context, InputRequired
-from callboard.server.handlers import Middleware, ServerOffer
+from callboard.server.handlers import THREADS, Middleware, ServerOffer
 from callboard.server.registry import (
     CacheHint,
     HandlerEntry,
@@ -85,6 +86,8 @@ class Server(Served):
         ttl: float = 0,
         cache_scope: CacheScope = "private",
         show_errors: bool = False,
+        timeout: float = HARD_CAP,
+        threads: int = THREADS,
         offers: Collection[Offered] = (),
     ) -> None:
         """*ttl* and *cache_scope*: how many seconds a client may keep a list, and whether for all its users.
@@ -92,11 +95,16 @@ class Server(Served):
         When a handler raises, the log gets the exception, its text and its place. The client gets the text of a
         `ToolError`, and of any other exception only the type; with *show_errors* the text of all of them.
 
+        A request that takes longer than *timeout* seconds ends with an error; the time that it waits for an answer of
+        its client does not count. At most *threads* plain functions run at once; further calls wait for a thread.
+
         Clients are told of tools, resources, prompts and completions if the server has any, and of log messages if a
         handler takes a context or there is a middleware. *offers* names the kinds whose first handler is added while
         the server runs: a client that was not told of prompts never asks for any. A server that is empty when it starts
         offers every kind, unless *offers* says which.
         """
+        if not timeout > 0 or threads < 1:
+            raise ValueError("timeout must be positive, and threads at least 1")
         self.info = Implementation(
             name=name,
             version=version,
@@ -112,6 +120,8 @@ class Server(Served):
         self.middlewares: list[Middleware] = []
         self.lists_kept = CacheHint.of(ttl, cache_scope)
         self.show_errors = show_errors
+        self.timeout = timeout
+        self.threads = threads
         self._rates = dict(rates)
         self._lifespan = lifespan
         self._hosts: set[Host] = set()
@@ -354,7 +364,7 @@ class Server(Served):
             meters = {method: RateLimit(rate) for method, rate in self._rates.items()}
             self.registry.offer_anything()
             self.registry.cursors = Seal(lot.ring, "cursor")  # workers share the ring: any of them goes on with a list
-            host = Host(ServerOffer(self, value), root, lot, meters=meters, reports=reports)
+            host = Host(ServerOffer(self, value), root, lot, cap=self.timeout, meters=meters, reports=reports)
             self._hosts.add(host)
             try:
                 yield host

@@ -9,6 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+import callboard
 from callboard import Context, Rate, Server
 from callboard.actors.server.parking import MAX_PARKED_EACH
 from callboard.codecs.revisions import Model
@@ -77,6 +78,50 @@ async def test_a_plain_function_runs_in_a_thread() -> None:
 
     async with connect(server) as client:
         assert text(await client.call("where")) == "False"
+
+
+async def test_no_more_plain_functions_run_at_once_than_there_are_threads() -> None:
+    server, running, most, gate = Server("s", threads=2), list[None](), list[int](), threading.Event()
+
+    @server.tool
+    def wait() -> str:
+        running.append(None)
+        most.append(len(running))
+        gate.wait(10)
+        running.pop()
+        return "done"
+
+    async with callboard.connect(server) as client, trio.open_nursery() as nursery:
+
+        async def call() -> None:
+            await client.call("wait")
+
+        for _ in range(5):
+            nursery.start_soon(call)
+        while len(most) < 2:  # noqa: ASYNC110  # a thread has no event of Trio's
+            await trio.sleep(0.01)
+        gate.set()
+    assert (len(most), max(most)) == (5, 2)
+
+
+async def test_a_request_ends_at_the_timeout_of_its_server(autojump_clock: MockClock) -> None:
+    server = Server("s", timeout=3)
+
+    @server.tool
+    async def hang() -> str:
+        await trio.sleep_forever()
+
+    async with connect(server) as client:
+        began = trio.current_time()
+        with pytest.raises(Refusal, match="timed out: no response within 3 s"):
+            await client.call("hang")
+        assert trio.current_time() - began == pytest.approx(3, abs=0.1)
+
+
+@pytest.mark.parametrize("given", [{"timeout": 0}, {"threads": 0}])
+def test_a_server_without_time_or_threads_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="timeout must be positive, and threads at least 1"):
+        Server("s", **given)
 
 
 def test_names_are_taken_once_and_wrong_signatures_are_told_at_once() -> None:
