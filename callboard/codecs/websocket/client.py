@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import attrs
 import msgspec
-from wsproto.utilities import generate_accept_token
 
 from callboard.codecs.http.response_parser import AnswerHead
-from callboard.codecs.websocket.handshake import RECEIVED, SESSION, SUBPROTOCOL, VERSION
+from callboard.codecs.websocket.handshake import RECEIVED, SESSION, SUBPROTOCOL, VERSION, accept_token
 from callboard.codecs.websocket.masking import masked
 from callboard.errors import BadAnswer
 
@@ -58,7 +57,7 @@ def check_accepted(head: AnswerHead, key: bytes) -> None:
     """See that a 101 is the answer to this very handshake. Raises `BadAnswer`."""
     if (head.get(b"upgrade") or b"").lower() != b"websocket":
         raise BadAnswer("the server switched to another protocol than WebSocket")
-    if head.get(b"sec-websocket-accept") != generate_accept_token(base64.b64encode(key)):
+    if head.get(b"sec-websocket-accept") != accept_token(base64.b64encode(key)):
         raise BadAnswer("the response does not match the handshake (Sec-WebSocket-Accept)")
     if head.get(b"sec-websocket-protocol") not in (None, SUBPROTOCOL):
         raise BadAnswer("the server chose a subprotocol that was not offered")
