@@ -18,10 +18,11 @@ from callboard.actors.subscribers import Subscribers
 from callboard.broker.demo import company
 from callboard.broker.demo.stage_clock import CLOCK, Ticker, Watchers
 from callboard.cli.serve import DEFAULT_PORT
+from tests.fork_server import forked
 from tests.process import CALLBOARD, Process, callboard, started
 from tests.shared import ROOT
 
-SERVE: Final = (*CALLBOARD, "serve", "--http", "0", "--ws", "0", "--json")
+SERVE: Final = ("serve", "--http", "0", "--ws", "0", "--json")
 
 
 @attrs.frozen
@@ -37,7 +38,7 @@ class Served:
 
 @asynccontextmanager
 async def served() -> AsyncIterator[Served]:
-    async with started(*SERVE) as process:
+    async with started(*forked(), *SERVE) as process:
         yield Served(process, await process.hear())
         process.signal()
         assert await process.wait() == 0
@@ -128,7 +129,7 @@ def test_a_taken_port_is_one_line_that_says_what_to_do() -> None:
 
 
 async def test_it_ends_with_all_of_its_processes_and_leaves_no_file(tmp_path: Path) -> None:
-    async with started(*SERVE, cwd=tmp_path) as process:
+    async with started(*CALLBOARD, *SERVE, cwd=tmp_path) as process:
         await process.hear()
         (wardrobe,) = psutil.Process(process.process.pid).children(recursive=True)
         process.signal()

@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import stat
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -29,7 +28,8 @@ from callboard.codecs.members import raw
 from callboard.codecs.revisions import LATEST
 from callboard.errors import DEFINITION_CHANGED, CannotServe, DefinitionChanged, ServerRefused
 from tests.broker.listed import listing
-from tests.process import CALLBOARD, Process, callboard, started
+from tests.fork_server import forked
+from tests.process import Process, callboard, started
 
 APP: Final = str(Path(__file__).parent / "apps" / "changing.py")
 PINNED: Final = {"back": BackendSettings(prefix="", pin=True)}
@@ -320,7 +320,8 @@ async def test_a_slow_disk_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pyt
 
 
 def configured(folder: Path, **env: str) -> Path:
-    entry = {"command": sys.executable, "args": ["-m", "callboard", "run", APP], "env": env}
+    program, *arguments = forked()
+    entry = {"command": program, "args": [*arguments, "run", APP], "env": env}
     config = folder / "servers.json"
     config.write_text(json.dumps({"mcpServers": {"back": {**entry, "callboard": {"prefix": "", "pin": True}}}}))
     return config
@@ -328,7 +329,7 @@ def configured(folder: Path, **env: str) -> Path:
 
 @asynccontextmanager
 async def brokered(config: Path) -> AsyncIterator[tuple[Process, Client]]:
-    async with started(*CALLBOARD, "serve", str(config), "--http", "0", "--json") as process:
+    async with started(*forked(), "serve", str(config), "--http", "0", "--json") as process:
         told = await process.hear()
         async with connect(told["listening"][0]["url"]) as client:
             yield process, client

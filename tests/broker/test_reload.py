@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ import trio
 from callboard import Client, connect
 from callboard.errors import ServerRefused
 from tests.at_terminal import terminal as terminal_of
+from tests.fork_server import forked
 from tests.process import CALLBOARD, PATIENCE, Process, started
 
 APP: Final = str(Path(__file__).parent / "apps" / "held.py")
@@ -23,7 +23,8 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="SIGHUP, and processe
 
 
 def entry(**env: str) -> dict[str, Any]:
-    return {"command": sys.executable, "args": ["-m", "callboard", "run", APP], "env": env}
+    program, *arguments = forked()
+    return {"command": program, "args": [*arguments, "run", APP], "env": env}
 
 
 def write(config: Path, **servers: Any) -> None:
@@ -36,7 +37,7 @@ def write(config: Path, **servers: Any) -> None:
 @asynccontextmanager
 async def brokered(config: Path) -> AsyncIterator[tuple[Process, Client]]:
     heard = ("env", "CALLBOARD_LOG_LEVEL=debug")  # what servers write to standard error is in the log then
-    async with started(*heard, *CALLBOARD, "serve", str(config), "--http", "0", "--json") as process:
+    async with started(*heard, *forked(), "serve", str(config), "--http", "0", "--json") as process:
         told = await process.hear()
         async with connect(told["listening"][0]["url"]) as client:
             yield process, client
@@ -105,7 +106,7 @@ async def test_a_wrong_file_changes_nothing_and_is_told_with_its_line(tmp_path: 
     async with brokered(config) as (process, client):
         before = [await pid(client, name) for name in ("kept", "other")]
         for servers, words in (
-            ({"kept": entry(), "other": {"command": 7}}, f"{config}:14: mcpServers.other.command: must be"),
+            ({"kept": entry(), "other": {"command": 7}}, f"{config}:17: mcpServers.other.command: must be"),
             ({"kept": entry(NEW="1"), "other": {"python": str(broken)}}, "broken.py: import failed"),
         ):
             del process.stderr[:]
