@@ -10,9 +10,9 @@ from callboard.supervisor import get_logger
 
 log = get_logger("callboard.admin")
 
-Outcome: TypeAlias = Literal["done", "not found", "no answer", "failed"]
+ActionOutcome: TypeAlias = Literal["done", "not found", "no answer", "failed"]
 
-_OUTCOMES: Final[dict[bool | None, Outcome]] = {True: "done", False: "not found", None: "no answer"}
+_OUTCOMES: Final[dict[bool | None, ActionOutcome]] = {True: "done", False: "not found", None: "no answer"}
 
 
 class Acting(Protocol):
@@ -36,8 +36,8 @@ class OperatorDesk:
     acting: Acting
     health: Balanced | None = None
 
-    async def act(self, operator: str, action: str, subject: str) -> Outcome:
-        outcome: Outcome = "failed"
+    async def act(self, operator: str, action: str, subject: str) -> ActionOutcome:
+        outcome: ActionOutcome = "failed"
         try:
             outcome = await self._act(action, subject)
         except (OSError, CannotServe) as error:  # pins that cannot be written
@@ -46,7 +46,7 @@ class OperatorDesk:
             log.warning("operator_action", operator=operator, action=action, subject=clip(subject), outcome=outcome)
         return outcome
 
-    async def _act(self, action: str, subject: str) -> Outcome:
+    async def _act(self, action: str, subject: str) -> ActionOutcome:
         if action not in ("drain", "resume"):
             return _OUTCOMES[await self.acting.act(action, subject)]
         if self.health is None:

@@ -46,6 +46,8 @@ class Scene:
     """Each kind of secret, and the secret."""
     shown: dict[str, str] = attrs.field(factory=dict)
     """What operators see, by where."""
+    written: list[bytes] = attrs.field(factory=list)
+    """Requests that were answered."""
     answers: list[str] = attrs.field(factory=list)
     """What the wrong client is answered."""
 
@@ -72,8 +74,12 @@ class Scene:
         """A request of a modern client, with headers that are its own."""
         headers = {"authorization": f"Bearer {token}", "cookie": "id=canary-cookie", "x_own": "canary-header"}
         async with self.connection() as client:
-            await client.send(client.modern(method, headers=headers, **params))
-            return await client.answer()
+            request = client.modern(method, headers=headers, **params)
+            await client.send(request)
+            answer = await client.answer()
+        if answer.status == 200:
+            self.written.append(request)
+        return answer
 
     async def legacy(self, method: str, session: str | None, token: str = TOKEN, **params: Any) -> Answer:
         """A request in a session, or the one that begins it."""
@@ -90,7 +96,7 @@ class Scene:
         for path in PATHS:
             self.shown[f"{path} {when}"] = await self._seen(path, bearer)
         flags = ("--token-file", str(self.folder / "admins"))
-        for command in (("top",), ("top", "--json"), ("status",), ("status", "--json")):
+        for command in (("top",), ("top", "--json", "--once"), ("status",), ("status", "--json")):
             done = await trio.to_thread.run_sync(partial(callboard, *command, self.urls["admin"], *flags))
             assert "mcp" in done.stdout or "callboard" in done.stdout, done
             self.shown[f"callboard {' '.join(command)} {when}"] = done.stdout + done.stderr
@@ -127,13 +133,16 @@ async def confide(scene: Scene) -> None:
             asked.append(params)
             return "canary-sampling-result"
 
-        async with connect(scene.urls["http"], revision=revision, headers=bearer, sampling=sample) as client:
+        logged: list[Any] = []
+        given: Any = {"revision": revision, "headers": bearer, "sampling": sample}
+        given |= {"on_log": logged.append, "log_level": "debug"}
+        async with connect(scene.urls["http"], **given) as client:
             await _call(scene, client)
             thought = await client.call("back__think")
+        scene.send("log message", "canary-log", logged)
         scene.send("sampling message", "canary-sampling-message", asked)
         scene.send("sampling system prompt", "canary-sampling-system", asked)
         scene.send("sampling result", "canary-sampling-result", thought.content)
-        scene.send("bearer token", TOKEN, bearer)
     await _ask(scene)
     await _listen(scene)
     await _have_tasks(scene)
@@ -171,8 +180,8 @@ async def _ask(scene: Scene) -> None:
     again = {"name": "back__ask", "arguments": {}, "inputResponses": responses, "requestState": state}
     scene.answers.append(str((await scene.modern("tools/call", OTHER_TOKEN, **again)).body))
     scene.send("answer", "canary-answer", (await scene.modern("tools/call", **again)).body)
-    scene.send("cookie", "canary-cookie", "id=canary-cookie")  # with every request above, and none was refused
-    scene.send("header", "canary-header", "x-own: canary-header")
+    for kind, secret in (("cookie", "canary-cookie"), ("header", "canary-header"), ("bearer token", TOKEN)):
+        scene.send(kind, secret, scene.written)
 
 
 async def _listen(scene: Scene) -> None:
@@ -255,7 +264,7 @@ async def scenery(folder: Path, *flags: str) -> AsyncIterator[Scene]:
 
 def _servers(guarded: str, port: int) -> Any:
     app = ["-m", "callboard", "run", str(APPS / "confiding.py"), "--log-level", "error"]
-    lost = "echo canary-stderr-of-lost >&2; exit 3"
+    lost = "echo canary-last-words >&2; exit 3"
     return {
         "back": {"command": sys.executable, "args": app, "env": {"PASSWORD": "canary-environment"}},
         "bare": {"command": sys.executable, "args": [str(APPS / "bare_tasks.py")]},

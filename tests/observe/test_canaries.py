@@ -1,13 +1,13 @@
 """What must never be shown: whatever clients and servers confide to each other is in no view, metric or log line."""
 
 import base64
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.observe.canaries import KEY, confide, scenery
-
-FOR_THE_LOG = {"stderr of a server"}
+from tests.process import callboard
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
@@ -27,7 +27,7 @@ async def test_nothing_that_was_confided_is_shown(
     assert "tools/call" in spans
     assert scene.process.words.count("back__tell") == 2  # the access log
     assert len(scene.answers) >= 8
-    sent = {**scene.sent, "arguments of a command": "canary-argv", "stderr": "canary-stderr\n"}
+    sent = {**scene.sent, "arguments of a command": "canary-argv", "stderr": "canary-stderr"}
     sent |= {"key in base64": base64.b64encode(KEY).decode(), "key as bytes": KEY.decode("latin-1")}
     sent |= {"body of a failed answer": "canary-http-error"}
     assert len(sent) >= 30
@@ -39,3 +39,13 @@ async def test_nothing_that_was_confided_is_shown(
     for where, text in (shown | answers).items():
         if not where.startswith(("/api", "/events", "/readyz", "callboard", "log")):
             assert "canary" not in text, where
+
+
+def test_a_user_in_the_url_of_a_server_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    config = tmp_path / "servers.json"
+    url = "http://canary-user:canary-password@127.0.0.1:1/mcp?key=canary-query"
+    config.write_text(json.dumps({"mcpServers": {"shut": {"url": url}}}))
+    for command in ("serve", "check"):
+        done = callboard(command, str(config))
+        assert "mcpServers.shut.url" in done.stdout + done.stderr
+        assert "canary" not in done.stdout + done.stderr
