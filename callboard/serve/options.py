@@ -87,7 +87,7 @@ class Options(TypedDict, total=False):
     admin_token_file: str | None
     """Tokens of those who may look at the page and the metrics. Needed unless `admin` is a loopback address."""
     admin_actions: bool
-    """Let operators restart servers and disconnect clients, with a token of that file."""
+    """Let operators restart servers, approve tools, disconnect clients and drain, with a token of that file."""
     access_log: bool
     """Write a log line for each request."""
     trace: bool

@@ -195,7 +195,7 @@ async def _listen(scene: Scene) -> None:
 
 
 async def _have_tasks(scene: Scene) -> None:
-    about = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    about: Any = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     session = (await scene.legacy("initialize", None, **about)).headers["mcp-session-id"]
     created = (await scene.legacy("tools/call", session, name="bare__book", arguments={}, task={})).body.decode()
     task = json.loads(created[created.index("{") :].splitlines()[0])["result"]["task"]["taskId"]
