@@ -11,6 +11,7 @@ import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, Never, Self
 
@@ -59,6 +60,11 @@ class Waiting:
     tool: str
     pinned: str
     found: str
+
+    @property
+    def subject(self) -> str:
+        """What an operator approves of: this definition, and none that takes its place meanwhile."""
+        return f"{self.server}/{self.tool}/{self.found}"
 
 
 class _File(msgspec.Struct):
@@ -138,6 +144,12 @@ class Pins:
         """As `save`, in a thread: disks can be slow. Abandoned if it is cancelled; then nothing counts as kept."""
         with self._saving() as saving:
             await trio.to_thread.run_sync(saving.run, abandon_on_cancel=True)
+
+    async def approve_aside(self, waiting: Waiting) -> None:
+        """The operator approves, of this one alone. Written in a thread; it is noticed as the approval of another
+        process is. Raises OSError, and `CannotServe`."""
+        saving = _Saving(self.file, {(waiting.server, waiting.tool): Pin(waiting.found)})
+        await trio.to_thread.run_sync(partial(saving.run, are_ours=True, patience=PATIENCE), abandon_on_cancel=True)
 
     @contextmanager
     def _saving(self) -> "Iterator[_Saving]":

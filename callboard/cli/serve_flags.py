@@ -94,7 +94,9 @@ class Where:
     ] = None
 
     admin_actions: Annotated[
-        bool, FLAG, Parameter(group=ACCESS, help="Let operators with such a token restart servers, end sessions.")
+        bool,
+        FLAG,
+        Parameter(group=ACCESS, help="Let operators with such a token act: restart, disconnect, drain."),
     ] = False
 
     state_key_file: Annotated[

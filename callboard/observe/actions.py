@@ -1,27 +1,30 @@
 """What an operator may do to a running server, beside looking at it."""
 
-from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from callboard import tree
-from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.offer import BrokerOffer
 from callboard.actors.server.host import Host
-from callboard.observe.rows import edges
-from callboard.supervisor import get_logger
+from callboard.observe.rows import MOST, Row, clip, edges
+from callboard.server.served import Hosted
 
-log = get_logger("callboard.admin")
+if TYPE_CHECKING:
+    from callboard.broker.pins import Pins
 
 ACTIONS: Final = {
     "restart": "End the connections of a server, and its process if there is one, and begin anew.",
     "try": "Try a server now that is left alone after it failed.",
     "refresh": "Read the lists of a server again.",
+    "approve": "Show a tool of a pinned server as it is defined now.",
     "disconnect": "End a session, or a connection of a client.",
+    "drain": "Have `/readyz` say no, so that balancers go elsewhere. What comes is still served.",
+    "resume": "End that.",
 }
-"""What there is, each for one server or client by its name."""
+"""What there is. The first three are for a server by its name, `approve` and `disconnect` for what the view calls it;
+the last two are for the whole server."""
 
 
 @attrs.frozen(eq=False)
@@ -29,27 +32,44 @@ class Actions:
     """Does it, in this process."""
 
     host: Host
+    server: Hosted
 
     async def act(self, action: str, subject: str) -> bool:
-        """Whether there was such a server or client."""
-        done = await self._act(action, subject)
-        if done:
-            log.warning("operator_action", action=action, subject=subject)
-        return done
-
-    async def _act(self, action: str, subject: str) -> bool:
+        """Whether there was such a server, tool or client."""
         if action == "disconnect":
             return await self._disconnect(subject)
-        backend = self._backend(subject)
-        verb = _VERBS.get(action)
-        if backend is None or verb is None:
-            return False
-        verb(backend)
-        return True
-
-    def _backend(self, name: str) -> Backend | None:
         offer = self.host.offer
-        return offer.backends.get(name) if isinstance(offer, BrokerOffer) else None
+        if not isinstance(offer, BrokerOffer):
+            return False
+        if action == "approve":
+            return await self._approve(subject)
+        backend = offer.backends.get(subject)
+        return backend is not None and backend.act(action)
+
+    def approvals(self) -> list[Row]:
+        """The tools that wait for the operator, and what to call each of them."""
+        return [
+            {"server": clip(one.server), "tool": clip(one.tool), "pinned": one.pinned, "subject": one.subject}
+            for one in ([] if self._pins is None else self._pins.waiting()[:MOST])
+        ]
+
+    @property
+    def _pins(self) -> "Pins | None":
+        if not isinstance(self.host.offer, BrokerOffer):
+            return None
+        from callboard.broker.broker import Broker  # which runs: a server does without
+
+        return self.server.pins if isinstance(self.server, Broker) else None
+
+    async def _approve(self, subject: str) -> bool:
+        pins = self._pins
+        if pins is None:
+            return False
+        found = [one for one in pins.waiting() if one.subject == subject]
+        if len(found) != 1:  # names may have slashes: what could be another tool is not approved
+            return False
+        await pins.approve_aside(found[0])
+        return True
 
     async def _disconnect(self, name: str) -> bool:
         places = [self.host.root.supervisor_of(tree.SESSIONS), *edges(self.host.root)]
@@ -58,10 +78,3 @@ class Actions:
                 await place.child(name).stop()
                 return True
         return False
-
-
-_VERBS: Final[Mapping[str, Callable[[Backend], None]]] = {
-    "restart": Backend.restart,
-    "try": Backend.try_now,
-    "refresh": Backend.refresh,
-}

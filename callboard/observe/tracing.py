@@ -95,7 +95,8 @@ class Tracing:
         name, attributes = self._about(known_method(request.method), route)
         network, protocol = NETWORK.get(transport, ("", ""))
         attributes["mcp.protocol.version"] = terms.revision.value
-        attributes["jsonrpc.request.id"] = clip(str(request.id))
+        if request.method != "subscriptions/listen":  # its id is that of the subscription, which is the client's own
+            attributes["jsonrpc.request.id"] = clip(str(request.id))
         attributes["network.transport"] = network
         if protocol:
             attributes["network.protocol.name"] = protocol

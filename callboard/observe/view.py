@@ -8,6 +8,7 @@ latest      rates and latencies of the last seconds
 history     ten minutes, second by second; only where it is asked for
 servers     the backends of a broker, with why they are not up
 clients, running, slowest, failed, tools, topics, dead_letters, tree
+approvals   tools of pinned servers that wait for the operator
 actions     what operators may do; added by the listener
 """
 
@@ -41,6 +42,8 @@ class ServerView:
     server: Hosted
     listening: Sequence[Mapping[str, str]] = ()
     """Transport and address of each listener."""
+    is_ready: Callable[[], bool] | None = None
+    """What balancers are told; without it, whether the server is ready."""
     journal: Journal = attrs.field(init=False)
     sampler: Sampler = attrs.field(init=False)
     _began: float = attrs.field(factory=time.time, init=False)
@@ -74,6 +77,7 @@ class ServerView:
         for name, table in tables:
             await trio.lowlevel.checkpoint()
             view[name] = list(table())  # all at once: what it reads changes while others run
+        view["approvals"] = Actions(host, self.server).approvals()
         view["clients"] = await rows.client_rows(host)
         await trio.lowlevel.checkpoint()
         view["dead_letters"] = rows.dead_letters(host.root.dead_letters)
@@ -94,12 +98,13 @@ class ServerView:
         return render(self.families())
 
     async def act(self, action: str, subject: str) -> bool:
-        """Do what the operator wants. Whether there is a server or client of that name."""
-        return await Actions(self.host).act(action, subject)
+        """Do what the operator wants. Whether there is such a server, tool or client."""
+        return await Actions(self.host, self.server).act(action, subject)
 
     def _about(self) -> Row:
         host = self.host
-        state = "draining" if host.is_draining else "ready" if self.server.is_ready() else "not ready"
+        is_ready = self.server.is_ready if self.is_ready is None else self.is_ready
+        state = "draining" if host.is_draining else "ready" if is_ready() else "not ready"
         return {
             "name": rows.clip(self.server.info.name),
             "version": rows.clip(self.server.info.version),
@@ -152,6 +157,9 @@ def merge(views: Mapping[str, Row], about: Row) -> Row:
         merged[table] = [{**row, "worker": worker} for worker, view in views.items() for row in view.get(table, ())]
     for table in ("servers", "tools"):
         merged[table] = _by_name(merged[table])
+    for row in merged["clients"]:  # each worker counts its own from one
+        row["name"] = f"{row['worker']}/{row['name']}"
+    merged["approvals"] = next((one["approvals"] for one in some if "approvals" in one), [])  # all have the same
     merged["slowest"].sort(key=lambda row: -row["seconds"])
     merged["failed"].sort(key=lambda row: row["ago"])
     merged["running"].sort(key=lambda row: -row["age"])

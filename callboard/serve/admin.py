@@ -63,9 +63,12 @@ class Health:
     host: Host
     is_leaving: bool = attrs.field(default=False, init=False)
     """Whether it ends soon, and still takes requests: a load balancer has time to notice."""
+    is_held: bool = attrs.field(default=False, init=False)
+    """Whether an operator has it say that it is not ready."""
 
     def is_ready(self) -> bool:
-        return not self.is_leaving and not self.host.is_draining and self.server.is_ready()
+        is_open = not (self.is_leaving or self.is_held or self.host.is_draining)
+        return is_open and self.server.is_ready()
 
 
 @attrs.define(eq=False)
@@ -100,8 +103,10 @@ class AdminHandler:
             await self.room.serve(head, body, response)
             return
         is_fine = head.path == b"/livez" or self.health.is_ready()
-        text = b"" if head.method == "HEAD" else b"ok\n" if is_fine else b"not ready\n"
-        await response.answer(200 if is_fine else 503, PLAIN, text)
+        text = "ok\n" if is_fine else "not ready\n"
+        if head.path == b"/readyz" and head.query == b"verbose" and self.room is not None:
+            text += await self.room.why(head)
+        await response.answer(200 if is_fine else 503, PLAIN, b"" if head.method == "HEAD" else text.encode())
 
     async def refuse(self, refusal: HttpRefusal, response: Response) -> None:
         body = b"" if refusal.is_bodiless else b"refused\n"

@@ -51,7 +51,8 @@ async def keep(broker: Broker, worker: Worker, settings: Settings, asked: trio.E
     async with AsyncExitStack() as stack:
         bound = await stack.enter_async_context(listen(BindAddress.parse(f"unix:{keeper_path(worker.folder)}")))
         root = await stack.enter_async_context(open_tree(tree.keeper()))
-        keeper, control = BackendKeeper(root, limits), KeeperControl(worker)
+        keeper = BackendKeeper(root, limits)
+        control = KeeperControl(worker, keeper)
         crowd = ConnectionLimit(MAX_INNER)
         root.spawn(control, name="parent", shutdown=0)
         await keeper.reload(tuple(broker.specs.values()))

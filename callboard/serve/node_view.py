@@ -29,6 +29,8 @@ class NodeView:
 
     workers: Callable[[], Sequence[WorkerProcess]]
     is_ready: Callable[[], bool]
+    keeper: Callable[[], WorkerProcess | None] = lambda: None
+    """The process that has the backends which workers share."""
     node: ClusterNode | None = attrs.field(default=None, init=False)
     """This node among the others, if there are others."""
     listening: Sequence[dict[str, str]] = attrs.field(factory=list, init=False)
@@ -91,17 +93,20 @@ class NodeView:
         said = await self._ask("metrics")
         return render(merged(_families.decode(one) for one in said.values()))
 
-    async def act(self, action: str, subject: str) -> bool:
-        """Do what the operator wants, wherever there is a server or client of that name."""
-        done: list[bool] = []
-
-        async def act(worker: WorkerProcess) -> None:
-            done.append(await worker.act(action, subject))
-
-        async with trio.open_nursery() as nursery:
-            for worker in self._serving():
-                nursery.start_soon(act, worker)
-        return any(done)
+    async def act(self, action: str, subject: str) -> bool | None:
+        """Do what the operator wants, in the process that it is about. None if that does not answer in time."""
+        serving = self._serving()
+        if action == "disconnect":  # each worker has its own clients, and counts them from one
+            label, _, name = subject.partition("/")
+            return await _act_in([one for one in serving if one.label == label], action, name)
+        if action == "approve":  # all of them read the file that one writes
+            return await _act_in(serving[:1], action, subject)
+        keeper = self.keeper()
+        if keeper is not None and keeper.is_serving:
+            said = await keeper.act(action, subject)
+            if said is not False:
+                return said
+        return await _act_in(serving, action, subject)  # each worker has its own connections
 
     async def _ask(self, what: Literal["view", "history", "metrics"]) -> dict[str, bytes]:
         """What each worker says to that, by its name. One that says nothing in time is left out."""
@@ -115,3 +120,16 @@ class NodeView:
             for worker in self._serving():
                 nursery.start_soon(ask, worker)
         return dict(sorted(found.items()))
+
+
+async def _act_in(workers: Sequence[WorkerProcess], action: str, subject: str) -> bool | None:
+    """Whether any of them did it; None if none did, and one does not say."""
+    said: list[bool | None] = []
+
+    async def act(worker: WorkerProcess) -> None:
+        said.append(await worker.act(action, subject))
+
+    async with trio.open_nursery() as nursery:
+        for worker in workers:
+            nursery.start_soon(act, worker)
+    return True if True in said else None if None in said else False

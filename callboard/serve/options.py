@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 
 import attrs
 
@@ -26,6 +26,10 @@ from callboard.transports.server.http.endpoint import Authenticate
 from callboard.transports.server.stdio import Pipes, claim_stdio
 from callboard.transports.server.tls import Certificate
 from callboard.workers.worker import Worker
+
+if TYPE_CHECKING:
+    from callboard.serve.operator_desk import Balanced
+    from callboard.serve.show_room import Overview, ShowRoom
 
 MOST_WORKERS: Final = 64
 """Most workers of one server. Two generations of them must fit the page of loads."""
@@ -83,7 +87,7 @@ class Options(TypedDict, total=False):
     admin_token_file: str | None
     """Tokens of those who may look at the page and the metrics. Needed unless `admin` is a loopback address."""
     admin_actions: bool
-    """Let operators restart servers and disconnect clients, with a token of that file."""
+    """Let operators restart servers, approve tools, disconnect clients and drain, with a token of that file."""
     access_log: bool
     """Write a log line for each request."""
     trace: bool
@@ -246,6 +250,7 @@ class ServePlan:
         if place.path is not None:
             return EVERYONE
         scheme, origins = ("http", ()) if is_admin else (self.schemes[0], self.allow_origins)
+        refused = RefusedNames(str(place), allows_pages=not is_admin)
         try:
             return Access.of(
                 *(place.host, place.port),
@@ -253,7 +258,8 @@ class ServePlan:
                 hosts=self.allow_hosts,
                 origins=origins,
                 is_own=is_own_address,
-                on_refused=RefusedNames(str(place)),
+                on_refused=refused.host,
+                on_refused_origin=refused.origin,
             )
         except ValueError as error:
             raise CannotServe(str(error)) from None
@@ -263,6 +269,13 @@ class ServePlan:
         if self.admin_token_file is not None:
             return TokenTable.read(Path(self.admin_token_file))
         return None if place.is_local else TokenTable({})  # health alone: no token fits
+
+    def room(self, overview: "Overview", health: "Balanced", place: BindAddress) -> "ShowRoom":
+        """What the admin listener at *place* shows. Raises `CannotServe`."""
+        from callboard.serve.show_room import ShowRoom  # with all that it shows, which few need
+
+        refused = RefusedNames(str(place), "--admin-token-file")
+        return ShowRoom(overview, self.admin_tokens(place), self.admin_actions, health, refused)
 
 
 def listening_told(listening: Sequence[Listening]) -> list[dict[str, str]]:

@@ -84,11 +84,10 @@ async def _run(plan: ServePlan, has_backends: bool) -> int:
         parent = Parent(plan, equipment, root, bound, admin)
         if admin is not None:
             from callboard.serve.node_view import NodeView  # and not without an admin address
-            from callboard.serve.show_room import ShowRoom
 
-            parent.view = NodeView(parent.workers, parent.is_ready)
+            parent.view = NodeView(parent.workers, parent.is_ready, parent.keeper)
             parent.view.listening = listening_told(list(listening_at(plan, bound, admin)))
-            room = ShowRoom(parent.view, plan.admin_tokens(admin.place), plan.admin_actions)
+            room = plan.room(parent.view, parent, admin.place)
             root.spawn(room.viewers, name="viewers", shutdown=0)
             await root.add(admin_edge(parent, plan.access(admin.place, is_admin=True), admin.sockets, room))
         if plan.cluster is not None:
@@ -121,6 +120,8 @@ class Parent:
     view: "NodeView | None" = attrs.field(default=None, init=False)
     node: ClusterNode | None = attrs.field(default=None, init=False)
     generation: int = attrs.field(default=0, init=False)
+    is_held: bool = attrs.field(default=False, init=False)
+    """Whether an operator has it say that it is not ready."""
     _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
     _workers: dict[int, WorkerProcess] = attrs.field(factory=dict, init=False)  # by number, each the latest process
     _keeper: WorkerProcess | None = attrs.field(default=None, init=False)  # the latest process of it
@@ -338,6 +339,10 @@ class Parent:
         """The latest process of each."""
         return list(self._workers.values())
 
+    def keeper(self) -> WorkerProcess | None:
+        """The latest process that has the shared backends."""
+        return self._keeper
+
     def _serving(self) -> list[WorkerProcess]:
         return [worker for worker in self._workers.values() if worker.is_serving]
 
@@ -348,7 +353,8 @@ class Parent:
 
     def is_ready(self) -> bool:
         """Whether any worker would answer a request now."""
-        return not self._is_ending and any(worker.is_ready and not worker.hangs for worker in self._serving())
+        is_open = not (self._is_ending or self.is_held)
+        return is_open and any(worker.is_ready and not worker.hangs for worker in self._serving())
 
     # The end.
 

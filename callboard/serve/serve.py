@@ -18,6 +18,7 @@ from callboard.serve.banner import announce, announce_drain
 from callboard.serve.collector import collecting_now_and_then, collecting_seldom
 from callboard.serve.options import Options, Ready, ServePlan, listening_at, listening_told, warnings_for
 from callboard.serve.parent import run_parent
+from callboard.serve.refused_names import RefusedNames
 from callboard.serve.renew import Renewing
 from callboard.serve.revoke import end_all_of
 from callboard.serve.tokens import TokenFile
@@ -71,7 +72,7 @@ async def serve(
         if plan.admin is not None:
             from callboard.observe.view import ServerView  # 3 MiB, which few need
 
-            view = ServerView(host, server, listening_told(ready.listening))
+            view = ServerView(host, server, listening_told(ready.listening), health.is_ready)
             view.begin()
         if plan.access_log:
             from callboard.observe.access_log import AccessLog
@@ -80,9 +81,7 @@ async def serve(
         if plan.trace:
             stack.push_async_callback(begin_tracing(host, plan.accepts_traces()))
         if admin is not None and view is not None:
-            from callboard.serve.show_room import ShowRoom
-
-            room = ShowRoom(view, plan.admin_tokens(admin.place), plan.admin_actions)
+            room = plan.room(view, health, admin.place)
             host.root.spawn(room.viewers, name="viewers", shutdown=0)
             await host.root.add(admin_edge(health, plan.access(admin.place, is_admin=True), admin.sockets, room))
         link = None
@@ -207,6 +206,7 @@ async def _run(server: Hosted, options: Options) -> None:
 def _edge(plan: ServePlan, host: Host, place: BindAddress, bound: Bound, tls: Certificate | None) -> SupervisorSpec:
     """The tree behind one address."""
     settings, authenticate = plan.settings, plan.authenticate
+    refused = RefusedNames(str(bound.place))
     is_http, is_ws = place == plan.http, place == plan.ws
     homes = Alone() if plan.worker is None else plan.worker.homes
     endpoint = Endpoint(
@@ -218,6 +218,7 @@ def _edge(plan: ServePlan, host: Host, place: BindAddress, bound: Bound, tls: Ce
         legacy_sse=is_http and plan.legacy_sse,
         on_upgrade=WebSocketUpgrade(host, settings, authenticate, homes).serve if is_ws else None,
         homes=homes,
+        on_unauthorized=refused.token,
     )
     with_http2 = is_http and plan.http_engine == "asgi"
     turns = None if plan.worker is None else plan.worker.share

@@ -22,6 +22,9 @@ from callboard.codecs.http.writer import PLAIN, STREAM
 from callboard.codecs.sse import encode_event
 from callboard.observe.actions import ACTIONS
 from callboard.observe.rows import Row
+from callboard.serve.operator_desk import Balanced, OperatorDesk
+from callboard.serve.refused_names import RefusedNames
+from callboard.serve.standing import standing
 from callboard.serve.tokens import TokenTable
 from callboard.supervisor import Actor, Fact, get_logger
 from callboard.supervisor.ended import failure_text, where
@@ -58,6 +61,16 @@ _PAGE: Final[Mapping[bytes, tuple[str, bytes]]] = {
 
 _GET: Final = ("GET", "HEAD")
 
+ANY_OPERATOR: Final = "loopback"
+"""The name of operators where no token is asked for: only this machine can connect."""
+
+_REFUSED: Final[Mapping[str, tuple[int, str]]] = {
+    "not found": (404, "there is none such"),
+    "no answer": (504, "its process does not answer; it may still be done"),
+    "failed": (500, "it failed; the log says why"),
+}
+"""Status and text for each outcome of an action but the good one."""
+
 
 class Overview(Protocol):
     """What is shown: one process, or all workers of a node."""
@@ -67,15 +80,15 @@ class Overview(Protocol):
     async def metrics(self) -> bytes:
         """For Prometheus."""
 
-    async def act(self, action: str, subject: str) -> bool:
-        """Do what the operator wants. Whether there is a server or client of that name."""
+    async def act(self, action: str, subject: str) -> bool | None:
+        """Do what the operator wants. Whether there is such a server, tool or client; None if that cannot be said."""
 
 
 class Wanted(msgspec.Struct):
     """What an operator wants done."""
 
     action: str
-    subject: str
+    subject: str = ""
 
 
 _wanted: Final = msgspec.json.Decoder[Wanted](Wanted)
@@ -145,6 +158,9 @@ class ShowRoom:
     tokens: TokenTable | None = None
     may_act: bool = False
     """Whether operators may do more than look."""
+    health: Balanced | None = None
+    refused: RefusedNames | None = None
+    """Logs who had no valid token."""
     viewers: Viewers = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -158,21 +174,33 @@ class ShowRoom:
 
     async def serve(self, head: Head, body: bytes, response: Response) -> None:
         try:
-            await self._check(head)
-            await (self._act(head, body, response) if head.method == "POST" else self._answer(head, response))
+            operator = await self._operator(head, response.peer)
+            await (self._act(operator, head, body, response) if head.method == "POST" else self._answer(head, response))
         except HttpRefusal as refusal:
             await response.answer(refusal.status, (*PLAIN, *refusal.headers), f"{refusal}\n".encode())
 
-    async def _check(self, head: Head) -> None:
-        """Raises `HttpRefusal` (401) for a request without a valid token."""
+    async def operator(self, head: Head) -> str | None:
+        """The name of the operator, by the token; None if there is no valid one."""
         if self.tokens is None:
-            return
+            return ANY_OPERATOR
         token = _token(head.get(b"authorization") or b"")
-        if token is None or await self.tokens(token) is None:
+        return None if token is None else await self.tokens(token)
+
+    async def why(self, head: Head) -> str:
+        """Lines on what is up and what is not, for those who may look; nothing for others."""
+        return "" if await self.operator(head) is None else standing(await self.overview.view())
+
+    async def _operator(self, head: Head, peer: str) -> str:
+        """Raises `HttpRefusal` (401) for a request without a valid token."""
+        operator = await self.operator(head)
+        if operator is None:
+            if self.refused is not None:
+                self.refused.token(peer, head.get(b"authorization") is None)
             challenge = (b"www-authenticate", b'Basic realm="callboard", Bearer')  # a browser asks for the first
             raise HttpRefusal(401, "a token is required", headers=(challenge,))
+        return operator
 
-    async def _act(self, head: Head, body: bytes, response: Response) -> None:
+    async def _act(self, operator: str, head: Head, body: bytes, response: Response) -> None:
         """Raises `HttpRefusal`. Pages of others cannot set the header, even in a browser that knows the token."""
         if head.get(b"x-callboard") is None:
             raise HttpRefusal(403, "the header X-Callboard is required")
@@ -182,8 +210,9 @@ class ShowRoom:
             raise HttpRefusal(400, str(error)) from None
         if wanted.action not in ACTIONS:
             raise HttpRefusal(400, f"unknown action; there are {', '.join(ACTIONS)}")
-        if not await self.overview.act(wanted.action, wanted.subject):
-            raise HttpRefusal(404, "there is none such")
+        outcome = await OperatorDesk(self.overview, self.health).act(operator, wanted.action, wanted.subject)
+        if outcome != "done":
+            raise HttpRefusal(*_REFUSED[outcome])
         await response.answer(200, (*_of(b"application/json"), *_GUARDS), b"true")
 
     async def _answer(self, head: Head, response: Response) -> None:

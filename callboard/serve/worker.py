@@ -157,4 +157,5 @@ def started(server: Hosted, warnings: Sequence[str], port: int) -> Started:
         behind.tools,
         behind.example,
         port,
+        server.is_ready(),
     )

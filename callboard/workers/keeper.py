@@ -187,6 +187,12 @@ class BackendKeeper:
         is_it = not incarnation or incarnation == plan.incarnation or incarnation in plan.names
         return plan.actor if is_it else None
 
+    def act(self, action: str, name: str) -> bool:
+        """Do what the operator wants to a backend. Whether it is one that is kept here."""
+        kept = self.find(name)
+        backend = None if kept is None else kept.backend
+        return backend is not None and backend.act(action)
+
     def close(self) -> None:
         """Let go of workers that wait for news."""
         self.closing.set()

@@ -9,7 +9,8 @@ import trio
 from callboard.supervisor import Actor
 from callboard.supervisor.groups import own_nursery
 from callboard.workers.control import Control
-from callboard.workers.messages import AreYouThere, FromParent, Started, StillThere
+from callboard.workers.keeper import BackendKeeper
+from callboard.workers.messages import ActionWanted, AreYouThere, FromParent, Shown, Started, StillThere
 from callboard.workers.worker import Worker
 
 _decoder: Final = msgspec.json.Decoder[FromParent](FromParent)
@@ -17,11 +18,12 @@ _decoder: Final = msgspec.json.Decoder[FromParent](FromParent)
 
 @attrs.define(eq=False)
 class KeeperControl(Actor[None]):
-    """Answers that it is alive, and notices when the parent is gone."""
+    """Answers that it is alive, does what the operator wants, and notices when the parent is gone."""
 
     mailbox = None
 
     worker: Worker
+    keeper: BackendKeeper
     orphaned: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set when the parent is gone: the workers finish what they have, and then this ends."""
     _control: Control[FromParent] = attrs.field(init=False)
@@ -36,6 +38,9 @@ class KeeperControl(Actor[None]):
                 async for message in self._control:
                     if isinstance(message, AreYouThere):
                         self._control.say(StillThere(message.number, is_ready=True))
+                    elif isinstance(message, ActionWanted):
+                        is_done = self.keeper.act(message.action, message.subject)
+                        self._control.say(Shown(message.number, msgspec.Raw(msgspec.json.encode(is_done))))
                 nursery.cancel_scope.cancel()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # it is gone, which is said below

@@ -89,7 +89,7 @@ class Show(Message, frozen=True):
 
 
 class ActionWanted(Message, frozen=True):
-    """Do what the operator wants. Answered by `Shown`: whether there was a server or client of that name."""
+    """Do what the operator wants. Answered by `Shown`: whether there was such a server, tool or client."""
 
     number: int
     action: str
@@ -128,6 +128,8 @@ class Started(Message, frozen=True):
     example: str | None = None
     port: int = 0
     """Where workers of other nodes reach it."""
+    is_ready: bool = True
+    """Whether it could answer a request now: backends that it needs may not be up."""
 
 
 class StillThere(Message, frozen=True):

@@ -249,9 +249,11 @@ class WorkerProcess(Actor[None]):
         """What is to be seen of it, as JSON; None if it does not say in time."""
         return await self._question(lambda number: Show(number, what))
 
-    async def act(self, action: str, subject: str) -> bool:
-        """Have it do what the operator wants. Whether there was a server or client of that name."""
-        return await self._question(lambda number: ActionWanted(number, action, subject)) == b"true"
+    async def act(self, action: str, subject: str) -> bool | None:
+        """Have it do what the operator wants. Whether there was such a server, tool or client; None if it does not say
+        in time."""
+        said = await self._question(lambda number: ActionWanted(number, action, subject))
+        return None if said is None else said == b"true"
 
     async def _question(self, question: Callable[[int], Message]) -> bytes | None:
         number = next(self._numbers)
@@ -277,7 +279,7 @@ class WorkerProcess(Actor[None]):
                     self._move()
                 case Started():
                     self.is_reachable = True
-                    self.is_serving, self.is_ready, self.is_trial = True, True, False
+                    self.is_serving, self.is_ready, self.is_trial = True, message.is_ready, False
                     self.port = message.port
                     if not self.is_keeper:
                         self.equipment.page.say(self.slot, 0)

@@ -1,5 +1,6 @@
 """A server for tests of what is shown: everything that it says is a secret."""
 
+import os
 import sys
 from dataclasses import dataclass
 
@@ -30,6 +31,17 @@ async def fail() -> str:
 async def ask(*, ctx: Context) -> str:
     answer = await ctx.elicit("canary-question", Answer)
     return str(answer)
+
+
+@server.tool
+async def think(*, ctx: Context) -> str:
+    reply = await ctx.sample("canary-sampling-message", max_tokens=9, system="canary-sampling-system")
+    return f"thought: {reply.text}"
+
+
+@server.tool
+async def environment() -> str:
+    return os.environ["PASSWORD"]
 
 
 @server.resource("notes://shelf/{name}{?page}")

@@ -1,13 +1,16 @@
 """The log as an operator asks for it: a line for each request, as text or JSON, from a level on."""
 
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from callboard import connect
+from callboard.errors import ServerRefused
 from tests.process import CALLBOARD, Process, started
 from tests.shared import APPS
 
@@ -50,3 +53,26 @@ async def test_a_traceback_is_logged_where_it_is_asked_for(flags: tuple[str, ...
     assert "handler_failed" in process.words
     assert ("Traceback" in process.words) == is_told
     assert "[info" not in process.words
+
+
+async def test_a_broker_names_the_server_of_a_request_and_of_what_is_said_on_standard_error(tmp_path: Path) -> None:
+    entry = {"command": sys.executable, "args": ["-m", "callboard", "run", str(APPS / "confiding.py")]}
+    config = tmp_path / "servers.json"
+    config.write_text(json.dumps({"mcpServers": {"back": entry}}))
+    flags = ("--http", "0", "--json", "--access-log", "--log-format", "json", "--log-level", "debug")
+    async with started(*CALLBOARD, "serve", str(config), *flags) as process:
+        told = await process.hear()
+        async with connect(told["listening"][0]["url"]) as client:
+            await client.call("back__tell", word="x")
+            with pytest.raises(ServerRefused):
+                await client.call("unknown")
+        await process.wait_said(b"canary-stderr")
+        process.signal()
+    found = lines(process.words)
+    calls = [line for line in found if line["event"] == "request" and line["method"] == "tools/call"]
+    assert [(line["name"], line.get("server"), line["outcome"]) for line in calls] == [
+        ("back__tell", "back", "ok"),
+        ("unknown", None, "-32602"),
+    ]
+    said = [line for line in found if line["event"] == "backend_stderr" and "canary-stderr" in line["text"]]
+    assert [(line["level"], line["backend"]) for line in said] == [("debug", "back")]  # the broker's own are info

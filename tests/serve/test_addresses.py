@@ -108,10 +108,10 @@ async def test_a_server_on_all_addresses_works_at_the_url_that_it_prints_and_say
 def test_refused_names_are_logged_once_each_cleaned_and_not_without_bound() -> None:
     names = RefusedNames("0.0.0.0:1")
     with structlog.testing.capture_logs() as logged:
-        names(b"\x1b]0;evil\x07" + b"x" * 1000)
+        names.host(b"\x1b]0;evil\x07" + b"x" * 1000)
         for number in range(1000):
-            names(b"name-%d" % number)
-            names(b"NAME-%d" % number)
+            names.host(b"name-%d" % number)
+            names.host(b"NAME-%d" % number)
     assert len(logged) == MOST_NAMES
     assert "\x1b" not in logged[0]["host"]
     assert len(logged[0]["host"]) < 200

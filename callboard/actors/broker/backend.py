@@ -289,6 +289,14 @@ class Backend(Actor[Never]):
         """Read all lists anew, soon."""
         self.listings.refresh()
 
+    def act(self, action: str) -> bool:
+        """Do what the operator wants: *restart*, *try* or *refresh*. Whether it is one of these."""
+        verb = {"restart": self.restart, "try": self.try_now, "refresh": self.refresh}.get(action)
+        if verb is None:
+            return False
+        verb()
+        return True
+
     async def refresh_now(self) -> None:
         """Have the list of tools read anew, and wait for it. Raises `BackendGone`."""
         await self.wait_up()

@@ -40,6 +40,7 @@ class Access:
     """Whether an address is one of this machine's; None for a listener that is not bound to all of them."""
     on_refused: "Callable[[bytes], None] | None" = attrs.field(default=None, eq=False, kw_only=True)
     """Told of every host that is refused."""
+    on_refused_origin: "Callable[[bytes], None] | None" = attrs.field(default=None, eq=False, kw_only=True)
 
     @classmethod
     def of(
@@ -52,6 +53,7 @@ class Access:
         origins: Iterable[str] = (),
         is_own: "Callable[[str], bool] | None" = None,
         on_refused: "Callable[[bytes], None] | None" = None,
+        on_refused_origin: "Callable[[bytes], None] | None" = None,
     ) -> Self:
         """For a listener on *host* and *port*. *hosts* and *origins* are what the operator adds; `*` admits all.
 
@@ -74,6 +76,7 @@ class Access:
             port,
             is_own=is_own if is_wildcard(host) else None,
             on_refused=on_refused,
+            on_refused_origin=on_refused_origin,
         )
 
     @classmethod
@@ -90,6 +93,8 @@ class Access:
     def check(self, host: bytes | None, origin: bytes | None) -> None:
         """Raises `HttpRefusal`: 403 for a foreign origin, 421 for a host that this is not, 400 for none at all."""
         if origin is not None and not (self._allows_origin(origin) or self._is_same(origin, host)):
+            if self.on_refused_origin is not None:
+                self.on_refused_origin(origin)
             raise HttpRefusal(403, "origin not allowed", closes=True)
         if host is None:
             raise HttpRefusal(400, "missing Host header", closes=True)

@@ -311,7 +311,7 @@ class HttpConnection(Actor[Never]):
         """Answer what could not be read as a request, after what was asked before it."""
         await self._wait_answered()
         self._reading = ParserStage.IDLE
-        response = self._response = WireResponse(self.wire, keeps_alive=False, chunked=False)
+        response = self._response = WireResponse(self.wire, keeps_alive=False, chunked=False, peer=self.peer)
         response.lingers = True
         await self.endpoint.refuse(refusal, response)
         self._wait_until(trio.current_time() + LINGER)

@@ -55,7 +55,7 @@ METHODS: Final = {
 }
 """Methods of each path. The last two paths only if the operator enables HTTP+SSE."""
 
-CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
+_CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
 _CROSS_ORIGIN: Final = ((b"vary", b"origin"), (b"access-control-expose-headers", b"mcp-session-id"))
 _PREFLIGHT: Final = (
     (b"access-control-allow-methods", b"POST, GET, DELETE"),
@@ -67,6 +67,14 @@ _BEARER: Final = b"bearer "
 _JSON: Final = b"application/json"
 _EVENTS: Final = b"text/event-stream"
 _DIALECTS: Final = {revision.value.encode(): revision.dialect for revision in Revision}
+
+
+class Unauthorized(HttpRefusal):
+    """There is no valid token."""
+
+    def __init__(self, *, is_missing: bool) -> None:
+        super().__init__(401, "a bearer token is required", headers=_CHALLENGE, closes=True)
+        self.is_missing = is_missing
 
 
 @attrs.define(eq=False)
@@ -81,6 +89,8 @@ class Endpoint:
     legacy_sse: bool = attrs.field(default=False, kw_only=True)  # HTTP+SSE, which is old, is off unless asked for
     on_upgrade: Upgrade | None = attrs.field(default=None, kw_only=True)
     homes: Homes = attrs.field(factory=Alone, kw_only=True)
+    on_unauthorized: Callable[[str, bool], None] | None = attrs.field(default=None, kw_only=True)
+    """Told of the address of each client that is refused for its token, and whether there was none."""
     is_leaving: bool = attrs.field(default=False, init=False)
     upgrade_to: bytes = attrs.field(default=b"websocket", init=False)
     heads: HeadMemory = attrs.field(factory=HeadMemory, init=False)
@@ -178,6 +188,8 @@ class Endpoint:
         """Answer what HTTP alone says no to, with the reason as text."""
         if self.host.observer is not None:
             self.host.observer.refuse(refused_as(refusal.status))
+        if isinstance(refusal, Unauthorized) and self.on_unauthorized is not None:
+            self.on_unauthorized(response.peer, refusal.is_missing)
         frame = error_frame(refusal.request_id, LATEST, refusal)
         await response.answer(refusal.status, (*JSON, *refusal.headers), b"" if refusal.is_bodiless else frame)
 
@@ -203,7 +215,7 @@ class Endpoint:
         token = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else b""
         principal = await authenticate(token.decode("latin-1")) if token else None
         if principal is None:
-            raise HttpRefusal(401, "a bearer token is required", headers=CHALLENGE, closes=True)
+            raise Unauthorized(is_missing=not token)
         return principal
 
     # These only choose the answering method. They are no coroutines: each would cost every request of theirs.

@@ -18,7 +18,7 @@ from callboard.codecs.websocket.frames import Close, Code
 from callboard.codecs.websocket.handshake import RECEIVED, Handshake, read_handshake, write_accept
 from callboard.errors import Overloaded, SupervisorClosed
 from callboard.transports.limits import DEFAULTS, Settings
-from callboard.transports.server.http.endpoint import CHALLENGE, Authenticate
+from callboard.transports.server.http.endpoint import Authenticate, Unauthorized
 from callboard.transports.server.http.homes import Alone, Homes
 from callboard.transports.server.http.upgraded import Reading
 from callboard.transports.server.websocket.pings import Pings
@@ -84,7 +84,7 @@ class WebSocketUpgrade:
             return ANYBODY
         principal = None if handshake.token is None else await self.authenticate(handshake.token)
         if principal is None:
-            raise HttpRefusal(401, "a bearer token is required", headers=CHALLENGE, closes=True)
+            raise Unauthorized(is_missing=handshake.token is None)
         return principal
 
     def _returned(self, session_id: str, principal: str, received: int) -> ResumableSession:
