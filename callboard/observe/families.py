@@ -7,7 +7,7 @@ names only those that the server offers.
 
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Final, Literal
 
 import trio
@@ -16,7 +16,7 @@ from callboard._version import __version__
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.circuit import CircuitState
 from callboard.actors.broker.offer import BrokerOffer
-from callboard.actors.server.host import Host
+from callboard.actors.server.host import Host, Offer
 from callboard.actors.server.observer import CANCELLED
 from callboard.errors import TIMED_OUT
 from callboard.observe import rows
@@ -43,51 +43,54 @@ NETWORK: Final[Mapping[str, tuple[str, str]]] = {
 _TIMED_OUT: Final = str(TIMED_OUT)
 
 
-def families_of(host: Host, journal: Journal, sampler: Sampler) -> Families:
-    """Everything that is counted here."""
-    return [
-        *_operations(journal),
-        *_present(host),
-        *(_backends(host.offer) if isinstance(host.offer, BrokerOffer) else ()),
-        *_losses(host, journal),
-        *_contexts(host),
-        *_actors(host),
-        histogram(
+async def families_of(host: Host, journal: Journal, sampler: Sampler) -> Families:
+    """Everything that is counted here. Made in steps: there may be thousands of series."""
+    families = [family async for family in _operations(journal)]
+    families.append(
+        await histogram(
             "callboard_loop_lag_seconds",
             "How late the event loop was: high values say that the process is the bottleneck.",
             OVERHEAD,
             [({}, sampler.lag)],
-        ),
-        *_process(),
-    ]
+        )
+    )
+    for some in (_present(host), _backends(host.offer), _losses(host, journal), _contexts(host), _actors(host)):
+        for family in some:
+            families.append(family)
+            await trio.lowlevel.checkpoint()
+    return [*families, *_process()]
 
 
-def _operations(journal: Journal) -> Iterator[Family]:
-    yield histogram(
+async def _operations(journal: Journal) -> AsyncIterator[Family]:
+    series = list(journal.series.items())
+    yield await histogram(
         "mcp_server_operation_duration_seconds",
         "How long requests of clients took.",
         OPERATION,
-        ((_front(*key), took) for key, took in journal.series.items()),
+        ((_front(*key), took) for key, took in series),
     )
-    yield histogram(
+    behind = [(server, list(figures.series.items())) for server, figures in journal.behind.items()]
+    yield await histogram(
         "mcp_client_operation_duration_seconds",
         "How long servers behind the broker took.",
         OPERATION,
         (
             (_labels(server=server, mcp_method_name=method, gen_ai_tool_name=name, error_type=error), took)
-            for (server, method, name, error), took in journal.behind.items()
+            for server, some in behind
+            for (method, name, error), took in some
         ),
     )
-    yield histogram(
+    sessions = list(journal.sessions.items())
+    yield await histogram(
         "mcp_server_session_duration_seconds",
         "How long sessions of clients were open.",
         OPERATION,
         (
-            (_labels(mcp_protocol_version=revision, network_transport=NETWORK[transport][0]), took)
-            for (transport, revision), took in journal.sessions.items()
+            (_labels(mcp_protocol_version=revision, network_transport=NETWORK.get(transport, ("", ""))[0]), took)
+            for (transport, revision), took in sessions
         ),
     )
-    yield histogram(
+    yield await histogram(
         "callboard_overhead_seconds",
         "What a brokered request took beside the time of its server.",
         OVERHEAD,
@@ -138,7 +141,9 @@ def _present(host: Host) -> Iterator[Family]:
     yield _gauge("callboard_client_memory_bytes", "Memory that clients take up, estimated.", there["memory"])
 
 
-def _backends(offer: BrokerOffer) -> Iterator[Family]:
+def _backends(offer: Offer) -> Iterator[Family]:
+    if not isinstance(offer, BrokerOffer):
+        return
     backends = list(offer.backends.values())[: rows.MOST]
     for name, kind, help_, value in _OF_BACKENDS:
         samples = [Sample({"server": one.name}, found) for one in backends if (found := value(one)) is not None]
@@ -199,8 +204,7 @@ def _losses(host: Host, journal: Journal) -> Iterator[Family]:
         ("callboard_cancelled_total", CANCELLED, "Requests that their clients cancelled."),
         ("callboard_timeouts_total", _TIMED_OUT, "Requests that took too long."),
     ):
-        count = sum(took.count for (*_, kind), took in journal.series.items() if kind == error)
-        yield Family(name, "counter", help_, [Sample({}, count)])
+        yield Family(name, "counter", help_, [Sample({}, journal.ended[error])])
 
 
 def _actors(host: Host) -> Iterator[Family]:

@@ -5,13 +5,17 @@ labels for every request. Its parser reads what is written here, in the tests.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
+import trio
 
 from callboard.observe.durations import BOUNDS, Durations
 
 Labels: TypeAlias = dict[str, str]
+
+AT_ONCE: Final = 100
+"""Samples that are made or written before others get a turn: some 20 lines each, of a histogram."""
 
 
 class Sample(msgspec.Struct, array_like=True):
@@ -37,39 +41,39 @@ class Family(msgspec.Struct):
 Families: TypeAlias = list[Family]
 
 
-def histogram(name: str, help_: str, bounds: Sequence[float], some: Iterable[tuple[Labels, Durations]]) -> Family:
-    """A family of durations, counted up to *bounds*, which are some of ours."""
-    samples = [Sample(labels, took.total, _counts(took, bounds)) for labels, took in some]
-    return Family(name, "histogram", help_, samples, list(bounds))
-
-
-def _counts(took: Durations, bounds: Sequence[float]) -> list[int]:
-    found, below = [], 0
-    wanted = set(bounds)
-    for bound, count in zip(BOUNDS, took.counts, strict=False):
-        below += count
-        if bound in wanted:
-            found.append(below)
-            below = 0
-    return [*found, below + took.counts[-1]]
+async def histogram(name: str, help_: str, bounds: Sequence[float], some: Iterable[tuple[Labels, Durations]]) -> Family:
+    """A family of durations, counted up to *bounds*, which are a part of ours without gaps. Made in steps, between
+    which *some* must not change."""
+    first = BOUNDS.index(bounds[0]) + 1
+    beyond = first + len(bounds) - 1
+    family = Family(name, "histogram", help_, [], list(bounds))
+    for number, (labels, took) in enumerate(some, 1):
+        counts = took.counts
+        below, above = sum(counts[:first]), sum(counts[beyond:])
+        family.samples.append(Sample(labels, took.total, [below, *counts[first:beyond], above]))
+        if number % AT_ONCE == 0:
+            await trio.lowlevel.checkpoint()
+    return family
 
 
 # What several processes say.
 
 
-def merged(some: Iterable[Families]) -> Families:
-    """The families of several processes as one: samples of the same labels are added up."""
+async def merged(some: Iterable[Families]) -> Families:
+    """The families of several processes as one: samples of the same labels are added up. Made in steps."""
     found: dict[str, Family] = {}
     values: dict[str, dict[tuple[tuple[str, str], ...], Sample]] = {}
     for family in (one for families in some for one in families):
         found.setdefault(family.name, family)
         known = values.setdefault(family.name, {})
-        for sample in family.samples:
+        for number, sample in enumerate(family.samples, 1):
             key = tuple(sorted(sample.labels.items()))
             if key not in known:
                 known[key] = Sample(sample.labels, sample.value, list(sample.counts))
             else:
                 _join(known[key], sample, family.merge)
+            if number % AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
     for name, family in found.items():
         family.samples = list(values[name].values())
     return list(found.values())
@@ -86,34 +90,44 @@ def _join(ours: Sample, theirs: Sample, how: Literal["sum", "max"]) -> None:
 # Prometheus' text.
 
 
-def render(families: Iterable[Family]) -> bytes:
-    """As Prometheus reads it (text format 0.0.4)."""
-    return "".join(line for family in families if family.samples for line in _lines(family)).encode()
+async def render(families: Iterable[Family]) -> bytes:
+    """As Prometheus reads it (text format 0.0.4). Made in steps."""
+    text: list[bytes] = []
+    for family in families:
+        if family.samples:
+            kind = "gauge" if family.kind == "info" else family.kind
+            text.append(f"# HELP {family.name} {family.help}\n# TYPE {family.name} {kind}\n".encode())
+        lines = _histogram_lines if family.kind == "histogram" else _lines
+        for at in range(0, len(family.samples), AT_ONCE):
+            text.append("".join(lines(family, family.samples[at : at + AT_ONCE])).encode(errors="replace"))
+            await trio.lowlevel.checkpoint()
+    return b"".join(text)
 
 
-def _lines(family: Family) -> Iterator[str]:
-    kind = "gauge" if family.kind == "info" else family.kind
-    yield f"# HELP {family.name} {family.help}\n# TYPE {family.name} {kind}\n"
-    for sample in family.samples:
-        if family.kind == "histogram":
-            yield from _histogram_lines(family, sample)
-        else:
-            yield f"{family.name}{_written(sample.labels)} {_number(sample.value)}\n"
+def _lines(family: Family, samples: Iterable[Sample]) -> Iterator[str]:
+    for sample in samples:
+        labels = _written(sample.labels)
+        yield (
+            f"{family.name}{{{labels}}} {_number(sample.value)}\n"
+            if labels
+            else (f"{family.name} {_number(sample.value)}\n")
+        )
 
 
-def _histogram_lines(family: Family, sample: Sample) -> Iterator[str]:
-    below = 0
-    for bound, count in zip([*map(_number, family.bounds), "+Inf"], sample.counts, strict=True):
-        below += count
-        yield f"{family.name}_bucket{_written({**sample.labels, 'le': bound})} {below}\n"
-    yield f"{family.name}_sum{_written(sample.labels)} {_number(sample.value)}\n"
-    yield f"{family.name}_count{_written(sample.labels)} {below}\n"
+def _histogram_lines(family: Family, samples: Iterable[Sample]) -> Iterator[str]:
+    name, bounds = family.name, [*map(_number, family.bounds), "+Inf"]
+    for sample in samples:
+        labels, below = _written(sample.labels), 0
+        start = f'{name}_bucket{{{labels}{"," if labels else ""}le="'
+        for bound, count in zip(bounds, sample.counts, strict=True):
+            below += count
+            yield f'{start}{bound}"}} {below}\n'
+        given = f"{{{labels}}}" if labels else ""
+        yield f"{name}_sum{given} {_number(sample.value)}\n{name}_count{given} {below}\n"
 
 
 def _written(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
 
 
 def _escaped(value: str) -> str:

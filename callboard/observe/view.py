@@ -84,14 +84,13 @@ class ServerView:
             view["history"] = self.history.told()
         return view
 
-    def families(self) -> Families:
+    async def families(self) -> Families:
         """What is counted here."""
-        return families_of(self.host, self.journal, self.sampler)
+        return await families_of(self.host, self.journal, self.sampler)
 
     async def metrics(self) -> bytes:
         """For Prometheus."""
-        await trio.lowlevel.checkpoint()
-        return render(self.families())
+        return await render(await self.families())
 
     async def act(self, action: str, subject: str) -> bool:
         """Do what the operator wants. Whether there is a server or client of that name."""

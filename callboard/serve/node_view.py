@@ -89,7 +89,7 @@ class NodeView:
     async def metrics(self) -> bytes:
         """For Prometheus: what all workers count, added up."""
         said = await self._ask("metrics")
-        return render(merged(_families.decode(one) for one in said.values()))
+        return await render(await merged(_families.decode(one) for one in said.values()))
 
     async def act(self, action: str, subject: str) -> bool:
         """Do what the operator wants, wherever there is a server or client of that name."""
