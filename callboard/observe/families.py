@@ -24,7 +24,6 @@ from callboard.observe.durations import BOUNDS
 from callboard.observe.journal import Journal
 from callboard.observe.metrics import Families, Family, Labels, Sample, histogram
 from callboard.observe.sampler import Sampler, cpu_of, cpu_seconds, resident_bytes
-from callboard.supervisor import Snapshot
 
 OPERATION: Final = BOUNDS[5:]
 """Bounds of operations: those of OpenTelemetry, and four below them."""
@@ -209,16 +208,17 @@ def _losses(host: Host, journal: Journal) -> Iterator[Family]:
 
 def _actors(host: Host) -> Iterator[Family]:
     """By kind of actor. Of thousands of the same kind only some are looked at, so only what can be high is told."""
-    restarts: Counter[str] = Counter()
-    depths: dict[str, int] = {}
-    for node in host.root.tree(rows.MOST_CHILDREN).walk():
-        _note(node, restarts, depths)
+    restarts = host.root.dead_letters.restarts
     yield Family(
         "callboard_actor_restarts_total",
         "counter",
-        "How often actors were restarted that run now.",
+        "How often actors were restarted.",
         [Sample({"kind": kind}, count) for kind, count in restarts.items()],
     )
+    depths: dict[str, int] = {}
+    for node in host.root.tree(rows.MOST_CHILDREN).walk():
+        if node.kind and node.mailbox_size:
+            depths[node.kind] = max(depths.get(node.kind, 0), node.mailbox_depth)
     yield Family(
         "callboard_mailbox_depth_max",
         "gauge",
@@ -226,13 +226,6 @@ def _actors(host: Host) -> Iterator[Family]:
         [Sample({"kind": kind}, depth) for kind, depth in depths.items()],
         merge="max",
     )
-
-
-def _note(node: Snapshot, restarts: Counter[str], depths: dict[str, int]) -> None:
-    if node.kind:
-        restarts[node.kind] += node.restarts
-        if node.mailbox_size:
-            depths[node.kind] = max(depths.get(node.kind, 0), node.mailbox_depth)
 
 
 def _process() -> Iterator[Family]:

@@ -1,4 +1,4 @@
-"""Metrics as values: families of samples; those of several processes as one; and Prometheus' text of them.
+"""Metrics as values: families of samples; those of several processes as one; and the text that Prometheus reads.
 
 Not by `prometheus_client`: what workers count must be added up in their parent, and its histograms lock and hash their
 labels for every request. Its parser reads what is written here, in the tests.
@@ -13,6 +13,12 @@ import trio
 from callboard.observe.durations import BOUNDS, Durations
 
 Labels: TypeAlias = dict[str, str]
+
+TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS: Final = b"application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+PIECE: Final = 64 * 1024
+"""Characters that are encoded, and written, together: those of a few samples more."""
 
 AT_ONCE: Final = 100
 """Samples that are made or written before others get a turn: some 20 lines each, of a histogram."""
@@ -87,43 +93,62 @@ def _join(ours: Sample, theirs: Sample, how: Literal["sum", "max"]) -> None:
         ours.counts = [one + other for one, other in zip(ours.counts, theirs.counts, strict=True)]
 
 
-# Prometheus' text.
+# Prometheus' text, and OpenMetrics'.
 
 
-async def render(families: Iterable[Family]) -> bytes:
-    """As Prometheus reads it (text format 0.0.4). Made in steps."""
-    text: list[bytes] = []
+def media_type(accept: bytes | None) -> bytes:
+    """The form that a client takes which accepts that."""
+    return OPEN_METRICS if b"application/openmetrics-text" in (accept or b"").lower() else TEXT
+
+
+async def render(families: Iterable[Family], form: bytes = TEXT) -> list[bytes]:
+    """As Prometheus reads it, in pieces, at least one. Made in steps, and never copied as a whole."""
+    is_open = form == OPEN_METRICS
+    pieces, text = [], ""
     for family in families:
         if family.samples:
-            kind = "gauge" if family.kind == "info" else family.kind
-            text.append(f"# HELP {family.name} {family.help}\n# TYPE {family.name} {kind}\n".encode())
-        lines = _histogram_lines if family.kind == "histogram" else _lines
+            text += _head(family, is_open=is_open)
         for at in range(0, len(family.samples), AT_ONCE):
-            text.append("".join(lines(family, family.samples[at : at + AT_ONCE])).encode(errors="replace"))
+            some = family.samples[at : at + AT_ONCE]
+            lines = _histogram_lines(family, some, is_open=is_open) if family.bounds else _lines(family, some)
+            text += "".join(lines)
+            if len(text) >= PIECE:
+                pieces.append(text.encode(errors="replace"))
+                text = ""
             await trio.lowlevel.checkpoint()
-    return b"".join(text)
+    if is_open:
+        text += "# EOF\n"
+    return [*pieces, text.encode(errors="replace")] if text or not pieces else pieces  # none of them is empty
+
+
+def _head(family: Family, *, is_open: bool) -> str:
+    name, kind = family.name, family.kind
+    if is_open:
+        name = name.removesuffix("_total" if kind == "counter" else "_info" if kind == "info" else "")
+    elif kind == "info":
+        kind = "gauge"
+    return f"# HELP {name} {family.help}\n# TYPE {name} {kind}\n"
 
 
 def _lines(family: Family, samples: Iterable[Sample]) -> Iterator[str]:
     for sample in samples:
-        labels = _written(sample.labels)
-        yield (
-            f"{family.name}{{{labels}}} {_number(sample.value)}\n"
-            if labels
-            else (f"{family.name} {_number(sample.value)}\n")
-        )
+        yield f"{family.name}{_braced(_written(sample.labels))} {_number(sample.value)}\n"
 
 
-def _histogram_lines(family: Family, samples: Iterable[Sample]) -> Iterator[str]:
-    name, bounds = family.name, [*map(_number, family.bounds), "+Inf"]
+def _histogram_lines(family: Family, samples: Iterable[Sample], *, is_open: bool) -> Iterator[str]:
+    name, bounds = family.name, [*map(repr if is_open else _number, map(float, family.bounds)), "+Inf"]
     for sample in samples:
         labels, below = _written(sample.labels), 0
         start = f'{name}_bucket{{{labels}{"," if labels else ""}le="'
         for bound, count in zip(bounds, sample.counts, strict=True):
             below += count
             yield f'{start}{bound}"}} {below}\n'
-        given = f"{{{labels}}}" if labels else ""
+        given = _braced(labels)
         yield f"{name}_sum{given} {_number(sample.value)}\n{name}_count{given} {below}\n"
+
+
+def _braced(labels: str) -> str:
+    return f"{{{labels}}}" if labels else ""
 
 
 def _written(labels: Labels) -> str:

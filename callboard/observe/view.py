@@ -25,7 +25,7 @@ from callboard.observe.actions import Actions
 from callboard.observe.families import families_of
 from callboard.observe.history import History
 from callboard.observe.journal import Journal
-from callboard.observe.metrics import Families, render
+from callboard.observe.metrics import TEXT, Families, render
 from callboard.observe.rows import Row
 from callboard.observe.sampler import WINDOWS, Sampler, cpu_seconds, resident_bytes
 from callboard.server.served import Hosted
@@ -88,9 +88,9 @@ class ServerView:
         """What is counted here."""
         return await families_of(self.host, self.journal, self.sampler)
 
-    async def metrics(self) -> bytes:
-        """For Prometheus."""
-        return await render(await self.families())
+    async def metrics(self, form: bytes = TEXT) -> list[bytes]:
+        """For Prometheus, in pieces."""
+        return await render(await self.families(), form)
 
     async def act(self, action: str, subject: str) -> bool:
         """Do what the operator wants. Whether there is a server or client of that name."""

@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 import pytest
@@ -16,7 +16,7 @@ from callboard.codecs.revisions import METHODS, Revision
 from callboard.errors import CODES, ServerRefused
 from callboard.observe import metrics as metrics_module
 from callboard.observe.journal import ERROR_TYPES, LONGEST_NAME, MOST_NAMES, MOST_SERIES, OTHER, UNKNOWN, Journal
-from callboard.observe.metrics import Family, merged, render
+from callboard.observe.metrics import Family, Sample, merged, render
 from callboard.observe.view import ServerView
 from tests.broker.back import Back
 from tests.broker.front import backend, ways_in
@@ -108,7 +108,7 @@ async def test_a_backend_that_answers_any_code_adds_one_series() -> None:
                 assert refused.value.error_code == code
         errors = {
             sample.labels["error_type"]
-            for family in text_string_to_metric_families((await view.metrics()).decode())
+            for family in text_string_to_metric_families(b"".join(await view.metrics()).decode())
             for sample in family.samples
             if "error_type" in sample.labels
         }
@@ -133,10 +133,10 @@ async def test_metrics_of_many_series_are_made_in_steps(monkeypatch: pytest.Monk
     server = Server("app")
     steps: list[int] = []
 
-    def written(made: object) -> object:
-        def lines(family: Family, samples: list[object]) -> Iterator[str]:
+    def written(made: Callable[..., Iterator[str]]) -> object:
+        def lines(family: Family, samples: Sequence[Sample], *, is_open: bool) -> Iterator[str]:
             steps.append(len(samples))
-            return made(family, samples)  # type: ignore[no-any-return, operator]
+            return made(family, samples, is_open=is_open)
 
         return lines
 
@@ -157,8 +157,8 @@ async def test_metrics_of_many_series_are_made_in_steps(monkeypatch: pytest.Monk
         nursery.start_soon(look)
         families = await view.families()
         made = turns
-        text = await render(families)
-        assert await render(await merged([families])) == text
+        text = b"".join(await render(families))
+        assert b"".join(await render(await merged([families]))) == text
         nursery.cancel_scope.cancel()
     assert made >= 2 * MOST_SERIES / metrics_module.AT_ONCE
     assert max(steps) <= metrics_module.AT_ONCE

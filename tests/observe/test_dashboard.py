@@ -35,7 +35,7 @@ async def test_every_metric_and_label_of_the_dashboard_is_told() -> None:
                 await client.call("echo")
                 view.journal.refuse("host")
                 families = await merged([await view.families(), await view.families()])
-                told = (await render(families)).decode()
+                told = b"".join(await render(families)).decode()
     queries = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
     samples = {line.split("{")[0].split(" ")[0] for line in told.splitlines() if not line.startswith("#")}
     declared = {family.name for family in families}

@@ -48,8 +48,9 @@ async def wait(ctx: Context) -> str:
 class Place:
     """A running server, and its admin listener."""
 
-    def __init__(self, ready: Ready) -> None:
-        self.urls = {one.transport: one.url or "" for one in ready.listening}
+    def __init__(self, ready: Ready | dict[str, str]) -> None:
+        found = ready if isinstance(ready, dict) else {one.transport: one.url or "" for one in ready.listening}
+        self.urls = found
         self.port = urlsplit(self.urls["admin"]).port
 
     async def client(self) -> Client:

@@ -26,6 +26,7 @@ from callboard.actors.terms import Terms
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.envelope import Request, RequestId
 from callboard.codecs.http.head import Head
+from callboard.codecs.http.status import refused_as
 from callboard.codecs.mcp_headers.header_map import HeaderMap
 from callboard.codecs.members import raw
 from callboard.codecs.replay_budget import ReplayBudget
@@ -42,7 +43,7 @@ from callboard.codecs.revisions import (
     write,
 )
 from callboard.codecs.routing import Route
-from callboard.errors import Draining, MethodNotFound, Overloaded
+from callboard.errors import Draining, MethodNotFound, Overloaded, PeerError, RequestFailed
 from callboard.supervisor import Supervisor
 
 Instant: TypeAlias = Callable[[Exchange], Model | Forwarded | None]
@@ -211,6 +212,11 @@ class Host:
                 head = slot.outlet.take_head()
             transport = "" if slot.admission is None else slot.admission.transport
             slot.trace = self.tracer.begin(request, route, slot.terms, transport, head)
+
+    def count_refusal(self, error: PeerError | RequestFailed) -> None:
+        """Have the observer told of what was refused before it was a request."""
+        if self.observer is not None:
+            self.observer.refuse(refused_as(error))
 
     def server_info(self, revision: Revision) -> Raw | None:
         """The server's name, as the revision writes it into a result; None where a result does not say."""
