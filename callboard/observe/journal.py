@@ -10,6 +10,8 @@ import time
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush, nlargest
+from itertools import count
 from time import perf_counter
 from typing import Final, TypeAlias
 
@@ -41,6 +43,9 @@ KEPT: Final = 100
 
 KEPT_FOR: Final = 600.0
 """Seconds after which a slow request is forgotten."""
+
+FORGET_EVERY: Final = 10.0
+"""Seconds in which those are looked for at most once, unless they are asked for."""
 
 NAMED: Final = frozenset({"tools/call", "prompts/get"})
 """Methods with a name that is told apart."""
@@ -125,7 +130,9 @@ class Journal:
     ended: Counter[str] = attrs.field(factory=Counter, init=False)
     """By error: requests that ended with one, or were cancelled."""
     failed: deque[PastRequest] = attrs.field(factory=lambda: deque(maxlen=KEPT), init=False)
-    _slowest: list[PastRequest] = attrs.field(factory=list, init=False)  # the fastest of them first
+    _slowest: list[tuple[float, int, PastRequest]] = attrs.field(factory=list, init=False)  # a heap: the fastest first
+    _numbers: "count[int]" = attrs.field(factory=count, init=False)
+    _forgot_at: float = attrs.field(default=0.0, init=False)
     _slow: float = attrs.field(default=0.0, init=False)  # seconds from which on one is among them
     _quick: dict[Series, Part] = attrs.field(factory=dict, init=False)  # as requests say it, and what is known
     _wholes: dict[tuple[str, str], Whole] = attrs.field(factory=dict, init=False)  # by method and name
@@ -142,7 +149,10 @@ class Journal:
         if admission is not None:
             transport, admission.used_at = admission.transport, now
         key = slot.method, slot.target or "", slot.terms.revision, transport, error
-        part = self._quick.get(key) or self._find(key)
+        try:
+            part = self._quick[key]
+        except KeyError:
+            part = self._find(key)
         place, whole = bisect_left(BOUNDS, seconds), part.whole
         part.counts[place] += 1
         part.total += seconds
@@ -175,8 +185,8 @@ class Journal:
     @property
     def slowest(self) -> list[PastRequest]:
         """The slowest of the last ten minutes, those first."""
-        self._forget_old()
-        return self._slowest[::-1]
+        self._forget_old(time.time())
+        return [past for *_, past in sorted(self._slowest, reverse=True)]
 
     def total(self) -> Durations:
         """All requests together: how many took how long."""
@@ -247,16 +257,18 @@ class Journal:
             _note(whole, error)
             self.failed.append(past)
         if seconds > self._slow:
-            self._slowest.append(past)
-            self._slowest.sort(key=lambda one: one.seconds)
-            self._forget_old()
+            heappush(self._slowest, (seconds, next(self._numbers), past))
+            if now - self._forgot_at > FORGET_EVERY:
+                self._forget_old(now)
+            elif len(self._slowest) > KEPT:
+                heappop(self._slowest)
+            self._slow = self._slowest[0][0] if len(self._slowest) == KEPT else 0.0
 
-    def _forget_old(self) -> None:
-        oldest = time.time() - KEPT_FOR
-        if any(one.at < oldest for one in self._slowest):
-            self._slowest = [one for one in self._slowest if one.at >= oldest]
-        del self._slowest[:-KEPT]
-        self._slow = self._slowest[0].seconds if len(self._slowest) == KEPT else 0.0
+    def _forget_old(self, now: float) -> None:
+        self._forgot_at, oldest = now, now - KEPT_FOR
+        self._slowest = nlargest(KEPT, (one for one in self._slowest if one[2].at >= oldest))
+        heapify(self._slowest)
+        self._slow = self._slowest[0][0] if len(self._slowest) == KEPT else 0.0
 
 
 def _note(whole: Whole, error: str) -> None:
