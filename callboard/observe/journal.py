@@ -56,6 +56,9 @@ ERROR_TYPES: Final = frozenset({"", CANCELLED, TOOL_ERROR, *map(str, CODES)})
 Series: TypeAlias = tuple[str, str, str, str, str]
 """Method, name, revision, transport and error of requests that are counted together."""
 
+Noted: TypeAlias = tuple[float, str, str, str, float, str]
+"""When a slow request ended, its method, name and error, how long it took, and its principal."""
+
 BackSeries: TypeAlias = tuple[str, str, str]
 """Method, name and error of what a backend was asked."""
 
@@ -130,7 +133,7 @@ class Journal:
     ended: Counter[str] = attrs.field(factory=Counter, init=False)
     """By error: requests that ended with one, or were cancelled."""
     failed: deque[PastRequest] = attrs.field(factory=lambda: deque(maxlen=KEPT), init=False)
-    _slowest: list[tuple[float, int, PastRequest]] = attrs.field(factory=list, init=False)  # a heap: the fastest first
+    _slowest: list[tuple[float, int, Noted]] = attrs.field(factory=list, init=False)  # a heap: the fastest first
     _numbers: "count[int]" = attrs.field(factory=count, init=False)
     _forgot_at: float = attrs.field(default=0.0, init=False)
     _slow: float = attrs.field(default=0.0, init=False)  # seconds from which on one is among them
@@ -186,7 +189,7 @@ class Journal:
     def slowest(self) -> list[PastRequest]:
         """The slowest of the last ten minutes, those first."""
         self._forget_old(time.time())
-        return [past for *_, past in sorted(self._slowest, reverse=True)]
+        return [self._past(*noted) for *_, noted in sorted(self._slowest, reverse=True)]
 
     def total(self) -> Durations:
         """All requests together: how many took how long."""
@@ -249,24 +252,29 @@ class Journal:
         return said
 
     def _remember(self, slot: EndedRequest, whole: Whole, error: str, seconds: float) -> None:
-        method, now = known_method(slot.method), time.time()
-        name = self._name(method, slot.target or "")
-        past = PastRequest(now, method, name, self.owner_of(method, name) or "", error, seconds, slot.terms.principal)
+        now = time.time()
+        # Not all of it: a client can think of any name.
+        method, name = known_method(slot.method), (slot.target or "")[: LONGEST_NAME + 1]
+        noted = now, method, name, error, seconds, slot.terms.principal
         if error:
             self.ended[error] += 1
             _note(whole, error)
-            self.failed.append(past)
+            self.failed.append(self._past(*noted))
         if seconds > self._slow:
-            heappush(self._slowest, (seconds, next(self._numbers), past))
+            heappush(self._slowest, (seconds, next(self._numbers), noted))
             if now - self._forgot_at > FORGET_EVERY:
                 self._forget_old(now)
             elif len(self._slowest) > KEPT:
                 heappop(self._slowest)
             self._slow = self._slowest[0][0] if len(self._slowest) == KEPT else 0.0
 
+    def _past(self, at: float, method: str, said: str, error: str, seconds: float, principal: str) -> PastRequest:
+        name = self._name(method, said)
+        return PastRequest(at, method, name, self.owner_of(method, name) or "", error, seconds, principal)
+
     def _forget_old(self, now: float) -> None:
         self._forgot_at, oldest = now, now - KEPT_FOR
-        self._slowest = nlargest(KEPT, (one for one in self._slowest if one[2].at >= oldest))
+        self._slowest = nlargest(KEPT, (one for one in self._slowest if one[2][0] >= oldest))
         heapify(self._slowest)
         self._slow = self._slowest[0][0] if len(self._slowest) == KEPT else 0.0
 

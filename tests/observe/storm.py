@@ -72,7 +72,7 @@ class Storm:
     async def run(self, *, crowd: int = 3) -> None:
         """*crowd* clients of each transport and era."""
         async with trio.open_nursery() as nursery:
-            for transport in sorted(self.place.urls.keys() & {"http", "ws", "websocket"}):
+            for transport in ("http", "ws"):
                 for revision in (LEGACY, MODERN):
                     for _ in range(crowd):
                         nursery.start_soon(self._client, transport, revision)

@@ -88,6 +88,14 @@ def test_names_without_end_are_one_name() -> None:
     assert len(journal.behind["back"].series) == MOST_NAMES + 1
 
 
+def test_nothing_of_a_name_that_there_is_not_is_kept() -> None:
+    """It may be as long as a message."""
+    journal = Journal(known)
+    for _ in range(10):
+        journal.over(Ended("x" * 100_000, "no-" + "y" * 100_000), "-32601")
+    assert len(repr(journal)) < 20_000
+
+
 async def test_a_backend_that_answers_any_code_adds_one_series() -> None:
     back = Back()
     broker = Broker([backend(back.ways)])

@@ -49,8 +49,9 @@ class Place:
     """A running server, and its admin listener."""
 
     def __init__(self, ready: Ready | dict[str, str]) -> None:
-        found = ready if isinstance(ready, dict) else {one.transport: one.url or "" for one in ready.listening}
-        self.urls = found
+        self.urls: dict[str, str] = ready if isinstance(ready, dict) else {}
+        if isinstance(ready, Ready):
+            self.urls = {one.transport: one.url or "" for one in ready.listening}
         self.port = urlsplit(self.urls["admin"]).port
 
     async def client(self) -> Client:
