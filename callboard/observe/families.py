@@ -21,9 +21,10 @@ from callboard.actors.server.observer import CANCELLED
 from callboard.errors import TIMED_OUT
 from callboard.observe import rows
 from callboard.observe.durations import BOUNDS
-from callboard.observe.journal import Journal
+from callboard.observe.journal import BackendFigures, Journal
 from callboard.observe.metrics import Families, Family, Labels, Sample, histogram
 from callboard.observe.sampler import Sampler, cpu_of, cpu_seconds, resident_bytes
+from callboard.supervisor import Fact
 
 OPERATION: Final = BOUNDS[5:]
 """Bounds of operations: those of OpenTelemetry, and four below them."""
@@ -44,6 +45,7 @@ _TIMED_OUT: Final = str(TIMED_OUT)
 
 async def families_of(host: Host, journal: Journal, sampler: Sampler) -> Families:
     """Everything that is counted here. Made in steps: there may be thousands of series."""
+    _note_links(host.offer, journal)
     families = [family async for family in _operations(journal)]
     families.append(
         await histogram(
@@ -68,14 +70,14 @@ async def _operations(journal: Journal) -> AsyncIterator[Family]:
         OPERATION,
         ((_front(*key), took) for key, took in series),
     )
-    behind = [(server, list(figures.series.items())) for server, figures in journal.behind.items()]
+    behind = [(_back(server, figures), list(figures.series.items())) for server, figures in journal.behind.items()]
     yield await histogram(
         "mcp_client_operation_duration_seconds",
         "How long servers behind the broker took.",
         OPERATION,
         (
-            (_labels(server=server, mcp_method_name=method, gen_ai_tool_name=name, error_type=error), took)
-            for server, some in behind
+            (_labels(mcp_method_name=method, gen_ai_tool_name=name, error_type=error) | common, took)
+            for common, some in behind
             for (method, name, error), took in some
         ),
     )
@@ -94,6 +96,27 @@ async def _operations(journal: Journal) -> AsyncIterator[Family]:
         "What a brokered request took beside the time of its server.",
         OVERHEAD,
         [({}, journal.overhead)],
+    )
+
+
+def _note_links(offer: Offer, journal: Journal) -> None:
+    """How each backend is spoken to, as it was last: labels must not come and go with it."""
+    if isinstance(offer, BrokerOffer):
+        for name, figures in journal.behind.items():
+            backend = offer.backends.get(name)
+            if backend is not None and backend.agreed is not None:
+                figures.revision = backend.agreed.revision.value
+            if backend is not None and backend.shared is not None:
+                figures.transport = rows.transport_of(backend.shared.link) or figures.transport
+
+
+def _back(server: str, figures: BackendFigures) -> Labels:
+    network, protocol = NETWORK.get(figures.transport, ("", ""))
+    return _labels(
+        server=server,
+        mcp_protocol_version=figures.revision,
+        network_transport=network,
+        network_protocol_name=protocol,
     )
 
 
@@ -207,23 +230,43 @@ def _losses(host: Host, journal: Journal) -> Iterator[Family]:
 
 
 def _actors(host: Host) -> Iterator[Family]:
-    """By kind of actor. Of thousands of the same kind only some are looked at, so only what can be high is told."""
-    restarts = host.root.dead_letters.restarts
-    yield Family(
-        "callboard_actor_restarts_total",
-        "counter",
-        "How often actors were restarted.",
-        [Sample({"kind": kind}, count) for kind, count in restarts.items()],
-    )
+    """By kind of actor. Of thousands of the same kind only some are looked at, but how many there are is known."""
+    nodes = list(host.root.tree(rows.MOST_CHILDREN).walk())
+    counts: Counter[str] = Counter()
     depths: dict[str, int] = {}
-    for node in host.root.tree(rows.MOST_CHILDREN).walk():
+    for node in nodes:
+        counts[node.kind] += 1
+        if node.hidden and node.children:
+            counts[node.children[-1].kind] += node.hidden  # those that are not shown are like those that are
         if node.kind and node.mailbox_size:
             depths[node.kind] = max(depths.get(node.kind, 0), node.mailbox_depth)
+    restarts = host.root.dead_letters.restarts
+    yield Family("callboard_actors", "gauge", "Actors that are there.", _by_kind(counts))
+    yield Family("callboard_actor_restarts_total", "counter", "How often actors were restarted.", _by_kind(restarts))
+    help_ = "Messages that wait in the fullest mailbox."
+    yield Family("callboard_mailbox_depth_max", "gauge", help_, _by_kind(depths), merge="max")
+    for node in nodes:
+        if node.kind == "Reloader":
+            yield from _reloads(node.facts)
+
+
+def _by_kind(values: Mapping[str, float]) -> list[Sample]:
+    return [Sample({"kind": kind}, value) for kind, value in values.items() if kind]
+
+
+def _reloads(facts: Mapping[str, Fact]) -> Iterator[Family]:
     yield Family(
-        "callboard_mailbox_depth_max",
+        "callboard_config_reloads_total",
+        "counter",
+        "How often the configuration was changed while it was in use.",
+        [Sample({"outcome": outcome}, float(facts[outcome] or 0)) for outcome in ("reloaded", "rejected")],
+        merge="max",
+    )
+    yield Family(
+        "callboard_config_last_reload_timestamp_seconds",
         "gauge",
-        "Messages that wait in the fullest mailbox.",
-        [Sample({"kind": kind}, depth) for kind, depth in depths.items()],
+        "When the configuration in use was read.",
+        [Sample({}, float(facts["reloaded_at"] or 0))],
         merge="max",
     )
 

@@ -100,6 +100,8 @@ class BackendFigures:
 
     whole: Whole = attrs.field(factory=Whole, init=False)
     series: dict[BackSeries, Part] = attrs.field(factory=dict, init=False)
+    revision: str = attrs.field(default="", init=False)
+    transport: str = attrs.field(default="", init=False)
 
 
 @attrs.frozen

@@ -3,11 +3,14 @@
 import json
 import re
 import runpy
+from pathlib import Path
 from typing import Any
 
 import trio
 
 from callboard import Broker, Server, connect
+from callboard.broker.reload import Reloader
+from callboard.config import read_configuration
 from callboard.observe.metrics import merged, render
 from callboard.observe.view import ServerView
 from tests.broker.front import backend, ways_in
@@ -18,7 +21,8 @@ NAME = re.compile(r"\b(?:callboard|mcp|process)_\w+")
 LABEL = re.compile(r"by \(([^)]*)\)|(\w+)!?=\"")
 
 
-async def test_every_metric_and_label_of_the_dashboard_is_told() -> None:
+async def test_every_metric_and_label_of_the_dashboard_is_told(tmp_path: Path) -> None:
+    (tmp_path / "servers.json").write_text('{"mcpServers": {}}')
     server = Server("back")
 
     @server.tool
@@ -30,6 +34,8 @@ async def test_every_metric_and_label_of_the_dashboard_is_told() -> None:
         async with broker.host() as host:
             view = ServerView(host, broker)
             view.begin()
+            reloader = Reloader(broker, read_configuration(tmp_path / "servers.json"))
+            host.root.spawn(reloader, name="configuration", shutdown=0)
             async with connect(ways_in(host)) as client:
                 await client.call("echo", text="x")
                 await client.call("echo")

@@ -1,6 +1,7 @@
 """Metrics over HTTP: in the form that the client takes, and as the reference parsers read them."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 import trio
@@ -10,16 +11,22 @@ from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
 from callboard import Revision, Server, connect
+from callboard.broker import Broker
+from callboard.broker.reload import Reloader
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import Leaving, refused_as
+from callboard.codecs.revisions import LATEST
+from callboard.config import read_configuration
 from callboard.errors import DRAINING, Draining, HeaderMismatch, Overloaded
 from callboard.observe import metrics
 from callboard.observe.journal import Journal
 from callboard.observe.metrics import OPEN_METRICS, TEXT, Family, Sample, render
+from callboard.observe.rows import MOST_CHILDREN
 from callboard.observe.view import ServerView
 from callboard.serve.options import Ready
 from callboard.serve.serve import serve
 from callboard.supervisor import Actor, ChildSpec
+from tests.broker.front import backend, ways_in
 from tests.observe.test_show_room import Place
 from tests.transports.server.http.sessions import OpenSession, initialize
 from tests.transports.server.http.stage import serving
@@ -101,6 +108,36 @@ async def test_restarts_of_actors_never_fall(autojump_clock: MockClock) -> None:
         address.begin_stop()
         await address.wait_ended()
         assert await restarts(view) == 2
+
+
+async def test_actors_are_counted_though_only_some_are_looked_at(tmp_path: Path) -> None:
+    class Idle(Actor[None]):
+        mailbox = None
+
+        async def run(self) -> None:
+            await trio.sleep_forever()
+
+    file = tmp_path / "servers.json"
+    file.write_text('{"mcpServers": {}}')
+    broker = Broker([backend(app)])
+    async with broker.host() as host:
+        view = ServerView(host, broker)
+        view.begin()
+        for number in range(3 * MOST_CHILDREN):
+            host.requests.spawn(Idle(), name=f"idle-{number}")
+        reloader = Reloader(broker, read_configuration(file))
+        reloader.rejected = 3
+        host.root.spawn(reloader, name="configuration", shutdown=0)
+        async with connect(ways_in(host)) as client:
+            await client.call("echo", text="x")
+            families = {family.name: family for family in await view.families()}
+    actors = {one.labels["kind"]: one.value for one in families["callboard_actors"].samples}
+    assert (actors["Idle"], actors["Backend"]) == (3 * MOST_CHILDREN, 1)
+    reloads = {one.labels["outcome"]: one.value for one in families["callboard_config_reloads_total"].samples}
+    assert reloads == {"reloaded": 0, "rejected": 3}
+    assert families["callboard_config_last_reload_timestamp_seconds"].samples[0].value == reloader.reloaded_at
+    (behind,) = families["mcp_client_operation_duration_seconds"].samples
+    assert (behind.labels["server"], behind.labels["mcp_protocol_version"]) == ("back", LATEST.value)
 
 
 async def test_refusals_while_it_drains_have_a_reason_of_their_own() -> None:
