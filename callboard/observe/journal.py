@@ -73,7 +73,7 @@ def known_error(said: str) -> str:
     return said if said in ERROR_TYPES else OTHER
 
 
-class Whole(Durations):
+class TotalDurations(Durations):
     """All requests for one tool, or to one backend, however they ended."""
 
     __slots__ = ("errors", "failed")
@@ -84,12 +84,12 @@ class Whole(Durations):
         self.errors = 0  # those not counted that their clients cancelled
 
 
-class Part(Durations):
+class SeriesDurations(Durations):
     """The requests of one series."""
 
     __slots__ = ("whole",)
 
-    def __init__(self, whole: Whole) -> None:
+    def __init__(self, whole: TotalDurations) -> None:
         super().__init__()
         self.whole = whole
 
@@ -98,8 +98,8 @@ class Part(Durations):
 class BackendFigures:
     """What one backend was asked."""
 
-    whole: Whole = attrs.field(factory=Whole, init=False)
-    series: dict[BackSeries, Part] = attrs.field(factory=dict, init=False)
+    whole: TotalDurations = attrs.field(factory=TotalDurations, init=False)
+    series: dict[BackSeries, SeriesDurations] = attrs.field(factory=dict, init=False)
     revision: str = attrs.field(default="", init=False)
     transport: str = attrs.field(default="", init=False)
 
@@ -124,7 +124,7 @@ class Journal:
 
     owner_of: Callable[[str, str], str | None]
     """The backend that has the tool or prompt; empty for a server's own. None if there is none such."""
-    series: dict[Series, Part] = attrs.field(factory=dict, init=False)
+    series: dict[Series, SeriesDurations] = attrs.field(factory=dict, init=False)
     behind: dict[str, BackendFigures] = attrs.field(factory=dict, init=False)
     """By backend: what it was asked."""
     overhead: Durations = attrs.field(factory=Durations, init=False)
@@ -139,8 +139,10 @@ class Journal:
     _numbers: "count[int]" = attrs.field(factory=count, init=False)
     _forgot_at: float = attrs.field(default=0.0, init=False)
     _slow: float = attrs.field(default=0.0, init=False)  # seconds from which on one is among them
-    _quick: dict[Series, Part] = attrs.field(factory=dict, init=False)  # as requests say it, and what is known
-    _wholes: dict[tuple[str, str], Whole] = attrs.field(factory=dict, init=False)  # by method and name
+    _quick: dict[Series, SeriesDurations] = attrs.field(
+        factory=dict, init=False
+    )  # as requests say it, and what is known
+    _wholes: dict[tuple[str, str], TotalDurations] = attrs.field(factory=dict, init=False)  # by method and name
     _behind: int = attrs.field(default=0, init=False)  # series of all backends
     _names: set[str] = attrs.field(factory=set, init=False)
 
@@ -214,7 +216,7 @@ class Journal:
     def errors_of_backend(self, server: str) -> int:
         return self.behind[server].whole.errors if server in self.behind else 0
 
-    def _find(self, key: Series) -> Part:
+    def _find(self, key: Series) -> SeriesDurations:
         """The counts that a request belongs to which says of itself what *key* does."""
         asked, said, revision, transport, error = key
         known = known_method(asked), self._name(asked, said), revision, transport, known_error(error)
@@ -223,19 +225,19 @@ class Journal:
             known = OTHER, "", "", "", known_error(error)
             part = self.series.get(known)
         if part is None:
-            part = self.series[known] = Part(self._wholes.setdefault(known[:2], Whole()))
+            part = self.series[known] = SeriesDurations(self._wholes.setdefault(known[:2], TotalDurations()))
         is_offered = known == key or (known[1] == OTHER and known[4] == error)
         if is_offered and len(self._quick) < 2 * MOST_SERIES:  # else a client could fill it
             self._quick[key] = part
         return part
 
-    def _find_behind(self, figures: BackendFigures, method: str, said: str, error: str) -> Part:
+    def _find_behind(self, figures: BackendFigures, method: str, said: str, error: str) -> SeriesDurations:
         known = known_method(method), self._name(method, said), known_error(error)
         if known not in figures.series and self._behind >= MOST_SERIES:
             known = OTHER, "", known_error(error)
         part = figures.series.get(known)
         if part is None:
-            part = figures.series[known] = Part(figures.whole)
+            part = figures.series[known] = SeriesDurations(figures.whole)
             self._behind += 1
         return part
 
@@ -253,7 +255,7 @@ class Journal:
         self._names.add(said)
         return said
 
-    def _remember(self, slot: EndedRequest, whole: Whole, error: str, seconds: float) -> None:
+    def _remember(self, slot: EndedRequest, whole: TotalDurations, error: str, seconds: float) -> None:
         now = time.time()
         # Not all of it: a client can think of any name.
         method, name = known_method(slot.method), (slot.target or "")[: LONGEST_NAME + 1]
@@ -281,6 +283,6 @@ class Journal:
         self._slow = self._slowest[0][0] if len(self._slowest) == KEPT else 0.0
 
 
-def _note(whole: Whole, error: str) -> None:
+def _note(whole: TotalDurations, error: str) -> None:
     whole.failed += 1
     whole.errors += error != CANCELLED
