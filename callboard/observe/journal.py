@@ -139,9 +139,7 @@ class Journal:
     _numbers: "count[int]" = attrs.field(factory=count, init=False)
     _forgot_at: float = attrs.field(default=0.0, init=False)
     _slow: float = attrs.field(default=0.0, init=False)  # seconds from which on one is among them
-    _quick: dict[Series, SeriesDurations] = attrs.field(
-        factory=dict, init=False
-    )  # as requests say it
+    _quick: dict[Series, SeriesDurations] = attrs.field(factory=dict, init=False)  # as requests say it
     _wholes: dict[tuple[str, str], TotalDurations] = attrs.field(factory=dict, init=False)  # by method and name
     _behind: int = attrs.field(default=0, init=False)  # series of all backends
     _names: set[str] = attrs.field(factory=set, init=False)
