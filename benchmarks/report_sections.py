@@ -1,6 +1,7 @@
 """From the figures of each benchmark to its section of the page. What a figure means is said here, and nowhere else."""
 
 import statistics
+from collections.abc import Mapping
 from typing import Any, Final
 
 from benchmarks import client, generator
@@ -14,6 +15,7 @@ from benchmarks.growth import SESSIONS as IN_TURN
 from benchmarks.listeners import CPU, KIB, SOCKETS
 from benchmarks.listeners import MANY as IDLE
 from benchmarks.listeners_many import GOAL_COUNT, GOAL_CPU, GOAL_GIB, GOAL_TOLD
+from benchmarks.observing import TARGETS as OBSERVING
 from benchmarks.plots import Bar, Line, bars, lines
 from benchmarks.report_hosting import hosting, memory, payload, rates, shapes, websocket
 from benchmarks.report_section import Maker, Section, Target, middle, number, ratios, spread, table
@@ -208,12 +210,21 @@ def agreement(found: Any) -> Section:
 
 
 def workers(found: Any) -> Section:
-    rows = [[what, number(WORKERS[what]), spread(figures)] for what, figures in found.items()]
+    return _judged("workers", WORKERS, found, at_most=True)
+
+
+def observing(found: Any) -> Section:
+    return _judged("metrics", OBSERVING, found, at_most=False)
+
+
+def _judged(name: str, wanted: Mapping[str, float], found: Any, *, at_most: bool) -> Section:
+    """Figures that each have a target."""
+    rows = [[what, number(wanted[what]), spread(figures)] for what, figures in found.items()]
     targets = [
-        Target(what=f"workers: {what}", wanted=WORKERS[what], found=figures, at_most=True)
+        Target(what=f"{name}: {what}", wanted=wanted[what], found=figures, at_most=at_most)
         for what, figures in found.items()
     ]
-    return Section([table(["", "wanted, at most", "found"], rows)], targets=targets)
+    return Section([table(["", f"wanted, at {'most' if at_most else 'least'}", "found"], rows)], targets=targets)
 
 
 def growth(found: Any) -> Section:
@@ -271,6 +282,7 @@ MAKERS: Final[dict[str, tuple[str, Maker]]] = {
     "client": ("client", client_section),
     "broker": ("broker", broker),
     "workers": ("workers", workers),
+    "observing": ("observing", observing),
     "stages": ("stages", stages),
     "growth": ("growth", growth),
     "listeners": ("listeners", listeners),

@@ -27,6 +27,9 @@ OVERLOADED: Final = -31003
 DRAINING: Final = -31004
 DEFINITION_CHANGED: Final = -31005
 
+CODES: Final = frozenset(value for name, value in tuple(globals().items()) if name.isupper() and isinstance(value, int))
+"""All of these. A backend may answer with any other."""
+
 
 class CallboardError(Exception):
     """Base class of all exceptions of callboard."""

@@ -92,6 +92,13 @@ PANELS: Final[tuple[tuple[str, str, str, tuple[tuple[str, str], ...]], ...]] = (
             ("sum by (reason) (increase(callboard_dead_letters_total[5m]))", "dead letters: {{reason}}"),
         ),
     ),
+    ("Actors, by kind", "none", "timeseries", (("sum by (kind) (callboard_actors)", "{{kind}}"),)),
+    (
+        "Changes of the configuration",
+        "none",
+        "timeseries",
+        (("sum by (outcome) (increase(callboard_config_reloads_total[5m]))", "{{outcome}}"),),
+    ),
     ("Memory", "bytes", "timeseries", (("sum(process_resident_memory_bytes)", "callboard"),)),
     ("CPU", "percentunit", "timeseries", ((f"sum(rate(process_cpu_seconds_total{RATE}))", "callboard"),)),
 )

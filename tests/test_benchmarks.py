@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 import trio
 
-from benchmarks import growth, report
+from benchmarks import growth, observing, report
 from benchmarks.hosting_load import Load
 from benchmarks.hosting_shapes import SHAPES
 from benchmarks.hosting_websocket import BY_HAND, ERAS, WAYS
+from benchmarks.observing import TARGETS as OBSERVING
 from benchmarks.report_page import UNJUDGED, Kept, Page, page
 from benchmarks.report_section import Target, number, spread
 from benchmarks.report_sections import MAKERS, MANY
@@ -72,6 +73,7 @@ FOUND: Mapping[str, Any] = {
         {"name": "a client", "rate": 9e3, "cpu": 40.0, "by_kernel": None, "counted": {"pipes": 1}},
     ],
     "workers": {what: [wanted, wanted * 0.9] for what, wanted in WORKERS.items()},
+    "observing": {what: [wanted, wanted * 1.005] for what, wanted in OBSERVING.items()},
     "growth": [
         {
             "what": "backends of a broker: the last one is called",
@@ -163,6 +165,18 @@ def test_a_hundred_thousand_peers_are_judged_and_fewer_are_not() -> None:
     fewer = page(kept(crowd={**CROWD, "count": 20_000}))
     assert fewer.text.count("| **not measured** |") == 3
     assert "20,000 idle peers, 6 workers" in fewer.text
+
+
+def test_what_metrics_cost_has_a_target_for_hosting_and_one_for_brokering() -> None:
+    made = page(kept())
+    assert row(made, "metrics: hosted")[1:] == ["at least 0.99", "0.99 (0.99 to 0.99)", "yes, by 0%"]
+    assert row(made, "metrics: brokered")[-1] == "yes, by 0%"
+    missed = page(kept(observing={what: [0.9] for what in OBSERVING}))
+    assert row(missed, "metrics: hosted")[-1] == "**no**: 9% less than wanted"
+
+
+def test_one_round_compares_a_server_that_is_observed_with_one_that_is_not() -> None:
+    assert 0.3 < observing.one_round("hosted", 0.1) < 3.0  # of two turns: no figure, but it works
 
 
 def test_what_is_run_on_demand_only_may_be_missing() -> None:

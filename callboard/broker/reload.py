@@ -1,5 +1,6 @@
 """Keeps a broker to its file: when that changes, or a SIGHUP says so, the broker goes on with what it says now."""
 
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,9 @@ class Reloader(Actor[Never]):
     broker: Reloadable
     current: Configuration
     reloaded: int = attrs.field(default=0, init=False)
+    rejected: int = attrs.field(default=0, init=False)
+    reloaded_at: float = attrs.field(factory=time.time, init=False)
+    """When the file that is in use was read: seconds since 1970."""
     _refused: list[str] | None = attrs.field(default=None, init=False)
 
     @property
@@ -80,12 +84,15 @@ class Reloader(Actor[Never]):
             return
         self.current = found
         self.reloaded += 1
+        self.reloaded_at = time.time()
 
     def _refuse(self, mistakes: list[str]) -> None:
         """Say why nothing changes; of a file that is tried again and again, once."""
         if mistakes != self._refused:
             log.warning("config_rejected", file=str(self.file), mistakes=mistakes)
+            self.rejected += 1
         self._refused = mistakes
 
     def facts(self) -> dict[str, Fact]:
-        return {"file": str(self.file), "reloaded": self.reloaded}
+        counts = {"reloaded": self.reloaded, "rejected": self.rejected, "reloaded_at": self.reloaded_at}
+        return {"file": str(self.file), **counts}

@@ -33,12 +33,9 @@ class Durations:
     @classmethod
     def sum(cls, some: Iterable["Durations"]) -> Self:
         """All of *some* together."""
-        whole = cls()
-        for one in some:
-            whole.counts = [ours + theirs for ours, theirs in zip(whole.counts, one.counts, strict=True)]
-            whole.total += one.total
-            whole.last = max(whole.last, one.last)
-        return whole
+        known = list(some)
+        counts = map(sum, zip(*(one.counts for one in known), strict=True))
+        return cls(counts, sum(one.total for one in known), max((one.last for one in known), default=0.0))
 
     def since(self, before: Sequence[int]) -> "Durations":
         """What came after the counts were as they were *before*."""

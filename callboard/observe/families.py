@@ -7,7 +7,7 @@ names only those that the server offers.
 
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Final, Literal
 
 import trio
@@ -16,15 +16,15 @@ from callboard._version import __version__
 from callboard.actors.broker.backend import Backend
 from callboard.actors.broker.circuit import CircuitState
 from callboard.actors.broker.offer import BrokerOffer
-from callboard.actors.server.host import Host
+from callboard.actors.server.host import Host, Offer
 from callboard.actors.server.observer import CANCELLED
 from callboard.errors import TIMED_OUT
 from callboard.observe import rows
 from callboard.observe.durations import BOUNDS
-from callboard.observe.journal import Journal
+from callboard.observe.journal import BackendFigures, Journal
 from callboard.observe.metrics import Families, Family, Labels, Sample, histogram
 from callboard.observe.sampler import Sampler, cpu_of, cpu_seconds, resident_bytes
-from callboard.supervisor import Snapshot
+from callboard.supervisor import Fact
 
 OPERATION: Final = BOUNDS[5:]
 """Bounds of operations: those of OpenTelemetry, and four below them."""
@@ -43,55 +43,80 @@ NETWORK: Final[Mapping[str, tuple[str, str]]] = {
 _TIMED_OUT: Final = str(TIMED_OUT)
 
 
-def families_of(host: Host, journal: Journal, sampler: Sampler) -> Families:
-    """Everything that is counted here."""
-    return [
-        *_operations(journal),
-        *_present(host),
-        *(_backends(host.offer) if isinstance(host.offer, BrokerOffer) else ()),
-        *_losses(host, journal),
-        *_contexts(host),
-        *_actors(host),
-        histogram(
+async def families_of(host: Host, journal: Journal, sampler: Sampler) -> Families:
+    """Everything that is counted here. Made in steps: there may be thousands of series."""
+    _note_links(host.offer, journal)
+    families = [family async for family in _operations(journal)]
+    families.append(
+        await histogram(
             "callboard_loop_lag_seconds",
             "How late the event loop was: high values say that the process is the bottleneck.",
             OVERHEAD,
             [({}, sampler.lag)],
-        ),
-        *_process(),
-    ]
+        )
+    )
+    for some in (_present(host), _backends(host.offer), _losses(host, journal), _contexts(host), _actors(host)):
+        for family in some:
+            families.append(family)
+            await trio.lowlevel.checkpoint()
+    return [*families, *_process()]
 
 
-def _operations(journal: Journal) -> Iterator[Family]:
-    yield histogram(
+async def _operations(journal: Journal) -> AsyncIterator[Family]:
+    series = list(journal.series.items())
+    yield await histogram(
         "mcp_server_operation_duration_seconds",
         "How long requests of clients took.",
         OPERATION,
-        ((_front(*key), took) for key, took in journal.series.items()),
+        ((_front(*key), took) for key, took in series),
     )
-    yield histogram(
+    behind = [(_back(server, figures), list(figures.series.items())) for server, figures in journal.behind.items()]
+    yield await histogram(
         "mcp_client_operation_duration_seconds",
         "How long servers behind the broker took.",
         OPERATION,
         (
-            (_labels(server=server, mcp_method_name=method, gen_ai_tool_name=name, error_type=error), took)
-            for (server, method, name, error), took in journal.behind.items()
+            (_labels(mcp_method_name=method, gen_ai_tool_name=name, error_type=error) | common, took)
+            for common, some in behind
+            for (method, name, error), took in some
         ),
     )
-    yield histogram(
+    sessions = list(journal.sessions.items())
+    yield await histogram(
         "mcp_server_session_duration_seconds",
         "How long sessions of clients were open.",
         OPERATION,
         (
-            (_labels(mcp_protocol_version=revision, network_transport=NETWORK[transport][0]), took)
-            for (transport, revision), took in journal.sessions.items()
+            (_labels(mcp_protocol_version=revision, network_transport=NETWORK.get(transport, ("", ""))[0]), took)
+            for (transport, revision), took in sessions
         ),
     )
-    yield histogram(
+    yield await histogram(
         "callboard_overhead_seconds",
         "What a brokered request took beside the time of its server.",
         OVERHEAD,
         [({}, journal.overhead)],
+    )
+
+
+def _note_links(offer: Offer, journal: Journal) -> None:
+    """How each backend is spoken to, as it was last: labels must not come and go with it."""
+    if isinstance(offer, BrokerOffer):
+        for name, figures in journal.behind.items():
+            backend = offer.backends.get(name)
+            if backend is not None and backend.agreed is not None:
+                figures.revision = backend.agreed.revision.value
+            if backend is not None and backend.shared is not None:
+                figures.transport = rows.transport_of(backend.shared.link) or figures.transport
+
+
+def _back(server: str, figures: BackendFigures) -> Labels:
+    network, protocol = NETWORK.get(figures.transport, ("", ""))
+    return _labels(
+        server=server,
+        mcp_protocol_version=figures.revision,
+        network_transport=network,
+        network_protocol_name=protocol,
     )
 
 
@@ -138,7 +163,9 @@ def _present(host: Host) -> Iterator[Family]:
     yield _gauge("callboard_client_memory_bytes", "Memory that clients take up, estimated.", there["memory"])
 
 
-def _backends(offer: BrokerOffer) -> Iterator[Family]:
+def _backends(offer: Offer) -> Iterator[Family]:
+    if not isinstance(offer, BrokerOffer):
+        return
     backends = list(offer.backends.values())[: rows.MOST]
     for name, kind, help_, value in _OF_BACKENDS:
         samples = [Sample({"server": one.name}, found) for one in backends if (found := value(one)) is not None]
@@ -199,36 +226,49 @@ def _losses(host: Host, journal: Journal) -> Iterator[Family]:
         ("callboard_cancelled_total", CANCELLED, "Requests that their clients cancelled."),
         ("callboard_timeouts_total", _TIMED_OUT, "Requests that took too long."),
     ):
-        count = sum(took.count for (*_, kind), took in journal.series.items() if kind == error)
-        yield Family(name, "counter", help_, [Sample({}, count)])
+        yield Family(name, "counter", help_, [Sample({}, journal.ended[error])])
 
 
 def _actors(host: Host) -> Iterator[Family]:
-    """By kind of actor. Of thousands of the same kind only some are looked at, so only what can be high is told."""
-    restarts: Counter[str] = Counter()
+    """By kind of actor. Of thousands of the same kind only some are looked at, but how many there are is known."""
+    nodes = list(host.root.tree(rows.MOST_CHILDREN).walk())
+    counts: Counter[str] = Counter()
     depths: dict[str, int] = {}
-    for node in host.root.tree(rows.MOST_CHILDREN).walk():
-        _note(node, restarts, depths)
+    for node in nodes:
+        counts[node.kind] += 1
+        if node.hidden and node.children:
+            counts[node.children[-1].kind] += node.hidden  # those that are not shown are like those that are
+        if node.kind and node.mailbox_size:
+            depths[node.kind] = max(depths.get(node.kind, 0), node.mailbox_depth)
+    restarts = host.root.dead_letters.restarts
+    yield Family("callboard_actors", "gauge", "Actors that are there.", _by_kind(counts))
+    yield Family("callboard_actor_restarts_total", "counter", "How often actors were restarted.", _by_kind(restarts))
+    help_ = "Messages that wait in the fullest mailbox."
+    yield Family("callboard_mailbox_depth_max", "gauge", help_, _by_kind(depths), merge="max")
+    for node in nodes:
+        if node.kind == "Reloader":
+            yield from _reloads(node.facts)
+
+
+def _by_kind(values: Mapping[str, float]) -> list[Sample]:
+    return [Sample({"kind": kind}, value) for kind, value in values.items() if kind]
+
+
+def _reloads(facts: Mapping[str, Fact]) -> Iterator[Family]:
     yield Family(
-        "callboard_actor_restarts_total",
+        "callboard_config_reloads_total",
         "counter",
-        "How often actors were restarted that run now.",
-        [Sample({"kind": kind}, count) for kind, count in restarts.items()],
-    )
-    yield Family(
-        "callboard_mailbox_depth_max",
-        "gauge",
-        "Messages that wait in the fullest mailbox.",
-        [Sample({"kind": kind}, depth) for kind, depth in depths.items()],
+        "How often the configuration was changed while it was in use.",
+        [Sample({"outcome": outcome}, float(facts[outcome] or 0)) for outcome in ("reloaded", "rejected")],
         merge="max",
     )
-
-
-def _note(node: Snapshot, restarts: Counter[str], depths: dict[str, int]) -> None:
-    if node.kind:
-        restarts[node.kind] += node.restarts
-        if node.mailbox_size:
-            depths[node.kind] = max(depths.get(node.kind, 0), node.mailbox_depth)
+    yield Family(
+        "callboard_config_last_reload_timestamp_seconds",
+        "gauge",
+        "When the configuration in use was read.",
+        [Sample({}, float(facts["reloaded_at"] or 0))],
+        merge="max",
+    )
 
 
 def _process() -> Iterator[Family]:

@@ -26,7 +26,7 @@ from callboard.observe.actions import Actions
 from callboard.observe.families import families_of
 from callboard.observe.history import History
 from callboard.observe.journal import Journal
-from callboard.observe.metrics import Families, render
+from callboard.observe.metrics import TEXT, Families, render
 from callboard.observe.rows import Row
 from callboard.observe.sampler import WINDOWS, Sampler, cpu_seconds, resident_bytes
 from callboard.server.served import Hosted
@@ -88,14 +88,13 @@ class ServerView:
             view["history"] = self.history.told()
         return view
 
-    def families(self) -> Families:
+    async def families(self) -> Families:
         """What is counted here."""
-        return families_of(self.host, self.journal, self.sampler)
+        return await families_of(self.host, self.journal, self.sampler)
 
-    async def metrics(self) -> bytes:
-        """For Prometheus."""
-        await trio.lowlevel.checkpoint()
-        return render(self.families())
+    async def metrics(self, form: bytes = TEXT) -> list[bytes]:
+        """For Prometheus, in pieces."""
+        return await render(await self.families(), form)
 
     async def act(self, action: str, subject: str) -> bool:
         """Do what the operator wants. Whether there is such a server, tool or client."""

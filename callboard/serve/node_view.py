@@ -12,7 +12,7 @@ import trio
 from callboard._version import __version__
 from callboard.cluster.directory import HEARTBEAT
 from callboard.cluster.node import ClusterNode
-from callboard.observe.metrics import Families, merged, render
+from callboard.observe.metrics import TEXT, Families, merged, render
 from callboard.observe.rows import Row, clip
 from callboard.observe.view import merge
 from callboard.workers.process import WorkerProcess
@@ -88,10 +88,10 @@ class NodeView:
         row = {"name": worker.label, **worker.facts(), "answers": answers}
         return {**row, "state": "restarting"} if worker.is_over else row
 
-    async def metrics(self) -> bytes:
+    async def metrics(self, form: bytes = TEXT) -> list[bytes]:
         """For Prometheus: what all workers count, added up."""
         said = await self._ask("metrics")
-        return render(merged(_families.decode(one) for one in said.values()))
+        return await render(await merged(_families.decode(one) for one in said.values()), form)
 
     async def act(self, action: str, subject: str) -> bool | None:
         """Do what the operator wants, in the process that it is about. None if that does not answer in time."""

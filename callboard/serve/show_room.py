@@ -8,7 +8,7 @@ import binascii
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Never, Protocol
+from typing import Final, Never, Protocol, TypeAlias
 from urllib.parse import parse_qs
 
 import attrs
@@ -21,6 +21,7 @@ from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.writer import PLAIN, STREAM
 from callboard.codecs.sse import encode_event
 from callboard.observe.actions import ACTIONS
+from callboard.observe.metrics import TEXT, media_type
 from callboard.observe.rows import Row
 from callboard.serve.operator_desk import Balanced, OperatorDesk
 from callboard.serve.refused_names import RefusedNames
@@ -59,6 +60,8 @@ _PAGE: Final[Mapping[bytes, tuple[str, bytes]]] = {
 }
 """What a browser loads: by path, the file and its type."""
 
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
 _GET: Final = ("GET", "HEAD")
 
 ANY_OPERATOR: Final = "loopback"
@@ -77,8 +80,8 @@ class Overview(Protocol):
 
     async def view(self, *, with_history: bool = False) -> Row: ...
 
-    async def metrics(self) -> bytes:
-        """For Prometheus."""
+    async def metrics(self, form: bytes = TEXT) -> Sequence[bytes]:
+        """For Prometheus, in pieces."""
 
     async def act(self, action: str, subject: str) -> bool | None:
         """Do what the operator wants. Whether there is such a server, tool or client; None if that cannot be said."""
@@ -222,9 +225,9 @@ class ShowRoom:
             body = (_FOLDER / name).read_bytes()
             await response.answer(200, (*_of(kind), *_GUARDS), b"" if is_head else body)
         elif path == b"/metrics":
-            kind = b"text/plain; version=0.0.4; charset=utf-8"
-            body = b"" if is_head else await self.overview.metrics()
-            await response.answer(200, (*_of(kind), *_GUARDS), body)
+            form = media_type(head.get(b"accept"))
+            made = [b""] if is_head else await self.overview.metrics(form)
+            await _stream(response, (*_of(form), *_GUARDS), made)
         elif path == b"/events" and not is_head:
             await self.viewers.add(response)
         else:
@@ -233,7 +236,17 @@ class ShowRoom:
             await response.answer(200, (*_of(b"application/json"), *_GUARDS), msgspec.json.encode(view))
 
 
-def _of(kind: bytes) -> tuple[tuple[bytes, bytes], ...]:
+async def _stream(response: Response, headers: Headers, pieces: Sequence[bytes]) -> None:
+    if len(pieces) == 1:
+        await response.answer(200, headers, pieces[0])
+        return
+    await response.begin(headers, pieces[0])
+    for piece in pieces[1:]:
+        await response.write(piece)
+    await response.end()
+
+
+def _of(kind: bytes) -> Headers:
     return (b"content-type", kind), (b"cache-control", b"no-store")
 
 

@@ -106,6 +106,8 @@ class Node(Lifetime):
     def embody(self, actor: Actor[Any]) -> None:
         """Give the node its first actor, or the next: the mailbox is made once."""
         self.actor = actor
+        if self.restarts:
+            self.dead_letters.restarts[type(actor).__name__] += 1
         if self.mailbox is None and actor.mailbox is not None:
             self.mailbox = Mailbox(actor.mailbox, self)
             self._show_end()  # it may have been asked to stop before it began

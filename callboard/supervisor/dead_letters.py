@@ -1,4 +1,5 @@
-"""Messages that were not delivered: counted by kind and reason, the latest remembered, never their payload."""
+"""What goes wrong in a tree: messages that were not delivered, counted by kind and reason, the latest remembered, never
+their payload; and restarts."""
 
 from collections import Counter, deque
 from typing import Final
@@ -23,9 +24,11 @@ class DeadLetter:
 
 @attrs.define(eq=False)
 class DeadLetters:
-    """One per tree. `counts` is by (kind, reason) and complete; `recent` is a ring."""
+    """One per tree. `counts` is by (kind, reason) and complete; `recent` is a ring. `restarts` is by kind of actor, and
+    counts those, too, that are gone."""
 
     counts: Counter[tuple[str, Lost]] = attrs.field(factory=Counter, init=False)
+    restarts: Counter[str] = attrs.field(factory=Counter, init=False)
     _recent: deque[DeadLetter] = attrs.field(factory=lambda: deque(maxlen=REMEMBERED), init=False)
 
     def add(self, path: str, message: object, reason: Lost, *, at: float) -> None:

@@ -137,6 +137,7 @@ class WorkerHomes:
             if response.is_forwarded:
                 await response.answer(MISDIRECTED, ())
             else:
+                self.host.count_refusal(Draining())
                 await answer_unread(response, Draining(), asked_id(head, body))
             return
         if not response.is_forwarded:
@@ -173,6 +174,7 @@ class WorkerHomes:
         except HttpRefusal as refusal:
             await endpoint.refuse(refusal, response)
         except (PeerError, RequestFailed) as error:
+            self.host.count_refusal(error)
             await answer_unread(response, error, asked_id(relayed.head, relayed.body))
         finally:
             relayed.leave()

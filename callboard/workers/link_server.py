@@ -258,6 +258,7 @@ class LinkServer:
             try:
                 response.held.grow(len(body))
             except Overloaded as error:
+                self.endpoint.host.count_refusal(error)
                 await answer_unread(response, error, asked_id(head, body))
                 return
         await self.endpoint.serve(head, body, response, principal)

@@ -270,7 +270,7 @@ async def _seen(view: "ServerView", asked: Show | ActionWanted) -> bytes:
     if isinstance(asked, ActionWanted):
         return msgspec.json.encode(await view.act(asked.action, asked.subject))
     if asked.what == "metrics":
-        return msgspec.json.encode(view.families())
+        return msgspec.json.encode(await view.families())
     return msgspec.json.encode(await view.view(with_history=asked.what == "history"))
 
 

@@ -3,11 +3,14 @@
 import json
 import re
 import runpy
+from pathlib import Path
 from typing import Any
 
 import trio
 
 from callboard import Broker, Server, connect
+from callboard.broker.reload import Reloader
+from callboard.config import read_configuration
 from callboard.observe.metrics import merged, render
 from callboard.observe.view import ServerView
 from tests.broker.front import backend, ways_in
@@ -18,7 +21,8 @@ NAME = re.compile(r"\b(?:callboard|mcp|process)_\w+")
 LABEL = re.compile(r"by \(([^)]*)\)|(\w+)!?=\"")
 
 
-async def test_every_metric_and_label_of_the_dashboard_is_told() -> None:
+async def test_every_metric_and_label_of_the_dashboard_is_told(tmp_path: Path) -> None:
+    (tmp_path / "servers.json").write_text('{"mcpServers": {}}')
     server = Server("back")
 
     @server.tool
@@ -30,12 +34,14 @@ async def test_every_metric_and_label_of_the_dashboard_is_told() -> None:
         async with broker.host() as host:
             view = ServerView(host, broker)
             view.begin()
+            reloader = Reloader(broker, read_configuration(tmp_path / "servers.json"))
+            host.root.spawn(reloader, name="configuration", shutdown=0)
             async with connect(ways_in(host)) as client:
                 await client.call("echo", text="x")
                 await client.call("echo")
                 view.journal.refuse("host")
-                families = merged([view.families(), view.families()])
-    told = render(families).decode()
+                families = await merged([await view.families(), await view.families()])
+                told = b"".join(await render(families)).decode()
     queries = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
     samples = {line.split("{")[0].split(" ")[0] for line in told.splitlines() if not line.startswith("#")}
     declared = {family.name for family in families}

@@ -48,8 +48,10 @@ async def wait(ctx: Context) -> str:
 class Place:
     """A running server, and its admin listener."""
 
-    def __init__(self, ready: Ready) -> None:
-        self.urls = {one.transport: one.url or "" for one in ready.listening}
+    def __init__(self, ready: Ready | dict[str, str]) -> None:
+        self.urls: dict[str, str] = ready if isinstance(ready, dict) else {}
+        if isinstance(ready, Ready):
+            self.urls = {one.transport: one.url or "" for one in ready.listening}
         self.port = urlsplit(self.urls["admin"]).port
 
     async def client(self) -> Client:

@@ -405,7 +405,7 @@ async def test_what_is_dropped_is_among_the_metrics(autojump_clock: MockClock) -
     async with traced_server(app) as (host, _), peer(host) as client:
         for value in ("x", "y", PARENT):
             await client.request("tools/list", meta={"traceparent": value})
-        metrics = await ServerView(host, app).metrics()
+        metrics = b"".join(await ServerView(host, app).metrics())
     assert b'callboard_trace_context_dropped_total{key="traceparent"} 2\n' in metrics
 
 

@@ -39,7 +39,7 @@ async def test_it_is_made_while_requests_end_and_clients_come_and_go() -> None:
             nursery.start_soon(go_on)
             for _ in range(50):
                 seen = await view.view(with_history=True)
-                assert (await view.metrics()).startswith(b"# HELP")
+                assert (await view.metrics())[0].startswith(b"# HELP")
             assert len(seen["failed"]) == 100
         nursery.cancel_scope.cancel()
 
@@ -54,8 +54,8 @@ class Broken:
         self.asked += 1
         raise RuntimeError("a fault in a view")
 
-    async def metrics(self) -> bytes:
-        return b""
+    async def metrics(self, form: bytes = b"") -> list[bytes]:
+        return [form]
 
     async def act(self, action: str, subject: str) -> bool:
         return False

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from contextvars import Context, copy_context
 from itertools import count
+from time import perf_counter
 from typing import ClassVar, Final, Protocol, TypeAlias
 
 import attrs
@@ -26,6 +27,7 @@ from callboard.actors.terms import Terms
 from callboard.codecs.bridge.results import Forwarded
 from callboard.codecs.envelope import Request, RequestId
 from callboard.codecs.http.head import Head
+from callboard.codecs.http.status import refused_as
 from callboard.codecs.mcp_headers.header_map import HeaderMap
 from callboard.codecs.members import raw
 from callboard.codecs.replay_budget import ReplayBudget
@@ -42,7 +44,7 @@ from callboard.codecs.revisions import (
     write,
 )
 from callboard.codecs.routing import Route
-from callboard.errors import Draining, MethodNotFound, Overloaded
+from callboard.errors import Draining, MethodNotFound, Overloaded, PeerError, RequestFailed
 from callboard.supervisor import Supervisor
 
 Instant: TypeAlias = Callable[[Exchange], Model | Forwarded | None]
@@ -201,16 +203,21 @@ class Host:
         self.audience.fan_out.supervisor = self.root
 
     def observe(self, slot: ReplySlot, request: Request, route: Route, head: Head | None = None) -> None:
-        """Have the observer told how the request ends, which begins now; and trace it. *head* is that of its own HTTP
-        request, if it came by one."""
-        if self.observer is None:
-            return
-        slot.watch(self.observer, route.name)
+        """Have the observer, if there is one, told how the request ends, which begins now; and trace it. *head* is that
+        of its own HTTP request, if it came by one."""
+        # As `slot.watch` has it, without another call for each request.
+        slot.observer, slot.target, slot.behind = self.observer, route.name, 0.0
+        slot.began = perf_counter()
         if self.tracer is not None:
             if head is None and isinstance(slot.outlet, HeadHolder):
                 head = slot.outlet.take_head()
             transport = "" if slot.admission is None else slot.admission.transport
             slot.trace = self.tracer.begin(request, route, slot.terms, transport, head)
+
+    def count_refusal(self, error: PeerError | RequestFailed) -> None:
+        """Have the observer told of what was refused before it was a request."""
+        if self.observer is not None:
+            self.observer.refuse(refused_as(error))
 
     def server_info(self, revision: Revision) -> Raw | None:
         """The server's name, as the revision writes it into a result; None where a result does not say."""

@@ -116,8 +116,12 @@ class ReplySlot:
         else:
             frame, error = answer_frame(self.request_id, self.terms.revision, self.method, result, self.server_info)
         if error is None and len(frame) < LARGE and self.is_open and self.outlet.try_answer(frame):
-            if self.observer is not None:
-                self._tell(result)
+            if (observer := self.observer) is not None:
+                if self.trace is None and isinstance(result, str):  # as `_tell` has it: most are
+                    self.observer = None
+                    observer.over(self)
+                else:
+                    self._tell(result)
             self.close()
             return None
         return self._send(frame, error, result)

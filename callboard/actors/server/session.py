@@ -47,12 +47,7 @@ from callboard.codecs.revisions import (
 )
 from callboard.codecs.revisions import Result as Empty
 from callboard.codecs.routing import Route, read_route
-from callboard.errors import (
-    InvalidParams,
-    InvalidRequest,
-    PeerError,
-    RequestFailed,
-)
+from callboard.errors import Draining, InvalidParams, InvalidRequest, PeerError, RequestFailed
 from callboard.supervisor import Actor, Fact, Lost, MailboxSpec, Snapshot, get_logger
 
 M = TypeVar("M", bound=Model)
@@ -291,7 +286,8 @@ class Session(Actor[Outbound]):
         await self._refuse_as(error.request_id, error, way)
         return True
 
-    async def _refuse_as(self, request_id: RequestId | None, error: Exception, way: Outlet) -> None:
+    async def _refuse_as(self, request_id: RequestId | None, error: PeerError | Draining, way: Outlet) -> None:
+        self.host.count_refusal(error)
         revision = LATEST if self.terms is None else self.terms.revision
         await way.answer(error_frame(request_id, revision, error), error)
 
@@ -410,13 +406,13 @@ class Session(Actor[Outbound]):
     async def _initialize(self, request: Request, way: Outlet) -> None:
         if self.terms is not None:
             raise InvalidRequest("the session is already initialized")
-        try:
-            self.host.check_admits()
-        except RequestFailed as error:
-            await self._refuse_as(request.id, error, way)
+        if self.host.is_draining:
+            await self._refuse_as(request.id, Draining(), way)
             return
         self.terms, self._declared = agree(self.host.offer, request, self.principal)
-        slot = ReplySlot(request.id, request.method, self.terms, way)
+        slot = ReplySlot(request.id, request.method, self.terms, way, admission=self.requests)
+        if self.host.observer is not None:
+            slot.watch(self.host.observer, None)
         self.key.home = ReplySlot(request.id, request.method, self.terms, self)
         await slot.answer(welcome(self.host.offer, self.terms, self._declared, self.greeting()))
 

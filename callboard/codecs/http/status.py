@@ -4,6 +4,7 @@ from typing import Final
 
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.errors import (
+    DRAINING,
     HEADER_MISMATCH,
     METHOD_NOT_FOUND,
     MISSING_CLIENT_CAPABILITY,
@@ -54,6 +55,15 @@ class NoRoom(HttpRefusal):
     code = OVERLOADED
 
 
+class Leaving(HttpRefusal):
+    """The request came when the server was shutting down."""
+
+    code = DRAINING
+
+    def __init__(self) -> None:
+        super().__init__(503, "the server is shutting down", headers=RETRY_AFTER, closes=True)
+
+
 def refusal_of(error: Overloaded) -> HttpRefusal:
     """The refusal of a request if there is no memory for its body. The rest of the body is not read."""
     return NoRoom(status_of(error), str(error), headers=RETRY_AFTER, closes=True)
@@ -82,6 +92,10 @@ _REFUSED: Final = {
 }
 
 
-def refused_as(status: int) -> str:
-    """The reason for which something was refused with *status*, in one word: as it is counted."""
-    return _REFUSED.get(status, "invalid")
+_REFUSED_BY_CODE: Final = {DRAINING: "draining", HEADER_MISMATCH: "header"}
+
+
+def refused_as(error: PeerError | RequestFailed) -> str:
+    """The reason for which something was refused, in one word: as it is counted."""
+    status = error.status if isinstance(error, HttpRefusal) else status_of_unread(error)
+    return _REFUSED_BY_CODE.get(error.code) or _REFUSED.get(status, "invalid")

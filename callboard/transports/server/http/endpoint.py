@@ -23,7 +23,6 @@ from callboard.codecs.http.access import Access
 from callboard.codecs.http.head import Head, covers, media_type_of
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.request_parser import HeadMemory
-from callboard.codecs.http.status import refused_as
 from callboard.codecs.http.writer import JSON
 from callboard.codecs.revisions import LATEST, LEGACY, Revision
 from callboard.codecs.revisions.dialect import Dialect
@@ -179,15 +178,16 @@ class Endpoint:
         except Elsewhere as found:
             await self.homes.serve_elsewhere(self, found, head, body, principal or ANYBODY, response)
         except PeerError as error:
+            self.host.count_refusal(error)
             known = error.request_id if error.request_id is not None else asked_id(head, body)
             await answer_unread(response, error, None if error.is_answer else known)
         except RequestFailed as error:  # before anything was begun, too
+            self.host.count_refusal(error)
             await answer_unread(response, error, asked_id(head, body))
 
     async def refuse(self, refusal: HttpRefusal, response: Response) -> None:
         """Answer what HTTP alone says no to, with the reason as text."""
-        if self.host.observer is not None:
-            self.host.observer.refuse(refused_as(refusal.status))
+        self.host.count_refusal(refusal)
         if isinstance(refusal, Unauthorized) and self.on_unauthorized is not None:
             self.on_unauthorized(response.peer, refusal.is_missing)
         frame = error_frame(refusal.request_id, LATEST, refusal)

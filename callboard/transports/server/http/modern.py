@@ -16,7 +16,7 @@ from callboard.actors.shares import account_of
 from callboard.actors.terms import Terms, is_modern, modern_terms
 from callboard.codecs.envelope import Request, RequestId, decode
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.status import RETRY_AFTER, refused_as, status_of, status_of_unread
+from callboard.codecs.http.status import RETRY_AFTER, status_of, status_of_unread
 from callboard.codecs.http.writer import JSON, STREAM
 from callboard.codecs.mcp_headers.mirror import (
     MIRRORED_NAME,
@@ -139,8 +139,7 @@ class Modern:
                 self.homes.check_state(request, route.request_state, principal)
             host.check_rate(request.method, principal)  # once: where it is served
         except (PeerError, RequestFailed) as error:
-            if host.observer is not None:
-                host.observer.refuse(refused_as(status_of_unread(error)))
+            host.count_refusal(error)
             await answer_unread(response, error, request.id)
             return
         way, info = ResponseWay(response, self.pulse), host.server_info(terms.revision)

@@ -13,7 +13,7 @@ from callboard.actors.shares import account_of
 from callboard.actors.terms import ANYBODY
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
-from callboard.codecs.http.status import RETRY_AFTER, refusal_of
+from callboard.codecs.http.status import RETRY_AFTER, Leaving, refusal_of
 from callboard.codecs.websocket.frames import Close, Code
 from callboard.codecs.websocket.handshake import RECEIVED, Handshake, read_handshake, write_accept
 from callboard.errors import Overloaded, SupervisorClosed
@@ -100,7 +100,7 @@ class WebSocketUpgrade:
     def _begun(self, principal: str, peer: str) -> ResumableSession:
         """A new session. Raises `HttpRefusal` (503) if the server is shutting down."""
         if self.host.is_draining:
-            raise _ending()
+            raise Leaving
         return ResumableSession(
             *(self.homes.new_id(principal), self.host, self.settings, principal, self._conversations_pop, peer)
         )
@@ -112,7 +112,7 @@ class WebSocketUpgrade:
                 await self._start_beating()
                 await add_session(self.host, conversation.session, f"w-{next(self._names)}")
         except SupervisorClosed:
-            raise _ending() from None
+            raise Leaving from None
         except Overloaded as error:
             raise refusal_of(error) from None
         if started.cancelled_caught:
@@ -148,7 +148,3 @@ def _opening(handshake: Handshake, conversation: ResumableSession) -> bytes:
         return write_accept(handshake)
     told = (RECEIVED, b"%d" % conversation.received)
     return write_accept(handshake, (told,)) + conversation.resumption(handshake.received)
-
-
-def _ending() -> HttpRefusal:
-    return HttpRefusal(503, "the server is shutting down", headers=RETRY_AFTER, closes=True)
