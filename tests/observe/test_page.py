@@ -11,7 +11,7 @@ import trio
 from callboard.serve import show_room
 from tests.browser import Page, browser
 from tests.observe.stage import down, hung, stage, up
-from tests.observe.told import Told, choose, figure, filter_by, quiet_view, server_row, shown, tables
+from tests.observe.told import Told, choose, figure, filter_by, quiet_view, server_row, shown, sideways, tables
 
 MARKUP: Final = "<img src=x onerror=alert(1)>"
 TURNED: Final = "abc\u202egnp.exe\u2066"
@@ -152,8 +152,8 @@ async def test_names_are_text_wherever_they_stand_and_leave_room(page: Page, qui
                 assert MARKUP in said or r"\u202e" in said.replace("\\\\", "\\")
                 assert "\u202e" not in said
                 assert await page.value("document.querySelectorAll('img, #view a').length") == 0
-                sideways = await page.value("document.scrollingElement.scrollWidth")
-                assert sideways <= width, f"{view} at {width} is {sideways} wide"
+                wide = await sideways(page)
+                assert wide <= width, f"{view} at {width} is {wide} wide"
             assert await page.value("document.getElementById('name').textContent") == MARKUP
             check_clean(page, url)
 

@@ -69,6 +69,12 @@ async def figure(page: Page, name: str) -> str:
     return found
 
 
+async def sideways(page: Page) -> int:
+    """How wide the page is, with what one has to scroll to."""
+    found: int = await page.value("document.scrollingElement.scrollWidth")
+    return found
+
+
 def quiet_view(**said: Any) -> Row:
     """A view in which nothing happens, but for what is *said*."""
     view: Row = {
