@@ -1,10 +1,11 @@
 """What the admin listener shows: the live page, the view as JSON and as a stream, and metrics.
 
-A view is made once for all viewers, and only while there are any.
+A view is made once for all that look, and only while somebody does.
 """
 
 import base64
 import binascii
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +32,9 @@ log = get_logger("callboard.admin")
 
 EVERY: Final = 1.0
 """Seconds between two views of a stream."""
+
+FRESH: Final = 0.5
+"""Seconds for which a view that was made for one is shown to others, too."""
 
 MOST_VIEWERS: Final = 8
 """Streams at once."""
@@ -82,37 +86,72 @@ _wanted: Final = msgspec.json.Decoder[Wanted](Wanted)
 
 
 @attrs.define(eq=False)
+class ViewMaker:
+    """Makes a view, written out as JSON, for all that ask at about the same time."""
+
+    overview: Overview
+    actions: Sequence[str] = ()
+    """What operators may do: the page has buttons for that."""
+    with_history: bool = False
+    _making: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    _latest: bytes = attrs.field(default=b"", init=False)
+    _made_at: float = attrs.field(default=-math.inf, init=False)
+
+    async def make(self) -> bytes:
+        """A view that is at most `FRESH` seconds old. The first one to ask makes it, the others wait for it."""
+        async with self._making:
+            if self._made_at + FRESH <= trio.current_time():
+                view = await self.overview.view(with_history=self.with_history)
+                made_at = trio.current_time()
+                await trio.lowlevel.checkpoint()
+                self._latest = msgspec.json.encode({**view, "actions": self.actions})
+                self._made_at = made_at
+            return self._latest
+
+    def forget(self) -> None:
+        """Something was done: the next one to look sees it."""
+        self._made_at = -math.inf
+
+
+@attrs.define(eq=False)
 class Viewers(Actor[Never]):
     """The clients that follow the view as a stream."""
 
     mailbox = None
 
-    overview: Overview
-    actions: Sequence[str] = ()
-    """What operators may do: the page has buttons for that."""
-    _streams: dict[Response, bool] = attrs.field(factory=dict, init=False)  # and whether its head was sent
+    latest: ViewMaker
+    first: ViewMaker
+    """Of the view that each stream begins with: it has the history."""
+    _streams: dict[Response, bool] = attrs.field(factory=dict, init=False)  # and whether it may be written to
     _come: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def run(self) -> None:
-        while True:
-            if not self._streams:
-                self._come = trio.Event()
-                await self._come.wait()
-            await trio.sleep(EVERY)
-            if self._streams:
-                try:
-                    self._tell(_event(await self.view()))
-                except Exception as error:  # the next one may be better: viewers would wait for ever
-                    log.warning("view_failed", failure=failure_text(error), where=where(error))
+        async with trio.open_nursery() as nursery:
+            while True:
+                if not self._streams:
+                    self._come = trio.Event()
+                    await self._come.wait()
+                await trio.sleep(EVERY)
+                if self._streams:
+                    try:
+                        self._tell(encode_event(await self.latest.make()), nursery)
+                    except Exception as error:  # the next one may be better: viewers would wait for ever
+                        log.warning("view_failed", failure=failure_text(error), where=where(error))
 
-    async def view(self, *, with_history: bool = False) -> Row:
-        """As it is sent."""
-        return {**await self.overview.view(with_history=with_history), "actions": self.actions}
+    def _tell(self, event: bytes, nursery: trio.Nursery) -> None:
+        for response, is_free in list(self._streams.items()):
+            if is_free and not response.try_write(event):  # it is large, or the viewer reads slowly
+                self._streams[response] = False
+                nursery.start_soon(self._write, response, event)
 
-    def _tell(self, event: bytes) -> None:
-        for response, has_begun in list(self._streams.items()):
-            if has_begun:
-                response.try_write(event)  # one that reads slowly hears less often
+    async def _write(self, response: Response, event: bytes) -> None:
+        """Views that come meanwhile are not for this viewer: one that reads slowly gets fewer."""
+        await response.write(event)  # bounded by the deadline of a write
+        self._set_free(response)
+
+    def _set_free(self, response: Response) -> None:
+        if response in self._streams:  # else it was lost meanwhile
+            self._streams[response] = True
 
     async def add(self, response: Response) -> None:
         """Raises `HttpRefusal` for one too many."""
@@ -121,13 +160,11 @@ class Viewers(Actor[Never]):
         self._streams[response] = False
         response.on_lost = lambda: self._leave(response)
         try:
-            first = _event(await self.view(with_history=True))
-            await response.begin((*STREAM, *_GUARDS), first)
+            await response.begin((*STREAM, *_GUARDS), encode_event(await self.first.make()))
         except BaseException:
             self._leave(response)
             raise
-        if response in self._streams:  # else it was lost meanwhile
-            self._streams[response] = True
+        self._set_free(response)
         self._come.set()
 
     def _leave(self, response: Response) -> None:
@@ -148,7 +185,9 @@ class ShowRoom:
     viewers: Viewers = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.viewers = Viewers(self.overview, tuple(ACTIONS) if self.may_act else ())
+        actions = tuple(ACTIONS) if self.may_act else ()
+        first = ViewMaker(self.overview, actions, with_history=True)
+        self.viewers = Viewers(ViewMaker(self.overview, actions), first)
 
     def methods(self, head: Head) -> tuple[str, ...]:
         """With which methods the path may be used; none if there is no such path."""
@@ -182,7 +221,10 @@ class ShowRoom:
             raise HttpRefusal(400, str(error)) from None
         if wanted.action not in ACTIONS:
             raise HttpRefusal(400, f"unknown action; there are {', '.join(ACTIONS)}")
-        if not await self.overview.act(wanted.action, wanted.subject):
+        is_done = await self.overview.act(wanted.action, wanted.subject)
+        for maker in (self.viewers.latest, self.viewers.first):
+            maker.forget()
+        if not is_done:
             raise HttpRefusal(404, "there is none such")
         await response.answer(200, (*_of(b"application/json"), *_GUARDS), b"true")
 
@@ -200,16 +242,12 @@ class ShowRoom:
             await self.viewers.add(response)
         else:
             asked = parse_qs(head.target.partition(b"?")[2].decode("latin-1"), keep_blank_values=True)
-            view = await self.viewers.view(with_history="history" in asked)
-            await response.answer(200, (*_of(b"application/json"), *_GUARDS), msgspec.json.encode(view))
+            maker = self.viewers.first if "history" in asked else self.viewers.latest
+            await response.answer(200, (*_of(b"application/json"), *_GUARDS), b"" if is_head else await maker.make())
 
 
 def _of(kind: bytes) -> tuple[tuple[bytes, bytes], ...]:
     return (b"content-type", kind), (b"cache-control", b"no-store")
-
-
-def _event(view: Row) -> bytes:
-    return encode_event(msgspec.json.encode(view))
 
 
 def _token(said: bytes) -> str | None:

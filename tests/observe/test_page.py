@@ -138,6 +138,7 @@ HOSTILE: Final = quiet_view(
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(show_room, "EVERY", 0.1)
+    monkeypatch.setattr(show_room, "FRESH", 0.0)
 
 
 async def test_names_are_text_wherever_they_stand_and_leave_room(page: Page, quickly: None) -> None:

@@ -24,6 +24,10 @@ MOST_ROWS: Final = 200
 MOST_FAILED: Final = 100
 LOOKS: Final = ((1280, False), (1280, True), (500, False), (500, True))
 """Widths of the window, and whether it is dark."""
+IS_SEEN: Final = """(() => {{
+  const box = document.getElementById('tab-{}').getBoundingClientRect();
+  return box.left >= 0 && box.right <= innerWidth;
+}})()"""
 
 
 @attrs.define
@@ -75,6 +79,7 @@ class Crowd:
             found = await choose(page, view)
             slowest = max(slowest, time.perf_counter() - began)
             self._check_view(view, found)
+            assert await page.value(IS_SEEN.format(view)), f"the tab of {view} is out of sight at {width}"
             assert await sideways(page) <= width, f"{view} is wider than {width}"
         return slowest
 
@@ -126,6 +131,9 @@ async def test_the_page_shows_a_crowd_at_any_width_in_light_and_dark(tmp_path: P
                 await page.wait("document.querySelector('#panel-servers tbody tr')")
                 assert (await page.value("innerWidth"), await is_dark(page)) == (width, wants_dark)
                 slowest = max(slowest, await crowd.check(page))
+                while len(page.told("Network.eventSourceMessageReceived")) < 3:  # it goes on, however large views are
+                    await page.value("1")
+                assert await page.value("document.getElementById('news').textContent") == "live"
                 assert page.complaints == []  # refusals of the policy stand there, too
                 assert {urlsplit(one).netloc for one in page.fetched} == {urlsplit(url).netloc}
     figure(
