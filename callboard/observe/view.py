@@ -26,8 +26,10 @@ from callboard.observe.families import families_of
 from callboard.observe.history import History
 from callboard.observe.journal import Journal
 from callboard.observe.metrics import Families, render
+from callboard.observe.rates import Rates
 from callboard.observe.rows import Row
 from callboard.observe.sampler import WINDOWS, Sampler, cpu_seconds, resident_bytes
+from callboard.observe.turns import collected, in_turns
 from callboard.server.served import Hosted
 
 VERSION: Final = 1
@@ -43,6 +45,7 @@ class ServerView:
     """Transport and address of each listener."""
     journal: Journal = attrs.field(init=False)
     sampler: Sampler = attrs.field(init=False)
+    _rates: Rates = attrs.field(factory=Rates, init=False)
     _began: float = attrs.field(factory=time.time, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -61,28 +64,31 @@ class ServerView:
     async def view(self, *, with_history: bool = False) -> Row:
         """As it is now. Made in steps, between which others run: ten thousand clients take some milliseconds."""
         host, journal = self.host, self.journal
-        view: Row = {"version": VERSION, "at": round(time.time(), 3), "server": self._about()}
-        view |= {"totals": self._totals(), "latest": self._latest()}
-        tables: tuple[tuple[str, Callable[[], Iterable[Row]]], ...] = (
-            ("servers", lambda: rows.server_rows(host, journal)),
+        view: Row = {"version": VERSION, "at": round(time.time(), 3), "server": self._about(), "totals": self._totals()}
+        await trio.lowlevel.checkpoint()
+        view["latest"] = self._latest()
+        tables: tuple[tuple[str, Callable[[], Iterable[Row | None]]], ...] = (
+            ("servers", lambda: rows.server_rows(host, journal, self._transports(), self._rates)),
             ("running", lambda: rows.running_rows(host)),
             ("slowest", lambda: map(rows.past_row, journal.slowest)),
-            ("failed", lambda: map(rows.past_row, reversed(journal.failed))),
+            ("failed", lambda: map(rows.past_row, list(journal.failed)[::-1])),
             ("tools", lambda: rows.tool_rows(host, journal)),
             ("topics", lambda: rows.topic_rows(host)),
+            ("clients", lambda: rows.client_rows(host)),
         )
         for name, table in tables:
-            await trio.lowlevel.checkpoint()
-            view[name] = list(table())  # all at once: what it reads changes while others run
-        view["clients"] = await rows.client_rows(host)
+            view[name] = await in_turns(collected(table()))
+        view["tree"] = await in_turns(rows.tree_of(host.root))
         await trio.lowlevel.checkpoint()
         view["dead_letters"] = rows.dead_letters(host.root.dead_letters)
-        view["tree"] = rows.tree_of(host.root)
         view["point"] = {name: ring[-1] if ring else None for name, ring in self.history.rings.items()}
         if with_history:
-            await trio.lowlevel.checkpoint()
-            view["history"] = self.history.told()
+            view["history"] = await in_turns(self.history.told())
         return view
+
+    def _transports(self) -> Mapping[str, str | None]:
+        behind = self.server.behind()
+        return {} if behind is None else {one.name: one.transport for one in behind.servers}
 
     def families(self) -> Families:
         """What is counted here."""

@@ -67,6 +67,9 @@ _INFO_SIZE: Final = 136
 _TRAFFIC: Final = struct.Struct("=QQ")
 _TRAFFIC_AT: Final = 120
 """Where Linux has the bytes acknowledged and received in what it tells of a connection (`struct tcp_info`)."""
+_SINCE: Final = struct.Struct("=IxxxxI")
+_SINCE_AT: Final = 44
+"""Where it has the milliseconds since something was sent, and since something came."""
 
 
 class Wire(Protocol):
@@ -130,12 +133,19 @@ class SocketWire:
 
     def traffic(self) -> tuple[int, int]:
         """Bytes that came, and that the peer has got: counted by the system, where it tells."""
-        try:
-            told = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_SIZE)
-            sent, received = _TRAFFIC.unpack_from(told, _TRAFFIC_AT)
-        except (OSError, AttributeError, struct.error):  # closed, no TCP, or another system
-            return 0, 0
+        sent, received = self._told(_TRAFFIC, _TRAFFIC_AT) or (0, 0)
         return received, sent
+
+    def idle(self) -> float | None:
+        """Seconds for which nothing was sent or came, where the system tells."""
+        told = self._told(_SINCE, _SINCE_AT)
+        return None if told is None else min(told) / 1000
+
+    def _told(self, form: struct.Struct, at: int) -> tuple[Any, ...] | None:
+        try:
+            return form.unpack_from(self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_SIZE), at)
+        except (OSError, AttributeError, struct.error):  # closed, no TCP, or another system
+            return None
 
     async def receive(self, size: int = READ_SIZE) -> bytes:
         while True:
@@ -360,6 +370,12 @@ class SslWire:
             self._incoming, self._outgoing, server_side=server_name is None, server_hostname=server_name
         )
         self._is_open = False
+
+    def traffic(self) -> tuple[int, int]:
+        return self._wire.traffic()
+
+    def idle(self) -> float | None:
+        return self._wire.idle()
 
     def is_quiet(self) -> bool:
         return not self._tls.pending() and not self._incoming.pending and self._wire.is_quiet()

@@ -110,7 +110,7 @@ def number(text: str) -> int:
 
 async def is_dark(page: Page) -> bool:
     colour = await page.value("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
-    return max(colour) < 128
+    return bool(max(colour) < 128)
 
 
 async def test_the_page_shows_a_crowd_at_any_width_in_light_and_dark(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ from msgspec import Raw
 
 from callboard import tree
 from callboard.actors.changes import MAX_FOLLOWED_BYTES, count_of
+from callboard.actors.outlet import Sink
 from callboard.actors.rate import RateLimit
+from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.observer import Observer
 from callboard.actors.server.parking import PARKED, Parking, taken_up
@@ -110,9 +112,18 @@ class OpenSession(Protocol):
     principal: str
     peer: str
     terms: Terms | None
+    key: SessionKey
+    sink: Sink
 
     @property
     def requests(self) -> "SessionRequests": ...
+
+    @property
+    def started_at(self) -> float: ...
+
+    @property
+    def subscriptions(self) -> int:
+        """Lists and resources of which it is told."""
 
 
 class SessionRequests(Protocol):

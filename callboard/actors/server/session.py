@@ -172,11 +172,19 @@ class Session(Actor[Outbound]):
             "ignored": self.ignored,
         }
 
+    @property
+    def subscriptions(self) -> int:
+        """Lists and resources of which it is told."""
+        return 0 if self._hearing is None else len(self._hearing.lists) + len(self._hearing.followed)
+
     def snapshots(self, now: float, most: int = sys.maxsize) -> tuple[Snapshot, ...]:
         """What the client was asked, and what it follows: neither has a task."""
         path = self.path
         asked = self.key.questions.snapshots(path, now)
-        return asked if self._hearing is None else (*asked, *self._hearing.snapshots(path, now))
+        return asked if self._hearing is None else (*asked, *self._hearing.snapshots(path, now, most))
+
+    def hidden(self, most: int) -> int:
+        return 0 if self._hearing is None else max(0, len(self._hearing.followed) - most)
 
     def hang_up(self) -> None:
         """The peer is gone: all that it had asked for is over."""
