@@ -11,6 +11,7 @@ clients, running, slowest, failed, tools, topics, dead_letters, tree
 actions     what operators may do; added by the listener
 """
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,9 +65,7 @@ class ServerView:
     async def view(self, *, with_history: bool = False) -> Row:
         """As it is now. Made in steps, between which others run: ten thousand clients take some milliseconds."""
         host, journal = self.host, self.journal
-        view: Row = {"version": VERSION, "at": round(time.time(), 3), "server": self._about(), "totals": self._totals()}
-        await trio.lowlevel.checkpoint()
-        view["latest"] = self._latest()
+        view: Row = {"version": VERSION, "at": round(time.time(), 3), "server": self._about()}
         tables: tuple[tuple[str, Callable[[], Iterable[Row | None]]], ...] = (
             ("servers", lambda: rows.server_rows(host, journal, self._transports(), self._rates)),
             ("running", lambda: rows.running_rows(host)),
@@ -80,6 +79,11 @@ class ServerView:
             view[name] = await in_turns(collected(table()))
         view["tree"] = await in_turns(rows.tree_of(host.root))
         await trio.lowlevel.checkpoint()
+        view["totals"] = self._totals()  # after the tables: what waits there is counted here
+        for name in ("bytes_in", "bytes_out"):  # of those that are connected now, and shown
+            view["totals"][name] = sum(row.get(name) or 0 for row in view["clients"])
+        await trio.lowlevel.checkpoint()
+        view["latest"] = self._latest()
         view["dead_letters"] = rows.dead_letters(host.root.dead_letters)
         view["point"] = {name: ring[-1] if ring else None for name, ring in self.history.rings.items()}
         if with_history:
@@ -144,6 +148,12 @@ TABLES: Final = ("servers", "clients", "running", "slowest", "failed", "tools", 
 _HIGHEST: Final = frozenset({"loop_lag", "p50", "p99", "overhead_p99", "p50_10s", "p99_10s", "p50_60s", "p99_60s"})
 """Of these, the highest of all processes counts; the others are added up."""
 
+_SUMS: Final = (
+    *("calls", "errors", "calls_per_second", "errors_per_second", "in_flight", "parked", "connections"),
+    *("max_connections", "max_in_flight", "processes", "resident", "cpu_seconds"),
+)
+"""Figures of a server or a tool that are those of all workers together."""
+
 _SAME: Final = frozenset({"servers", "servers_up"})
 """Every worker has the same ones."""
 
@@ -161,6 +171,10 @@ def merge(views: Mapping[str, Row], about: Row) -> Row:
     merged["slowest"].sort(key=lambda row: -row["seconds"])
     merged["failed"].sort(key=lambda row: row["ago"])
     merged["running"].sort(key=lambda row: -row["age"])
+    merged["clients"].sort(key=lambda row: math.inf if row.get("idle") is None else row["idle"])
+    merged["topics"].sort(key=lambda row: -row["listeners"])
+    for table in TABLES:  # as many as one process would show
+        del merged[table][rows.MOST :]
     letters = [one["dead_letters"] for one in some]
     merged["dead_letters"] = {
         "total": sum(one["total"] for one in letters),
@@ -193,9 +207,9 @@ def _by_name(some: Iterable[Row]) -> list[Row]:
 def _joined(same: Sequence[Row]) -> Row:
     told = next((row for row in same if not row.get("is_up", True)), same[0])
     joined = {name: value for name, value in told.items() if name != "worker"}
-    for name in ("calls", "errors", "in_flight", "connections", "max_connections", "max_in_flight"):
-        if name in joined:
-            joined[name] = sum(row[name] for row in same)
+    for name in _SUMS:
+        if any(row.get(name) is not None for row in same):
+            joined[name] = round(sum(row.get(name) or 0 for row in same), 3)
     for name in ("p50", "p99"):
         joined[name] = _one(name, [row[name] for row in same])
     if "idle" in joined:

@@ -36,7 +36,10 @@ class NodeView:
 
     async def view(self, *, with_history: bool = False) -> Row:
         said = await self._ask("history" if with_history else "view")
-        views: dict[str, Any] = {name: msgspec.json.decode(one) for name, one in said.items()}
+        views: dict[str, Any] = {}
+        for name, one in said.items():
+            views[name] = msgspec.json.decode(one)
+            await trio.lowlevel.checkpoint()
         about: Row = {"name": "callboard", "version": __version__}
         for view in views.values():
             about = view["server"]

@@ -23,6 +23,7 @@ from callboard.codecs.http.writer import PLAIN, STREAM
 from callboard.codecs.sse import encode_event
 from callboard.observe.actions import ACTIONS
 from callboard.observe.rows import Row
+from callboard.observe.view import TABLES
 from callboard.serve.tokens import TokenTable
 from callboard.supervisor import Actor, Fact, get_logger
 from callboard.supervisor.ended import failure_text, where
@@ -61,6 +62,11 @@ _PAGE: Final[Mapping[bytes, tuple[str, bytes]]] = {
 """What a browser loads: by path, the file and its type."""
 
 _GET: Final = ("GET", "HEAD")
+
+_TABLES: Final[Mapping[bytes, str]] = {f"/api/{name}".encode(): name for name in TABLES}
+"""Parts of the view that can be asked for alone: by path, the name."""
+
+_members: Final = msgspec.json.Decoder[dict[str, msgspec.Raw]](dict[str, msgspec.Raw])
 
 
 class Overview(Protocol):
@@ -193,7 +199,8 @@ class ShowRoom:
         """With which methods the path may be used; none if there is no such path."""
         if head.path == b"/api/actions":
             return ("POST",) if self.may_act else ()
-        return _GET if head.path in _PAGE or head.path in (b"/api/snapshot", b"/events", b"/metrics") else ()
+        is_known = head.path in _PAGE or head.path in _TABLES
+        return _GET if is_known or head.path in (b"/api/snapshot", b"/events", b"/metrics") else ()
 
     async def serve(self, head: Head, body: bytes, response: Response) -> None:
         try:
@@ -243,7 +250,10 @@ class ShowRoom:
         else:
             asked = parse_qs(head.target.partition(b"?")[2].decode("latin-1"), keep_blank_values=True)
             maker = self.viewers.first if "history" in asked else self.viewers.latest
-            await response.answer(200, (*_of(b"application/json"), *_GUARDS), b"" if is_head else await maker.make())
+            body = b"" if is_head else await maker.make()
+            if path in _TABLES and body:
+                body = bytes(_members.decode(body)[_TABLES[path]])
+            await response.answer(200, (*_of(b"application/json"), *_GUARDS), body)
 
 
 def _of(kind: bytes) -> tuple[tuple[bytes, bytes], ...]:
