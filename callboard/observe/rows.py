@@ -86,7 +86,7 @@ def client_rows(host: Host) -> Iterator[Row | None]:
 
 
 def _session_row(name: str, session: OpenSession, parked: int) -> Row:
-    requests, wire = session.requests, getattr(session, "wire", None)
+    requests, wire, hearing = session.requests, getattr(session, "wire", None), session.hearing
     return {
         "name": name,
         "principal": clip(session.principal),
@@ -97,7 +97,7 @@ def _session_row(name: str, session: OpenSession, parked: int) -> Row:
         "idle": round(perf_counter() - requests.used_at, 3) if requests.used_at else None,
         "in_flight": requests.count,
         "parked": parked + len(session.key.questions),
-        "subscriptions": session.subscriptions,
+        "subscriptions": 0 if hearing is None else len(hearing.lists) + len(hearing.followed),
         **(_traffic(wire) or _traffic(session.sink)),
     }
 
@@ -148,7 +148,7 @@ def _connection_row(one: HttpConnection) -> Row | None:
 
 
 @runtime_checkable
-class Counted(Protocol):
+class MessageBytes(Protocol):
     """Messages of a client that are no bytes of one socket: those of pipes, and of sessions on many connections."""
 
     received: int
@@ -159,7 +159,7 @@ def _traffic(of: object) -> Row:
     """Bytes of a client: those of its socket, or of its messages; nothing where they are not known."""
     if isinstance(of, SocketWire | SslWire):
         received, sent = of.traffic()
-    elif isinstance(of, Counted):
+    elif isinstance(of, MessageBytes):
         received, sent = of.received, of.sent
     else:
         return {}

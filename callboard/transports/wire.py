@@ -8,7 +8,6 @@ import contextlib
 import select
 import socket
 import ssl
-import struct
 from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
@@ -16,6 +15,7 @@ import trio
 
 from callboard.actors.shares import anonymous_at
 from callboard.actors.turnstile import wait_turn
+from callboard.transports.tcp_info import idle_of, traffic_of
 
 READ_SIZE: Final = 65_536
 """Bytes that are read at once."""
@@ -61,15 +61,6 @@ def _why(error: OSError) -> str:
 def _after(data: bytes | memoryview, sent: int) -> bytes | memoryview:
     """What is left of *data*, without a copy of it."""
     return b"" if sent == len(data) else memoryview(data)[sent:] if sent else data
-
-
-_INFO_SIZE: Final = 136
-_TRAFFIC: Final = struct.Struct("=QQ")
-_TRAFFIC_AT: Final = 120
-"""Where Linux has the bytes acknowledged and received in what it tells of a connection (`struct tcp_info`)."""
-_SINCE: Final = struct.Struct("=IxxxxI")
-_SINCE_AT: Final = 44
-"""Where it has the milliseconds since something was sent, and since something came."""
 
 
 class Wire(Protocol):
@@ -133,19 +124,11 @@ class SocketWire:
 
     def traffic(self) -> tuple[int, int]:
         """Bytes that came, and that the peer has got: counted by the system, where it tells."""
-        sent, received = self._told(_TRAFFIC, _TRAFFIC_AT) or (0, 0)
-        return received, sent
+        return traffic_of(self._socket)
 
     def idle(self) -> float | None:
-        """Seconds for which nothing was sent or came, where the system tells."""
-        told = self._told(_SINCE, _SINCE_AT)
-        return None if told is None else min(told) / 1000
-
-    def _told(self, form: struct.Struct, at: int) -> tuple[Any, ...] | None:
-        try:
-            return form.unpack_from(self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_SIZE), at)
-        except (OSError, AttributeError, struct.error):  # closed, no TCP, or another system
-            return None
+        """Seconds for which nothing was sent and nothing came, where the system tells."""
+        return idle_of(self._socket)
 
     async def receive(self, size: int = READ_SIZE) -> bytes:
         while True:

@@ -94,7 +94,7 @@ def test_a_column_sorts_numbers_from_the_highest_and_what_is_missing_last() -> N
     state.press("<")
     column = state.sort_column()
     assert column is not None
-    assert column.title == "last used"
+    assert column.title == "pin"
 
 
 def test_a_filter_is_typed_kept_and_cleared() -> None:

@@ -56,8 +56,7 @@ class UpstreamSubscription:
     """The backend's subscriptions, which may be handed over to a later incarnation of the backend."""
     hearers: dict[str, Counter[Hear]] = attrs.field(factory=dict)
     """The subscribers, by the URI that each knows the resource by."""
-    changed_at: float | None = None
-    """When the backend last told of a change, as `time.monotonic` has it."""
+    changed_at: float | None = None  # by `time.monotonic`: when the backend last told of a change
     is_granted: bool = False
     is_refused: bool = False
     """Whether it was asked for, in vain."""
@@ -184,8 +183,7 @@ class UpstreamSubscriptions:
     def publish(self, mine: UpstreamSubscription, uri: str) -> None:
         """A resource has changed. Clients hear of it by the URI that they know it by; of a part of it by its own URI,
         if that is the backend's to speak of."""
-        mine.changed_at = monotonic()
-        is_part = uri != mine.uri and self.backend.serves(uri)
+        mine.changed_at, is_part = monotonic(), uri != mine.uri and self.backend.serves(uri)
         for known in list(mine.hearers):
             change = ResourceUpdated(uri if is_part else known)
             self.fan_out.publish(change, partial(mine.called, known), self, (mine, known))

@@ -1,6 +1,6 @@
 """A hosted server, as all of its peers share it: what it offers, and what lives longer than a connection."""
 
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping
 from contextvars import Context, copy_context
 from itertools import count
 from typing import ClassVar, Final, Protocol, TypeAlias
@@ -119,11 +119,20 @@ class OpenSession(Protocol):
     def requests(self) -> "SessionRequests": ...
 
     @property
-    def started_at(self) -> float: ...
+    def hearing(self) -> "Hearing | None": ...
 
     @property
-    def subscriptions(self) -> int:
-        """Lists and resources of which it is told."""
+    def started_at(self) -> float: ...
+
+
+class Hearing(Protocol):
+    """The lists and resources of which a session is told."""
+
+    @property
+    def lists(self) -> Collection[object]: ...
+
+    @property
+    def followed(self) -> Collection[object]: ...
 
 
 class SessionRequests(Protocol):
