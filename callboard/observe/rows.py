@@ -52,11 +52,11 @@ MOST_CHILDREN: Final = 50
 AT_ONCE: Final = 1_000
 """Sessions that are looked at before others get a turn."""
 
-SAID: Final = 20
-"""Last lines on the standard error of a server."""
+SAID: Final = 5
+"""Last lines on the standard error of a server that is not up."""
 
-SAID_IN_ALL: Final = 500
-"""Such lines of all servers together, some of each."""
+LAST_LINES: Final = 20
+"""Last lines on the standard error of any server, for operators who ask for them."""
 
 TEXT: Final = 200
 """Characters of a name: they are words of clients and backends."""
@@ -307,14 +307,13 @@ def server_rows(
         counts[name] = journal.of_backend(name).count, journal.errors_of_backend(name)
         yield None
     now = rates.per_second(counts)
-    lines = min(SAID, SAID_IN_ALL // max(1, len(backends)))
     for name, backend in backends.items():
         row: Row = {}
         for pid in [one.pid for one in backend.pool if one.pid is not None]:
             _add_process(row, pid)
             yield None
         if offer.backends.get(name) is backend:
-            row |= _server_row(offer, backend, journal, lines)
+            row |= _server_row(offer, backend, journal)
             row["transport"] = row["transport"] or transports.get(name)
             row["calls_per_second"], row["errors_per_second"] = now.get(name, (None, None))
             yield row
@@ -327,7 +326,18 @@ def _add_process(row: Row, pid: int) -> None:
         row[name] = row.get(name, 0) + figure
 
 
-def _server_row(offer: BrokerOffer, backend: Backend, journal: Journal, lines: int) -> Row:
+def last_lines(host: Host, server: str) -> list[str] | None:
+    """What a server said last on its standard error; None if there is none of that name. It may be anything, so it is
+    in no view: an operator asks for it."""
+    backend = host.offer.backends.get(server) if isinstance(host.offer, BrokerOffer) else None
+    if backend is None:
+        return None
+    link = None if backend.shared is None else backend.shared.link
+    said = backend.said if link is None else link.tail
+    return [clip(line) for line in list(said)[-LAST_LINES:]]
+
+
+def _server_row(offer: BrokerOffer, backend: Backend, journal: Journal) -> Row:
     shared, is_up = backend.shared, backend.is_up
     took = journal.of_backend(backend.name)
     waiting = sum(1 for name in offer.catalogue.withheld() if name.startswith(f"{backend.name}_"))
@@ -352,10 +362,8 @@ def _server_row(offer: BrokerOffer, backend: Backend, journal: Journal, lines: i
         "withheld": waiting,
         **offer.catalogue.counts(backend.name),
     }
-    link = None if shared is None else shared.link
-    said = backend.said if not is_up or link is None else link.tail
-    if said:
-        row["said"] = [clip(line) for line in list(said)[-lines:]]
+    if not is_up and backend.said:
+        row["said"] = [clip(line) for line in backend.said[-SAID:]]
     return row
 
 

@@ -94,6 +94,11 @@ class ServerView:
         behind = self.server.behind()
         return {} if behind is None else {one.name: one.transport for one in behind.servers}
 
+    async def stderr(self, server: str) -> list[str] | None:
+        """The last lines of a server on its standard error; None if there is none of that name."""
+        await trio.lowlevel.checkpoint()
+        return rows.last_lines(self.host, server)
+
     def families(self) -> Families:
         """What is counted here."""
         return families_of(self.host, self.journal, self.sampler)

@@ -77,6 +77,9 @@ class Overview(Protocol):
     async def metrics(self) -> bytes:
         """For Prometheus."""
 
+    async def stderr(self, server: str) -> list[str] | None:
+        """The last lines of a server on its standard error; None if there is none of that name."""
+
     async def act(self, action: str, subject: str) -> bool:
         """Do what the operator wants. Whether there is a server or client of that name."""
 
@@ -200,7 +203,7 @@ class ShowRoom:
         if head.path == b"/api/actions":
             return ("POST",) if self.may_act else ()
         is_known = head.path in _PAGE or head.path in _TABLES
-        return _GET if is_known or head.path in (b"/api/snapshot", b"/events", b"/metrics") else ()
+        return _GET if is_known or head.path in (b"/api/snapshot", b"/api/stderr", b"/events", b"/metrics") else ()
 
     async def serve(self, head: Head, body: bytes, response: Response) -> None:
         try:
@@ -247,13 +250,22 @@ class ShowRoom:
             await response.answer(200, (*_of(kind), *_GUARDS), body)
         elif path == b"/events" and not is_head:
             await self.viewers.add(response)
+        elif path == b"/api/stderr":
+            lines = await self.overview.stderr(_asked(head).get("server", [""])[0])
+            if lines is None:
+                raise HttpRefusal(404, "there is no server of that name: /api/stderr?server=NAME")
+            await response.answer(200, (*_of(b"application/json"), *_GUARDS), msgspec.json.encode(lines))
         else:
-            asked = parse_qs(head.target.partition(b"?")[2].decode("latin-1"), keep_blank_values=True)
+            asked = _asked(head)
             maker = self.viewers.first if "history" in asked else self.viewers.latest
             body = b"" if is_head else await maker.make()
             if path in _TABLES and body:
                 body = bytes(_members.decode(body)[_TABLES[path]])
             await response.answer(200, (*_of(b"application/json"), *_GUARDS), body)
+
+
+def _asked(head: Head) -> dict[str, list[str]]:
+    return parse_qs(head.target.partition(b"?")[2].decode("latin-1"), keep_blank_values=True)
 
 
 def _of(kind: bytes) -> tuple[tuple[bytes, bytes], ...]:

@@ -315,9 +315,10 @@ async def test_the_nodes_of_a_cluster_and_the_workers_of_this_one_are_seen(page:
 
 async def test_last_lines_of_a_server_are_behind_a_click(page: Page, quickly: None) -> None:
     said = [MARKUP, TURNED, LONG]
-    row = server_row("a", said=said, pid=7, processes=3, resident=2**20, cpu_seconds=1.5, calls=4, parked=2)
+    row = server_row("a", pid=7, processes=3, resident=2**20, cpu_seconds=1.5, calls=4, parked=2)
     row |= {"calls_per_second": 2.5, "errors_per_second": 0.0}
-    async with shown(Told(quiet_view(totals={"servers": 1}, servers=[row]))) as url:
+    told = Told(quiet_view(totals={"servers": 1}, servers=[row]), said={"a": said})
+    async with shown(told) as url:
         await page.open(url)
         await page.wait("document.querySelector('#panel-servers .opener')")
         assert await page.value("document.querySelectorAll('.said').length") == 0
@@ -325,6 +326,7 @@ async def test_last_lines_of_a_server_are_behind_a_click(page: Page, quickly: No
         assert (servers.below("a", "Calls"), servers.below("a", "In flight")) == ("2.5 / s", "2 parked")
         assert (servers.cell("a", "Process"), servers.below("a", "Process")) == ("1 MiB", "3 processes")
         await page.value("document.querySelector('#panel-servers .opener').click()")
+        await page.wait("document.querySelector('.said pre').textContent")
         lines = (await page.value("document.querySelector('.said pre').textContent")).split("\n")
         assert lines[:2] == [MARKUP, r"abc\u202egnp.exe\u2066"]
         assert len(lines) == 3

@@ -37,12 +37,16 @@ async def echo() -> str:
 FAILS: Final = "import sys; [print('broken', n, file=sys.stderr) for n in range(30)]; sys.exit(3)"
 
 
-async def look(here: Stage) -> Any:
+async def look(here: Stage, path: str = "/api/snapshot") -> Any:
+    return msgspec.json.decode(await ask(here, path))
+
+
+async def ask(here: Stage, path: str) -> bytes:
     async with await trio.open_tcp_stream("127.0.0.1", int(here.urls["admin"].rstrip("/").rpartition(":")[2])) as bare:
         host = here.urls["admin"].split("/")[2]
-        await bare.send_all(f"GET /api/snapshot HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode())
+        await bare.send_all(f"GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode())
         said = b"".join([data async for data in bare])
-    return msgspec.json.decode(said.partition(b"\r\n\r\n")[2])
+    return said.partition(b"\r\n\r\n")[2]
 
 
 async def test_bytes_addresses_and_times_of_every_kind_of_http_client() -> None:
@@ -113,15 +117,19 @@ async def test_processes_and_last_lines_of_servers_that_are_up_or_not(tmp_path: 
                 await trio.sleep(0.1)
             rows = {row["name"]: row for row in view["servers"]}
             up, down, inner = rows["talker"], rows["fails"], rows["here"]
-            assert "line 29" in up["said"]
-            assert len(up["said"]) == 20
+            assert "said" not in up  # it may be anything: only who asks for it gets it
+            lines = await look(here, "/api/stderr?server=talker")
+            assert "line 29" in lines
+            assert len(lines) == 20
             assert up["pid"] > 1
             assert up["processes"] == 1
             assert up["resident"] > 2**20
             assert up["cpu_seconds"] > 0
             assert (up["calls"], up["parked"]) == (1, 0)
             assert (down["transport"], down["is_up"], down["said"][-1]) == ("stdio", False, "broken 29")
-            assert len(down["said"]) == 20
+            assert len(down["said"]) == 5
+            assert (await look(here, "/api/stderr?server=fails"))[-20:] == [f"broken {n}" for n in range(10, 30)]
+            assert b"no server" in await ask(here, "/api/stderr?server=nowhere")
             assert "pid" not in down
             assert (inner["transport"], inner["parked"]) == ("in process", 1)
             tools = {row["name"]: row.get("pin") for row in view["tools"]}

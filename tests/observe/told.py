@@ -128,6 +128,8 @@ class Told:
 
     now: Row = attrs.field(factory=quiet_view)
     asked: int = 0
+    said: dict[str, list[str]] = attrs.field(factory=dict)
+    """By server, the lines on its standard error."""
     held: trio.Event | None = None
     """Until then, the first view of a viewer is not ready."""
 
@@ -141,6 +143,10 @@ class Told:
     async def metrics(self) -> bytes:
         await trio.lowlevel.checkpoint()
         return b""
+
+    async def stderr(self, server: str) -> list[str] | None:
+        await trio.lowlevel.checkpoint()
+        return self.said.get(server, [])
 
     async def act(self, action: str, subject: str) -> bool:
         await trio.lowlevel.checkpoint()

@@ -4,7 +4,7 @@
 // A column: label, value(row) to sort by, text(row) to show; and where wanted sub(row), a second line; tone(row), for a
 // word with a colour; share(row), from 0 to 1, for a bar; numeric; title, what the label means.
 // A table: label, columns, key(row), detail(row) for what a click on its first cell opens: [label, text] each; and
-// lines(row), a label and lines of text below that; and actions(row), elements below that: what changes something should
+// lines, a label and load(row) for lines of text below that, which come later; and actions(row), elements below that: what changes something should
 // be some clicks away.
 
 import { NOTHING, isNumber } from "./format.js";
@@ -150,7 +150,7 @@ export class Table {
     kept.row = row;
     if (!before && this.#open.has(kept.key)) this.#toggle(kept, true);
     kept.cells.forEach((cell) => cell.show(row));
-    if (kept.detail) this.#tell(kept, row);
+    if (kept.detail) describe(kept.facts, this.detail(row));
     if (this.fold) this.#placeInTree(kept, row);
     if (before && (row.restarts ?? 0) > (before.restarts ?? 0)) blink(kept.line);
   }
@@ -179,16 +179,17 @@ export class Table {
     kept.facts = make("dl", { class: "facts" });
     kept.said = make("figure", { class: "said" }, make("figcaption"), make("pre"));
     kept.detail = make("tr", { class: "detail" }, make("td", { colspan: this.columns.length }, kept.facts, kept.said, ...(this.actions?.(kept.row) ?? [])));
-    this.#tell(kept, kept.row);
+    describe(kept.facts, this.detail(kept.row));
+    this.#load(kept);
     if (kept.line.isConnected) kept.line.after(kept.detail);
   }
 
-  #tell(kept, row) {
-    describe(kept.facts, this.detail(row));
-    const [label, lines] = this.lines?.(row) ?? ["", []];
-    kept.said.hidden = !lines.length;
-    write(kept.said.firstChild, label);
+  async #load(kept) {
+    kept.said.hidden = true;
+    const lines = (await this.lines?.load(kept.row).catch(() => [])) ?? [];
+    write(kept.said.firstChild, this.lines?.label ?? "");
     write(kept.said.lastChild, lines.join("\n"));
+    kept.said.hidden = !lines.length;
   }
 
   // Arrows go from row to row, and fold.

@@ -44,7 +44,7 @@ const servers = () => new Table({
     ["templates", show.count(row.resourceTemplates)], ["tools that wait for approval", show.count(row.withheld)],
     ...(row.pid ? [["CPU", show.seconds(row.cpu_seconds)], ["memory", show.bytes(row.resident)], ["pid", String(row.pid)], ["processes", show.count(row.processes ?? 1)]] : []), ...worker(row),
   ],
-  lines: (row) => ["Standard error, the last lines", (row.said ?? []).map(show.name)],
+  lines: { label: "Standard error, the last lines", load: (row) => standardError(row) },
   actions: (row) => buttons(["restart", "try", "refresh"], row.name),
 });
 
@@ -169,6 +169,13 @@ function why(row) {
   if (row.is_up) return "";
   const next = show.isNumber(row.next_try) ? `next try in ${show.seconds(row.next_try)}` : "";
   return [row.why ? show.name(row.why) : "", next].filter(Boolean).join(" · ");
+}
+
+// It may be anything: so it is in no view, and asked for when a row is opened.
+async function standardError(row) {
+  if (row.transport !== "stdio") return [];
+  const answer = await fetch(`${location.origin}${location.pathname}api/stderr?server=${encodeURIComponent(row.name)}`);
+  return answer.ok ? (await answer.json()).map(show.name) : [];
 }
 
 function perSecond(rate) {
