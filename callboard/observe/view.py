@@ -90,15 +90,6 @@ class ServerView:
             view["history"] = await in_turns(self.history.told())
         return view
 
-    def _transports(self) -> Mapping[str, str | None]:
-        behind = self.server.behind()
-        return {} if behind is None else {one.name: one.transport for one in behind.servers}
-
-    async def stderr(self, server: str) -> list[str] | None:
-        """The last lines of a server on its standard error; None if there is none of that name."""
-        await trio.lowlevel.checkpoint()
-        return rows.last_lines(self.host, server)
-
     def families(self) -> Families:
         """What is counted here."""
         return families_of(self.host, self.journal, self.sampler)
@@ -146,6 +137,15 @@ class ServerView:
             recent = self.sampler.recent(seconds)
             found[f"p50_{seconds}s"], found[f"p99_{seconds}s"] = recent.quantile(0.5), recent.quantile(0.99)
         return found
+
+    def _transports(self) -> Mapping[str, str | None]:
+        behind = self.server.behind()
+        return {} if behind is None else {one.name: one.transport for one in behind.servers}
+
+    async def stderr(self, server: str) -> list[str] | None:
+        """The last lines of a server on its standard error; None if there is none of that name."""
+        await trio.lowlevel.checkpoint()
+        return rows.last_lines(self.host, server)
 
 
 TABLES: Final = ("servers", "clients", "running", "slowest", "failed", "tools", "topics")
