@@ -33,10 +33,10 @@ serve: .venv/.installed  ## Install, and run callboard
 browser:  ## Install Chromium, in which the tests look at pages, if there is none
 	@sh tests/install-browser || true  # the tests of pages will fail, and say so; all others run
 
-servers:  ## Install redis-server, nginx and haproxy, for the tests of clusters, if they are not there
+servers:  ## Install redis-server, nginx, haproxy and tmux, for the tests, if they are not there
 	@sh tests/install-servers || true  # those tests will fail, and say so; all others run
 
-test: browser servers lint  ## Install what tests need (Chromium, Redis, nginx, haproxy too); lint, types and every test
+test: browser servers lint  ## Install what tests need (Chromium, Redis, nginx, haproxy, tmux too); lint, types and every test
 	@$(MAKE) --no-print-directory -j 2 types every  # mypy uses one core, and the workers of pytest often wait
 
 every: .venv/.installed-dev

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from time import monotonic
 from typing import Any, Protocol, TypeAlias
 
 import attrs
@@ -22,6 +23,7 @@ class Subscribers:
     on_published: Callable[[Change], None] = attrs.field(default=lambda _: None, init=False)
     """Tells the subscribers in other workers."""
     _hearers: dict[Change, dict[Hear, None]] = attrs.field(factory=dict, init=False)
+    _changed: dict[Change, float] = attrs.field(factory=dict, init=False)  # when, of those that have subscribers
     _lengths: Counter[int] = attrs.field(factory=Counter, init=False)
     """Number of subscribed resources by length of the URI: only these prefixes of a URI are looked up."""
 
@@ -42,6 +44,7 @@ class Subscribers:
                 hearers.pop(hear, None)
                 if not hearers:
                     del self._hearers[change]
+                    self._changed.pop(change, None)
                     if isinstance(change, ResourceUpdated):
                         self._unfollow(len(change.uri))
 
@@ -57,6 +60,8 @@ class Subscribers:
 
     def publish_here(self, change: Change) -> int:
         """As `publish`, to those in this process alone."""
+        if change in self._hearers:
+            self._changed[change] = monotonic()
         return self.fan_out.publish(change, lambda: self._told(change), self, self)
 
     def _told(self, change: Change) -> dict[Hear, None]:
@@ -86,6 +91,10 @@ class Subscribers:
     def counts(self) -> Iterator[tuple[Change, int]]:
         """The changes that have a subscriber, and how many each has."""
         return ((change, len(hearers)) for change, hearers in self._hearers.items())
+
+    def changed_at(self, change: Change) -> float | None:
+        """When that last happened, as `time.monotonic` has it; None if not since it has subscribers."""
+        return self._changed.get(change)
 
     def __iter__(self) -> Iterator[Change]:
         """The changes that have a subscriber."""

@@ -33,10 +33,11 @@ from callboard.client.routes import ClientAccess, ways_to
 from callboard.codecs.bridge.definitions import TOOLS
 from callboard.codecs.revisions import ALL, Implementation, Revision
 from callboard.codecs.seal import Seal
-from callboard.config import BackendSpec, Configuration, PythonTarget, read_configuration
+from callboard.config import BackendSpec, Configuration, PythonTarget, Remote, read_configuration
 from callboard.server.load import load_server
 from callboard.server.served import BackendStatus, Behind, Served
 from callboard.supervisor import Address, Supervisor, get_logger, open_tree
+from callboard.transports.client.process import Command
 
 log = get_logger("callboard.broker")
 
@@ -161,7 +162,7 @@ class Broker(Served):
 
     def behind(self) -> Behind:
         """The backends now, and with how much."""
-        servers = tuple(_standing(backend) for backend in self.backends.values())
+        servers = tuple(_standing(backend, self.specs.get(name)) for name, backend in self.backends.items())
         return Behind(servers=servers, tools=self.catalogue.count_of(TOOLS), example=self._example)
 
     # How it changes while it runs.
@@ -218,12 +219,19 @@ class Broker(Served):
             await backend.wait_settled()
 
 
-def _standing(backend: Backend) -> BackendStatus:
+def _standing(backend: Backend, spec: BackendSpec | None) -> BackendStatus:
     why = ""
     if not backend.is_up:
         words = (backend.why, _telling(backend.said))
         why = ": ".join(" ".join(text.split())[:FEW_WORDS] for text in words if text.strip())
-    return BackendStatus(name=backend.name, state=backend.circuit.state.value, is_up=backend.is_up, why=why)
+    is_named = spec is not None and isinstance(spec.target, Command | Remote | PythonTarget)  # a test may play one
+    return BackendStatus(
+        name=backend.name,
+        state=backend.circuit.state.value,
+        is_up=backend.is_up,
+        why=why,
+        transport=spec.transport if spec is not None and is_named else None,
+    )
 
 
 def _telling(said: Sequence[str]) -> str:

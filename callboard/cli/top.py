@@ -49,7 +49,8 @@ Without ADDRESS: that of $CALLBOARD_ADMIN, else 127.0.0.1:8001. A token is
 read from --token-file or from $CALLBOARD_ADMIN_TOKEN.
 
 Keys: s servers, c clients, r requests, t tree, d dead letters, o tools,
-l listeners; < > sort, / filter, p pause, Enter details, ? help, q quit.
+l listeners, n nodes; < > sort, / filter, p pause, Enter details, ? help,
+q quit.
 
 Exit codes: 0 q was pressed; 2 wrong arguments; 3 cannot connect; 4 not an
 admin address, or the token is not accepted; 5 timed out; 130 Ctrl-C.
@@ -66,7 +67,7 @@ RETRIES: Final = (0.5, 1.0, 2.0, 5.0)
 DRAW_TIME: Final = 0.03
 """Least seconds between two drawings: a key that is held down draws no more often."""
 
-ViewName = Literal["servers", "clients", "requests", "tree", "dead-letters", "tools", "listeners"]
+ViewName = Literal["servers", "clients", "requests", "tree", "dead-letters", "tools", "listeners", "nodes"]
 
 Address = Annotated[
     str | None,

@@ -5,7 +5,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from callboard.cli.top_text import count, duration, number, part, rows_of, size, span, word
+from callboard.cli.top_text import count, duration, number, part, rows_of, size, span, tenths, word
 
 TopRow: TypeAlias = Mapping[str, Any]
 
@@ -101,15 +101,18 @@ SERVERS: Final = (
     TopColumn("server", "name", least=6, most=32, rank=0),
     TopColumn("state", "state", of_row=server_state, least=5, most=10, rank=1),
     _figures("calls", "calls", 3),
+    _figures("calls/s", "calls_per_second", 8, tenths),
     _figures("errors", "errors", 3),
     _figures("p50", "p50", 6, duration),
     _figures("p99", "p99", 4, duration),
     TopColumn("in flight", "in_flight", of_row=_of("in_flight", "max_in_flight"), is_right=True, most=12, rank=5),
     TopColumn("conns", "connections", of_row=_of("connections", "max_connections"), is_right=True, most=9, rank=8),
+    _figures("parked", "parked", 9),
     _figures("tools", "tools", 6),
     _figures("restarts", "restarts", 7),
     TopColumn("transport", "transport", most=10, rank=9),
     _figures("pid", "pid", 10, word),
+    _figures("procs", "processes", 10),
     _figures("memory", "resident", 9, size),
     TopColumn("why", "why", of_row=server_why, least=8, keeps=60, most=120, rank=2),
 )
@@ -121,7 +124,13 @@ CLIENTS: Final = (
     TopColumn("transport", "transport", most=10, rank=4),
     TopColumn("revision", "revision", most=10, rank=6),
     _figures("in flight", "in_flight", 1),
+    _figures("parked", "parked", 8),
+    _figures("follows", "subscriptions", 9),
+    _figures("since", "since", 6, span),
     _figures("idle", "idle", 2, span),
+    _figures("in", "bytes_in", 7, size),
+    _figures("out", "bytes_out", 7, size),
+    TopColumn("address", "peer", most=24, rank=9),
     TopColumn("session", "name", most=32, rank=5),
     TopColumn("worker", "worker", most=10, rank=8),
 )
@@ -165,11 +174,13 @@ TOOLS: Final = (
     _figures("p50", "p50", 4, duration),
     _figures("p99", "p99", 3, duration),
     _figures("last used", "idle", 6, span),
+    TopColumn("pin", "pin", most=18, rank=8),
 )
 
 TOPICS: Final = (
     TopColumn("topic", "topic", least=8, most=100, rank=0),
     _figures("listeners", "listeners", 1),
+    _figures("changed", "changed", 3, span),
     TopColumn("server", "server", most=24, rank=2),
     TopColumn("worker", "worker", most=10, rank=3),
 )
@@ -180,6 +191,30 @@ LETTERS: Final = (
     TopColumn("message", "kind", least=8, most=30, rank=0),
     TopColumn("reason", "reason", least=6, most=24, rank=1),
     TopColumn("to", "path", least=6, most=80, rank=4),
+)
+
+
+def node_state(row: TopRow) -> str:
+    """Of a worker what it says of itself, if it answers; of a node whether it leaves."""
+    if "is_here" in row:
+        return "leaving" if row.get("is_leaving") is True else "this node" if row["is_here"] is True else "serving"
+    return word(row.get("state")) if row.get("answers") is True else "no answer"
+
+
+NODES: Final = (
+    TopColumn("node or worker", "name", least=6, most=32, rank=0),
+    TopColumn("host", "host", most=24, rank=6),
+    TopColumn("state", "state", of_row=node_state, least=5, most=16, rank=1),
+    _figures("workers", "workers", 4),
+    _figures("clients", "sessions", 2),
+    _figures("conns", "connections", 7),
+    _figures("in flight", "in_flight", 3),
+    _figures("parked", "parked", 8),
+    _figures("requests", "requests", 5),
+    _figures("errors", "errors", 5),
+    _figures("p99", "p99_10s", 4, duration),
+    _figures("memory", "resident", 6, size),
+    _figures("pid", "pid", 7, word),
 )
 
 
@@ -289,6 +324,11 @@ def _letters(view: Mapping[str, Any]) -> Sequence[TopSection]:
     return [TopSection("by reason", rows_of(letters, "counts")), TopSection("latest", rows_of(letters, "recent"))]
 
 
+def _nodes(view: Mapping[str, Any]) -> Sequence[TopSection]:
+    server = part(view, "server")
+    return [TopSection(name, rows_of(server, name)) for name in ("nodes", "workers")]
+
+
 TABS: Final = (
     TopTab("s", "servers", SERVERS, _servers, "no servers: this is not a broker"),
     TopTab(
@@ -299,6 +339,7 @@ TABS: Final = (
     TopTab("d", "dead letters", LETTERS, _letters, "no dead letters: every message reached its actor"),
     TopTab("o", "tools", TOOLS, _tools, "no tools"),
     TopTab("l", "listeners", TOPICS, _one("topics"), "no client listens to a list or a resource"),
+    TopTab("n", "nodes", NODES, _nodes, "one process: neither workers nor other nodes"),
 )
 
 

@@ -52,6 +52,11 @@ def rate(value: object) -> str:
     )
 
 
+def tenths(value: object) -> str:
+    found = number(value)
+    return NOTHING if found is None else f"{found:,.0f}" if found >= 10 or found == int(found) else f"{found:.1f}"
+
+
 def duration(value: object) -> str:
     """A short time: how long something took."""
     found = number(value)

@@ -50,7 +50,7 @@ _STATES: Final = {
 HELP: Final = """\
 s servers    c clients    r requests
 t tree       d dead letters
-o tools      l listeners
+o tools      l listeners  n nodes
 
 arrows, PgUp, PgDn, Home, End: move
 Enter        all about the selected row
@@ -91,7 +91,7 @@ def as_text(view: Mapping[str, Any], address: str, only: TopTab | None = None, w
     state = TopState(address)
     state.hear(view)
     lines = [str(line).rstrip() for line in header(state, width or WIDEST, has_sparklines=False)]
-    for tab in (only,) if only is not None else (tab for tab in TABS if tab.key not in "tl"):
+    for tab in (only,) if only is not None else (tab for tab in TABS if tab.key not in "tln"):
         found = [one for one in tab.sections(view) if one.rows]
         for section in found:
             title = tab.name if not section.title else f"{tab.name}, {section.title}"
@@ -155,10 +155,17 @@ def header(state: TopState, width: int, *, has_sparklines: bool = True) -> list[
         Piece(f"memory {size(totals.get('resident'))}", 4),
         Piece(f"cpu {share(latest.get('cpu'))}", 6),
         spark("cpu", 9),
+        Piece(_bytes(totals), 7),
         Piece(f"connections {count(totals.get('connections'))}", 7),
         Piece(f"dead letters {count(totals.get('dead_letters'))}", 8),
     ]
     return [_joined(pieces, width) for pieces in (first, second, third)]
+
+
+def _bytes(totals: Mapping[str, Any]) -> str:
+    """Of the clients that are connected now."""
+    received, sent = totals.get("bytes_in"), totals.get("bytes_out")
+    return "" if received is None and sent is None else f"in {size(received)} out {size(sent)}"
 
 
 def _workers(server: Mapping[str, Any]) -> list[Piece]:
@@ -273,9 +280,9 @@ def _explained(name: str, value: object) -> str:
     match name:
         case "p50" | "p99" | "seconds":
             return duration(value)
-        case "age" | "ago" | "idle" | "next_try" | "uptime":
+        case "age" | "ago" | "idle" | "since" | "changed" | "next_try" | "uptime":
             return span(value) if number(value) is None or (number(value) or 0) >= 10 else duration(value)
-        case "resident":
+        case "resident" | "bytes_in" | "bytes_out":
             return size(value)
         case "cpu_seconds":
             return NOTHING if value is None else f"{word(value)} s"

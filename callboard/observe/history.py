@@ -6,6 +6,8 @@ from typing import Final
 
 import attrs
 
+from callboard.observe.turns import Parts
+
 POINTS: Final = 600
 
 NUMBERS: Final = (
@@ -32,8 +34,10 @@ class History:
         ring = self.rings[name]
         return ring[-1] if ring else None
 
-    def told(self) -> dict[str, list[float | None]]:
+    def told(self) -> Parts[dict[str, list[float | None]]]:
         """As the page gets it: rounded, it is a third as long."""
-        return {
-            name: [None if one is None else float(f"{one:.4g}") for one in ring] for name, ring in self.rings.items()
-        }
+        found = {name: list(ring) for name, ring in self.rings.items()}  # of one moment: then it is worked on
+        for name, points in found.items():
+            found[name] = [None if one is None else float(f"{one:.4g}") for one in points]
+            yield
+        return found

@@ -1,18 +1,20 @@
 """The rows of each table that operators see: clients, requests, servers, tools, topics, dead letters.
 
 Read where they are, when an operator looks: nothing is counted for them. Every table has a bound, however much the
-server holds. Nothing is in them that a request said but names, and no handle: no session id, no state, no query of a
-URI.
+server holds. They come one by one, and others may run in between: what is gone by then is left out, and None stands for
+what was looked at and is no row. Nothing is in them that a request said but names, and no handle: no session id, no
+state, no query of a URI.
 """
 
 import heapq
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain, islice
 from time import perf_counter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
 
 import trio
@@ -25,16 +27,19 @@ from callboard.actors.client.duplex_link import DuplexLink
 from callboard.actors.client.link import Link
 from callboard.actors.lifecycle import RequestState
 from callboard.actors.server.exchange import Exchange
-from callboard.actors.server.host import Host, OpenSession
+from callboard.actors.server.host import Host, Offer, OpenSession
 from callboard.actors.server.request import RequestActor
 from callboard.actors.server.subscription import Subscription
-from callboard.actors.terms import Terms
+from callboard.actors.terms import ANYBODY, Terms
+from callboard.codecs.bridge.definitions import TOOLS
 from callboard.observe.journal import Journal, PastRequest
+from callboard.observe.rates import Rates
 from callboard.observe.sampler import cpu_of, resident_bytes
-from callboard.supervisor import DeadLetters, Snapshot, Supervisor
+from callboard.observe.turns import Parts
+from callboard.supervisor import DeadLetters, Fact, Snapshot, Supervisor
 from callboard.transports.memory import MemoryConnection
 from callboard.transports.server.http.connection import HttpConnection
-from callboard.transports.wire import SocketWire
+from callboard.transports.wire import SocketWire, SslWire
 
 Row: TypeAlias = dict[str, Any]
 
@@ -44,11 +49,14 @@ MOST: Final = 200
 MOST_CHILDREN: Final = 50
 """Children of one supervisor that the tree shows, beside those that are always there."""
 
-AT_ONCE: Final = 2_000
+AT_ONCE: Final = 1_000
 """Sessions that are looked at before others get a turn."""
 
 SAID: Final = 5
 """Last lines on the standard error of a server that is not up."""
+
+LAST_LINES: Final = 20
+"""Last lines on the standard error of any server, for operators who ask for them."""
 
 TEXT: Final = 200
 """Characters of a name: they are words of clients and backends."""
@@ -57,31 +65,46 @@ _OWN: Final = frozenset({"admin", "inner", "nodes"})
 """Listeners for others than clients: the admin listener, and those for other workers."""
 
 
-async def client_rows(host: Host) -> list[Row]:
+def client_rows(host: Host) -> Iterator[Row | None]:
     """The sessions that were used last, and connections of clients that have none."""
     used: list[tuple[str, OpenSession]] = []
     sessions = list(host.clients.items())
     for at in range(0, len(sessions), AT_ONCE):
         some = (*used, *sessions[at : at + AT_ONCE])
         used = heapq.nlargest(MOST // 2, some, key=lambda item: item[1].requests.used_at)
-        await trio.lowlevel.checkpoint()
-    clock = perf_counter()
-    rows = [_session_row(name, session, clock) for name, session in used]
-    return [*rows, *islice(_connection_rows(host.root), MOST // 2)]
+        yield None
+    parked = Counter(one.session for one in host.parking.exchanges())
+    for name, session in used:
+        if host.clients.get(name) is session:
+            yield _session_row(name, session, parked[session.key])
+    left = MOST // 2
+    for connection in _connections(host.root):
+        yield None if connection is None else _connection_row(connection)
+        left -= connection is not None
+        if not left:
+            return
 
 
-def _session_row(name: str, session: OpenSession, clock: float) -> Row:
-    requests, wire = session.requests, getattr(session, "wire", None)
+def _session_row(name: str, session: OpenSession, parked: int) -> Row:
+    requests, wire, hearing = session.requests, getattr(session, "wire", None), session.hearing
     return {
         "name": name,
         "principal": clip(session.principal),
         **_said_of(session.terms or requests.latest),
         "transport": session.transport,
-        "peer": clip(session.peer),
-        "idle": round(clock - requests.used_at, 3) if requests.used_at else None,
+        "peer": _address(session.peer),
+        "since": round(trio.current_time() - session.started_at, 1),
+        "idle": round(perf_counter() - requests.used_at, 3) if requests.used_at else None,
         "in_flight": requests.count,
-        **_traffic(wire),
+        "parked": parked + len(session.key.questions),
+        "subscriptions": 0 if hearing is None else len(hearing.lists) + len(hearing.followed),
+        **(_traffic(wire) or _traffic(session.sink)),
     }
+
+
+def _address(peer: str) -> str:
+    """The address of a client: its account, if it were anonymous, has it."""
+    return clip(peer.removeprefix(f"{ANYBODY}@"))
 
 
 def _said_of(terms: Terms | None) -> Row:
@@ -94,40 +117,78 @@ def _said_of(terms: Terms | None) -> Row:
     }
 
 
-def _connection_rows(root: Supervisor) -> Iterator[Row]:
-    for edge in edges(root):
-        for one in edge.some(sys.maxsize):
-            if isinstance(one, HttpConnection) and one.terms is not None and one.upgraded is None:
-                yield {
-                    "name": one.name,
-                    "principal": clip(one.terms.principal),
-                    **_said_of(one.terms),
-                    "transport": "http",
-                    "peer": clip(one.peer),
-                    "served": one.served,
-                    **_traffic(one.wire),
-                }
+def _connections(root: Supervisor) -> Iterator[HttpConnection | None]:
+    """Those whose clients have no session."""
+    for edge in list(edges(root)):
+        every = list(edge.some(sys.maxsize))
+        for at in range(0, len(every), AT_ONCE):
+            yield None
+            for one in every[at : at + AT_ONCE]:
+                if isinstance(one, HttpConnection) and one.terms is not None and one.upgraded is None:
+                    yield one
 
 
-def _traffic(wire: object) -> Row:
-    if not isinstance(wire, SocketWire):
+def _connection_row(one: HttpConnection) -> Row | None:
+    """None if it has turned into something else meanwhile."""
+    if one.terms is None:
+        return None
+    idle = one.wire.idle() if isinstance(one.wire, SocketWire | SslWire) else None
+    return {
+        "name": one.name,
+        "principal": clip(one.terms.principal),
+        **_said_of(one.terms),
+        "transport": "http",
+        "peer": _address(one.peer),
+        "since": round(trio.current_time() - one.started_at, 1),
+        "idle": None if idle is None else round(idle, 3),
+        "in_flight": int(one.is_answering),
+        "served": one.served,
+        **_traffic(one.wire),
+    }
+
+
+@runtime_checkable
+class MessageBytes(Protocol):
+    """Messages of a client that are no bytes of one socket: those of pipes, and of sessions on many connections."""
+
+    received: int
+    sent: int
+
+
+def _traffic(of: object) -> Row:
+    """Bytes of a client: those of its socket, or of its messages; nothing where they are not known."""
+    if isinstance(of, SocketWire | SslWire):
+        received, sent = of.traffic()
+    elif isinstance(of, MessageBytes):
+        received, sent = of.received, of.sent
+    else:
         return {}
-    received, sent = wire.traffic()
     return {"bytes_in": received, "bytes_out": sent}
 
 
-def running_rows(host: Host) -> Iterator[Row]:
+def running_rows(host: Host) -> Iterator[Row | None]:
     """Requests that wait, the oldest first: those of modern clients, and those of sessions."""
-    now = trio.current_time()
-    modern = (one for one in host.requests.some(4 * MOST) if isinstance(one, RequestActor))
-    rows = (_request_row(host, one.exchange, one.started_at, now) for one in modern)
-    sessions = (one for session in host.clients.values() for one in session.requests.in_flight.values())
-    legacy = (
-        _request_row(host, one, one.actor.started_at, now)
-        for one in sessions
-        if isinstance(one, Exchange) and isinstance(one.actor, RequestActor)
-    )
-    yield from islice(chain(rows, legacy), MOST)
+    now, left = trio.current_time(), MOST
+    for row in chain(_modern_rows(host, now), _legacy_rows(host, now)):
+        left -= row is not None
+        yield row
+        if not left:
+            return
+
+
+def _modern_rows(host: Host, now: float) -> Iterator[Row | None]:
+    for one in list(host.requests.some(4 * MOST)):
+        yield _request_row(host, one.exchange, one.started_at, now) if isinstance(one, RequestActor) else None
+
+
+def _legacy_rows(host: Host, now: float) -> Iterator[Row | None]:
+    sessions = list(host.clients.values())
+    for at in range(0, len(sessions), AT_ONCE):
+        for session in [one for one in sessions[at : at + AT_ONCE] if one.requests.in_flight]:
+            for one in list(session.requests.in_flight.values()):
+                if isinstance(one, Exchange) and isinstance(one.actor, RequestActor):
+                    yield _request_row(host, one, one.actor.started_at, now)
+        yield None
 
 
 def _request_row(host: Host, exchange: Exchange, started_at: float, now: float) -> Row:
@@ -142,15 +203,19 @@ def _request_row(host: Host, exchange: Exchange, started_at: float, now: float) 
         "revision": terms.revision.value,
         "state": state_of(exchange),
     }
-    if exchange.life.state is RequestState.PARKED:
+    if is_parked(exchange):
         row["round"] = exchange.rounds.number
     if exchange.progress is not None and (latest := exchange.progress.latest) is not None:
         row["progress"], row["total"] = latest.progress, latest.total
     return row
 
 
+def is_parked(exchange: Exchange) -> bool:
+    return exchange.life.state is RequestState.PARKED
+
+
 def state_of(exchange: Exchange) -> str:
-    if exchange.life.state is RequestState.PARKED:
+    if is_parked(exchange):
         return "parked"
     if exchange.waits_for_client:
         return "waits for client"
@@ -194,7 +259,7 @@ def tool_rows(host: Host, journal: Journal) -> Iterator[Row]:
     """Tools and prompts: those that were used, and then the others."""
     used = {(method, name): (took, failed) for method, name, took, failed in journal.by_name()}
     offered = {(method, name): server for method, name, server in host.offer.offered()}
-    clock = perf_counter()
+    clock, pins = perf_counter(), pins_of(host.offer)
     names = chain(sorted(used, key=lambda one: -used[one][0].count), (one for one in offered if one not in used))
     for method, name in islice(names, MOST):
         took, failed = used.get((method, name), (None, 0))
@@ -207,20 +272,73 @@ def tool_rows(host: Host, journal: Journal) -> Iterator[Row]:
             "p50": None if took is None else took.quantile(0.5),
             "p99": None if took is None else took.quantile(0.99),
             "idle": None if took is None or not took.last else round(clock - took.last, 1),
+            **({} if (pin := pins(method, name)) is None else {"pin": pin}),
         }
 
 
-def server_rows(host: Host, journal: Journal) -> Iterator[Row]:
-    """The backends of a broker."""
+def pins_of(offer: Offer) -> Callable[[str, str], str | None]:
+    """Whether a tool is pinned: what it is was approved, and it is withheld if it changes."""
+    if not isinstance(offer, BrokerOffer):
+        return lambda method, name: None
+    pinned = {name for name, backend in offer.backends.items() if backend.settings.pin}
+    entries = offer.catalogue.shown(TOOLS)
+    withheld = offer.catalogue.withheld()
+
+    def pin(method: str, name: str) -> str | None:
+        if method != "tools/call":
+            return None
+        if name in withheld:
+            return "waits for approval"
+        return "pinned" if name in entries and entries[name].backend in pinned else None
+
+    return pin
+
+
+def server_rows(
+    host: Host, journal: Journal, transports: Mapping[str, str | None], rates: Rates
+) -> Iterator[Row | None]:
+    """The backends of a broker. *transports*: as they are configured, for those that are not up."""
     offer = host.offer
-    if isinstance(offer, BrokerOffer):
-        for backend in islice(offer.backends.values(), MOST):
-            yield _server_row(offer, backend, journal)
+    if not isinstance(offer, BrokerOffer):
+        return
+    backends = dict(islice(offer.backends.items(), MOST))
+    counts: dict[str, tuple[int, ...]] = {}
+    for name in backends:
+        counts[name] = journal.of_backend(name).count, journal.errors_of_backend(name)
+        yield None
+    now = rates.per_second(counts)
+    for name, backend in backends.items():
+        row: Row = {}
+        for pid in [one.pid for one in backend.pool if one.pid is not None]:
+            _add_process(row, pid)
+            yield None
+        if offer.backends.get(name) is backend:
+            row |= _server_row(offer, backend, journal)
+            row["transport"] = row["transport"] or transports.get(name)
+            row["calls_per_second"], row["errors_per_second"] = now.get(name, (None, None))
+            yield row
+
+
+def _add_process(row: Row, pid: int) -> None:
+    """One of those that a backend has: the figures are of all together, the id is that of the first."""
+    row.setdefault("pid", pid)
+    for name, figure in (("processes", 1), ("resident", resident_bytes(pid)), ("cpu_seconds", cpu_of(pid))):
+        row[name] = row.get(name, 0) + figure
+
+
+def last_lines(host: Host, server: str) -> list[str] | None:
+    """What a server said last on its standard error; None if there is none of that name. It may be anything, so it is
+    in no view: an operator asks for it."""
+    backend = host.offer.backends.get(server) if isinstance(host.offer, BrokerOffer) else None
+    if backend is None:
+        return None
+    link = None if backend.shared is None else backend.shared.link
+    said = backend.said if link is None else link.tail
+    return [clip(line) for line in list(said)[-LAST_LINES:]]
 
 
 def _server_row(offer: BrokerOffer, backend: Backend, journal: Journal) -> Row:
     shared, is_up = backend.shared, backend.is_up
-    pid = None if shared is None else shared.pid
     took = journal.of_backend(backend.name)
     waiting = sum(1 for name in offer.catalogue.withheld() if name.startswith(f"{backend.name}_"))
     row: Row = {
@@ -236,6 +354,7 @@ def _server_row(offer: BrokerOffer, backend: Backend, journal: Journal) -> Row:
         "max_connections": backend.settings.max_connections,
         "in_flight": backend.in_flight.total,
         "max_in_flight": backend.settings.max_in_flight,
+        "parked": sum(use.exchange is not None and is_parked(use.exchange) for one in backend.pool for use in one.uses),
         "restarts": backend.circuit.restarted,
         "calls": took.count,
         "errors": journal.errors_of_backend(backend.name),
@@ -246,8 +365,6 @@ def _server_row(offer: BrokerOffer, backend: Backend, journal: Journal) -> Row:
     }
     if not is_up and backend.said:
         row["said"] = [clip(line) for line in backend.said[-SAID:]]
-    if pid is not None:
-        row |= {"pid": pid, "resident": resident_bytes(pid), "cpu_seconds": cpu_of(pid)}
     return row
 
 
@@ -265,17 +382,19 @@ def transport_of(link: Link | None) -> str | None:
 
 def topic_rows(host: Host) -> Iterator[Row]:
     """Lists and resources that clients follow."""
-    offer = host.offer
-    own = ((_topic(change), count, None) for change, count in host.audience.lists.counts())
-    upstream: Iterator[tuple[str, int, str | None]] = iter(())
+    offer, lists = host.offer, host.audience.lists
+    own = ((_topic(change), count, None, lists.changed_at(change)) for change, count in lists.counts())
+    upstream: Iterator[tuple[str, int, str | None, float | None]] = iter(())
     if isinstance(offer, BrokerOffer):
         upstream = (
-            (plain_uri(uri), count, name)
+            (plain_uri(uri), count, name, changed_at)
             for name, backend in offer.backends.items()
-            for uri, count in backend.subscriptions.counts()
+            for uri, count, changed_at in backend.subscriptions.counts()
         )
-    for name, count, server in islice(chain(own, upstream), MOST):
-        yield {"topic": name, "listeners": count, "server": server}
+    now = time.monotonic()
+    for name, count, server, changed_at in list(islice(chain(own, upstream), MOST)):
+        changed = None if changed_at is None else round(now - changed_at, 1)
+        yield {"topic": name, "listeners": count, "server": server, "changed": changed}
 
 
 def _topic(change: Change) -> str:
@@ -297,13 +416,16 @@ def dead_letters(letters: DeadLetters) -> Row:
     }
 
 
-def tree_of(root: Supervisor) -> Row:
-    return node_row(root.tree(MOST_CHILDREN))
+def tree_of(root: Supervisor) -> Parts[Row]:
+    """The supervision tree. An actor that ends while it is looked at is shown all the same."""
+    tree = yield from root.tree_in_parts(MOST_CHILDREN)
+    return (yield from node_row(tree))
 
 
-def node_row(node: Snapshot) -> Row:
+def node_row(node: Snapshot) -> Parts[Row]:
     """An actor and all below it; what is as usual is left out."""
-    row: Row = {"name": clip(node.name), "kind": node.kind, "state": clip(node.state), "age": round(node.age, 1)}
+    age = round(max(0.0, node.age), 1)
+    row: Row = {"name": clip(node.name), "kind": node.kind, "state": clip(node.state), "age": age}
     if node.mailbox_size:
         row["mailbox"] = [node.mailbox_depth, node.mailbox_size, node.handled]
     if node.restarts:
@@ -311,12 +433,21 @@ def node_row(node: Snapshot) -> Row:
     if node.last_failure:
         row["failure"] = clip(node.last_failure)
     if node.facts:
-        row["facts"] = {key: clip(value) if isinstance(value, str) else value for key, value in node.facts.items()}
+        row["facts"] = {key: _fact(key, value) for key, value in node.facts.items()}
     if node.children:
-        row["children"] = [node_row(child) for child in node.children]
+        row["children"] = []
+        for child in node.children:
+            row["children"].append((yield from node_row(child)))
+            yield
     if node.hidden:
         row["hidden"] = node.hidden
     return row
+
+
+def _fact(key: str, value: Fact) -> Fact:
+    if not isinstance(value, str):
+        return value
+    return plain_uri(value) if key == "uri" else clip(value)
 
 
 def counts(host: Host) -> Mapping[str, int]:

@@ -12,6 +12,7 @@ approvals   tools of pinned servers that wait for the operator
 actions     what operators may do; added by the listener
 """
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,8 +28,10 @@ from callboard.observe.families import families_of
 from callboard.observe.history import History
 from callboard.observe.journal import Journal
 from callboard.observe.metrics import TEXT, Families, render
+from callboard.observe.rates import Rates
 from callboard.observe.rows import Row
 from callboard.observe.sampler import WINDOWS, Sampler, cpu_seconds, resident_bytes
+from callboard.observe.turns import collected, in_turns
 from callboard.server.served import Hosted
 
 VERSION: Final = 1
@@ -46,6 +49,7 @@ class ServerView:
     """What balancers are told; without it, whether the server is ready."""
     journal: Journal = attrs.field(init=False)
     sampler: Sampler = attrs.field(init=False)
+    _rates: Rates = attrs.field(factory=Rates, init=False)
     _began: float = attrs.field(factory=time.time, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -65,27 +69,29 @@ class ServerView:
         """As it is now. Made in steps, between which others run: ten thousand clients take some milliseconds."""
         host, journal = self.host, self.journal
         view: Row = {"version": VERSION, "at": round(time.time(), 3), "server": self._about()}
-        view |= {"totals": self._totals(), "latest": self._latest()}
-        tables: tuple[tuple[str, Callable[[], Iterable[Row]]], ...] = (
-            ("servers", lambda: rows.server_rows(host, journal)),
+        tables: tuple[tuple[str, Callable[[], Iterable[Row | None]]], ...] = (
+            ("servers", lambda: rows.server_rows(host, journal, self._transports(), self._rates)),
             ("running", lambda: rows.running_rows(host)),
             ("slowest", lambda: map(rows.past_row, journal.slowest)),
-            ("failed", lambda: map(rows.past_row, reversed(journal.failed))),
+            ("failed", lambda: map(rows.past_row, list(journal.failed)[::-1])),
             ("tools", lambda: rows.tool_rows(host, journal)),
             ("topics", lambda: rows.topic_rows(host)),
+            ("clients", lambda: rows.client_rows(host)),
         )
         for name, table in tables:
-            await trio.lowlevel.checkpoint()
-            view[name] = list(table())  # all at once: what it reads changes while others run
+            view[name] = await in_turns(collected(table()))
         view["approvals"] = Actions(host, self.server).approvals()
-        view["clients"] = await rows.client_rows(host)
+        view["tree"] = await in_turns(rows.tree_of(host.root))
         await trio.lowlevel.checkpoint()
+        view["totals"] = self._totals()  # after the tables: what waits there is counted here
+        for name in ("bytes_in", "bytes_out"):  # of those that are connected now, and shown
+            view["totals"][name] = sum(row.get(name) or 0 for row in view["clients"])
+        await trio.lowlevel.checkpoint()
+        view["latest"] = self._latest()
         view["dead_letters"] = rows.dead_letters(host.root.dead_letters)
-        view["tree"] = rows.tree_of(host.root)
         view["point"] = {name: ring[-1] if ring else None for name, ring in self.history.rings.items()}
         if with_history:
-            await trio.lowlevel.checkpoint()
-            view["history"] = self.history.told()
+            view["history"] = await in_turns(self.history.told())
         return view
 
     async def families(self) -> Families:
@@ -136,11 +142,26 @@ class ServerView:
             found[f"p50_{seconds}s"], found[f"p99_{seconds}s"] = recent.quantile(0.5), recent.quantile(0.99)
         return found
 
+    def _transports(self) -> Mapping[str, str | None]:
+        behind = self.server.behind()
+        return {} if behind is None else {one.name: one.transport for one in behind.servers}
+
+    async def stderr(self, server: str) -> list[str] | None:
+        """The last lines of a server on its standard error; None if there is none of that name."""
+        await trio.lowlevel.checkpoint()
+        return rows.last_lines(self.host, server)
+
 
 TABLES: Final = ("servers", "clients", "running", "slowest", "failed", "tools", "topics")
 
 _HIGHEST: Final = frozenset({"loop_lag", "p50", "p99", "overhead_p99", "p50_10s", "p99_10s", "p50_60s", "p99_60s"})
 """Of these, the highest of all processes counts; the others are added up."""
+
+_SUMS: Final = (
+    *("calls", "errors", "calls_per_second", "errors_per_second", "in_flight", "parked", "connections"),
+    *("max_connections", "max_in_flight", "processes", "resident", "cpu_seconds"),
+)
+"""Figures of a server or a tool that are those of all workers together."""
 
 _SAME: Final = frozenset({"servers", "servers_up"})
 """Every worker has the same ones."""
@@ -162,6 +183,10 @@ def merge(views: Mapping[str, Row], about: Row) -> Row:
     merged["slowest"].sort(key=lambda row: -row["seconds"])
     merged["failed"].sort(key=lambda row: row["ago"])
     merged["running"].sort(key=lambda row: -row["age"])
+    merged["clients"].sort(key=lambda row: math.inf if row.get("idle") is None else row["idle"])
+    merged["topics"].sort(key=lambda row: -row["listeners"])
+    for table in TABLES:  # as many as one process would show
+        del merged[table][rows.MOST :]
     letters = [one["dead_letters"] for one in some]
     merged["dead_letters"] = {
         "total": sum(one["total"] for one in letters),
@@ -194,9 +219,9 @@ def _by_name(some: Iterable[Row]) -> list[Row]:
 def _joined(same: Sequence[Row]) -> Row:
     told = next((row for row in same if not row.get("is_up", True)), same[0])
     joined = {name: value for name, value in told.items() if name != "worker"}
-    for name in ("calls", "errors", "in_flight", "connections", "max_connections", "max_in_flight"):
-        if name in joined:
-            joined[name] = sum(row[name] for row in same)
+    for name in _SUMS:
+        if any(row.get(name) is not None for row in same):
+            joined[name] = round(sum(row.get(name) or 0 for row in same), 3)
     for name in ("p50", "p99"):
         joined[name] = _one(name, [row[name] for row in same])
     if "idle" in joined:

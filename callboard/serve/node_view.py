@@ -20,6 +20,7 @@ from callboard.workers.process import WorkerProcess
 FIGURES: Final = ("sessions", "connections", "in_flight", "parked", "requests", "errors", "p99_10s", "resident")
 """Figures of a node that operators of other nodes see."""
 
+_lines: Final = msgspec.json.Decoder[list[str] | None](list[str] | None)
 _families: Final = msgspec.json.Decoder[Families](Families)
 
 
@@ -38,7 +39,10 @@ class NodeView:
 
     async def view(self, *, with_history: bool = False) -> Row:
         said = await self._ask("history" if with_history else "view")
-        views: dict[str, Any] = {name: msgspec.json.decode(one) for name, one in said.items()}
+        views: dict[str, Any] = {}
+        for name, one in said.items():
+            views[name] = msgspec.json.decode(one)
+            await trio.lowlevel.checkpoint()
         about: Row = {"name": "callboard", "version": __version__}
         for view in views.values():
             about = view["server"]
@@ -108,12 +112,18 @@ class NodeView:
                 return said
         return await _act_in(serving, action, subject)  # each worker has its own connections
 
-    async def _ask(self, what: Literal["view", "history", "metrics"]) -> dict[str, bytes]:
+    async def stderr(self, server: str) -> list[str] | None:
+        """The last lines of a server on its standard error, of the worker that has most; None if none knows it."""
+        said = await self._ask("stderr", server)
+        found = [lines for one in said.values() if (lines := _lines.decode(one)) is not None]
+        return max(found, key=len, default=None)
+
+    async def _ask(self, what: Literal["view", "history", "metrics", "stderr"], about: str = "") -> dict[str, bytes]:
         """What each worker says to that, by its name. One that says nothing in time is left out."""
         found: dict[str, bytes] = {}
 
         async def ask(worker: WorkerProcess) -> None:
-            if (said := await worker.show(what)) is not None:
+            if (said := await (worker.show(what, about) if about else worker.show(what))) is not None:
                 found[worker.label] = said
 
         async with trio.open_nursery() as nursery:

@@ -1,10 +1,11 @@
 """What the admin listener shows: the live page, the view as JSON and as a stream, and metrics.
 
-A view is made once for all viewers, and only while there are any.
+A view is made once for all that look, and only while somebody does.
 """
 
 import base64
 import binascii
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ from callboard.codecs.sse import encode_event
 from callboard.observe.actions import ACTIONS
 from callboard.observe.metrics import TEXT, media_type
 from callboard.observe.rows import Row
+from callboard.observe.view import TABLES
 from callboard.serve.operator_desk import Balanced, OperatorDesk
 from callboard.serve.refused_names import RefusedNames
 from callboard.serve.standing import standing
@@ -35,6 +37,9 @@ log = get_logger("callboard.admin")
 
 EVERY: Final = 1.0
 """Seconds between two views of a stream."""
+
+FRESH: Final = 0.5
+"""Seconds for which a view that was made for one is shown to others, too."""
 
 MOST_VIEWERS: Final = 8
 """Streams at once."""
@@ -73,6 +78,10 @@ _REFUSED: Final[Mapping[str, tuple[int, str]]] = {
     "failed": (500, "it failed; the log says why"),
 }
 """Status and text for each outcome of an action but the good one."""
+_TABLES: Final[Mapping[bytes, str]] = {f"/api/{name}".encode(): name for name in TABLES}
+"""Parts of the view that can be asked for alone: by path, the name."""
+
+_members: Final = msgspec.json.Decoder[dict[str, msgspec.Raw]](dict[str, msgspec.Raw])
 
 
 class Overview(Protocol):
@@ -82,6 +91,9 @@ class Overview(Protocol):
 
     async def metrics(self, form: bytes = TEXT) -> Sequence[bytes]:
         """For Prometheus, in pieces."""
+
+    async def stderr(self, server: str) -> list[str] | None:
+        """The last lines of a server on its standard error; None if there is none of that name."""
 
     async def act(self, action: str, subject: str) -> bool | None:
         """Do what the operator wants. Whether there is such a server, tool or client; None if that cannot be said."""
@@ -98,37 +110,72 @@ _wanted: Final = msgspec.json.Decoder[Wanted](Wanted)
 
 
 @attrs.define(eq=False)
+class ViewMaker:
+    """Makes a view, written out as JSON, for all that ask at about the same time."""
+
+    overview: Overview
+    actions: Sequence[str] = ()
+    """What operators may do: the page has buttons for that."""
+    with_history: bool = False
+    _making: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    _latest: bytes = attrs.field(default=b"", init=False)
+    _made_at: float = attrs.field(default=-math.inf, init=False)
+
+    async def make(self) -> bytes:
+        """A view that is at most `FRESH` seconds old. The first one to ask makes it, the others wait for it."""
+        async with self._making:
+            if self._made_at + FRESH <= trio.current_time():
+                view = await self.overview.view(with_history=self.with_history)
+                made_at = trio.current_time()
+                await trio.lowlevel.checkpoint()
+                self._latest = msgspec.json.encode({**view, "actions": self.actions})
+                self._made_at = made_at
+            return self._latest
+
+    def forget(self) -> None:
+        """Something was done: the next one to look sees it."""
+        self._made_at = -math.inf
+
+
+@attrs.define(eq=False)
 class Viewers(Actor[Never]):
     """The clients that follow the view as a stream."""
 
     mailbox = None
 
-    overview: Overview
-    actions: Sequence[str] = ()
-    """What operators may do: the page has buttons for that."""
-    _streams: dict[Response, bool] = attrs.field(factory=dict, init=False)  # and whether its head was sent
+    latest: ViewMaker
+    first: ViewMaker
+    """Of the view that each stream begins with: it has the history."""
+    _streams: dict[Response, bool] = attrs.field(factory=dict, init=False)  # and whether it may be written to
     _come: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def run(self) -> None:
-        while True:
-            if not self._streams:
-                self._come = trio.Event()
-                await self._come.wait()
-            await trio.sleep(EVERY)
-            if self._streams:
-                try:
-                    self._tell(_event(await self.view()))
-                except Exception as error:  # the next one may be better: viewers would wait for ever
-                    log.warning("view_failed", failure=failure_text(error), where=where(error))
+        async with trio.open_nursery() as nursery:
+            while True:
+                if not self._streams:
+                    self._come = trio.Event()
+                    await self._come.wait()
+                await trio.sleep(EVERY)
+                if self._streams:
+                    try:
+                        self._tell(encode_event(await self.latest.make()), nursery)
+                    except Exception as error:  # the next one may be better: viewers would wait for ever
+                        log.warning("view_failed", failure=failure_text(error), where=where(error))
 
-    async def view(self, *, with_history: bool = False) -> Row:
-        """As it is sent."""
-        return {**await self.overview.view(with_history=with_history), "actions": self.actions}
+    def _tell(self, event: bytes, nursery: trio.Nursery) -> None:
+        for response, is_free in list(self._streams.items()):
+            if is_free and not response.try_write(event):  # it is large, or the viewer reads slowly
+                self._streams[response] = False
+                nursery.start_soon(self._write, response, event)
 
-    def _tell(self, event: bytes) -> None:
-        for response, has_begun in list(self._streams.items()):
-            if has_begun:
-                response.try_write(event)  # one that reads slowly hears less often
+    async def _write(self, response: Response, event: bytes) -> None:
+        """Views that come meanwhile are not for this viewer: one that reads slowly gets fewer."""
+        await response.write(event)  # bounded by the deadline of a write
+        self._set_free(response)
+
+    def _set_free(self, response: Response) -> None:
+        if response in self._streams:  # else it was lost meanwhile
+            self._streams[response] = True
 
     async def add(self, response: Response) -> None:
         """Raises `HttpRefusal` for one too many."""
@@ -137,13 +184,11 @@ class Viewers(Actor[Never]):
         self._streams[response] = False
         response.on_lost = lambda: self._leave(response)
         try:
-            first = _event(await self.view(with_history=True))
-            await response.begin((*STREAM, *_GUARDS), first)
+            await response.begin((*STREAM, *_GUARDS), encode_event(await self.first.make()))
         except BaseException:
             self._leave(response)
             raise
-        if response in self._streams:  # else it was lost meanwhile
-            self._streams[response] = True
+        self._set_free(response)
         self._come.set()
 
     def _leave(self, response: Response) -> None:
@@ -167,13 +212,16 @@ class ShowRoom:
     viewers: Viewers = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.viewers = Viewers(self.overview, tuple(ACTIONS) if self.may_act else ())
+        actions = tuple(ACTIONS) if self.may_act else ()
+        first = ViewMaker(self.overview, actions, with_history=True)
+        self.viewers = Viewers(ViewMaker(self.overview, actions), first)
 
     def methods(self, head: Head) -> tuple[str, ...]:
         """With which methods the path may be used; none if there is no such path."""
         if head.path == b"/api/actions":
             return ("POST",) if self.may_act else ()
-        return _GET if head.path in _PAGE or head.path in (b"/api/snapshot", b"/events", b"/metrics") else ()
+        is_known = head.path in _PAGE or head.path in _TABLES
+        return _GET if is_known or head.path in (b"/api/snapshot", b"/api/stderr", b"/events", b"/metrics") else ()
 
     async def serve(self, head: Head, body: bytes, response: Response) -> None:
         try:
@@ -191,7 +239,7 @@ class ShowRoom:
 
     async def why(self, head: Head) -> str:
         """Lines on what is up and what is not, for those who may look; nothing for others."""
-        return "" if await self.operator(head) is None else standing(await self.overview.view())
+        return "" if await self.operator(head) is None else standing(msgspec.json.decode(await self.viewers.latest.make()))
 
     async def _operator(self, head: Head, peer: str) -> str:
         """Raises `HttpRefusal` (401) for a request without a valid token."""
@@ -214,6 +262,8 @@ class ShowRoom:
         if wanted.action not in ACTIONS:
             raise HttpRefusal(400, f"unknown action; there are {', '.join(ACTIONS)}")
         outcome = await OperatorDesk(self.overview, self.health).act(operator, wanted.action, wanted.subject)
+        for maker in (self.viewers.latest, self.viewers.first):
+            maker.forget()
         if outcome != "done":
             raise HttpRefusal(*_REFUSED[outcome])
         await response.answer(200, (*_of(b"application/json"), *_GUARDS), b"true")
@@ -230,10 +280,22 @@ class ShowRoom:
             await _stream(response, (*_of(form), *_GUARDS), made)
         elif path == b"/events" and not is_head:
             await self.viewers.add(response)
+        elif path == b"/api/stderr":
+            lines = await self.overview.stderr(_asked(head).get("server", [""])[0])
+            if lines is None:
+                raise HttpRefusal(404, "there is no server of that name: /api/stderr?server=NAME")
+            await response.answer(200, (*_of(b"application/json"), *_GUARDS), msgspec.json.encode(lines))
         else:
-            asked = parse_qs(head.target.partition(b"?")[2].decode("latin-1"), keep_blank_values=True)
-            view = await self.viewers.view(with_history="history" in asked)
-            await response.answer(200, (*_of(b"application/json"), *_GUARDS), msgspec.json.encode(view))
+            asked = _asked(head)
+            maker = self.viewers.first if "history" in asked else self.viewers.latest
+            body = b"" if is_head else await maker.make()
+            if path in _TABLES and body:
+                body = bytes(_members.decode(body)[_TABLES[path]])
+            await response.answer(200, (*_of(b"application/json"), *_GUARDS), body)
+
+
+def _asked(head: Head) -> dict[str, list[str]]:
+    return parse_qs(head.target.partition(b"?")[2].decode("latin-1"), keep_blank_values=True)
 
 
 async def _stream(response: Response, headers: Headers, pieces: Sequence[bytes]) -> None:
@@ -248,10 +310,6 @@ async def _stream(response: Response, headers: Headers, pieces: Sequence[bytes])
 
 def _of(kind: bytes) -> Headers:
     return (b"content-type", kind), (b"cache-control", b"no-store")
-
-
-def _event(view: Row) -> bytes:
-    return encode_event(msgspec.json.encode(view))
 
 
 def _token(said: bytes) -> str | None:

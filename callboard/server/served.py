@@ -25,6 +25,8 @@ class BackendStatus:
     state: str
     is_up: bool
     why: str = ""
+    transport: str | None = None
+    """How it is spoken to, if the configuration says."""
 
 
 @attrs.frozen(kw_only=True)

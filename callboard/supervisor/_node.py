@@ -254,8 +254,9 @@ class Node(Lifetime):
 
     # What the tree shows.
 
-    def snapshot(self, now: float, most: int = sys.maxsize) -> Snapshot:
-        """It and all below it; of each supervisor at most *most* children that were not declared."""
+    def snapshot(self, now: float, most: int = sys.maxsize, children: tuple[Snapshot, ...] | None = None) -> Snapshot:
+        """It and all below it; of each supervisor at most *most* children that were not declared. *children*: those
+        that were looked at already."""
         facts = facts_of(self.actor.facts) if self.actor is not None else {}
         shown = facts.pop("state", None)
         state = self.state.value if shown is None or self.state is not State.RUNNING else str(shown)
@@ -271,6 +272,10 @@ class Node(Lifetime):
             restarts=self.restarts,
             last_failure=self.last_failure,
             facts=facts,
-            children=self.actor.snapshots(now, most) if self.actor is not None else (),
+            children=children
+            if children is not None
+            else self.actor.snapshots(now, most)
+            if self.actor is not None
+            else (),
             hidden=0 if self.actor is None else self.actor.hidden(most),
         )

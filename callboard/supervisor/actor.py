@@ -117,6 +117,11 @@ class Actor(Generic[M]):
         """Its name, after those of all supervisors above it."""
         return self._bound().path
 
+    @property
+    def started_at(self) -> float:
+        """When it began, on Trio's clock."""
+        return self._bound().started_at
+
     async def wait_stopping(self) -> None:
         """Wait until the actor is asked to stop: for those that do not loop over their inbox."""
         node = self._bound()

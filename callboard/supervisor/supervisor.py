@@ -11,7 +11,7 @@ and goes on there. A coroutine cannot change its task; an actor can.
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from contextvars import Context, copy_context
 from functools import partial
 from itertools import islice
@@ -178,6 +178,21 @@ class Supervisor(Actor[Never]):
         were not declared: there may be thousands."""
         return self._bound().snapshot(trio.current_time(), most)
 
+    def tree_in_parts(self, most: int) -> Generator[None, None, Snapshot]:
+        """As `tree`, one actor after the other: other tasks may run wherever it yields."""
+        return self._in_parts(self._bound(), trio.current_time(), most)
+
+    def _in_parts(self, node: Node, now: float, most: int) -> Generator[None, None, Snapshot]:
+        if not isinstance(node.actor, Supervisor):
+            return node.snapshot(now, most)
+        children: list[Snapshot] = []
+        for child in node.actor.shown(most):
+            children.append(
+                (yield from self._in_parts(child, now, most)) if isinstance(child, Node) else child.snapshot(now)
+            )
+            yield
+        return node.snapshot(now, most, tuple(children))
+
     def facts(self) -> Mapping[str, Fact]:
         return {"strategy": self.spec.strategy.value}
 
@@ -186,13 +201,15 @@ class Supervisor(Actor[Never]):
         return max(0, len(self._children) - sum(name in self._children for name in specs) - most)
 
     def snapshots(self, now: float, most: int = sys.maxsize) -> tuple[Snapshot, ...]:
+        return tuple(
+            child.snapshot(now, most) if isinstance(child, Node) else child.snapshot(now) for child in self.shown(most)
+        )
+
+    def shown(self, most: int) -> list[Node | Adopted]:
+        """Those directly under it that a snapshot has: the declared ones, and at most so many of the others."""
         specs = self._declared.specs
         declared = [self._children[name] for name in specs if name in self._children]
-        others = islice((child for name, child in self._children.items() if name not in specs), most)
-        return tuple(
-            child.snapshot(now, most) if isinstance(child, Node) else child.snapshot(now)
-            for child in (*declared, *others)
-        )
+        return [*declared, *islice((child for name, child in self._children.items() if name not in specs), most)]
 
     def unfinished(self) -> Iterable[Unfinished]:
         """The work of all below it."""

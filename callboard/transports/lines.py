@@ -43,6 +43,9 @@ class LineConnection:
     incoming: Incoming
     outgoing: Outgoing
     limit: int = MAX_FRAME
+    received: int = attrs.field(default=0, init=False)
+    sent: int = attrs.field(default=0, init=False)
+    """Bytes of both directions, as far as they were handed over."""
     _begin: Begin | None = attrs.field(init=False)
     _decoder: LineDecoder = attrs.field(init=False)
     _lines: deque[Line] = attrs.field(factory=deque, init=False)  # at most those of one read
@@ -71,8 +74,9 @@ class LineConnection:
         return self._begin_lines(b"".join([as_line(frame) for frame in frames]))
 
     def _begin_lines(self, lines: bytes) -> Coroutine[Any, Any, None] | None:
+        self.sent += len(lines)
         if self._begin is None:
-            return self._send(lines)
+            return self._finish(self.outgoing.send_all(lines))
         try:
             rest = self._begin(lines)
         except trio.ClosedResourceError:
@@ -89,6 +93,7 @@ class LineConnection:
         await self._send(b"".join([as_line(frame) for frame in frames]))
 
     async def _send(self, data: bytes) -> None:
+        self.sent += len(data)
         await self._finish(self.outgoing.send_all(data))
 
     def __aiter__(self) -> Self:
@@ -112,6 +117,7 @@ class LineConnection:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             data = b""
         if data:
+            self.received += len(data)
             self._lines.extend(self._decoder.feed(bytes(data)))
         else:
             self._ended = True

@@ -8,7 +8,6 @@ import contextlib
 import select
 import socket
 import ssl
-import struct
 from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
@@ -16,6 +15,7 @@ import trio
 
 from callboard.actors.shares import anonymous_at
 from callboard.actors.turnstile import wait_turn
+from callboard.transports.tcp_info import idle_of, traffic_of
 
 READ_SIZE: Final = 65_536
 """Bytes that are read at once."""
@@ -61,12 +61,6 @@ def _why(error: OSError) -> str:
 def _after(data: bytes | memoryview, sent: int) -> bytes | memoryview:
     """What is left of *data*, without a copy of it."""
     return b"" if sent == len(data) else memoryview(data)[sent:] if sent else data
-
-
-_INFO_SIZE: Final = 136
-_TRAFFIC: Final = struct.Struct("=QQ")
-_TRAFFIC_AT: Final = 120
-"""Where Linux has the bytes acknowledged and received in what it tells of a connection (`struct tcp_info`)."""
 
 
 class Wire(Protocol):
@@ -130,12 +124,11 @@ class SocketWire:
 
     def traffic(self) -> tuple[int, int]:
         """Bytes that came, and that the peer has got: counted by the system, where it tells."""
-        try:
-            told = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_SIZE)
-            sent, received = _TRAFFIC.unpack_from(told, _TRAFFIC_AT)
-        except (OSError, AttributeError, struct.error):  # closed, no TCP, or another system
-            return 0, 0
-        return received, sent
+        return traffic_of(self._socket)
+
+    def idle(self) -> float | None:
+        """Seconds for which nothing was sent and nothing came, where the system tells."""
+        return idle_of(self._socket)
 
     async def receive(self, size: int = READ_SIZE) -> bytes:
         while True:
@@ -360,6 +353,12 @@ class SslWire:
             self._incoming, self._outgoing, server_side=server_name is None, server_hostname=server_name
         )
         self._is_open = False
+
+    def traffic(self) -> tuple[int, int]:
+        return self._wire.traffic()
+
+    def idle(self) -> float | None:
+        return self._wire.idle()
 
     def is_quiet(self) -> bool:
         return not self._tls.pending() and not self._incoming.pending and self._wire.is_quiet()

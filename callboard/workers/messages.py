@@ -84,8 +84,10 @@ class Show(Message, frozen=True):
     """What is to be seen of it? Answered by `Shown` with the same number."""
 
     number: int
-    what: Literal["view", "history", "metrics"] = "view"
-    """Its view; that with the history; or what it counts."""
+    what: Literal["view", "history", "metrics", "stderr"] = "view"
+    """Its view; that with the history; what it counts; or the last lines of a server on standard error."""
+    about: str = ""
+    """The name of that server."""
 
 
 class ActionWanted(Message, frozen=True):

@@ -245,9 +245,9 @@ class WorkerProcess(Actor[None]):
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             await control.write()
 
-    async def show(self, what: Literal["view", "history", "metrics"]) -> bytes | None:
+    async def show(self, what: Literal["view", "history", "metrics", "stderr"], about: str = "") -> bytes | None:
         """What is to be seen of it, as JSON; None if it does not say in time."""
-        return await self._question(lambda number: Show(number, what))
+        return await self._question(lambda number: Show(number, what, about))
 
     async def act(self, action: str, subject: str) -> bool | None:
         """Have it do what the operator wants. Whether there was such a server, tool or client; None if it does not say

@@ -269,6 +269,8 @@ class ParentLink(Actor[None]):
 async def _seen(view: "ServerView", asked: Show | ActionWanted) -> bytes:
     if isinstance(asked, ActionWanted):
         return msgspec.json.encode(await view.act(asked.action, asked.subject))
+    if asked.what == "stderr":
+        return msgspec.json.encode(await view.stderr(asked.about))
     if asked.what == "metrics":
         return msgspec.json.encode(await view.families())
     return msgspec.json.encode(await view.view(with_history=asked.what == "history"))

@@ -229,8 +229,9 @@ async def test_a_lost_server_is_said_and_found_again_and_the_terminal_is_as_it_w
 TMUX: Final = shutil.which("tmux")
 
 
-@pytest.mark.skipif(TMUX is None, reason="there is no tmux")
 async def test_a_demo_broker_is_seen_in_tmux_in_large_and_in_tiny_windows(tmp_path: Path) -> None:
+    assert TMUX is not None, "there is no tmux: `make servers` installs Debian's"
+
     def tmux(*words: str) -> str:
         return subprocess.run(
             [str(TMUX), "-f", os.devnull, "-S", f"{tmp_path}/tmux", *words], capture_output=True, text=True, check=True

@@ -88,13 +88,13 @@ def test_a_column_sorts_numbers_from_the_highest_and_what_is_missing_last() -> N
     assert [row["name"] for row in state.rows()] == ["echo", "broken", "unused"]
     state.press("i")
     assert [row["name"] for row in state.rows()] == ["broken", "echo", "unused"]
-    for _ in range(2):
+    for _ in range(3):
         state.press(">")
     assert state.sort_column() is None, "behind the last column is the server's own order again"
     state.press("<")
     column = state.sort_column()
     assert column is not None
-    assert column.title == "last used"
+    assert column.title == "pin"
 
 
 def test_a_filter_is_typed_kept_and_cleared() -> None:

@@ -11,7 +11,7 @@ import trio
 from callboard.serve import show_room
 from tests.browser import Page, browser
 from tests.observe.stage import down, hung, stage, up
-from tests.observe.told import Told, choose, figure, filter_by, quiet_view, server_row, shown, tables
+from tests.observe.told import Told, choose, figure, filter_by, quiet_view, server_row, shown, sideways, tables
 
 MARKUP: Final = "<img src=x onerror=alert(1)>"
 TURNED: Final = "abc\u202egnp.exe\u2066"
@@ -138,6 +138,7 @@ HOSTILE: Final = quiet_view(
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(show_room, "EVERY", 0.1)
+    monkeypatch.setattr(show_room, "FRESH", 0.0)
 
 
 async def test_names_are_text_wherever_they_stand_and_leave_room(page: Page, quickly: None) -> None:
@@ -152,8 +153,8 @@ async def test_names_are_text_wherever_they_stand_and_leave_room(page: Page, qui
                 assert MARKUP in said or r"\u202e" in said.replace("\\\\", "\\")
                 assert "\u202e" not in said
                 assert await page.value("document.querySelectorAll('img, #view a').length") == 0
-                sideways = await page.value("document.scrollingElement.scrollWidth")
-                assert sideways <= width, f"{view} at {width} is {sideways} wide"
+                wide = await sideways(page)
+                assert wide <= width, f"{view} at {width} is {wide} wide"
             assert await page.value("document.getElementById('name').textContent") == MARKUP
             check_clean(page, url)
 
@@ -281,3 +282,53 @@ async def test_there_are_no_buttons_where_operators_only_look(page: Page, quickl
         await page.value("document.querySelector('#panel-servers .opener').click()")
         assert await page.value("document.querySelectorAll('.facts').length") == 1
         assert await page.value("document.querySelectorAll('.actions').length") == 0
+
+
+async def test_the_nodes_of_a_cluster_and_the_workers_of_this_one_are_seen(page: Page, quickly: None) -> None:
+    figures = {"sessions": 7, "connections": 9, "in_flight": 2, "parked": 1, "requests": 1000, "errors": 10}
+    nodes = [
+        {"name": "here", "host": "10.0.0.1", "workers": 2, "is_here": True, **figures},
+        {"name": MARKUP, "host": TURNED, "workers": 4, "is_here": False, "is_leaving": True, "version": LONG, **figures}
+        | {"p99_10s": 0.02, "resident": 2**30},
+    ]
+    workers = [
+        {"name": "worker-1", "state": "serving", "pid": 7, "answers": True},
+        {"name": "worker-2", "state": "serving", "pid": 8, "answers": False},
+    ]
+    told = quiet_view()
+    told["server"] |= {"nodes": nodes, "workers": workers}
+    async with shown(Told(told)) as url:
+        for width in (1280, 500):
+            await page.open("about:blank")
+            await page.open(f"{url}#nodes", width=width)
+            await page.wait("document.querySelectorAll('#panel-nodes tbody tr').length === 4")
+            others, own = await tables(page)
+            assert others.names() == [MARKUP, "here"]
+            assert (others.cell(MARKUP, "State"), others.cell(MARKUP, "p99")) == ("leaving", "20 ms")
+            assert (others.cell("here", "Clients"), others.cell("here", "Errors")) == ("7", "10")
+            assert others.below("here", "Errors") == "1 %"
+            assert others.cell(MARKUP, "Memory") == "1 GiB"
+            assert own.below("worker-2", "State") == "does not answer"
+            assert await sideways(page) <= width
+            check_clean(page, url)
+
+
+async def test_last_lines_of_a_server_are_behind_a_click(page: Page, quickly: None) -> None:
+    said = [MARKUP, TURNED, LONG]
+    row = server_row("a", pid=7, processes=3, resident=2**20, cpu_seconds=1.5, calls=4, parked=2)
+    row |= {"calls_per_second": 2.5, "errors_per_second": 0.0}
+    told = Told(quiet_view(totals={"servers": 1}, servers=[row]), said={"a": said})
+    async with shown(told) as url:
+        await page.open(url)
+        await page.wait("document.querySelector('#panel-servers .opener')")
+        assert await page.value("document.querySelectorAll('.said').length") == 0
+        (servers,) = await tables(page)
+        assert (servers.below("a", "Calls"), servers.below("a", "In flight")) == ("2.5 / s", "2 parked")
+        assert (servers.cell("a", "Process"), servers.below("a", "Process")) == ("1 MiB", "3 processes")
+        await page.value("document.querySelector('#panel-servers .opener').click()")
+        await page.wait("document.querySelector('.said pre').textContent")
+        lines = (await page.value("document.querySelector('.said pre').textContent")).split("\n")
+        assert lines[:2] == [MARKUP, r"abc\u202egnp.exe\u2066"]
+        assert len(lines) == 3
+        assert await sideways(page) <= 1280
+        check_clean(page, url)

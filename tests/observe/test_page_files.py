@@ -6,10 +6,13 @@ import sys
 import zipfile
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import pytest
+import trio
 
 from tests.observe.test_show_room import place
+from tests.process import CALLBOARD, started
 from tests.shared import ROOT
 
 FOLDER: Final = ROOT / "callboard" / "observe" / "page"
@@ -74,3 +77,14 @@ def test_text_has_the_contrast_of_wcag_aa(scheme: int) -> None:
     for ink, ground in grounds:
         high, low = sorted((_luminance(colours[ink]), _luminance(colours[ground])), reverse=True)
         assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, ground)
+
+
+async def test_the_banner_of_a_broker_has_the_address_of_the_page() -> None:
+    async with started(*CALLBOARD, "serve", "--http", "0", "--admin", "0") as process:
+        while (found := re.match(rb" +admin +(http://\S+)$", await process.line() or b"ended")) is None:
+            pass
+        url = urlsplit(found[1].decode())
+        async with await trio.open_tcp_stream(url.hostname or "", url.port or 0) as stream:
+            await stream.send_all(f"GET {url.path} HTTP/1.1\r\nhost: {url.netloc}\r\n\r\n".encode())
+            assert b"200 OK" in await stream.receive_some()
+        process.signal()

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard import Context, Server, connect
 from callboard.errors import CannotServe
@@ -20,7 +21,8 @@ from callboard.observe.view import ServerView
 from callboard.serve import show_room
 from callboard.serve.options import Ready
 from callboard.serve.serve import serve
-from tests.observe.told import Told, shown
+from callboard.serve.show_room import ShowRoom
+from tests.observe.told import Told, quiet_view, shown
 from tests.transports.server.http.stage import Answer, Client
 
 CANARY = "a canary that nobody may see"
@@ -253,6 +255,7 @@ async def test_actions_need_a_token_file() -> None:
 async def test_a_viewer_whose_first_view_takes_long_gets_its_head_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Views go to others meanwhile: they must not go to that one, where they would stand in front of the head."""
     monkeypatch.setattr(show_room, "EVERY", 0.01)
+    monkeypatch.setattr(show_room, "FRESH", 0.0)
     told = Told()
     with trio.fail_after(10):
         async with shown(told) as url:
@@ -268,3 +271,62 @@ async def test_a_viewer_whose_first_view_takes_long_gets_its_head_first(monkeypa
                     await trio.sleep(0.01)
                 told.held.set()
                 assert (await other.receive_some(12)).startswith(b"HTTP/1.1 200")
+
+
+async def test_a_view_is_made_once_for_all_that_ask_at_the_same_time() -> None:
+    told = Told(held=trio.Event())
+    room = ShowRoom(told)
+    views: list[bytes] = []
+
+    async def look() -> None:
+        views.append(await room.viewers.first.make())
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(10):
+            nursery.start_soon(look)
+        await wait_all_tasks_blocked()
+        assert told.held is not None
+        told.held.set()
+    assert (len(views), len(set(views)), told.asked) == (10, 1, 1)
+
+
+async def test_a_view_is_shown_to_others_for_half_a_second_unless_something_was_done(
+    autojump_clock: MockClock,
+) -> None:
+    told = Told()
+    maker = ShowRoom(told).viewers.latest
+    for asked, wait in ((1, 0.4), (1, 0.1), (2, 0.0), (2, 0.0)):
+        await maker.make()
+        assert told.asked == asked
+        await trio.sleep(wait)
+    maker.forget()
+    await maker.make()
+    assert told.asked == 3
+
+
+async def test_one_who_leaves_while_a_view_is_made_leaves_it_to_the_next() -> None:
+    told = Told(held=trio.Event())
+    maker = ShowRoom(told).viewers.first
+    with trio.move_on_after(0.01):
+        await maker.make()
+    assert told.held is not None
+    told.held.set()
+    assert b"history" in await maker.make()
+
+
+@pytest.mark.parametrize("size", [100, 500_000])
+async def test_views_of_any_size_come_one_after_the_other(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is larger than a socket takes at once is written by a task of its own."""
+    monkeypatch.setattr(show_room, "EVERY", 0.02)
+    monkeypatch.setattr(show_room, "FRESH", 0.0)
+    told = Told(quiet_view(filler="x" * size))
+    with trio.fail_after(20):
+        async with shown(told) as url:
+            bare = trio.socket.socket()
+            await bare.connect(("127.0.0.1", urlsplit(url).port))
+            client = Client(trio.SocketStream(bare), bare, urlsplit(url).netloc.encode())
+            await client.send(b"GET /events HTTP/1.1\r\nhost: %b\r\n\r\n" % client.host)
+            stream = await client.stream_of()
+            for _ in range(4):
+                assert len((await stream.message())["filler"]) == size
+            await client.aclose()

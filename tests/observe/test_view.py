@@ -57,6 +57,9 @@ class Broken:
     async def metrics(self, form: bytes = b"") -> list[bytes]:
         return [form]
 
+    async def stderr(self, server: str) -> list[str] | None:
+        return None
+
     async def act(self, action: str, subject: str) -> bool:
         return False
 

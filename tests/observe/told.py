@@ -69,6 +69,12 @@ async def figure(page: Page, name: str) -> str:
     return found
 
 
+async def sideways(page: Page) -> int:
+    """How wide the page is, with what one has to scroll to."""
+    found: int = await page.value("document.scrollingElement.scrollWidth")
+    return found
+
+
 def quiet_view(**said: Any) -> Row:
     """A view in which nothing happens, but for what is *said*."""
     view: Row = {
@@ -122,6 +128,8 @@ class Told:
 
     now: Row = attrs.field(factory=quiet_view)
     asked: int = 0
+    said: dict[str, list[str]] = attrs.field(factory=dict)
+    """By server, the lines on its standard error."""
     held: trio.Event | None = None
     """Until then, the first view of a viewer is not ready."""
 
@@ -135,6 +143,10 @@ class Told:
     async def metrics(self, form: bytes = b"") -> list[bytes]:
         await trio.lowlevel.checkpoint()
         return [form]
+
+    async def stderr(self, server: str) -> list[str] | None:
+        await trio.lowlevel.checkpoint()
+        return self.said.get(server, [])
 
     async def act(self, action: str, subject: str) -> bool:
         await trio.lowlevel.checkpoint()

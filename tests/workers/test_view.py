@@ -48,8 +48,9 @@ async def test_all_workers_are_seen_as_one_server() -> None:
         os.kill(stopped, signal.SIGSTOP)
         try:
             asked = time.monotonic()
-            view = (await many.look()).json
-            assert time.monotonic() - asked < 4
+            while all(row["answers"] for row in view["server"]["workers"]):  # for half a second an older view is shown
+                view = (await many.look()).json
+            assert time.monotonic() - asked < 4.5
             assert Counter(row["answers"] for row in view["server"]["workers"]) == {True: 1, False: 1}
             assert len(view["tree"]["children"]) == 1
         finally:

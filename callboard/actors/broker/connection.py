@@ -51,6 +51,9 @@ Reach: TypeAlias = Callable[[Begin], AbstractAsyncContextManager[tuple[Caller, A
 SAID: Final = Rate(10)
 """How many log messages that belong to no request are noted in the broker's own log."""
 
+LAST_WORDS: Final = 20
+"""Lines on standard error that are kept of a server which was lost."""
+
 _NAMES: Final = count(1)
 
 
@@ -225,7 +228,7 @@ class BackendConnection(Actor[Never]):
     def last_words(self) -> list[str]:
         """The last lines of its process on standard error, also if it never opened. For the log and the operator, never
         for a client."""
-        return [] if self._link is None else list(self._link.tail)[-8:]
+        return [] if self._link is None else list(self._link.tail)[-LAST_WORDS:]
 
     async def wait_open(self) -> None:
         """Raises what kept it from opening."""

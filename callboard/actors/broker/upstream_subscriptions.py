@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import partial
+from time import monotonic
 from typing import Any, Final, Never
 
 import attrs
@@ -55,6 +56,7 @@ class UpstreamSubscription:
     """The backend's subscriptions, which may be handed over to a later incarnation of the backend."""
     hearers: dict[str, Counter[Hear]] = attrs.field(factory=dict)
     """The subscribers, by the URI that each knows the resource by."""
+    changed_at: float | None = None  # by `time.monotonic`: when the backend last told of a change
     is_granted: bool = False
     is_refused: bool = False
     """Whether it was asked for, in vain."""
@@ -113,9 +115,9 @@ class UpstreamSubscriptions:
     _lost: trio.Event = attrs.field(factory=trio.Event, init=False)
     _names: int = attrs.field(default=0, init=False)
 
-    def counts(self) -> Iterator[tuple[str, int]]:
-        """The resources that are followed, and how many subscribers each has."""
-        return ((one.uri, sum(map(len, one.hearers.values()))) for one in self._followed.values())
+    def counts(self) -> Iterator[tuple[str, int, float | None]]:
+        """The resources that are followed, how many subscribers each has, and when it last changed."""
+        return ((one.uri, sum(map(len, one.hearers.values())), one.changed_at) for one in self._followed.values())
 
     async def follow(self, uri: str, who: Hashable, known: str, hear: Hear) -> UpstreamSubscription | None:
         """Have *hear* told of changes of *uri*, which the subscriber calls *known*. None if the backend refuses.
@@ -181,7 +183,7 @@ class UpstreamSubscriptions:
     def publish(self, mine: UpstreamSubscription, uri: str) -> None:
         """A resource has changed. Clients hear of it by the URI that they know it by; of a part of it by its own URI,
         if that is the backend's to speak of."""
-        is_part = uri != mine.uri and self.backend.serves(uri)
+        mine.changed_at, is_part = monotonic(), uri != mine.uri and self.backend.serves(uri)
         for known in list(mine.hearers):
             change = ResourceUpdated(uri if is_part else known)
             self.fan_out.publish(change, partial(mine.called, known), self, (mine, known))

@@ -1,6 +1,6 @@
 """A hosted server, as all of its peers share it: what it offers, and what lives longer than a connection."""
 
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping
 from contextvars import Context, copy_context
 from itertools import count
 from time import perf_counter
@@ -12,7 +12,9 @@ from msgspec import Raw
 
 from callboard import tree
 from callboard.actors.changes import MAX_FOLLOWED_BYTES, count_of
+from callboard.actors.outlet import Sink
 from callboard.actors.rate import RateLimit
+from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.observer import Observer
 from callboard.actors.server.parking import PARKED, Parking, taken_up
@@ -112,9 +114,27 @@ class OpenSession(Protocol):
     principal: str
     peer: str
     terms: Terms | None
+    key: SessionKey
+    sink: Sink
 
     @property
     def requests(self) -> "SessionRequests": ...
+
+    @property
+    def hearing(self) -> "Hearing | None": ...
+
+    @property
+    def started_at(self) -> float: ...
+
+
+class Hearing(Protocol):
+    """The lists and resources of which a session is told."""
+
+    @property
+    def lists(self) -> Collection[object]: ...
+
+    @property
+    def followed(self) -> Collection[object]: ...
 
 
 class SessionRequests(Protocol):

@@ -103,6 +103,10 @@ class Parking(Actor[None]):
         self._bytes = Shares("bytes of requests that wait for input", MAX_PARKED_BYTES, MAX_PARKED_BYTES_EACH)
         self._spenders = Shares("answered rounds", MAX_SPENT, MAX_SPENT_EACH)
 
+    def exchanges(self) -> list[Exchange]:
+        """All that are parked."""
+        return list(self._parked.values())
+
     def count_in(self, ledger: Shares) -> None:
         """Count what is parked from now on also as memory that its client takes up."""
         self._shares.ledger = self._bytes.ledger = ledger

@@ -104,7 +104,7 @@ class Session(Actor[Outbound]):
     _gathering: BatchSink | None = attrs.field(init=False)
     _posting: PostingSink | None = attrs.field(init=False)
     _declared: ServerCapabilities = attrs.field(default=_NOTHING, init=False)  # at `initialize`, for the whole session
-    _hearing: SessionChanges | None = attrs.field(default=None, init=False)  # refers back: so not after its end
+    hearing: SessionChanges | None = attrs.field(default=None, init=False)  # refers back: so not after its end
 
     def __attrs_post_init__(self) -> None:
         self.account = account_of(self.principal, self.peer)
@@ -134,7 +134,7 @@ class Session(Actor[Outbound]):
             await self._gathering.send_together(self._gathered(frame))
         else:
             await self.sink.send(frame)
-        hearing = self._hearing
+        hearing = self.hearing
         if hearing is not None and hearing.is_behind and not self.inbox.coalesced:
             hearing.catch_up()
 
@@ -171,12 +171,12 @@ class Session(Actor[Outbound]):
         """What the client was asked, and what it follows: neither has a task."""
         path = self.path
         asked = self.key.questions.snapshots(path, now)
-        return asked if self._hearing is None else (*asked, *self._hearing.snapshots(path, now))
+        return asked if self.hearing is None else (*asked, *self.hearing.snapshots(path, now, most))
 
     def hang_up(self) -> None:
         """The peer is gone: all that it had asked for is over."""
         self.key.end()
-        hearing, self._hearing = self._hearing, None
+        hearing, self.hearing = self.hearing, None
         if hearing is not None:
             hearing.end()
         self.requests.cancel_all(RequestEvent.SESSION_ENDED)
@@ -426,9 +426,9 @@ class Session(Actor[Outbound]):
             return
         self.is_ready = True
         self.key.questions.ready.set()
-        self._hearing = self._hearing or SessionChanges(self)
+        self.hearing = self.hearing or SessionChanges(self)
         lists = [ListChanged(name) for name in LISTS if declares(self._declared, f"{name}.list_changed")]
-        self._hearing.join(self.host.audience.lists_for(lists, self.terms.capabilities))
+        self.hearing.join(self.host.audience.lists_for(lists, self.terms.capabilities))
         self.noted()
 
     # What it answers itself.
@@ -440,8 +440,8 @@ class Session(Actor[Outbound]):
             case "logging/setLevel":
                 self._set_level(exchange.params(SetLevelRequestParams).level)
             case "resources/unsubscribe":  # also of what was never subscribed to
-                if self._hearing is not None:
-                    self._hearing.unfollow(exchange.params(ResourceRequestParams).uri)
+                if self.hearing is not None:
+                    self.hearing.unfollow(exchange.params(ResourceRequestParams).uri)
                     self.noted()
             case _:
                 return None
@@ -459,8 +459,8 @@ class Session(Actor[Outbound]):
     async def _subscribe(self, exchange: Exchange) -> Model:
         """This session hears of one resource. Raises `ResourceNotFound` if it cannot."""
         if not self.is_over:
-            self._hearing = self._hearing or SessionChanges(self)
-            await self._hearing.follow(exchange.params(ResourceRequestParams).uri)
+            self.hearing = self.hearing or SessionChanges(self)
+            await self.hearing.follow(exchange.params(ResourceRequestParams).uri)
             self.noted()
         return Empty()
 
@@ -473,7 +473,7 @@ class Session(Actor[Outbound]):
         """What is kept of it."""
         if self.terms is None:
             raise LookupError("nothing was agreed yet")
-        followed = [] if self._hearing is None else list(self._hearing.followed)
+        followed = [] if self.hearing is None else list(self.hearing.followed)
         return write_record(self.terms, followed, is_ready=self.is_ready)
 
     async def open_again(self, record: SessionRecord) -> None:
@@ -484,7 +484,7 @@ class Session(Actor[Outbound]):
         if not record.is_ready:
             return
         self._ready()
-        hearing = self._hearing
+        hearing = self.hearing
         if hearing is None:
             return
         for uri in record.followed:

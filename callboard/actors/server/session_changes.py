@@ -1,6 +1,8 @@
 """Change notifications of a legacy session: the lists and resources that it is subscribed to, and overload."""
 
+import sys
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Final, Protocol
 
 import attrs
@@ -67,7 +69,7 @@ class SessionChanges:
     _missed: frozenset[ListName] = attrs.field(default=frozenset(), init=False)
     _pace: SubscriberPace | None = attrs.field(default=None, init=False)
 
-    def snapshots(self, path: str, now: float) -> tuple[Snapshot, ...]:
+    def snapshots(self, path: str, now: float, most: int = sys.maxsize) -> tuple[Snapshot, ...]:
         """The resources, as the tree shows them below the session at *path*: a task for each would weigh eight times as
         much."""
         return tuple(
@@ -79,7 +81,7 @@ class SessionChanges:
                 age=now - self._since.get(uri, now),
                 facts={"uri": uri[:MAX_SHOWN]},
             )
-            for number, uri in enumerate(self.followed, 1)
+            for number, uri in enumerate(islice(self.followed, most), 1)
         )
 
     @property

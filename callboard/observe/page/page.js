@@ -31,6 +31,14 @@ function choose(id) {
   if (location.hash.slice(1) !== id) history.replaceState(null, "", `#${id}`);
   chosen = id;
   draw();
+  reveal();
+}
+
+// On a narrow page some tabs are beside it: the one that is chosen comes to its middle.
+function reveal() {
+  const { tab } = current();
+  const tabs = find("tabs");
+  tabs.scrollLeft = tab.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - tab.offsetWidth) / 2;
 }
 
 // The view that was asked for, or the first that this server has.
@@ -147,6 +155,7 @@ function follow() {
   const asked = location.hash.slice(1);
   if (VIEWS.some((view) => view.id === asked)) chosen = asked;
   draw();
+  reveal();
 }
 
 follow();

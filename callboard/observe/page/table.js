@@ -4,7 +4,8 @@
 // A column: label, value(row) to sort by, text(row) to show; and where wanted sub(row), a second line; tone(row), for a
 // word with a colour; share(row), from 0 to 1, for a bar; numeric; title, what the label means.
 // A table: label, columns, key(row), detail(row) for what a click on its first cell opens: [label, text] each; and
-// actions(row), elements below that: what changes something should be some clicks away.
+// lines, a label and load(row) for lines of text below that, which come later; and actions(row), elements below that: what changes something should
+// be some clicks away.
 
 import { NOTHING, isNumber } from "./format.js";
 
@@ -25,8 +26,8 @@ export class Table {
   #given = [];
   #filter = "";
 
-  constructor({ label, columns, key, detail, actions, sort, empty, fold, role }) {
-    Object.assign(this, { label, columns, key, detail, actions, fold });
+  constructor({ label, columns, key, detail, lines, actions, sort, empty, fold, role }) {
+    Object.assign(this, { label, columns, key, detail, lines, actions, fold });
     this.sort = sort ?? null; // {column, isDown}
     this.count = make("span", { class: "quiet" });
     this.body = make("tbody");
@@ -149,7 +150,7 @@ export class Table {
     kept.row = row;
     if (!before && this.#open.has(kept.key)) this.#toggle(kept, true);
     kept.cells.forEach((cell) => cell.show(row));
-    if (kept.detail) describe(kept.detail.firstChild.firstChild, this.detail(row));
+    if (kept.detail) describe(kept.facts, this.detail(row));
     if (this.fold) this.#placeInTree(kept, row);
     if (before && (row.restarts ?? 0) > (before.restarts ?? 0)) blink(kept.line);
   }
@@ -175,10 +176,20 @@ export class Table {
       return;
     }
     this.#open.add(kept.key);
-    const list = make("dl", { class: "facts" });
-    kept.detail = make("tr", { class: "detail" }, make("td", { colspan: this.columns.length }, list, ...(this.actions?.(kept.row) ?? [])));
-    describe(list, this.detail(kept.row));
+    kept.facts = make("dl", { class: "facts" });
+    kept.said = make("figure", { class: "said" }, make("figcaption"), make("pre"));
+    kept.detail = make("tr", { class: "detail" }, make("td", { colspan: this.columns.length }, kept.facts, kept.said, ...(this.actions?.(kept.row) ?? [])));
+    describe(kept.facts, this.detail(kept.row));
+    this.#load(kept);
     if (kept.line.isConnected) kept.line.after(kept.detail);
+  }
+
+  async #load(kept) {
+    kept.said.hidden = true;
+    const lines = (await this.lines?.load(kept.row).catch(() => [])) ?? [];
+    write(kept.said.firstChild, this.lines?.label ?? "");
+    write(kept.said.lastChild, lines.join("\n"));
+    kept.said.hidden = !lines.length;
   }
 
   // Arrows go from row to row, and fold.

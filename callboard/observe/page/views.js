@@ -26,24 +26,25 @@ const servers = () => new Table({
     text("Server", "name", { sub: (row) => joined(row.transport, row.revision) }),
     { label: "State", value: (row) => `${row.is_up ? 1 : 0} ${row.state}`, text: (row) => show.name(row.state),
       tone: (row) => (row.is_up ? "good" : toneOf(row.state) === "good" ? "warn" : toneOf(row.state)), sub: why },
-    { ...number("In flight", "in_flight"), share: (row) => used(row, "in_flight", "max_in_flight") },
+    { ...number("In flight", "in_flight"), share: (row) => used(row, "in_flight", "max_in_flight"), sub: (row) => (row.parked ? `${show.count(row.parked)} parked` : "") },
     { ...number("Conns", "connections"), title: "Connections, of at most", text: (row) => `${show.count(row.connections)} / ${show.count(row.max_connections)}` },
-    number("Calls", "calls"), errors, p50, p99,
+    { ...number("Calls", "calls"), title: "Calls in all; each second below", sub: (row) => perSecond(row.calls_per_second) },
+    { ...errors, sub: (row) => (row.errors ? [show.percent(share(row)), perSecond(row.errors_per_second)].filter(Boolean).join(" · ") : "") }, p50, p99,
     { label: "Restarts", numeric: true, value: (row) => row.restarts, text: (row) => some(row, "restarts") },
-    { label: "Process", numeric: true, value: (row) => row.resident, title: "Memory and process id", text: (row) => show.bytes(row.resident), sub: (row) => (row.pid ? `pid ${row.pid}` : "") },
+    { label: "Process", numeric: true, value: (row) => row.resident, title: "Memory and process id", text: (row) => show.bytes(row.resident), sub: processes },
     { label: "Offers", numeric: true, value: (row) => row.tools, title: "Tools; prompts and resources below", text: (row) => show.plural(row.tools, "tool"), sub: offers },
   ],
   detail: (row) => [
     ...(row.why ? [["why", show.name(row.why)]] : []),
-    ...(row.said ?? []).map((line) => ["standard error", show.name(line)]),
     ...(show.isNumber(row.next_try) ? [["next try", `in ${show.seconds(row.next_try)}`]] : []),
     ["transport", show.name(row.transport)], ["revision", show.name(row.revision)],
     ["in flight", `${show.count(row.in_flight)} of ${show.count(row.max_in_flight)}`],
     ["connections", `${show.count(row.connections)} of ${show.count(row.max_connections)}`],
     ["tools", show.count(row.tools)], ["prompts", show.count(row.prompts)], ["resources", show.count(row.resources)],
     ["templates", show.count(row.resourceTemplates)], ["tools that wait for approval", show.count(row.withheld)],
-    ...(row.pid ? [["CPU", show.seconds(row.cpu_seconds)], ["pid", String(row.pid)]] : []), ...worker(row),
+    ...(row.pid ? [["CPU", show.seconds(row.cpu_seconds)], ["memory", show.bytes(row.resident)], ["pid", String(row.pid)], ["processes", show.count(row.processes ?? 1)]] : []), ...worker(row),
   ],
+  lines: { label: "Standard error, the last lines", load: (row) => standardError(row) },
   actions: (row) => buttons(["restart", "try", "refresh"], row.name),
 });
 
@@ -52,12 +53,16 @@ const clients = () => new Table({
   columns: [
     { label: "Client", value: (row) => row.client ?? row.name, text: (row) => show.name(row.client ?? row.name), sub: (row) => joined(row.version, row.name, row.worker) },
     who, text("Transport", "transport", { sub: (row) => (row.peer ? show.name(row.peer) : "") }), text("Revision", "revision"),
-    number("In flight", "in_flight"), number("Served", "served", show.count, { title: "Requests of a connection without a session" }),
+    { ...number("In flight", "in_flight"), sub: (row) => (row.parked ? `${show.count(row.parked)} parked` : "") },
     number("Received", "bytes_in", show.bytes), number("Sent", "bytes_out", show.bytes),
-    number("Last active", "idle", show.ago, { title: "When its latest request ended" }),
+    number("Since", "since", show.time, { title: "How long it is connected" }),
+    number("Last active", "idle", show.ago, { title: "When its latest request ended; of a connection without a session, when it last sent or got something" }),
   ],
   detail: (row) => [["name", show.name(row.name)], ["client", show.name(row.client)], ["version", show.name(row.version)],
-    ["principal", show.name(row.principal)], ["peer", show.name(row.peer)], ...worker(row)],
+    ["principal", show.name(row.principal)], ["peer", show.name(row.peer)],
+    ...(show.isNumber(row.subscriptions) ? [["subscriptions", show.count(row.subscriptions)]] : []),
+    ...(show.isNumber(row.parked) ? [["waits for the client", show.count(row.parked)]] : []),
+    ...(show.isNumber(row.served) ? [["requests of this connection", show.count(row.served)]] : []), ...worker(row)],
   actions: (row) => buttons(["disconnect"], row.name),
 });
 
@@ -87,7 +92,7 @@ const failed = () => new Table({ label: "Failed", key: ended, empty: "No call ha
 const tools = () => new Table({
   label: "Tools and prompts", key: (row) => `${row.kind}/${row.name}`, empty: "Nothing is offered.", sort: { column: "Calls", isDown: true },
   columns: [
-    text("Name", "name", { sub: (row) => (row.kind === "tool" ? "" : show.name(row.kind)) }), text("Server", "server"),
+    text("Name", "name", { sub: (row) => joined(row.kind === "tool" ? "" : row.kind, row.pin) }), text("Server", "server"),
     { ...number("Calls", "calls"), text: (row) => some(row, "calls") },
     { ...errors, share: (row) => share(row) || "" }, p50, p99,
     { ...number("Last used", "idle"), text: (row) => (row.calls ? show.ago(row.idle) : "never") },
@@ -96,8 +101,30 @@ const tools = () => new Table({
 
 const topics = () => new Table({
   label: "Topics", key: (row) => `${row.worker ?? ""}/${row.server ?? ""}/${row.topic}`, empty: "Nobody follows a list or a resource.", sort: { column: "Listeners", isDown: true },
-  columns: [text("Topic", "topic", { sub: (row) => joined(row.worker) }), text("Server", "server"), number("Listeners", "listeners")],
+  columns: [text("Topic", "topic", { sub: (row) => joined(row.worker) }), text("Server", "server"), number("Listeners", "listeners"),
+    { ...number("Last change", "changed"), title: "Since somebody follows it", text: (row) => (show.isNumber(row.changed) ? show.ago(row.changed) : show.NOTHING) }],
 });
+
+// The processes that share the work: the workers of this node, and the other nodes of the cluster.
+const nodes = () => new Table({
+  label: "Nodes", key: (row) => row.name, empty: "This server has no other nodes.", sort: { column: "Node", isDown: false },
+  columns: [
+    text("Node", "name", { sub: (row) => (row.is_here ? "this node" : "") }), text("Host", "host"),
+    { label: "State", value: (row) => row.is_leaving, text: (row) => (row.is_leaving ? "leaving" : "serving"), tone: (row) => toneOf(row.is_leaving ? "leaving" : "serving"),
+      sub: (row) => (row.version ? show.name(row.version) : "") },
+    number("Workers", "workers"), number("Clients", "sessions"), number("Conns", "connections"), number("In flight", "in_flight"), number("Parked", "parked"),
+    number("Requests", "requests"), { ...errors, value: (row) => (row.requests ? row.errors / row.requests : null), sub: (row) => (row.errors && row.requests ? show.percent(row.errors / row.requests) : "") },
+    number("p99", "p99_10s", show.seconds, { title: "Of the last ten seconds" }), number("Memory", "resident", show.bytes),
+  ],
+}).headed();
+const workersOf = () => new Table({
+  label: "Workers of this node", key: (row) => row.name, empty: "One process does it all.", sort: { column: "Worker", isDown: false },
+  columns: [
+    text("Worker", "name"),
+    { label: "State", value: (row) => row.state, text: (row) => show.name(row.state), tone: (row) => (row.answers ? toneOf(row.state) : "bad"), sub: (row) => (row.answers ? "" : "does not answer") },
+    number("Process", "pid", String),
+  ],
+}).headed();
 
 const letterCounts = () => new Table({
   label: "By kind and reason", key: (row) => `${row.kind}/${row.reason}`, empty: "No message was lost.", sort: { column: "Count", isDown: true },
@@ -117,6 +144,9 @@ export const VIEWS = [
     tables: [[running, (view) => dated(view, view.running, "age")], [slowest, (view) => dated(view, view.slowest, "ago")], [failed, (view) => dated(view, view.failed, "ago")]] },
   { id: "tools", label: "Tools", badge: (view) => view.tools.length, tables: [[tools, (view) => view.tools]] },
   { id: "topics", label: "Topics", badge: (view) => view.topics.length, tables: [[topics, (view) => view.topics]] },
+  { id: "nodes", label: "Nodes", badge: ({ server }) => server.nodes?.length ?? server.workers?.length, isShown: ({ server }) => Boolean(server.nodes || server.workers),
+    tone: ({ server }) => (server.workers ?? []).some((one) => !one.answers) && "bad",
+    tables: [[nodes, (view) => view.server.nodes ?? []], [workersOf, (view) => view.server.workers ?? []]] },
   { id: "tree", label: "Tree", tables: [[() => new Tree(), (view) => view]] },
   { id: "letters", label: "Dead letters", badge: ({ dead_letters }) => dead_letters.total,
     tables: [[letterCounts, (view) => view.dead_letters.counts], [letters, (view) => dated(view, view.dead_letters.recent, "ago")]] },
@@ -139,6 +169,22 @@ function why(row) {
   if (row.is_up) return "";
   const next = show.isNumber(row.next_try) ? `next try in ${show.seconds(row.next_try)}` : "";
   return [row.why ? show.name(row.why) : "", next].filter(Boolean).join(" · ");
+}
+
+// It may be anything: so it is in no view, and asked for when a row is opened.
+async function standardError(row) {
+  if (row.transport !== "stdio") return [];
+  const answer = await fetch(`${location.origin}${location.pathname}api/stderr?server=${encodeURIComponent(row.name)}`);
+  return answer.ok ? (await answer.json()).map(show.name) : [];
+}
+
+function perSecond(rate) {
+  return rate > 0 ? `${show.rate(rate)} / s` : "";
+}
+
+function processes(row) {
+  if (!row.pid) return "";
+  return row.processes > 1 ? `${show.count(row.processes)} processes` : `pid ${row.pid}`;
 }
 
 function offers(row) {

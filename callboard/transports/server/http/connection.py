@@ -159,14 +159,14 @@ class HttpConnection(Actor[Never]):
     def facts(self) -> dict[str, Fact]:
         if self._upgraded is not None:
             return self._upgraded.facts()
-        return {"served": self.served, "state": "answering" if self._is_answering else f"reads {self._reading.value}"}
+        return {"served": self.served, "state": "answering" if self.is_answering else f"reads {self._reading.value}"}
 
     def on_stop(self) -> None:
         """Finish the answer that is on its way, and end."""
         self._is_stopping = True
         if self._upgraded is not None:
             self._upgraded.leave()
-        elif self._response is not None and self._is_answering:
+        elif self._response is not None and self.is_answering:
             self._response.close_after()
         else:
             self.wire.close()
@@ -177,7 +177,8 @@ class HttpConnection(Actor[Never]):
         return self._upgraded
 
     @property
-    def _is_answering(self) -> bool:
+    def is_answering(self) -> bool:
+        """Whether a request waits for its answer, or for the end of it."""
         return self._response is not None and not self._response.is_over
 
     async def _serve(self, received: Received) -> None:
@@ -241,7 +242,7 @@ class HttpConnection(Actor[Never]):
             return
         if self._carried is not None:
             self._carried.own(self.free())
-        elif self._is_answering and self._parser.stage is ParserStage.IDLE:
+        elif self.is_answering and self._parser.stage is ParserStage.IDLE:
             self._wait_until(math.inf)
 
     def free(self) -> Lifetime:
@@ -251,7 +252,7 @@ class HttpConnection(Actor[Never]):
         except SupervisorClosed:  # the end has begun: nothing more is read
             return self.lifetime
         self._until = math.inf  # the task that reads on has no deadline yet
-        if self._upgraded is None and not self._is_answering:
+        if self._upgraded is None and not self.is_answering:
             self._allow_idling()
         return lifetime
 
@@ -264,19 +265,19 @@ class HttpConnection(Actor[Never]):
     async def _receive(self) -> bytes:
         """The next data of the client. What it says before its answer is written is kept, up to a limit."""
         while self._ahead or self._is_left:
-            if not self._is_answering:
+            if not self.is_answering:
                 ahead, self._ahead = self._ahead, b""
                 return ahead
             await self._read_ahead()
         data = await self._hear()
-        if not self._is_answering:
+        if not self.is_answering:
             return data
         self._keep(data)
         return await self._receive()
 
     async def _wait_answered(self) -> None:
         """Answers go out in the order of their requests."""
-        while self._is_answering:
+        while self.is_answering:
             self._wait_until(math.inf)
             await self._read_ahead()
 
@@ -294,7 +295,7 @@ class HttpConnection(Actor[Never]):
         try:
             return await self.wire.receive()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            if self._is_answering:
+            if self.is_answering:
                 return b""
             raise
 
@@ -322,7 +323,7 @@ class HttpConnection(Actor[Never]):
         """There was no memory for a request. It is let go of and refused, and nothing else ends with it."""
         self._parser.close()
         response, headers = self._response, (*JSON, *RETRY_AFTER)
-        if response is not None and self._is_answering:
+        if response is not None and self.is_answering:
             response.close_after()
             await response.answer(503, headers, _NO_MEMORY)
         else:
@@ -363,7 +364,7 @@ class HttpConnection(Actor[Never]):
         limits, stage, was = self.settings, self._parser.stage, self._reading
         self._reading = stage
         if stage is ParserStage.IDLE:
-            if not self._is_answering:
+            if not self.is_answering:
                 self._allow_idling()
             return
         now = trio.current_time()
@@ -390,7 +391,7 @@ class HttpConnection(Actor[Never]):
         self.expire(until)
 
     def _hang_up(self) -> None:
-        if self._is_answering and self._response is not None:
+        if self.is_answering and self._response is not None:
             self._response.lose()
         elif self._reading is not ParserStage.IDLE and self.why_cut == WHY_DEADLINE:
             self.wire.send_nowait(write_answer(408, (), b"", closes=True))

@@ -229,6 +229,7 @@ class Endpoint:
             session = self.legacy.find(head, principal)
             if not session.session.takes_batches:
                 raise InvalidRequest("batches are only supported in sessions of 2025-03-26")
+            session.received += len(body)
             return session.post(body, response)
         message = decode(body)
         route = read_route(message) if isinstance(message, (Request, Notification)) else Route()
@@ -242,6 +243,7 @@ class Endpoint:
             refusal.request_id = message.id if isinstance(message, Request) else None
             raise
         traced = None if self.host.tracer is None else head
+        session.received += len(body)
         return session.post(message, response, route=route, head=traced)
 
     def _is_modern(self, head: Head, message: Envelope, route: Route) -> bool:

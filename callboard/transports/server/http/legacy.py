@@ -88,6 +88,8 @@ class LegacySession:
     keep: Callable[[Callable[[], bytes]], None]
     incarnation: str
     session: HttpSession = attrs.field(init=False)
+    received: int = attrs.field(default=0, init=False)
+    """Bytes of messages of the client."""
     store: EventStore = attrs.field(init=False)
     streams: dict[int, LegacyStream] = attrs.field(factory=dict, init=False)
     _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
@@ -101,6 +103,11 @@ class LegacySession:
         self.store = EventStore(self.settings.max_events, self.settings.max_event_bytes, self.budget)
         self.streams[_STANDALONE] = self._stream(_STANDALONE, None)
         self.touch()
+
+    @property
+    def sent(self) -> int:
+        """Bytes of messages to the client."""
+        return self.store.sent
 
     async def send(self, frame: bytes) -> None:
         await self.send_together([frame])

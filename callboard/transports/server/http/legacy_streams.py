@@ -41,6 +41,8 @@ class EventStore:
     most: int
     most_bytes: int
     budget: ReplayBudget
+    sent: int = attrs.field(default=0, init=False)
+    """Bytes of all messages of the session, of answers too, which are not kept."""
     _events: deque[_Kept] | None = attrs.field(default=None, init=False)
     _bytes: int = attrs.field(default=0, init=False)
 
@@ -135,6 +137,7 @@ class LegacyStream:
         response = self.response
         if self._is_stream or self.headers or response is None or not response.try_json(frame):
             return False
+        self.store.sent += len(frame)
         self._finish()
         self.on_plain_end()
         return True
@@ -150,6 +153,7 @@ class LegacyStream:
 
     async def _answer(self, response: Response, frame: bytes, error: Exception | None) -> None:
         status = status_of_legacy(error)
+        self.store.sent += len(frame)
         if status != 200:
             await response.answer(status, (*JSON, *RETRY_AFTER), frame)
         elif self.headers and error is None:
@@ -287,6 +291,7 @@ class LegacyStream:
 
     def _event(self, frame: bytes, retry: int | None = None) -> bytes:
         self._last += 1
+        self.store.sent += len(frame)
         return encode_event(frame, event_id=f"{self.incarnation}{self.number}-{self._last}", event=None, retry=retry)
 
     async def _write(self, event: bytes) -> None:
