@@ -34,7 +34,7 @@ async def wait(seconds: float, *, ctx: Context) -> int:
 @server.tool
 async def note(file: str, name: str, seconds: float = 0.0) -> int:
     """Writes down that it was called, for those who count how often each call is run."""
-    with Path(file).open("a") as notes:  # a line is written at once, whichever process does it
+    with Path(file).open("a") as notes:  # noqa: ASYNC230  # a line is written at once, whichever process does it
         notes.write(f"{name}\n")
     await trio.sleep(seconds)
     return os.getpid()

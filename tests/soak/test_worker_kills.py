@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
@@ -17,7 +18,7 @@ from tests.workers.kept_alive import KeptAlive, SteadyLoad, p99
 
 SESSIONS = 1_000 if LONG else 20
 IN_FLIGHT = 200 if LONG else 20
-"""Calls at the worker that is killed, each of another session: half of them forwarded, half by connections of its own."""
+"""Calls at the worker that is killed, each of another session: half are forwarded, half have a connection of its."""
 OTHERS = 2
 """Clients with sessions of the worker that stays, who call all the time."""
 CALLING = 2
@@ -46,10 +47,8 @@ class Killed:
     async def wait(self, client: KeptAlive, name: str) -> None:
         """Make a call that is in flight when the worker is killed."""
         answer = None
-        try:
+        with suppress(Gone, trio.BrokenResourceError):  # the connection was that worker's
             answer = await client.answer_to("note", file=str(self.notes), name=name, seconds=600)
-        except (Gone, trio.BrokenResourceError):
-            pass  # the connection was that worker's
         self.heard.append(time.monotonic())
         self.answers.append(answer)
         if len(self.answers) == IN_FLIGHT:
@@ -97,9 +96,9 @@ async def test_7_a_worker_that_is_killed_takes_only_its_calls_along(tmp_path: Pa
     twice = [name for name, times in killed.ran().items() if times > 1]
     figure(
         "target 7",
-        f"{IN_FLIGHT} calls in flight heard it within {heard * 1e3:.0f} ms (p99), the next call of {SESSIONS:,} sessions"
-        f" took {used * 1e3:.0f} ms (p99), {good:,} were answered; {len(load.failed)} of {load.calls:,} calls of others"
-        f" failed; a new worker served after {served:.1f} s; {len(twice)} calls were run twice",
+        f"{IN_FLIGHT} calls in flight heard it within {heard * 1e3:.0f} ms (p99), the next call of {SESSIONS:,}"
+        f" sessions took {used * 1e3:.0f} ms (p99), {good:,} were answered; {len(load.failed)} of {load.calls:,} calls"
+        f" of others failed; a new worker served after {served:.1f} s; {len(twice)} calls were run twice",
         "100 ms, 50 ms, 99 %, 0, 2 s, 0",
     )
     assert (load.failed, twice) == ([], [])
