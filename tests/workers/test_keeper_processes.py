@@ -19,8 +19,8 @@ from tests.workers.crowd import Crowd, children, crowd, said
 COUNTED: Final = APPS / "counted.py"
 NOTE: Final = "callboard://once/note%3A%2F%2Ftoday"
 PLAIN: Final[dict[str, Any]] = {f"{META}clientCapabilities": {}}
-BACK: Final = 3.0 if "CALLBOARD_LONG" in os.environ else 10.0
-"""Seconds in which backends are back whose keeper was killed: three, unless other tests have the cores."""
+BACK: Final = 10.0
+"""Seconds in which backends are back whose keeper was killed. `tests/soak` wants three, with no tests beside it."""
 
 LEGACY: Final = 'revision = "2025-06-18"'
 
