@@ -17,6 +17,7 @@ TITLES: Final = {
     "client": "Calling as a client",
     "broker": "Brokering",
     "workers": "Several workers",
+    "nodes": "Several nodes",
     "stages": "Where the time goes",
     "growth": "How cost grows",
     "listeners": "Ten thousand that listen",
@@ -48,6 +49,8 @@ callboard that was at work. This is where time would have to be saved for target
     "workers": """One worker beside two, and a request that another worker answers; CPU of all workers together. The
 generator shares the two cores with them, so calls per second say little. *Half forwarded*: legacy sessions, of which
 every second call reaches the other worker.""",
+    "nodes": """A request that a worker of another node answers, beside one at its home: two nodes on this machine,
+which speak by TLS over loopback.""",
     "growth": """A call among many that it has nothing to do with, and with more to carry. *Sessions* are legacy ones
 over HTTP, without a connection. *Backends* are one HTTP server, listed so many times.
 [test_growth](../tests/test_growth.py) asserts on counted operations that a call does not pay for others.""",

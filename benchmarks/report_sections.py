@@ -1,6 +1,7 @@
 """From the figures of each benchmark to its section of the page. What a figure means is said here, and nowhere else."""
 
 import statistics
+from collections.abc import Mapping
 from typing import Any, Final
 
 from benchmarks import client, generator
@@ -17,6 +18,7 @@ from benchmarks.listeners_many import GOAL_COUNT, GOAL_CPU, GOAL_GIB, GOAL_TOLD
 from benchmarks.plots import Bar, Line, bars, lines
 from benchmarks.report_hosting import hosting, memory, payload, rates, shapes, websocket
 from benchmarks.report_section import Maker, Section, Target, middle, number, ratios, spread, table
+from benchmarks.workers import NODE_TARGETS as NODES
 from benchmarks.workers import TARGETS as WORKERS
 
 MANY: Final = 50
@@ -208,10 +210,20 @@ def agreement(found: Any) -> Section:
 
 
 def workers(found: Any) -> Section:
-    rows = [[what, number(WORKERS[what]), spread(figures)] for what, figures in found.items()]
+    return _at_most("workers", found, WORKERS)
+
+
+def nodes(found: Any) -> Section:
+    return _at_most("nodes", found, NODES)
+
+
+def _at_most(of: str, found: Any, wanted: Mapping[str, float]) -> Section:
+    """A row for each figure, and a target for those that have one."""
+    rows = [[what, number(wanted[what]) if what in wanted else "", spread(figures)] for what, figures in found.items()]
     targets = [
-        Target(what=f"workers: {what}", wanted=WORKERS[what], found=figures, at_most=True)
+        Target(what=f"{of}: {what}", wanted=wanted[what], found=figures, at_most=True)
         for what, figures in found.items()
+        if what in wanted
     ]
     return Section([table(["", "wanted, at most", "found"], rows)], targets=targets)
 
@@ -271,6 +283,7 @@ MAKERS: Final[dict[str, tuple[str, Maker]]] = {
     "client": ("client", client_section),
     "broker": ("broker", broker),
     "workers": ("workers", workers),
+    "nodes": ("nodes", nodes),
     "stages": ("stages", stages),
     "growth": ("growth", growth),
     "listeners": ("listeners", listeners),
