@@ -14,7 +14,7 @@ from callboard.cli.serve import APP as SERVE
 from callboard.cli.serve_flags import Where
 from callboard.transports.limits import Settings
 
-FLAGS = [(owner, field.name) for owner in (Where, Settings) for field in attrs.fields(owner)]  # type: ignore[misc]
+FLAGS = [(owner, field.name) for owner in (Where, Settings) for field in attrs.fields(owner)]
 
 
 def given(app: App, words: Sequence[str] = ()) -> dict[str, Any]:

@@ -23,7 +23,7 @@ async def seen_of(flags: Sequence[str]) -> tuple[list[str], list[int], list[str]
         tree = (await one.look()).json["tree"]
         running = psutil.Process(told["pid"])
         children = [child.pid for child in running.children(recursive=True)]
-        sockets = [str(one.laddr) for one in running.net_connections("unix") if one.laddr]
+        sockets = [path for one in running.net_connections("unix") if (path := str(one.laddr))]
         process.signal()
         assert await process.wait() == 0
         return list(_paths(tree, "")), children, sockets
