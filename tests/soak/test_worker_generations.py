@@ -53,7 +53,7 @@ async def _restart(many: Crowd, load: SteadyLoad, kept: list[str]) -> None:
         asked.append(await many.modern("tools/call", name="ask", arguments={}))
     load.workers.clear()
     os.kill(many.pid, signal.SIGHUP)
-    await wait_until(lambda: len(load.workers - before) == len(before))
+    await wait_until(lambda: load.workers - before)
     async with trio.open_nursery() as nursery:
         for one in asked:
             nursery.start_soon(_answer, many, before, one, kept)

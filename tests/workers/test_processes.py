@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from callboard.workers.process import HANGS_AFTER
-from tests.process import CALLBOARD
+from tests.process import CALLBOARD, callboard
 from tests.transports.server.http.stage import Stream
 from tests.workers.crowd import APP, Crowd, CrowdSession, crowd, wait_until
 
@@ -99,18 +99,12 @@ async def _hear_of_changes(many: Crowd) -> None:
         await stream.client.aclose()
 
 
-def callboard(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command that ends by itself; a program of its own, for a parent runs its own program again."""
-    return subprocess.run(
-        [*CALLBOARD, *arguments], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
-    )
-
-
 def test_what_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:
     told = callboard("run", str(APP), "--workers", "2")
     assert (told.returncode, told.stderr.count("\n")) == (2, 1)
     assert "stdio" in told.stderr
-    told = callboard("run", str(tmp_path / "none.py"), "--http", "0", "--workers", "2")
+    command = [*CALLBOARD, "run", str(tmp_path / "none.py"), "--http", "0", "--workers", "2"]  # runs itself again
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
     assert (told.returncode, told.stderr) == (2, f"callboard: {tmp_path}/none.py: no such file\n")
     for count in ("0", "65", "many"):
         assert callboard("run", str(APP), "--http", "0", "--workers", count).returncode == 2
