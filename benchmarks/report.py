@@ -54,6 +54,7 @@ BENCHMARKS: Final = (
     Benchmark("client", ["--short"], ["--short", "--rounds", "1", "--calls", "320"]),
     Benchmark("broker", ["--short"], ["--short", *_ONCE, "--transport", "stdio"]),
     Benchmark("workers", [], _ONCE),
+    Benchmark("nodes", ["--nodes"], ["--nodes", *_ONCE], module="workers"),
     Benchmark("observing", [], _ONCE),
     Benchmark("stages", ["--seconds", "5"], ["--seconds", "2"]),
     Benchmark("growth", ["--short"], ["--short", "--rounds", "1", "--most", "100"]),

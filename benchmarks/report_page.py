@@ -17,6 +17,7 @@ TITLES: Final = {
     "client": "Calling as a client",
     "broker": "Brokering",
     "workers": "Several workers",
+    "nodes": "Several nodes",
     "observing": "What metrics cost",
     "stages": "Where the time goes",
     "growth": "How cost grows",
@@ -49,6 +50,8 @@ callboard that was at work. This is where time would have to be saved for target
     "workers": """One worker beside two, and a request that another worker answers; CPU of all workers together. The
 generator shares the two cores with them, so calls per second say little. *Half forwarded*: legacy sessions, of which
 every second call reaches the other worker.""",
+    "nodes": """A request that a worker of another node answers, beside one at its home: two nodes on this machine,
+which speak by TLS over loopback.""",
     "observing": """The same server with an admin address, so that every request is counted, and without one. *For the
 same CPU*: an echo at 32 connections. Every round has new processes, which take turns twenty times a second.""",
     "growth": """A call among many that it has nothing to do with, and with more to carry. *Sessions* are legacy ones

@@ -19,6 +19,7 @@ from benchmarks.observing import TARGETS as OBSERVING
 from benchmarks.plots import Bar, Line, bars, lines
 from benchmarks.report_hosting import hosting, memory, payload, rates, shapes, websocket
 from benchmarks.report_section import Maker, Section, Target, middle, number, ratios, spread, table
+from benchmarks.workers import NODE_TARGETS as NODES
 from benchmarks.workers import TARGETS as WORKERS
 
 MANY: Final = 50
@@ -213,16 +214,21 @@ def workers(found: Any) -> Section:
     return _judged("workers", WORKERS, found, at_most=True)
 
 
+def nodes(found: Any) -> Section:
+    return _judged("nodes", NODES, found, at_most=True)
+
+
 def observing(found: Any) -> Section:
     return _judged("metrics", OBSERVING, found, at_most=False)
 
 
 def _judged(name: str, wanted: Mapping[str, float], found: Any, *, at_most: bool) -> Section:
-    """Figures that each have a target."""
-    rows = [[what, number(wanted[what]), spread(figures)] for what, figures in found.items()]
+    """A row for each figure, and a target for those that have one."""
+    rows = [[what, number(wanted[what]) if what in wanted else "", spread(figures)] for what, figures in found.items()]
     targets = [
         Target(what=f"{name}: {what}", wanted=wanted[what], found=figures, at_most=at_most)
         for what, figures in found.items()
+        if what in wanted
     ]
     return Section([table(["", f"wanted, at {'most' if at_most else 'least'}", "found"], rows)], targets=targets)
 
@@ -282,6 +288,7 @@ MAKERS: Final[dict[str, tuple[str, Maker]]] = {
     "client": ("client", client_section),
     "broker": ("broker", broker),
     "workers": ("workers", workers),
+    "nodes": ("nodes", nodes),
     "observing": ("observing", observing),
     "stages": ("stages", stages),
     "growth": ("growth", growth),

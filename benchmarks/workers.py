@@ -1,4 +1,4 @@
-"""What several workers cost and bring: one worker beside two, and a request that another worker answers.
+"""What several workers cost and bring: one worker beside none and two, and a request that another worker answers.
 
     python -m benchmarks.workers [--nodes] [--rounds N] [--seconds S] [--json FILE]
 
@@ -39,6 +39,7 @@ TEXT: Final = "It was the best "
 EXPECTED: Final = f'"{TEXT}"'.encode()
 APP: Final = HERE / "workers_app.py"
 TARGETS: Final = {
+    "`--workers 1`: CPU, times that without the flag": 1.02,
     "modern, two workers: CPU, times one": 1.15,
     "legacy, two workers, half forwarded: CPU, times one": 1.5,
     f"forwarded, {CONNECTIONS} connections: added CPU us": 40.0,
@@ -193,9 +194,10 @@ def _mebibytes(pid: int) -> float:
 
 
 @contextmanager
-def crowd(workers: int, *flags: str) -> Iterator[Crowd]:
-    command = [sys.executable, "-m", "callboard", "run", str(APP), "--http", "0", "--json", "--workers", str(workers)]
-    command += flags
+def crowd(workers: int | None, *flags: str) -> Iterator[Crowd]:
+    """A server with so many workers; None for one without the flag."""
+    command = [sys.executable, "-m", "callboard", "run", str(APP), "--http", "0", "--json", *flags]
+    command += [] if workers is None else ["--workers", str(workers)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         assert process.stdout is not None
@@ -209,8 +211,9 @@ def crowd(workers: int, *flags: str) -> Iterator[Crowd]:
 def measure(rounds: int, seconds: float) -> dict[str, list[float]]:
     """Every figure, one for each round."""
     found: dict[str, list[float]] = {what: [] for what in TARGETS}
-    with crowd(1) as one, crowd(2) as two:
+    with crowd(None) as plain, crowd(1) as one, crowd(2) as two:
         found["the parent, MiB"].append(_mebibytes(two.parent))
+        plain.fill(1)
         one.fill(1)
         two.fill(2)
         found["a worker at rest, MiB"] += [_mebibytes(pid) for pid in two.wires]
@@ -223,7 +226,9 @@ def measure(rounds: int, seconds: float) -> dict[str, list[float]]:
                 list(pair) for pair in zip(two.sessions[first][:CONNECTIONS], two.sessions[second], strict=False)
             ]
             mixed = two.wires[first][:half] + two.wires[second][:half]
+            usual = plain.measure(plain.wires[plain.parent][:CONNECTIONS], stateless, seconds)
             single = one.measure(one.wires[alone][:CONNECTIONS], stateless, seconds)
+            found["`--workers 1`: CPU, times that without the flag"].append(single.cpu / usual.cpu)
             double = two.measure(mixed, stateless, seconds)
             found["modern, two workers: CPU, times one"].append(double.cpu / single.cpu)
             single = one.measure(one.wires[alone][:CONNECTIONS], own, seconds)

@@ -22,6 +22,7 @@ from benchmarks.report_page import UNJUDGED, Kept, Page, page
 from benchmarks.report_section import Target, number, spread
 from benchmarks.report_sections import MAKERS, MANY
 from benchmarks.stages_worker import BY_ROOM, BY_TRIO, CODEC, REST, ROUTING, SESSION, TRIO, WIRE, stage
+from benchmarks.workers import NODE_CPU, NODE_P50
 from benchmarks.workers import TARGETS as WORKERS
 
 FAST = [{"rate": rate, "p50": 900.0, "p99": 4000.0, "cpu": 70.0} for rate in (14_000.0, 13_000.0, 15_000.0)]
@@ -73,6 +74,7 @@ FOUND: Mapping[str, Any] = {
         {"name": "a client", "rate": 9e3, "cpu": 40.0, "by_kernel": None, "counted": {"pipes": 1}},
     ],
     "workers": {what: [wanted, wanted * 0.9] for what, wanted in WORKERS.items()},
+    "nodes": {NODE_P50: [0.2, 0.3], NODE_CPU: [58.0]},
     "observing": {what: [wanted, wanted * 1.005] for what, wanted in OBSERVING.items()},
     "growth": [
         {

@@ -239,7 +239,9 @@ class ShowRoom:
 
     async def why(self, head: Head) -> str:
         """Lines on what is up and what is not, for those who may look; nothing for others."""
-        return "" if await self.operator(head) is None else standing(msgspec.json.decode(await self.viewers.latest.make()))
+        return (
+            "" if await self.operator(head) is None else standing(msgspec.json.decode(await self.viewers.latest.make()))
+        )
 
     async def _operator(self, head: Head, peer: str) -> str:
         """Raises `HttpRefusal` (401) for a request without a valid token."""

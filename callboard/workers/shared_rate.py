@@ -22,9 +22,18 @@ METERS: Final = 65_536
 PROBES: Final = 16
 """Places that are looked at for one key."""
 
-TRIES: Final = 200
-"""Times that the lock is tried for. It is held for microseconds: after that, a worker hangs that holds it, and the own
-meter has to do."""
+TRIES: Final = 50
+"""Times that the lock is tried for at once: it is held for microseconds."""
+
+LOCK_WAIT: Final = 0.25
+"""Seconds that the lock is waited for then: a busy machine may have taken the core from the worker that holds it. After
+that the holder hangs, and the own meter has to do."""
+
+LOCK_STEP: Final = 0.0005
+"""Seconds between two attempts."""
+
+HOLDER_HANGS: Final = 1.0
+"""Seconds for which nothing waits for a holder that hangs."""
 
 _METER: Final = struct.Struct("=Qd")
 _SIZE: Final = METERS * _METER.size
@@ -43,19 +52,33 @@ class MeterPage:
 
     descriptor: int
     _page: mmap.mmap = attrs.field(init=False)
+    _hangs_until: float = attrs.field(default=0.0, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._page = mmap.mmap(self.descriptor, _SIZE)
 
     def lock(self) -> bool:
         for _ in range(TRIES):
-            try:
-                fcntl.lockf(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.sched_yield()
-            else:
+            if self._try_lock():
                 return True
+            os.sched_yield()
+        now = time.monotonic()
+        until = 0.0 if now < self._hangs_until else now + LOCK_WAIT
+        while now < until:
+            time.sleep(LOCK_STEP)
+            if self._try_lock():
+                return True
+            now = time.monotonic()
+        if until:
+            self._hangs_until = now + HOLDER_HANGS
         return False
+
+    def _try_lock(self) -> bool:
+        try:
+            fcntl.lockf(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
 
     def unlock(self) -> None:
         fcntl.lockf(self.descriptor, fcntl.LOCK_UN)

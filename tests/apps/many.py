@@ -2,13 +2,16 @@
 
 import os
 import time
+from pathlib import Path
 
 import attrs
 import trio
 
 from callboard import Context, InputRequired, Rate, Server
 
-server = Server("many", rates={"prompts/list": Rate(20, per=600.0)}, offers=["prompts"])
+RATES = {"prompts/list": Rate(100, per=60.0)}
+
+server = Server("many", rates=RATES, offers=["prompts"])
 
 
 @attrs.frozen
@@ -24,6 +27,15 @@ async def where() -> int:
 
 @server.tool
 async def wait(seconds: float, *, ctx: Context) -> int:
+    await trio.sleep(seconds)
+    return os.getpid()
+
+
+@server.tool
+async def note(file: str, name: str, seconds: float = 0.0) -> int:
+    """Writes down that it was called, for those who count how often each call is run."""
+    with Path(file).open("a") as notes:  # noqa: ASYNC230  # a line is written at once, whichever process does it
+        notes.write(f"{name}\n")
     await trio.sleep(seconds)
     return os.getpid()
 

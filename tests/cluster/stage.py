@@ -22,6 +22,7 @@ from tests.transports.server.http.stage import Gone, Stream
 from tests.workers.crowd import APP, Crowd, CrowdSession, crowd
 
 KEY: Final = bytes(range(100, 132))
+PASSWORD: Final = "a-password-to-look-for"  # noqa: S105  # of the store of every fleet
 PATIENCE: Final = 600.0 if LONG else process.PATIENCE
 """Seconds that a node is there, at most."""
 PATHS: Final = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -51,6 +52,7 @@ class Redis:
     bind: str = "127.0.0.1"
     more: tuple[str, ...] = ()
     """Further arguments."""
+    password: str = ""
     process: "subprocess.Popen[bytes] | None" = attrs.field(default=None, init=False)
 
     @property
@@ -61,6 +63,7 @@ class Redis:
         command = [program("redis-server"), "--port", str(self.port), "--bind", self.bind, "--save", ""]
         command += ["--protected-mode", "no"]
         command += ["--appendonly", "no", "--dir", str(self.folder), "--daemonize", "no", *self.more]
+        command += ["--requirepass", self.password] if self.password else []
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     async def up(self) -> None:
@@ -85,21 +88,49 @@ class Redis:
 
     async def ask(self, *words: str) -> Any:
         """One command, on a connection of its own: not by the client that is tested."""
-        stream = await trio.open_tcp_stream("127.0.0.1", self.port)
-        async with stream:
-            lines = [f"*{len(words)}\r\n", *(f"${len(word.encode())}\r\n{word}\r\n" for word in words)]
-            await stream.send_all("".join(lines).encode())
-            return await _Replies(stream).next()
+        async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
+            replies = await self._authenticated(stream)
+            await stream.send_all(_command(*words))
+            return await replies.next()
+
+    async def _authenticated(self, stream: trio.SocketStream) -> "_Replies":
+        replies = _Replies(stream)
+        if self.password:
+            await stream.send_all(_command("AUTH", self.password))
+            assert await replies.next() == b"OK"
+        return replies
 
     async def dump(self) -> bytes:
         """All keys and values, and the published ones are not among them."""
         found = b""
         for key in await self.ask("KEYS", "*"):
             kind = await self.ask("TYPE", key.decode())
-            found += (
-                key + b" " + repr(await self.ask("GET" if kind == b"string" else "SMEMBERS", key.decode())).encode()
-            )
+            value = await self.ask("GET" if kind == b"string" else "SMEMBERS", key.decode())
+            found += key + b" " + (value if kind == b"string" else b" ".join(value)) + b"\n"
         return found
+
+    @asynccontextmanager
+    async def overheard(self) -> AsyncIterator[bytearray]:
+        """All that is published while the block lasts."""
+        heard = bytearray()
+        async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream, trio.open_nursery() as nursery:
+            replies = await self._authenticated(stream)
+            await stream.send_all(_command("PSUBSCRIBE", "*"))
+            await replies.next()
+
+            async def listen() -> None:
+                while True:
+                    _, _, channel, message = await replies.next()
+                    heard.extend(channel + b" " + message + b"\n")
+
+            nursery.start_soon(listen)
+            yield heard
+            nursery.cancel_scope.cancel()
+
+
+def _command(*words: str) -> bytes:
+    lines = [f"*{len(words)}\r\n", *(f"${len(word.encode())}\r\n{word}\r\n" for word in words)]
+    return "".join(lines).encode()
 
 
 @attrs.define(eq=False)
@@ -136,8 +167,8 @@ class _Replies:
 
 
 @contextmanager
-def redis_at(folder: Path, *more: str, bind: str = "127.0.0.1") -> Iterator[Redis]:
-    server = Redis(folder, bind=bind, more=more)
+def redis_at(folder: Path, *more: str, bind: str = "127.0.0.1", password: str = "") -> Iterator[Redis]:
+    server = Redis(folder, bind=bind, more=more, password=password)
     try:
         yield server
     finally:
@@ -155,13 +186,13 @@ class Fleet:
     authority: Authority
     _numbers: "count[int]" = attrs.field(factory=lambda: count(2), init=False)
 
-    @property
-    def keys(self) -> Path:
-        file = self.folder / "keys"
+    def secret(self, name: str, text: str) -> str:
+        """The path of a file that only its owner can read."""
+        file = self.folder / name
         if not file.exists():
-            file.write_text(KEY.hex() + "\n")
+            file.write_text(f"{text}\n")
             file.chmod(0o600)
-        return file
+        return str(file)
 
     def flags(self, authority: Authority | None = None, address: str = "", url: str = "") -> list[str]:
         """Those of one more node, at an address of its own."""
@@ -169,10 +200,9 @@ class Fleet:
         certificate, key = (authority or self.authority).sign(self.folder, address)
         files = {"cert": certificate, "key": key, "ca": self.authority.file}
         named = [part for name, file in files.items() for part in (f"--cluster-{name}", str(file))]
-        return [
-            *("--cluster", url or self.redis.url, "--cluster-address", address, "--state-key-file", str(self.keys)),
-            *named,
-        ]
+        secrets = ["--state-key-file", self.secret("keys", KEY.hex())]
+        secrets += ["--cluster-password-file", self.secret("password", PASSWORD)]
+        return ["--cluster", url or self.redis.url, "--cluster-address", address, *secrets, *named]
 
     def node(
         self,
@@ -197,7 +227,7 @@ class Fleet:
 @asynccontextmanager
 async def fleet_of(folder: Path, bind: str = "127.0.0.1") -> AsyncIterator[Fleet]:
     """A Redis that runs, and a CA."""
-    with redis_at(folder, bind=bind) as redis:
+    with redis_at(folder, bind=bind, password=PASSWORD) as redis:
         await redis.up()
         yield Fleet(folder, redis, Authority.create(folder))
 

@@ -1,12 +1,9 @@
 """Targets of clusters, in their long forms: with what was found, in a table at the end."""
 
 import os
-import shutil
 import signal
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from statistics import median
 
@@ -34,8 +31,7 @@ from tests.conformance.suite import ROOT
 from tests.figures import LONG, figure
 from tests.node import NPM
 from tests.process import Process, started
-from tests.transports.server.http.stage import Answer
-from tests.workers.crowd import Crowd, CrowdSession, crowd
+from tests.workers.crowd import Crowd, CrowdSession
 
 IDLE = 100
 """Legacy sessions of official clients."""
@@ -225,88 +221,6 @@ async def end_session(session: CrowdSession) -> None:
         head = b"DELETE /mcp HTTP/1.1\r\nhost: %b\r\nmcp-session-id: %b\r\n\r\n"
         await client.send(head % (client.host, session.id.encode()))
         assert (await client.answer()).status == 204
-
-
-# A machine that vanishes: a network namespace of its own, whose packets are dropped.
-
-HERE, THERE = "10.99.16.1", "10.99.16.2"
-IP = shutil.which("ip") or ""
-
-
-def ip(*words: str) -> None:
-    subprocess.run((IP, *words), check=True)
-
-
-@contextmanager
-def far_machine() -> Iterator[str]:
-    """A namespace with the address THERE; this machine is HERE."""
-    if os.geteuid() != 0 or not IP or sys.platform != "linux":
-        pytest.skip("network namespaces need root and iproute2")
-    name = f"callboard-{os.getpid()}"
-    inside = ("netns", "exec", name, IP)
-    try:
-        ip("netns", "add", name)
-        ip("link", "add", "cb-here", "type", "veth", "peer", "name", "cb-there", "netns", name)
-        ip("addr", "add", f"{HERE}/24", "dev", "cb-here")
-        ip("link", "set", "cb-here", "up")
-        ip(*inside, "addr", "add", f"{THERE}/24", "dev", "cb-there")
-        ip(*inside, "link", "set", "cb-there", "up")
-        ip(*inside, "link", "set", "lo", "up")
-        yield name
-    finally:
-        subprocess.run((IP, "link", "del", "cb-here"), check=False)  # connections may keep the namespace for a while
-        ip("netns", "del", name)
-
-
-def drop_packets(name: str) -> None:
-    """Without a word to either side: each sends to a network card that is not there."""
-    for before, address, card in (((), THERE, "cb-here"), (("netns", "exec", name, IP), HERE, "cb-there")):
-        ip(*before, "neigh", "replace", address, "lladdr", "02:00:00:00:00:99", "nud", "permanent", "dev", card)
-
-
-async def test_a_machine_that_vanishes(tmp_path: Path) -> None:
-    with far_machine() as name:
-        async with fleet_of(tmp_path, bind="0.0.0.0") as fleet:  # noqa: S104
-            url = f"redis://{HERE}:{fleet.redis.port}"
-            here, there = fleet.flags(address=HERE, url=url), fleet.flags(address=THERE, url=url)
-            inside, drained = (IP, "netns", "exec", name), ("--drain-time", "4")
-            async with (
-                crowd(*here, *drained, workers=1, patience=PATIENCE) as one,
-                crowd(
-                    *there,
-                    "--drain-time",
-                    "4",
-                    "--allow-host",
-                    "*",
-                    workers=1,
-                    host=THERE,
-                    before=inside,
-                    patience=PATIENCE,
-                ) as far,
-            ):
-                await known(one, 1)
-                sessions = [await far.session() for _ in range(2)]
-                for session in sessions:
-                    assert (await at(one, session).answer_to("where")).status == 200
-                drop_packets(name)
-                began = trio.current_time()
-                answers: list[tuple[float, Answer]] = []
-                while not answers or "result" not in answers[-1][1].json:
-                    answer = await at(one, sessions[0]).answer_to("where")
-                    answers.append((trio.current_time() - began, answer))
-                    assert trio.current_time() - began < 30, answers
-                    await trio.sleep(0.2)
-                heard = next(when for when, answer in answers)
-                refused = next(when for when, answer in answers if answer.status == 503)
-                figure(
-                    "target 15",
-                    f"first answer after {heard:.1f} s, 503 after {refused:.1f} s, 200 after {answers[-1][0]:.1f} s",
-                    "503 after 6 s, restored after 15 s",
-                )
-                assert {answer.status for _, answer in answers} == {200, 503}
-                assert "retry-after" in answers[-2][1].headers
-                assert answers[-1][0] < 15
-                far.process.process.kill()
 
 
 @pytest.mark.skipif(NPM is None, reason="npm is not installed")

@@ -189,10 +189,11 @@ async def crowd(
     command: str = "run",
     host: str = "127.0.0.1",
     before: Sequence[str] = (),
+    program: Sequence[str] = CALLBOARD,
     patience: float = PATIENCE,
 ) -> AsyncIterator[Crowd]:
     """`callboard run`, or serve, with so many workers. It is ended with the block. *before*: a command that runs it."""
-    whole = [*before, *CALLBOARD, command, str(app)]
+    whole = [*before, *program, command, str(app)]
     for flag in {"--http", "--ws", "--admin"}.difference(flags):
         whole += [flag, f"{host}:0"]
     async with started(*whole, "--workers", str(workers), "--json", *flags, patience=patience) as process:
@@ -203,8 +204,8 @@ async def crowd(
             process.signal(signal.SIGTERM)
 
 
-async def wait_until(is_so: Callable[[], object]) -> None:
+async def wait_until(is_so: Callable[[], object], within: float = 60.0) -> None:
     """The end of another process comes without an event."""
-    with trio.fail_after(25):
+    with trio.fail_after(within):
         while not is_so():  # noqa: ASYNC110
             await trio.sleep(0.05)

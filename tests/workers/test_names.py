@@ -1,7 +1,11 @@
 """Names that clients hold: a forged one costs little, and one that may be used once is used once, in all workers."""
 
 import os
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,8 @@ from callboard.codecs.home import HOME_SIZE, HomeNames, chosen_home, new_worker_
 from callboard.codecs.seal import KeyRing
 from callboard.errors import INVALID_PARAMS
 from callboard.workers.book import MAX_BYTES, RECORD_WEIGHT, Book, Found, key_of
-from callboard.workers.shared_rate import MeterPage, SharedRateLimit, create_meters
+from callboard.workers.shared_rate import LOCK_WAIT, MeterPage, SharedRateLimit, create_meters
+from tests.figures import BUSY
 from tests.transports.server.http.house import Name
 from tests.transports.server.http.stage import Answer
 from tests.workers.stage import Worker, office
@@ -156,6 +161,34 @@ def test_a_rate_holds_for_all_that_share_its_page() -> None:
         assert allowed == [True] * 10 + [False] * 20
         assert shares[0].allow("bob", 0)
         assert other.allow("ada", 0)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(descriptor: int, seconds: float) -> Iterator[None]:
+    """Another process has the lock for so long, as one that loses its core in the middle of it."""
+    words = f"import fcntl, time; fcntl.lockf({descriptor}, fcntl.LOCK_EX); print(flush=True); time.sleep({seconds})"
+    command = [sys.executable, "-I", "-S", "-c", words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=[descriptor]) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        yield
+        holder.kill()
+
+
+def test_a_rate_is_exact_though_a_worker_loses_its_core_while_it_counts() -> None:
+    descriptor = create_meters()
+    try:
+        share, other = (SharedRateLimit.of(Rate(1, per=600), MeterPage(descriptor), "x") for _ in range(2))
+        assert share.allow("ada", 0)
+        with locked(descriptor, LOCK_WAIT / 5):
+            assert not other.allow("ada", 0)
+        # For a worker that hangs, the others wait once, and then each counts for itself.
+        with locked(descriptor, 60.0):
+            began = time.monotonic()
+            assert [other.allow("ada", 0) for _ in range(4)] == [True, False, False, False]
+            assert LOCK_WAIT <= time.monotonic() - began < 2 * LOCK_WAIT * BUSY
     finally:
         os.close(descriptor)
 
