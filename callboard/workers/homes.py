@@ -216,7 +216,7 @@ class WorkerHomes:
             return False
         if link.hangs:
             raise HttpRefusal(503, UNREACHED, headers=RETRY_AFTER)
-        if not link.has_room:
+        if not link.has_room(relayed):
             raise HttpRefusal(503, "too many requests to another worker", headers=RETRY_AFTER)
         over, ends = trio.Event(), list[RelayEnd]()
 
@@ -302,12 +302,15 @@ class WorkerHomes:
         if self._batch is None:
             self._batch = WriteBatch()
             root.spawn(self._batch, name="link-batch", shutdown=0)
+        name = f"link-{peer.name.hex()}"
+        carry = partial(self.host.requests.carry, name=f"{name}-writer")
         if peer.address is None or self.certificate is None:
-            link = HomeLink(peer.name, Origin("http", "worker", 0, socket_path(self.folder, peer.name)), self._batch)
+            origin = Origin("http", "worker", 0, socket_path(self.folder, peer.name))
+            link = HomeLink(peer.name, origin, self._batch, carry)
         else:
             origin = Origin("https", *peer.address)
-            link = HomeLink(peer.name, origin, self._batch, self.certificate.client, reach_node)
-        root.spawn(link, name=f"link-{peer.name.hex()}", shutdown=0)
+            link = HomeLink(peer.name, origin, self._batch, carry, self.certificate.client, reach_node)
+        root.spawn(link, name=name, shutdown=0)
         return link
 
     def close(self) -> None:
