@@ -33,7 +33,18 @@ from callboard.transports.server.http.crowd import raise_descriptor_limit
 from callboard.transports.signals import heed_hangups, heed_signals
 from callboard.workers.book import Book, Found
 from callboard.workers.fair_share import SLOTS, LoadPage
-from callboard.workers.messages import Drop, Keep, PeerWorker, PeerWorkers, Release, Started, Take, Taken, Told
+from callboard.workers.messages import (
+    AllSessions,
+    Drop,
+    Keep,
+    PeerWorker,
+    PeerWorkers,
+    Release,
+    Started,
+    Take,
+    Taken,
+    Told,
+)
 from callboard.workers.process import Equipment, WorkerProcess
 from callboard.workers.shared_rate import create_meters
 
@@ -267,7 +278,7 @@ class Parent:
     def nodes_changed(self) -> None:
         self._say_peers()
 
-    def noted(self, worker: WorkerProcess, note: Keep | Drop | Release | Take) -> None:
+    def noted(self, worker: WorkerProcess, note: Keep | Drop | Release | AllSessions | Take) -> None:
         book, home = self.book, worker.identity
         match note:
             case Keep():
@@ -276,10 +287,22 @@ class Parent:
                 book.drop(note.key)
             case Release():
                 book.release(note.key, home, trio.current_time())
+            case AllSessions():
+                self._say_anew(home, is_over=note.is_over)
+                return
             case Take():
                 self._take(worker, note)
-        if self.node is not None and not isinstance(note, Take):
+                return
+        if self.node is not None:
             self.node.records.changed(note.key)
+
+    def _say_anew(self, home: bytes, *, is_over: bool) -> None:
+        if not is_over:
+            self.book.begin_anew(home)
+            return
+        for key in self.book.end_anew(home):
+            if self.node is not None:
+                self.node.records.changed(key)
 
     def _take(self, worker: WorkerProcess, note: Take) -> None:
         home = worker.identity
