@@ -50,6 +50,9 @@ PING_EVERY: Final = 1.0
 HANGS_AFTER: Final = 5.0
 """Seconds without an answer after which nothing is forwarded to it."""
 
+STARTED_WITHIN: Final = 120.0
+"""Seconds for a process to load its server and to serve; then it is ended, as one that hangs."""
+
 ENDED_AFTER: Final = 30.0
 """Seconds after which it is ended: not earlier, for a busy one is not a dead one."""
 
@@ -184,7 +187,7 @@ class WorkerProcess(Actor[None]):
             _remove(Path(self.equipment.folder, self.identity.hex()))
             self.listener.changed()
         if not self.is_leaving and not was_trial:
-            raise WorkerEnded(f"{self.label} ended {_how(code)}")
+            raise WorkerEnded(f"{self.label} ended {how_ended(code)}")
 
     @property
     def label(self) -> str:
@@ -327,6 +330,7 @@ class WorkerProcess(Actor[None]):
 
     async def _watch(self) -> None:
         """Ask it whether it is alive. One that does not answer gets nothing more; and after long, a successor."""
+        until = trio.current_time() + STARTED_WITHIN
         while True:
             asked = trio.current_time()
             await trio.sleep(PING_EVERY)
@@ -340,6 +344,9 @@ class WorkerProcess(Actor[None]):
                 self.listener.changed()
             if self.is_serving and silent > ENDED_AFTER and self.process is not None:
                 log.error("worker_killed", worker=self.number, silent=round(silent, 1))
+                self.process.kill()
+            elif not (self.is_serving or self.is_leaving) and trio.current_time() > until and self.process is not None:
+                log.error("worker_not_started", worker=self.label, within=STARTED_WITHIN)
                 self.process.kill()
 
     def peer(self) -> PeerWorker:
@@ -362,5 +369,5 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _how(code: int) -> str:
+def how_ended(code: int) -> str:
     return f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
