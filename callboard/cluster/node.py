@@ -33,7 +33,7 @@ TRIES: Final = 4
 KNOWN_FOR: Final = 1.0
 """Seconds that a worker of another node which could be reached is not knocked at again."""
 
-ANNOUNCED_WITHIN: Final = 0.5
+ANNOUNCED_WITHIN: Final = 0.3
 """Seconds in which a node announces itself when it is asked to. One whose worker refuses connections and that does not
 is dead; else something between the two refuses."""
 
