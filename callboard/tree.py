@@ -64,6 +64,10 @@ WORKERS: Final = "workers"
 WORKER_WAITS: Final = Backoff(first=0.1, most=10.0)
 """How long the place of a worker stays empty that ended by itself."""
 
+WORKER_CRASHES: Final = Intensity(1_000_000, per=30.0)
+"""Restarts that workers may have: any number. The place of one that lived for less than those seconds stays empty twice
+as long as before."""
+
 WORKER_STARTS: Final = 60.0
 """Seconds for a process to begin: a server may load much."""
 
@@ -138,7 +142,7 @@ def node() -> SupervisorSpec:
     """A server in several processes: its parent has one actor for each of them."""
     return SupervisorSpec(
         "node",
-        children=(SupervisorSpec(WORKERS, intensity=ENDLESS, backoff=WORKER_WAITS),),
+        children=(SupervisorSpec(WORKERS, intensity=WORKER_CRASHES, backoff=WORKER_WAITS),),
     )
 
 

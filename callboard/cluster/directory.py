@@ -88,5 +88,10 @@ class Roll:
         for seen in self._seen.values():
             seen.at = now
 
+    def beat_of(self, worker: bytes) -> int | None:
+        """The number of the announcement that has this worker; None if none has."""
+        beats = (seen.entry.beat for seen in self._seen.values() for one in seen.entry.workers if one.name == worker)
+        return next(beats, None)
+
     def nodes(self) -> list[NodeEntry]:
         return [seen.entry for seen in self._seen.values()]

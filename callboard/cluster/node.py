@@ -33,6 +33,13 @@ TRIES: Final = 4
 KNOWN_FOR: Final = 1.0
 """Seconds that a worker of another node which could be reached is not knocked at again."""
 
+ANNOUNCED_WITHIN: Final = 0.3
+"""Seconds in which a node announces itself when it is asked to. One whose worker refuses connections and that does not
+is dead; else something between the two refuses."""
+
+ASKED_EVERY: Final = 0.05
+"""Seconds between two looks whether it has."""
+
 KNOCK_EVERY: Final = 1.0
 """Seconds between two looks whether the machines of other nodes answer."""
 
@@ -92,6 +99,8 @@ class ClusterNode:
     _was_read: trio.Event = attrs.field(factory=trio.Event, init=False)
     _gone: "OrderedDict[bytes, None]" = attrs.field(factory=OrderedDict, init=False)
     _answers: dict[bytes, tuple[Answered, float]] = attrs.field(factory=dict, init=False)
+    _refused: dict[bytes, int] = attrs.field(factory=dict, init=False)  # and the number of its announcement then
+    _knocking: dict[bytes, trio.Event] = attrs.field(factory=dict, init=False)
     _silences: dict[str, int] = attrs.field(factory=dict, init=False)  # by node, how often in a row
     _takes: int = attrs.field(default=0, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
@@ -163,12 +172,46 @@ class ClusterNode:
         address = self._address_of(name)
         if address is None:
             return "there"
-        found = await knock(*address)
-        self._answers[name] = (found, trio.current_time())
+        if name in self._knocking:
+            await self._knocking[name].wait()
+            return self._answer(name)
+        done = self._knocking[name] = trio.Event()
+        try:
+            found = await knock(*address)
+            if found == "refused":
+                beat = self.roll.beat_of(name) or 0
+                if await self._is_announced_again(name, beat):
+                    found = "silent"
+                else:
+                    self._refused[name] = beat
+            self._answers[name] = (found, trio.current_time())
+        finally:
+            del self._knocking[name]
+            done.set()
         if found != answer:
             log.info("worker_of_node", answers=found, host=address[0], port=address[1])
             self.listener.nodes_changed()
         return found
+
+    async def _is_announced_again(self, name: bytes, beat: int) -> bool:
+        """Ask all nodes to announce themselves: whether that of this worker does, and still has it. Raises
+        `StoreAway`."""
+        await self.store.publish(write_node_message(NodeMessage(self.name, "changed"), self.ring()))
+        with trio.move_on_after(ANNOUNCED_WITHIN):
+            while self.roll.beat_of(name) == beat:
+                await trio.sleep(ASKED_EVERY)
+                await self.refresh()
+        return (self.roll.beat_of(name) or 0) > beat
+
+    def _believe_announced(self) -> None:
+        """A refusal counts until the worker is announced again: it lives, and what refused was between."""
+        again = [name for name, beat in self._refused.items() if (self.roll.beat_of(name) or 0) > beat]
+        for name in again:
+            del self._refused[name]
+            self._answers.pop(name, None)
+        if again:
+            log.warning("worker_announced_again", workers=len(again), hint="connections to it were refused")
+            self.listener.nodes_changed()
 
     # Sessions.
 
@@ -272,7 +315,9 @@ class ClusterNode:
 
     def _read(self, answer: Iterable[bytes]) -> None:
         before = {entry.name for entry in self.roll.nodes()}
-        if not self.roll.read(filter(None, map(self._open, answer)), trio.current_time()):
+        has_changed = self.roll.read(filter(None, map(self._open, answer)), trio.current_time())
+        self._believe_announced()
+        if not has_changed:
             return
         after = {entry.name: entry for entry in self.roll.nodes()}
         for name in after.keys() - before:
@@ -293,6 +338,7 @@ class ClusterNode:
     def _forget_answers(self) -> None:
         known = {worker.name for entry in self.roll.nodes() for worker in entry.workers}
         self._answers = {name: answer for name, answer in self._answers.items() if name in known}
+        self._refused = {name: beat for name, beat in self._refused.items() if name in known}
         nodes = {entry.name for entry in self.roll.nodes()}
         self._silences = {name: count for name, count in self._silences.items() if name in nodes}
 
@@ -329,7 +375,10 @@ class ClusterNode:
         """Whether its machine answers: for one of its workers, as for all."""
         if not entry.workers:
             return
-        is_silent = await knock(entry.host, entry.workers[0].port) == "silent"
+        answer = await knock(entry.host, entry.workers[0].port)
+        if answer == "refused":
+            return  # which is for those to find out that want something of it
+        is_silent = answer == "silent"
         self._silences[entry.name] = self._silences.get(entry.name, 0) + 1 if is_silent else 0
         wrong: Answered = "there" if is_silent else "silent"
         changed = [worker.name for worker in entry.workers if self._answer(worker.name) == wrong]

@@ -41,10 +41,18 @@ END: Final = 8
 CUT: Final = 9
 """It ends, and nothing more is said."""
 LAST: Final = 10
-"""The worker that answers ends. Of the requests with higher numbers than this one it has begun none."""
+"""The worker that answers ends. Of the requests with later numbers than this one it has begun none."""
+
+NUMBERS: Final = 1 << 32
+"""Numbers of streams. After the last one they begin anew, without those that are in use; 0 is the link itself."""
 
 _HEAD: Final = struct.Struct(">IIB")
 _SIZE: Final = _HEAD.size
+
+
+def is_later(number: int, than: int) -> bool:
+    """Whether a request was sent after another, which was among the latest (RFC 1982)."""
+    return 0 < (number - than) % NUMBERS < NUMBERS // 2
 
 
 class LinkFrame(NamedTuple):

@@ -6,7 +6,7 @@ It serves nothing itself but the health checks, and loads no code of an author's
 import os
 import signal
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from itertools import count
@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from callboard import tree
-from callboard.cluster.directory import NodeWorker
+from callboard.cluster.directory import HEARTBEAT, NodeWorker
 from callboard.cluster.node import ClusterNode, join_cluster
 from callboard.codecs.home import chosen_home
 from callboard.codecs.revisions import Implementation
@@ -26,15 +26,28 @@ from callboard.serve.admin import admin_edge
 from callboard.serve.cluster_options import ClusterPlan
 from callboard.serve.options import Ready, ServePlan, listening_at, listening_told, warnings_for
 from callboard.server.served import BackendStatus, Behind
-from callboard.supervisor import Supervisor, get_logger, open_tree
+from callboard.supervisor import Intensity, Supervisor, get_logger, open_tree
+from callboard.supervisor.ended import failure_text, where
 from callboard.supervisor.groups import own_nursery
+from callboard.supervisor.window import RestartWindow
 from callboard.transports.bind import BindAddress, Bound, listen
 from callboard.transports.server.http.crowd import raise_descriptor_limit
 from callboard.transports.signals import heed_hangups, heed_signals
 from callboard.workers.book import Book, Found
 from callboard.workers.fair_share import SLOTS, LoadPage
-from callboard.workers.messages import Drop, Keep, PeerWorker, PeerWorkers, Release, Started, Take, Taken, Told
-from callboard.workers.process import Equipment, WorkerProcess
+from callboard.workers.messages import (
+    AllSessions,
+    Drop,
+    Keep,
+    PeerWorker,
+    PeerWorkers,
+    Release,
+    Started,
+    Take,
+    Taken,
+    Told,
+)
+from callboard.workers.process import Equipment, WorkerProcess, how_ended
 from callboard.workers.shared_rate import create_meters
 
 if TYPE_CHECKING:
@@ -52,6 +65,13 @@ KNOWN_WITHIN: Final = 1.0
 KEEPER_ENDS: Final = 15.0
 """Seconds for the process that has the backends to end them."""
 
+MAX_LINGERING: Final = 3
+"""Older generations that may finish what they hold. With one more, the oldest must end."""
+
+CRASH_LOOP: Final = Intensity(5, per=30.0)
+"""Workers that may end by themselves; more are said to do so again and again. They are started again in any case, after
+longer and longer pauses."""
+
 LEAVING: Final = 2 / 3
 """Part of the time for shutdown in which the workers of a cluster's node hand their sessions over; then they drain."""
 
@@ -67,7 +87,7 @@ def run_parent(plan: ServePlan, *, has_backends: bool = False) -> None:
     raise_descriptor_limit()
     code = trio.run(partial(_run, plan, has_backends))
     if code:
-        raise SystemExit(code)
+        raise SystemExit(code if code > 0 else 128 - code)  # as a shell says of one that was killed
 
 
 async def _run(plan: ServePlan, has_backends: bool) -> int:
@@ -93,6 +113,19 @@ async def _run(plan: ServePlan, has_backends: bool) -> int:
         if plan.cluster is not None:
             await parent.join(plan.cluster)
         return await parent.run()
+
+
+async def keep_telling(tell: Callable[[ClusterNode], Awaitable[None]], node: ClusterNode) -> None:
+    """Have other nodes know some figures of this one. A fault in a view, which a worker of another release may cause,
+    is said once, and ends nothing."""
+    said = ""
+    while True:
+        try:
+            await tell(node)
+        except Exception as error:
+            if said != (said := failure_text(error)):
+                log.warning("view_failed", failure=said, where=where(error))
+        await trio.sleep(HEARTBEAT)
 
 
 def _listed(worker: WorkerProcess) -> NodeWorker:
@@ -127,6 +160,7 @@ class Parent:
     _keeper: WorkerProcess | None = attrs.field(default=None, init=False)  # the latest process of it
     _first: Started | None = attrs.field(default=None, init=False)
     _news: trio.Event = attrs.field(factory=trio.Event, init=False)  # something became of a worker
+    _crashes: RestartWindow = attrs.field(factory=lambda: RestartWindow(CRASH_LOOP), init=False)
     _code: int = attrs.field(default=0, init=False)
     _is_ending: bool = attrs.field(default=False, init=False)
 
@@ -156,7 +190,7 @@ class Parent:
                 nursery.start_soon(self._serve, hangups, nursery.cancel_scope)
                 nursery.start_soon(self._tidy)
                 if self.node is not None and self.view is not None:
-                    nursery.start_soon(self.view.tell_nodes, self.node)
+                    nursery.start_soon(keep_telling, self.view.tell_nodes, self.node)
                 await asked.wait()
                 nursery.cancel_scope.cancel()
             await self._end()
@@ -164,6 +198,11 @@ class Parent:
 
     async def _serve(self, hangups: trio.MemoryReceiveChannel[None], whole: trio.CancelScope) -> None:
         if not (await self._start_keeper() and await self._start_generation()):
+            log.error(
+                "server_not_started",
+                process="keeper" if self.generation == 0 else "worker",
+                ended=how_ended(self._code),
+            )
             self._code = self._code or 1
             whole.cancel()
             return
@@ -178,6 +217,7 @@ class Parent:
                 is_started = False
                 log.warning("invalid_configuration", reason=str(error))
             if not is_started:
+                self._code = 0
                 log.error("generation_not_started", generation=self.generation, hint="the older one goes on")
 
     async def _tidy(self) -> None:
@@ -205,20 +245,28 @@ class Parent:
     # Generations.
 
     async def _start_generation(self) -> bool:
-        """Start new workers; when all of them serve, let the others leave. False if the first does not start."""
+        """Start new workers; when all of them serve, let the others leave. False if the first does not start; or, of a
+        later generation, any."""
         self.equipment.keys = self.plan.state_keys() or self.equipment.keys or [new_secret()]
         older = list(self._workers.values())
+        await self._make_room()
         self.generation += 1
         numbers = [next(self._numbers) for _ in range(self.plan.workers)]
         # The first one alone: if it cannot start, it says so once, and no other one does.
         if not await self._start(numbers[0], is_trial=True):
             return False
+        is_first, started = not older, list[bool]()
+
+        async def start(number: int) -> None:
+            started.append(await self._start(number, is_trial=not is_first))
+
         async with trio.open_nursery() as nursery:
             for number in numbers[1:]:
-                nursery.start_soon(partial(self._start, number, is_trial=False))
-        for worker in older:
+                nursery.start_soon(start, number)
+        is_whole = is_first or all(started)  # the first generation has no other that could go on
+        for worker in older if is_whole else [self._workers[number] for number in numbers if number in self._workers]:
             worker.leave(self.plan.settings.linger)
-        return True
+        return is_whole
 
     async def _start(self, number: int, *, is_trial: bool) -> bool:
         """Start one. A trial that ends before it serves is not started again."""
@@ -227,6 +275,8 @@ class Parent:
         await workers.add(tree.worker(f"worker-{number}", make))
         while (worker := self._workers.get(number)) is None or not (worker.is_serving or worker.is_over):
             await self._wait_news()
+        if is_trial and not worker.is_serving:
+            self._workers.pop(number, None)
         return worker.is_serving
 
     def _make(self, number: int, generation: int, is_trial: bool) -> WorkerProcess:
@@ -237,6 +287,32 @@ class Parent:
         worker.is_leaving = self._is_ending
         self._workers[number] = worker
         return worker
+
+    async def _make_room(self) -> None:
+        """End the oldest generations that still finish what they hold, if there are too many: each has processes, and
+        there is one page of loads for all."""
+        while True:
+            living = [worker for worker in self._workers.values() if not worker.is_over]
+            lingering = sorted({worker.generation for worker in living if worker.is_leaving})
+            has_slots = len(living) + self.plan.workers < SLOTS
+            if not lingering or (len(lingering) <= MAX_LINGERING - 1 and has_slots):
+                return
+            log.warning("generation_ended_early", generation=lingering[0], lingering=len(lingering), most=MAX_LINGERING)
+            ending = [worker for worker in living if worker.generation == lingering[0]]
+            await self._end_now(ending)
+
+    async def _end_now(self, ending: list[WorkerProcess]) -> None:
+        """Have workers drain that would finish in their own time; kill them if they do not."""
+        for worker in ending:
+            worker.end()
+        with trio.move_on_after(self.plan.settings.drain_time + LATE):
+            while any(not worker.is_over for worker in ending):
+                await self._wait_news()
+        for worker in ending:
+            if not worker.is_over:
+                worker.end(signal.SIGKILL)
+        while any(not worker.is_over for worker in ending):
+            await self._wait_news()
 
     # What workers say.
 
@@ -268,7 +344,7 @@ class Parent:
     def nodes_changed(self) -> None:
         self._say_peers()
 
-    def noted(self, worker: WorkerProcess, note: Keep | Drop | Release | Take) -> None:
+    def noted(self, worker: WorkerProcess, note: Keep | Drop | Release | AllSessions | Take) -> None:
         book, home = self.book, worker.identity
         match note:
             case Keep():
@@ -277,10 +353,22 @@ class Parent:
                 book.drop(note.key)
             case Release():
                 book.release(note.key, home, trio.current_time())
+            case AllSessions():
+                self._say_anew(home, is_over=note.is_over)
+                return
             case Take():
                 self._take(worker, note)
-        if self.node is not None and not isinstance(note, Take):
+                return
+        if self.node is not None:
             self.node.records.changed(note.key)
+
+    def _say_anew(self, home: bytes, *, is_over: bool) -> None:
+        if not is_over:
+            self.book.begin_anew(home)
+            return
+        for key in self.book.end_anew(home):
+            if self.node is not None:
+                self.node.records.changed(key)
 
     def _take(self, worker: WorkerProcess, note: Take) -> None:
         home = worker.identity
@@ -331,6 +419,9 @@ class Parent:
             self.node.worker_ended(worker.identity, freed)
         if worker.is_leaving:
             self._workers.pop(worker.number, None)
+        elif not (worker.is_trial or self._crashes.allow(trio.current_time())):
+            self._crashes = RestartWindow(CRASH_LOOP)  # and it is said again after as many
+            log.error("workers_crash", crashes=CRASH_LOOP.restarts + 1, within=CRASH_LOOP.per, ended=how_ended(code))
 
     def _reachable(self) -> list[WorkerProcess]:
         return [worker for worker in self._workers.values() if worker.is_reachable]

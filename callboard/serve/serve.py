@@ -221,7 +221,7 @@ def _edge(plan: ServePlan, host: Host, place: BindAddress, bound: Bound, tls: Ce
         on_unauthorized=refused.token,
     )
     with_http2 = is_http and plan.http_engine == "asgi"
-    turns = None if plan.worker is None else plan.worker.share
+    turns = None if plan.worker is None else plan.worker.share.door()
     if plan.worker is not None:
         plan.worker.endpoints.append(endpoint)
     return http_edge("http" if is_http else "ws", endpoint, bound.sockets, tls, with_http2=with_http2, turns=turns)

@@ -108,12 +108,12 @@ class SocketWire:
     """A non-blocking socket: the system calls without a layer in between."""
 
     __slots__ = (
-        *("_has_more", "_is_broken", "_is_held", "_lock", "_poll", "_rest", "_socket", "_write_time", "write_batch"),
+        *("_has_more", "_is_broken", "_is_held", "_lock", "_poll", "_rest", "_socket", "write_batch", "write_time"),
     )
 
     def __init__(self, connected: socket.socket, write_time: float) -> None:
         self._socket = connected
-        self._write_time = write_time
+        self.write_time = write_time
         self._lock: trio.Lock | None = None  # made when a writer has to wait, for the first time
         self._rest: bytes | memoryview = b""  # what is held, or what a courtesy left over
         self._is_broken = False
@@ -183,6 +183,8 @@ class SocketWire:
 
     def write(self, data: bytes) -> bool:
         """Write what can be written now, and hold the rest. False if the caller must `finish` it. Raises as `send`."""
+        if self._is_held:
+            data, self._rest, self._is_held = b"".join((self._rest, data)), b"", False
         if self._rest or self._lock is not None:
             if self._is_broken:
                 raise trio.BrokenResourceError("the peer disconnected")
@@ -316,7 +318,7 @@ class SocketWire:
         self._is_held = False
         lock = self._lock = self._lock or trio.Lock()
         is_whole = False
-        with trio.move_on_after(self._write_time):
+        with trio.move_on_after(self.write_time):
             try:
                 async with lock:
                     if self._is_broken:

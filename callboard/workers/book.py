@@ -60,9 +60,12 @@ class Book:
     """Seconds that a session may be without a worker: as long as one may be idle."""
     _entries: OrderedDict[str, BookEntry] = attrs.field(factory=OrderedDict, init=False)
     _bytes: int = attrs.field(default=0, init=False)
+    _unsaid: dict[bytes, set[str]] = attrs.field(factory=dict, init=False)  # of workers that say all anew
 
     def keep(self, key: str, record: bytes, home: bytes) -> None:
         self.drop(key)
+        if self._unsaid:
+            self._unsaid.get(home, set()).discard(key)
         self._entries[key] = BookEntry(record, home)
         self._bytes += len(record) + RECORD_WEIGHT
         while self._bytes > MAX_BYTES:
@@ -79,8 +82,20 @@ class Book:
         if entry is not None and entry.home == home:
             entry.home, entry.free_since = None, now
 
+    def begin_anew(self, home: bytes) -> None:
+        """A worker says all its sessions anew."""
+        self._unsaid[home] = {key for key, entry in self._entries.items() if entry.home == home}
+
+    def end_anew(self, home: bytes) -> list[str]:
+        """It has said all. Returns those that it did not say, which have ended."""
+        ended = [key for key in self._unsaid.pop(home, set()) if (at := self._entries.get(key)) and at.home == home]
+        for key in ended:
+            self.drop(key)
+        return ended
+
     def free_all_of(self, home: bytes, now: float) -> list[str]:
         """A worker has ended. Returns the sessions that it had."""
+        self._unsaid.pop(home, None)
         freed = [key for key, entry in self._entries.items() if entry.home == home]
         for key in freed:
             self.release(key, home, now)

@@ -79,25 +79,51 @@ class LoadPage:
 
 @attrs.define(eq=False)
 class FairShare:
-    """The share of one worker."""
+    """The share of one worker: of all its addresses together."""
 
     page: LoadPage
     slot: int
     sessions: Callable[[], int] = attrs.field(default=lambda: 0)
     """How many sessions it has. They count, too: else all sessions that are opened one after the other, each on a
     connection that ends, could begin in one worker."""
+    _doors: list["DoorShare"] = attrs.field(factory=list, init=False)
+
+    def door(self) -> "DoorShare":
+        """The part of one address, whose connections are counted apart."""
+        door = DoorShare(self)
+        self._doors.append(door)
+        return door
+
+    @property
+    def connections(self) -> int:
+        return sum(door.connections for door in self._doors)
+
+    @property
+    def load(self) -> int:
+        return self.connections + self.sessions()
+
+    def said(self) -> None:
+        """One of the addresses has more connections, or less. One without room counts for all: others go first."""
+        self.page.say(self.slot, self.load, is_full=any(door.is_full for door in self._doors))
+
+
+@attrs.define(eq=False)
+class DoorShare:
+    """The connections of one address of a worker."""
+
+    share: FairShare
+    connections: int = attrs.field(default=0, init=False)
+    is_full: bool = attrs.field(default=False, init=False)
 
     async def wait_turn(self) -> None:
-        """Before accepting: let others go first if this worker has more than they have, or no room."""
-        page = self.page
-        if page.is_full(self.slot):
+        """Before accepting: let others go first if this worker has more than they have, or no room here."""
+        page = self.share.page
+        if self.is_full:
             if page.least() < _FULL:
                 await trio.sleep(FULL_WAIT)
-        elif (page.load(self.slot) or 0) > page.least() + AHEAD:
+        elif self.share.load > page.least() + AHEAD:
             await trio.sleep(WAIT)
 
-    connections: int = attrs.field(default=0, init=False)
-
     def say(self, connections: int, *, is_full: bool = False) -> None:
-        self.connections = connections
-        self.page.say(self.slot, connections + self.sessions(), is_full=is_full)
+        self.connections, self.is_full = connections, is_full
+        self.share.said()

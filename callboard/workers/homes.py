@@ -1,6 +1,6 @@
 """Sessions that other workers have: requests for them go there, at most one hop."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -27,7 +27,7 @@ from callboard.transports.server.http.write_batch import WriteBatch
 from callboard.transports.wire import Wire
 from callboard.workers.book import SessionBook, key_of
 from callboard.workers.link import HomeLink
-from callboard.workers.messages import PeerWorker
+from callboard.workers.messages import Keep, PeerWorker
 from callboard.workers.node_tls import NodeCertificate, reach_node
 from callboard.workers.relay import MISDIRECTED, RelayedRequest, RelayEnd
 from callboard.workers.retries import retry_there
@@ -63,6 +63,7 @@ class WorkerHomes:
     links: dict[bytes, HomeLink] = attrs.field(factory=dict, init=False)
     forwarded: int = attrs.field(default=0, init=False)
     opened_again: int = attrs.field(default=0, init=False)
+    _records: dict[str, Callable[[], bytes]] = attrs.field(factory=dict, init=False)  # of the sessions in the book
     _moved: dict[str, bytes] = attrs.field(factory=dict, init=False)  # sessions that are not where their names say
     _released: set[str] = attrs.field(factory=set, init=False)  # that were here, and are for another worker to open
     _batch: WriteBatch | None = attrs.field(default=None, init=False)
@@ -79,15 +80,24 @@ class WorkerHomes:
 
     def keep(self, name: str, record: Callable[[], bytes]) -> None:
         if self.book is not None:
+            self._records[name] = record
             self.book.keep(key_of(name), record())
 
+    def kept(self) -> Iterator[Keep]:
+        """All sessions of this worker that are in the book, as they are."""
+        for name in list(self._records):
+            if (record := self._records.get(name)) is not None:
+                yield Keep(key_of(name), record())
+
     def drop(self, name: str) -> None:
+        self._records.pop(name, None)
         if self.book is not None and name not in self._released:
             self.book.drop(key_of(name))
 
     def release(self, name: str) -> None:
         """Let another worker open a session: it ends here, and goes on there."""
         self._released.add(name)
+        self._records.pop(name, None)
         if self.book is not None:
             self.book.release(key_of(name))
 
@@ -218,7 +228,7 @@ class WorkerHomes:
             return False
         if link.hangs:
             raise HttpRefusal(503, UNREACHED, headers=RETRY_AFTER)
-        if not link.has_room:
+        if not link.has_room(relayed):
             raise HttpRefusal(503, "too many requests to another worker", headers=RETRY_AFTER)
         over, ends = trio.Event(), list[RelayEnd]()
 
@@ -304,12 +314,15 @@ class WorkerHomes:
         if self._batch is None:
             self._batch = WriteBatch()
             root.spawn(self._batch, name="link-batch", shutdown=0)
+        name = f"link-{peer.name.hex()}"
+        carry = partial(self.host.requests.carry, name=f"{name}-writer")
         if peer.address is None or self.certificate is None:
-            link = HomeLink(peer.name, Origin("http", "worker", 0, socket_path(self.folder, peer.name)), self._batch)
+            origin = Origin("http", "worker", 0, socket_path(self.folder, peer.name))
+            link = HomeLink(peer.name, origin, self._batch, carry)
         else:
             origin = Origin("https", *peer.address)
-            link = HomeLink(peer.name, origin, self._batch, self.certificate.client, reach_node)
-        root.spawn(link, name=f"link-{peer.name.hex()}", shutdown=0)
+            link = HomeLink(peer.name, origin, self._batch, carry, self.certificate.client, reach_node)
+        root.spawn(link, name=name, shutdown=0)
         return link
 
     def close(self) -> None:

@@ -1,26 +1,29 @@
 """The link to one other worker: one connection, on which all requests to it go, and all answers come back."""
 
 import ssl
-from contextlib import suppress
-from itertools import count
 from typing import Final, Never
 
 import attrs
 import trio
 
 from callboard.codecs.http.response_parser import AnswerHead, AnswerParser
-from callboard.codecs.link import LAST, MAX_PIECE, REQUEST, LinkDecoder, write_frame, write_frames
-from callboard.errors import BadAnswer, CannotConnect, SupervisorClosed
+from callboard.codecs.link import LAST, LOST, MAX_PIECE, NUMBERS, REQUEST, LinkDecoder, write_frame, write_frames
+from callboard.errors import BadAnswer, CannotConnect
 from callboard.supervisor import Actor, Fact, get_logger
 from callboard.transports.client.pool import Dial, Origin, reach
 from callboard.transports.server.http.write_batch import WriteBatch
 from callboard.transports.wire import MAX_READ, SocketWire, SslWire, Wire
+from callboard.workers.link_writer import Carry, LinkWriter
 from callboard.workers.relay import UPGRADE, RelayedRequest, write_forwarded
 
 OPENING: Final = b"GET /link HTTP/1.1\r\nhost: worker\r\n" + UPGRADE + b"\r\n"
 
 MAX_STREAMS: Final = 1024
-"""Requests and streams that one worker has at another at once. For more there is a 503."""
+"""Requests that one worker has at another at once. For more there is a 503."""
+
+MAX_LISTENING: Final = 16_384
+"""Streams of one worker's clients that wait for what another one's sessions say (GET), beside those: 2 KiB each. For
+more there is a 503."""
 
 OPENED_WITHIN: Final = 5.0
 """Seconds for the other worker to answer the opening."""
@@ -41,16 +44,18 @@ class HomeLink(Actor[Never]):
     home: bytes
     origin: Origin
     batch: WriteBatch
+    carry: Carry
     tls: ssl.SSLContext | None = None
     dial: Dial = reach
     hangs: bool = attrs.field(default=False, init=False)
     """Whether the other worker does not answer its parent."""
     sent: int = attrs.field(default=0, init=False)
-    _wire: Wire | None = attrs.field(default=None, init=False)
+    _writer: LinkWriter | None = attrs.field(default=None, init=False)
     _has_failed: bool = attrs.field(default=False, init=False)
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
     _streams: dict[int, RelayedRequest] = attrs.field(factory=dict, init=False)
-    _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
+    _listening: int = attrs.field(default=0, init=False)  # how many of them are streams that wait
+    _latest: int = attrs.field(default=0, init=False)  # number of the latest request, from which frames have the rest
 
     async def run(self) -> None:
         while True:
@@ -74,7 +79,7 @@ class HomeLink(Actor[Never]):
                 rest = await _opened(wire)
             if isinstance(wire, SocketWire | SslWire):
                 wire.write_batch = self.batch
-            self._wire, self._has_failed = wire, False
+            self._writer, self._has_failed, self._latest = LinkWriter(wire, self.carry), False, 0
             self._note()
             decoder = LinkDecoder()
             while True:
@@ -91,16 +96,18 @@ class HomeLink(Actor[Never]):
 
     def _give_back(self, latest: int) -> None:
         """The other worker ends: what it has not begun, another one may."""
-        self._wire = None
-        for number in [number for number in self._streams if number > latest]:
-            self._streams.pop(number).not_begun()
+        self._writer = None
+        begun = self._latest - (self._latest - latest) % NUMBERS
+        for relayed in [relayed for relayed in self._streams.values() if relayed.stream > begun]:
+            self.forget(relayed)
+            relayed.not_begun()
 
     def _lose(self) -> None:
-        self._wire = None
+        self._writer = None
         self._note()
-        for relayed in list(self._streams.values()):
+        lost, self._streams, self._listening = list(self._streams.values()), {}, 0
+        for relayed in lost:
             relayed.home_lost()
-        self._streams.clear()
 
     def _note(self) -> None:
         self._changed.set()
@@ -110,78 +117,73 @@ class HomeLink(Actor[Never]):
 
     @property
     def is_open(self) -> bool:
-        return self._wire is not None
+        return self._writer is not None
 
-    @property
-    def has_room(self) -> bool:
-        return len(self._streams) < MAX_STREAMS
+    def has_room(self, relayed: RelayedRequest) -> bool:
+        if relayed.listens:
+            return self._listening < MAX_LISTENING
+        return len(self._streams) - self._listening < MAX_STREAMS
 
     async def wait_open(self) -> bool:
         """Wait until it is open for the first time; False if the other worker cannot be reached now."""
-        while self._wire is None and not self._has_failed:
+        while self._writer is None and not self._has_failed:
             await self._changed.wait()
-        return self._wire is not None
+        return self._writer is not None
 
     def try_ask(self, relayed: RelayedRequest) -> bool:
         """Send a request, if that needs no waiting. False if it does: then nothing was sent."""
-        wire = self._wire
-        if wire is None or self.hangs or not self.has_room or len(relayed.body) > MAX_PIECE // 2:
+        writer = self._writer
+        if writer is None or self.hangs or not self.has_room(relayed) or len(relayed.body) > MAX_PIECE // 2:
             return False
         request = write_forwarded(relayed.head, relayed.body, relayed.principal, relayed.response.peer)
-        stream = next(self._numbers)
-        if len(request) > MAX_PIECE or not wire.send_soon(write_frame(stream, REQUEST, request)):
+        number = self._next_number()
+        if len(request) > MAX_PIECE or not writer.try_say(write_frame(number % NUMBERS, REQUEST, request)):
             return False
-        self._join(relayed, stream)
+        self._join(relayed, number)
         return True
 
     async def ask(self, relayed: RelayedRequest) -> None:
         """Send a request. Raises `trio.BrokenResourceError` if the link ended before all of it was sent."""
-        wire = self._wire
-        if wire is None:
+        writer = self._writer
+        if writer is None:
             raise trio.BrokenResourceError("the link is closed")
         request = write_forwarded(relayed.head, relayed.body, relayed.principal, relayed.response.peer)
-        stream = next(self._numbers)
-        self._join(relayed, stream)
-        for frame in write_frames(stream, REQUEST, request):
-            await wire.send(frame)
+        number = self._next_number()
+        self._join(relayed, number)
+        stream = number % NUMBERS
+        await writer.say(
+            write_frames(stream, REQUEST, request),
+            lambda: self._streams.get(stream) is relayed,
+            write_frame(stream, LOST),
+        )
 
-    def _join(self, relayed: RelayedRequest, stream: int) -> None:
-        self._streams[stream] = relayed
-        relayed.link, relayed.stream = self, stream
+    def _next_number(self) -> int:
+        number = self._latest + 1
+        while not number % NUMBERS or number % NUMBERS in self._streams:
+            number += 1
+        return number
+
+    def _join(self, relayed: RelayedRequest, number: int) -> None:
+        self._latest = number
+        self._streams[number % NUMBERS] = relayed
+        self._listening += relayed.listens
+        relayed.link, relayed.stream = self, number
         self.sent += 1
 
     def say(self, relayed: RelayedRequest, kind: int, payload: bytes = b"") -> None:
         """Say a small thing of a request that is on its way."""
-        wire = self._wire
-        frame = write_frame(relayed.stream, kind, payload)
-        if wire is None or wire.send_soon(frame):
-            return
-        with suppress(SupervisorClosed):  # this worker ends, and the link with it
-            self.supervisor.spawn(_Word(wire, frame), name=f"{self.name}-word-{next(self._numbers)}")
+        if self._writer is not None:
+            self._writer.say_soon(write_frame(relayed.stream % NUMBERS, kind, payload))
 
     def forget(self, relayed: RelayedRequest) -> None:
-        if self._streams.get(relayed.stream) is relayed:
-            del self._streams[relayed.stream]
+        if self._streams.get(relayed.stream % NUMBERS) is relayed:
+            del self._streams[relayed.stream % NUMBERS]
+            self._listening -= relayed.listens
 
     def facts(self) -> dict[str, Fact]:
         state = "hangs" if self.hangs else "open" if self.is_open else "closed"
-        return {"state": state, "requests": len(self._streams), "sent": self.sent}
-
-
-@attrs.define(eq=False)
-class _Word(Actor[Never]):
-    """Writes one frame on a connection that is busy."""
-
-    mailbox = None
-
-    wire: Wire
-    frame: bytes
-
-    async def run(self) -> None:
-        try:
-            await self.wire.send(self.frame)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return  # the link ends, and says so itself
+        requests = len(self._streams) - self._listening
+        return {"state": state, "requests": requests, "listening": self._listening, "sent": self.sent}
 
 
 async def _opened(wire: Wire) -> bytes:

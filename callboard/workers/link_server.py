@@ -1,6 +1,7 @@
 """The other end of a link: requests that another worker has read are answered here."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -25,6 +26,7 @@ from callboard.codecs.link import (
     WRITE,
     LinkDecoder,
     LinkFrame,
+    is_later,
     write_frame,
     write_frames,
     write_link_answer,
@@ -36,6 +38,7 @@ from callboard.transports.server.http.endpoint import Endpoint
 from callboard.transports.server.http.modern import answer_unread, asked_id
 from callboard.transports.server.http.upgraded import Reading
 from callboard.transports.wire import MAX_READ, READ_SIZE, Wire
+from callboard.workers.link_writer import LinkWriter
 from callboard.workers.relay import PEER, PRINCIPAL, read_name
 
 IN_A_ROW: Final = 4
@@ -98,8 +101,8 @@ class LinkResponse:
             piece = data[start : start + MAX_PIECE]
             if not self.try_write(piece):
                 await self._wait_granted()
-                self._window -= len(piece)
                 await self._send(WRITE, piece)
+                self._window -= len(piece)
 
     def try_write(self, data: bytes) -> bool:
         if self.is_over:
@@ -124,7 +127,7 @@ class LinkResponse:
 
     def cut(self) -> None:
         if not self.is_over:
-            self._link.try_say(self._stream, CUT, b"")
+            self._link.say_soon(self._stream, CUT)
             self._ended()
 
     def lose(self) -> None:
@@ -145,13 +148,13 @@ class LinkResponse:
             while self._window <= 0 and not self.is_over:
                 self._granted = trio.Event()
                 await self._granted.wait()
-        if self._window <= 0:
-            self._link.try_say(self._stream, CUT, b"")
+        if self._window <= 0 and not self.is_over:
+            self._link.say_soon(self._stream, CUT)
             self.lose()
 
     async def _send(self, kind: int, payload: bytes) -> None:
         if not self.is_over:
-            await self._link.say(self._stream, kind, payload)
+            await self._link.say(self._stream, kind, payload, lambda: not self.is_over)
 
     async def _finish(self, kind: int, payload: bytes) -> None:
         await self._send(kind, payload)
@@ -181,12 +184,14 @@ class LinkServer:
     _frames: list[LinkFrame] = attrs.field(factory=list, init=False)  # and not dealt with yet, the next one last
     _decoder: LinkDecoder = attrs.field(factory=LinkDecoder, init=False)
     _parser: RequestParser = attrs.field(init=False)
+    _writer: LinkWriter = attrs.field(init=False)
     _responses: dict[int, LinkResponse] = attrs.field(factory=dict, init=False)
     _is_leaving: bool = attrs.field(default=False, init=False)
     _latest: int = attrs.field(default=0, init=False)  # request that was begun, of the highest number
 
     def __attrs_post_init__(self) -> None:
-        limits = self.endpoint.settings
+        limits, requests = self.endpoint.settings, self.endpoint.host.requests
+        self._writer = LinkWriter(self.wire, partial(requests.carry, name="link-writer"))
         self._parser = RequestParser(
             _admit,
             max_body=limits.max_frame,
@@ -246,7 +251,8 @@ class LinkServer:
             response.grant(int(payload))
 
     async def _serve(self, stream: int, request: bytes) -> None:
-        self._latest = max(self._latest, stream)
+        if is_later(stream, self._latest):
+            self._latest = stream
         (received,) = self._parser.feed(request)
         head, body = received.head, received.body
         principal, peer = read_name(head.get(PRINCIPAL) or b""), read_name(head.get(PEER) or b"")
@@ -266,12 +272,14 @@ class LinkServer:
     # What is said.
 
     def try_say(self, stream: int, kind: int, payload: bytes) -> bool:
-        return self.wire.send_soon(write_frame(stream, kind, payload))
+        return self._writer.try_say(write_frame(stream, kind, payload))
 
-    async def say(self, stream: int, kind: int, payload: bytes) -> None:
+    def say_soon(self, stream: int, kind: int) -> None:
+        self._writer.say_soon(write_frame(stream, kind))
+
+    async def say(self, stream: int, kind: int, payload: bytes, is_wanted: Callable[[], bool]) -> None:
         try:
-            for frame in write_frames(stream, kind, payload):
-                await self.wire.send(frame)
+            await self._writer.say(write_frames(stream, kind, payload), is_wanted, write_frame(stream, CUT))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self.wire.close()  # the reader hears it
 
@@ -282,8 +290,7 @@ class LinkServer:
 
     def _close(self) -> None:
         """End, and say which requests were not begun: they may be in the socket."""
-        self.wire.send_nowait(write_frame(0, LAST, b"%d" % self._latest))
-        self.wire.close()
+        self._writer.close_after(write_frame(0, LAST, b"%d" % self._latest))
 
     def leave(self) -> None:
         self._is_leaving = True

@@ -160,6 +160,13 @@ class Release(Message, frozen=True):
     key: str
 
 
+class AllSessions(Message, frozen=True):
+    """All sessions of this worker are said anew, from the first of these to the second. Others have ended: what was
+    noted of them was too much to wait for the parent."""
+
+    is_over: bool
+
+
 class Take(Message, frozen=True):
     """Where is it? Answered by `Taken` with the same number."""
 
@@ -187,7 +194,7 @@ class Told(Message, frozen=True):
 
 
 FromParent: TypeAlias = ActionWanted | Assignment | PeerWorkers | Known | AreYouThere | Leave | Show | Taken | Told
-FromWorker: TypeAlias = Reachable | Started | StillThere | Keep | Drop | Release | Take | Shown | Told
+FromWorker: TypeAlias = Reachable | Started | StillThere | Keep | Drop | Release | AllSessions | Take | Shown | Told
 
 _encoder: Final = msgspec.json.Encoder()
 

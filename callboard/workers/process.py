@@ -22,6 +22,7 @@ from callboard.workers.control import Control
 from callboard.workers.fair_share import LoadPage
 from callboard.workers.messages import (
     ActionWanted,
+    AllSessions,
     AreYouThere,
     Assignment,
     Drop,
@@ -49,11 +50,17 @@ PING_EVERY: Final = 1.0
 HANGS_AFTER: Final = 5.0
 """Seconds without an answer after which nothing is forwarded to it."""
 
+STARTED_WITHIN: Final = 120.0
+"""Seconds for a process to load its server and to serve; then it is ended, as one that hangs."""
+
 ENDED_AFTER: Final = 30.0
 """Seconds after which it is ended: not earlier, for a busy one is not a dead one."""
 
 SHOWN_WITHIN: Final = 2.0
 """Seconds for a worker to tell what is to be seen of it: longer, and an operator sees the others."""
+
+READ_WITHIN: Final = 2.0
+"""Seconds to read what a worker said before it ended: which sessions it had begun or ended."""
 
 KILLED_WITHIN: Final = 5.0
 """Seconds for the system to end a process that was killed."""
@@ -89,7 +96,7 @@ class Listener(Protocol):
 
     def told(self, worker: "WorkerProcess", news: Told) -> None: ...
 
-    def noted(self, worker: "WorkerProcess", note: Keep | Drop | Release | Take) -> None: ...
+    def noted(self, worker: "WorkerProcess", note: Keep | Drop | Release | AllSessions | Take) -> None: ...
 
     def peers(self) -> list[PeerWorker]:
         """The workers that can be reached now."""
@@ -157,11 +164,14 @@ class WorkerProcess(Actor[None]):
             self._control.say(PeerWorkers(self.listener.peers()))
             self._heard = trio.current_time()
             async with own_nursery() as nursery:
+                is_read = trio.Event()
                 nursery.start_soon(self._write, self._control)
-                nursery.start_soon(self._read, self._control)
+                nursery.start_soon(self._read, self._control, is_read)
                 nursery.start_soon(self._watch)
                 nursery.start_soon(self._introduce)
                 code = await process.wait()
+                with trio.move_on_after(READ_WITHIN):
+                    await is_read.wait()
                 nursery.cancel_scope.cancel()
         finally:
             was_trial, self.is_over = self.is_trial and not self.is_serving, True
@@ -177,7 +187,7 @@ class WorkerProcess(Actor[None]):
             _remove(Path(self.equipment.folder, self.identity.hex()))
             self.listener.changed()
         if not self.is_leaving and not was_trial:
-            raise WorkerEnded(f"{self.label} ended {_how(code)}")
+            raise WorkerEnded(f"{self.label} ended {how_ended(code)}")
 
     @property
     def label(self) -> str:
@@ -215,9 +225,9 @@ class WorkerProcess(Actor[None]):
 
     # What is said to it.
 
-    def say(self, message: Message) -> None:
-        if self._control is not None:
-            self._control.say(message)
+    def say(self, message: Message) -> bool:
+        """False if it is a question, and the worker does not read those that wait."""
+        return self._control is not None and self._control.say(message)
 
     def tell(self, news: Told) -> None:
         if self._control is not None:
@@ -259,17 +269,17 @@ class WorkerProcess(Actor[None]):
         number = next(self._numbers)
         send, receive = trio.open_memory_channel[bytes](1)
         self._questions[number] = send
-        self.say(question(number))
         try:
-            with trio.move_on_after(SHOWN_WITHIN):
-                return await receive.receive()
+            if self.say(question(number)):
+                with trio.move_on_after(SHOWN_WITHIN):
+                    return await receive.receive()
             return None
         finally:
             del self._questions[number]
 
     # What it says.
 
-    async def _read(self, control: Control[FromWorker]) -> None:
+    async def _read(self, control: Control[FromWorker], is_read: trio.Event) -> None:
         async for message in control:
             self._heard = trio.current_time()
             match message:
@@ -293,8 +303,9 @@ class WorkerProcess(Actor[None]):
                 case Shown():
                     if (asked := self._questions.get(message.number)) is not None:
                         asked.send_nowait(bytes(message.said))
-                case Keep() | Drop() | Release() | Take():
+                case Keep() | Drop() | Release() | AllSessions() | Take():
                     self.listener.noted(self, message)
+        is_read.set()
 
     # How the others hear of it, and it of others.
 
@@ -321,6 +332,7 @@ class WorkerProcess(Actor[None]):
 
     async def _watch(self) -> None:
         """Ask it whether it is alive. One that does not answer gets nothing more; and after long, a successor."""
+        until = trio.current_time() + STARTED_WITHIN
         while True:
             asked = trio.current_time()
             await trio.sleep(PING_EVERY)
@@ -334,6 +346,9 @@ class WorkerProcess(Actor[None]):
                 self.listener.changed()
             if self.is_serving and silent > ENDED_AFTER and self.process is not None:
                 log.error("worker_killed", worker=self.number, silent=round(silent, 1))
+                self.process.kill()
+            elif not (self.is_serving or self.is_leaving) and trio.current_time() > until and self.process is not None:
+                log.error("worker_not_started", worker=self.label, within=STARTED_WITHIN)
                 self.process.kill()
 
     def peer(self) -> PeerWorker:
@@ -356,5 +371,5 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _how(code: int) -> str:
+def how_ended(code: int) -> str:
     return f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"

@@ -104,7 +104,7 @@ class RelayedRequest:
 
     __slots__ = (
         *("_is_begun", "_lifetime", "_number", "_over", "_queue", "_taken", "body", "head", "host", "link"),
-        *("on_end", "principal", "response", "started_at", "stream"),
+        *("listens", "on_end", "principal", "response", "started_at", "stream"),
     )
 
     begin_stop = None
@@ -117,6 +117,7 @@ class RelayedRequest:
         self.response = response
         self.link: RelayLink | None = None
         self.stream = 0
+        self.listens = head.method == "GET"  # it is a stream that waits for what its session says
         self.on_end: Callable[[RelayEnd], None] = lambda _: None
         self.started_at = trio.current_time()
         self._number = next(host.numbers)
@@ -236,7 +237,9 @@ class RelayedRequest:
         """The client has left: so the home hears it."""
         if self.link is not None:
             self.link.say(self, LOST)
+        on_end = self.on_end
         self.leave()
+        on_end(RelayEnd.ANSWERED)  # a task may wait for that
 
     def own(self, lifetime: Lifetime) -> None:
         """A task looks for the worker that answers it."""

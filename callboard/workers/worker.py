@@ -168,7 +168,7 @@ class ParentLink(Actor[None]):
     _numbers: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._control = Control(self.worker.end, _decoder, self.worker.lines)
+        self._control = Control(self.worker.end, _decoder, self.worker.lines, self.worker.homes.kept)
         self.host.topics.on_published = self._published
         self.worker.homes.book = self
 
@@ -244,8 +244,9 @@ class ParentLink(Actor[None]):
     async def take(self, key: str) -> Found | None:
         number = next(self._numbers)
         send, receive = trio.open_memory_channel[Found | None](1)
+        if not self._control.say(Take(key, number)):
+            raise Overloaded("where this session is cannot be said now", for_all=True)
         self._asked[number] = send
-        self._control.say(Take(key, number))
         try:
             with trio.move_on_after(ANSWERED_WITHIN), suppress(trio.EndOfChannel):
                 return await receive.receive()

@@ -381,8 +381,8 @@ async def test_a_request_that_a_worker_did_not_begin_before_its_end_is_sent_agai
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(trio.serve_listeners, end, [trio.SocketListener(listening)])
                 link.origin = Origin("http", "worker", 0, path)
-                assert link._wire is not None
-                link._wire.close()
+                assert link._writer is not None
+                link._writer.wire.close()
                 await trio.sleep(0.2)
                 away = await via(session, there)()
                 assert await text_of(await away.call("echo", text="hi")) == "hi"
