@@ -275,6 +275,24 @@ async def test_an_operator_who_may_act_restarts_a_server_with_two_clicks(page: P
         check_clean(page, here.urls["admin"])
 
 
+async def test_tools_that_wait_for_approval_have_a_view_while_there_are_any(page: Page, quickly: None) -> None:
+    waiting = [
+        {"server": "library", "tool": MARKUP, "pinned": "none", "subject": "library/a@1"},
+        {"server": "library", "tool": "lend", "pinned": "abc", "subject": "library/lend@2"},
+    ]
+    told = Told({**quiet_view(), "approvals": waiting, "actions": ["approve"]})
+    async with shown(told) as url:
+        await page.open(url)
+        await page.wait("!document.getElementById('tab-approvals').hidden")
+        (found,) = await choose(page, "approvals")
+        assert [found.cell(name, "Why") for name in (MARKUP, "lend")] == ["it is new", "its definition has changed"]
+        await page.value("document.querySelector('#panel-approvals .opener').click()")
+        assert await page.value("document.querySelector('.actions button').textContent") == "Approve"
+        told.now = quiet_view()
+        await page.wait("document.getElementById('tab-approvals').hidden")
+        check_clean(page, url)
+
+
 async def test_there_are_no_buttons_where_operators_only_look(page: Page, quickly: None) -> None:
     async with shown(Told(quiet_view(totals={"servers": 1}, servers=[server_row("a")]))) as url:
         await page.open(url)

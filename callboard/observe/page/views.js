@@ -51,7 +51,7 @@ const servers = () => new Table({
 const clients = () => new Table({
   label: "Clients", key: (row) => `${row.worker ?? ""}/${row.name}`, empty: "No client is connected.", sort: { column: "Last active", isDown: false },
   columns: [
-    { label: "Client", value: (row) => row.client ?? row.name, text: (row) => show.name(row.client ?? row.name), sub: (row) => joined(row.version, row.name, row.worker) },
+    { label: "Client", value: (row) => row.client ?? row.name, text: (row) => show.name(row.client ?? row.name), sub: (row) => joined(row.version, row.name) },
     who, text("Transport", "transport", { sub: (row) => (row.peer ? show.name(row.peer) : "") }), text("Revision", "revision"),
     { ...number("In flight", "in_flight"), sub: (row) => (row.parked ? `${show.count(row.parked)} parked` : "") },
     number("Received", "bytes_in", show.bytes), number("Sent", "bytes_out", show.bytes),
@@ -62,7 +62,7 @@ const clients = () => new Table({
     ["principal", show.name(row.principal)], ["peer", show.name(row.peer)],
     ...(show.isNumber(row.subscriptions) ? [["subscriptions", show.count(row.subscriptions)]] : []),
     ...(show.isNumber(row.parked) ? [["waits for the client", show.count(row.parked)]] : []),
-    ...(show.isNumber(row.served) ? [["requests of this connection", show.count(row.served)]] : []), ...worker(row)],
+    ...(show.isNumber(row.served) ? [["requests of this connection", show.count(row.served)]] : [])],
   actions: (row) => buttons(["disconnect"], row.name),
 });
 
@@ -97,6 +97,13 @@ const tools = () => new Table({
     { ...errors, share: (row) => share(row) || "" }, p50, p99,
     { ...number("Last used", "idle"), text: (row) => (row.calls ? show.ago(row.idle) : "never") },
   ],
+});
+
+const approvals = () => new Table({
+  label: "Tools that wait for approval", key: (row) => row.subject, empty: "No tool waits for approval.", sort: { column: "Tool", isDown: false },
+  columns: [text("Tool", "tool"), text("Server", "server"), { label: "Why", value: (row) => row.pinned === "none", text: (row) => (row.pinned === "none" ? "it is new" : "its definition has changed") }],
+  detail: (row) => [["tool", show.name(row.tool)], ["server", show.name(row.server)]],
+  actions: (row) => buttons(["approve"], row.subject),
 });
 
 const topics = () => new Table({
@@ -143,6 +150,7 @@ export const VIEWS = [
   { id: "calls", label: "Calls", badge: ({ totals }) => totals.in_flight + totals.parked,
     tables: [[running, (view) => dated(view, view.running, "age")], [slowest, (view) => dated(view, view.slowest, "ago")], [failed, (view) => dated(view, view.failed, "ago")]] },
   { id: "tools", label: "Tools", badge: (view) => view.tools.length, tables: [[tools, (view) => view.tools]] },
+  { id: "approvals", label: "Approvals", badge: (view) => view.approvals.length, isShown: (view) => view.approvals?.length > 0, tone: () => "warn", tables: [[approvals, (view) => view.approvals ?? []]] },
   { id: "topics", label: "Topics", badge: (view) => view.topics.length, tables: [[topics, (view) => view.topics]] },
   { id: "nodes", label: "Nodes", badge: ({ server }) => server.nodes?.length ?? server.workers?.length, isShown: ({ server }) => Boolean(server.nodes || server.workers),
     tone: ({ server }) => (server.workers ?? []).some((one) => !one.answers) && "bad",
