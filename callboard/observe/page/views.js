@@ -150,7 +150,7 @@ export const VIEWS = [
   { id: "calls", label: "Calls", badge: ({ totals }) => totals.in_flight + totals.parked,
     tables: [[running, (view) => dated(view, view.running, "age")], [slowest, (view) => dated(view, view.slowest, "ago")], [failed, (view) => dated(view, view.failed, "ago")]] },
   { id: "tools", label: "Tools", badge: (view) => view.tools.length, tables: [[tools, (view) => view.tools]] },
-  { id: "approvals", label: "Approvals", badge: (view) => view.approvals.length, isShown: (view) => view.approvals?.length > 0, tone: () => "warn", tables: [[approvals, (view) => view.approvals ?? []]] },
+  { id: "approvals", label: "Approvals", badge: (view) => view.approvals?.length, isShown: (view) => view.approvals?.length > 0, tone: () => "warn", tables: [[approvals, (view) => view.approvals ?? []]] },
   { id: "topics", label: "Topics", badge: (view) => view.topics.length, tables: [[topics, (view) => view.topics]] },
   { id: "nodes", label: "Nodes", badge: ({ server }) => server.nodes?.length ?? server.workers?.length, isShown: ({ server }) => Boolean(server.nodes || server.workers),
     tone: ({ server }) => (server.workers ?? []).some((one) => !one.answers) && "bad",
