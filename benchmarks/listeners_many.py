@@ -33,7 +33,8 @@ from benchmarks.listeners_client import (
 from benchmarks.listeners_crowd import Crowd, Missing
 from benchmarks.measure import verdict
 from benchmarks.peers import HERE
-from callboard.transports.server.http.crowd import MOST_DESCRIPTORS, RESERVE
+from callboard.transports.descriptors import MOST_DESCRIPTORS
+from callboard.transports.server.http.crowd import RESERVE
 from tests.served import free_port
 from tests.shared import ROOT
 

@@ -24,7 +24,8 @@ from callboard.broker import Broker
 from callboard.codecs.revisions import LATEST
 from callboard.codecs.revisions.revision import R4
 from callboard.config import BackendSpec
-from callboard.serve import Ready, serve
+from callboard.serve.options import Ready
+from callboard.serve.serve import serve
 from callboard.server.load import load_server
 from callboard.server.served import Hosted
 

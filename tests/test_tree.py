@@ -15,8 +15,9 @@ from callboard.actors.server.exchange import Exchange
 from callboard.codecs.http.access import Access
 from callboard.codecs.revisions import CallToolResult
 from callboard.codecs.revisions.revision import LATEST, R4
-from callboard.serve import Ready, serve
 from callboard.serve.mount import Mounted
+from callboard.serve.options import Ready
+from callboard.serve.serve import serve
 from callboard.supervisor import Address, ChildSpec, Restart, Supervisor, SupervisorSpec, live_trees, open_tree
 from callboard.testing.peer import Refusal
 from callboard.transports.limits import DEFAULTS, Settings

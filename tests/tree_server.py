@@ -17,8 +17,8 @@ from callboard.actors.server.drain import drain
 from callboard.actors.server.parking import Parking
 from callboard.broker import Broker
 from callboard.codecs.revisions.revision import R4
-from callboard.serve import Ready, serve
-from callboard.serve.options import Options
+from callboard.serve.options import Options, Ready
+from callboard.serve.serve import serve
 from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor, live_trees
 from callboard.transports.limits import Settings

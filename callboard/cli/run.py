@@ -5,9 +5,7 @@ from typing import Annotated, Final
 from cyclopts import App, Parameter
 
 from callboard.cli.serve_flags import ENVIRONMENT, LIMITS, NOWHERE, Json, Where
-from callboard.serve.serve import run as run_server
-from callboard.serve.serve import run_workers
-from callboard.server.load import load_server
+from callboard.serve.processes import run_workers
 from callboard.transports.limits import DEFAULTS, Settings
 
 RUN_EXAMPLES: Final = """\
@@ -38,6 +36,9 @@ def run(
     with where.options(settings, json=json) as options:  # before the file is loaded: that may print
         if run_workers(options, has_backends=False):
             return
+        from callboard.serve.serve import run as run_server  # which the parent of workers does without
+        from callboard.server.load import load_server
+
         server = load_server(target)
         server.revisions = where.limited(server.revisions)
         run_server(server, **options)

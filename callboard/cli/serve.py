@@ -1,20 +1,19 @@
 """`callboard serve`: many servers behind one endpoint."""
 
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import attrs
 from cyclopts import App, Parameter
 
-from callboard.broker.broker import Broker
-from callboard.broker.demo import EXAMPLE, company
 from callboard.cli.serve_flags import ENVIRONMENT, LIMITS, NOWHERE, TRANSPORTS, Json, Where
-from callboard.codecs.revisions import ALL, Revision
 from callboard.errors import CannotServe
-from callboard.serve.serve import run as run_server
-from callboard.serve.serve import run_workers
+from callboard.serve.processes import run_workers
 from callboard.transports.bind import BindAddress
 from callboard.transports.limits import DEFAULTS, Settings
+
+if TYPE_CHECKING:
+    from callboard.broker.broker import Broker
 
 DEFAULT_PORT: Final = "8000"
 
@@ -55,15 +54,22 @@ def serve(
     with where.options(settings, json=json) as options:
         try:
             if not run_workers(options, has_backends=True):
-                run_server(_broker(config, where.limited(ALL), ready_when), **options)
+                from callboard.serve.serve import run as run_server  # which the parent of workers does without
+
+                run_server(_broker(config, where, ready_when), **options)
         except CannotServe as error:
             if is_usual and str(error).startswith(f"{BindAddress.parse(DEFAULT_PORT)}: "):
                 raise CannotServe(f"{error}; choose another address with --http PORT") from None
             raise
 
 
-def _broker(config: Path | None, revisions: frozenset[Revision], ready_when: Literal["any", "all"]) -> Broker:
+def _broker(config: Path | None, where: Where, ready_when: Literal["any", "all"]) -> "Broker":
     """In front of the servers of a file, or of those that come along. Raises `CannotServe`."""
+    from callboard.broker.broker import Broker
+    from callboard.broker.demo import EXAMPLE, company
+    from callboard.codecs.revisions import ALL
+
+    revisions = where.limited(ALL)
     if config is None:
         return Broker(company(), revisions=revisions, example=EXAMPLE, ready_when=ready_when)
     return Broker.of_file(config.expanduser(), revisions=revisions, ready_when=ready_when)

@@ -4,21 +4,20 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import attrs
 from cyclopts import Group, Parameter
 from cyclopts.config import Env
 
-from callboard.codecs.revisions import Revision
 from callboard.errors import CannotServe
 from callboard.serve.banner import announce, announce_json
 from callboard.serve.options import HttpEngine, Options, TraceAccept
-from callboard.serve.tokens import TokenFile
-from callboard.server.faults import DEBUG
 from callboard.supervisor.logs import FORMAT_VARIABLE, LEVEL_VARIABLE, LEVELS
 from callboard.transports.limits import Settings
-from callboard.transports.server.stdio import claim_stdio
+
+if TYPE_CHECKING:
+    from callboard.codecs.revisions import Revision
 
 TRANSPORTS: Final = Group("Transports", sort_key=0)
 ACCESS: Final = Group("TLS and access", sort_key=1)
@@ -187,8 +186,12 @@ class Where:
         )
         with ExitStack() as stack:
             if self.stdio or (self.http is None and self.ws is None):
+                from callboard.transports.server.stdio import claim_stdio
+
                 options["stdio"] = stack.enter_context(claim_stdio())
             if self.token_file is not None:
+                from callboard.serve.tokens import TokenFile
+
                 options["authenticate"] = TokenFile(self.token_file)
             yield options
 
@@ -201,9 +204,11 @@ class Where:
         if self.log_format is not None:
             os.environ[FORMAT_VARIABLE] = self.log_format
         if self.debug:
+            from callboard.server.faults import DEBUG
+
             os.environ[DEBUG] = "1"
 
-    def limited(self, spoken: frozenset[Revision]) -> frozenset[Revision]:
+    def limited(self, spoken: "frozenset[Revision]") -> "frozenset[Revision]":
         """The revisions of *spoken* that `--revisions` names. Raises `CannotServe`."""
         if self.revisions is None:
             return spoken

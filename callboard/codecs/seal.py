@@ -10,13 +10,14 @@ import hashlib
 import os
 import struct
 from collections.abc import Callable, Iterable
-from typing import Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import attrs
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from callboard.errors import FrameTooLarge
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 MAX_SEALED: Final = 64 * 1024
 """Longest sealed text, in characters. A client sends it back as it is; more is refused before any work."""
@@ -40,13 +41,17 @@ class SealKey:
     """
 
     id: bytes
-    aead: AESGCM
+    aead: "AESGCM"
 
     @classmethod
     def from_bytes(cls, secret: bytes) -> Self:
         """Raises ValueError unless *secret* is 32 bytes."""
         if len(secret) != _KEY_SIZE:
             raise ValueError(f"a sealing key must be {_KEY_SIZE} bytes")
+        from cryptography.hazmat.primitives.ciphers.aead import (
+            AESGCM,  # 7 MiB, which the parent of workers does without
+        )
+
         return cls(hashlib.blake2s(secret, digest_size=_ID_SIZE, person=b"cb-keyid").digest(), AESGCM(secret))
 
     def __repr__(self) -> str:
@@ -124,13 +129,19 @@ class Seal:
             return None
         try:
             plain = key.aead.decrypt(head[-_NONCE_SIZE:], body, self._bound(head, context))
-        except InvalidTag:
+        except _invalid_tag():
             return None
         (expires,) = _EXPIRY.unpack_from(plain)
         return Opened(plain[_EXPIRY.size :], expires, head[-_NONCE_SIZE:]) if now < expires else None
 
     def _bound(self, head: bytes, context: Iterable[bytes]) -> bytes:
         return joined((self.purpose.encode(), head, *context))
+
+
+def _invalid_tag() -> type[Exception]:
+    from cryptography.exceptions import InvalidTag
+
+    return InvalidTag
 
 
 def joined(parts: Iterable[bytes]) -> bytes:

@@ -8,12 +8,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from callboard._version import __version__
 from callboard.serve.options import Ready
-from callboard.server.served import Behind
 from callboard.supervisor.printable import clean
+
+if TYPE_CHECKING:
+    from callboard.server.served import Behind
 
 _COMMAND: Final = "callboard"
 
@@ -57,7 +59,7 @@ def as_text(ready: Ready) -> str:
     return "\n".join(lines)
 
 
-def _counted(behind: Behind) -> Iterator[str]:
+def _counted(behind: "Behind") -> Iterator[str]:
     yield f"{_number(len(behind.servers), 'server')} with {_number(behind.tools, 'tool')} behind it"
     for one in behind.missing:
         yield f"not up: {one.name}, {one.state}{f': {one.why}' if one.why else ''}"
@@ -98,7 +100,7 @@ def _url(ready: Ready) -> str | None:
     return urls.get("http")
 
 
-def _example(behind: Behind, url: str) -> str:
+def _example(behind: "Behind", url: str) -> str:
     """A line for another terminal. What unknown tools would do is unknown: then it is the list of them."""
     if behind.example is None:
         return f"{_command()} list {shlex.quote(url)}"

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -10,7 +10,9 @@ from callboard.cluster.url import StoreUrl
 from callboard.codecs.http.access import is_wildcard
 from callboard.config.files import NotRegular, read_file
 from callboard.errors import CannotServe
-from callboard.workers.node_tls import NodeCertificate
+
+if TYPE_CHECKING:
+    from callboard.workers.node_tls import NodeCertificate
 
 MAX_PASSWORD: Final = 4096
 
@@ -29,8 +31,10 @@ class ClusterPlan:
     ca: Path
     password_file: Path | None = None
 
-    def certificate(self) -> NodeCertificate:
+    def certificate(self) -> "NodeCertificate":
         """Raises `CannotServe`."""
+        from callboard.workers.node_tls import NodeCertificate  # which a worker has, and its parent has not
+
         return NodeCertificate(self.cert, self.key, ca=self.ca)
 
     def password(self) -> str | None:

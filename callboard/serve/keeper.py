@@ -13,8 +13,9 @@ from callboard.serve.collector import collecting_now_and_then, collecting_seldom
 from callboard.serve.worker import MAX_INNER
 from callboard.supervisor import open_tree
 from callboard.transports.bind import BindAddress, listen
+from callboard.transports.descriptors import raise_descriptor_limit
 from callboard.transports.limits import Settings
-from callboard.transports.server.http.crowd import ConnectionLimit, raise_descriptor_limit
+from callboard.transports.server.http.crowd import ConnectionLimit
 from callboard.transports.server.http.listener import Edge, listeners
 from callboard.transports.signals import heed_hangups, heed_signals
 from callboard.workers.keeper import BackendKeeper, keeper_settings

@@ -1,4 +1,7 @@
-"""Options of `serve`, read and validated, and the description of a running server."""
+"""Options of `serve`, read and validated, and the description of a running server.
+
+What they lead to is loaded when it is made: the parent of workers reads them, too, and makes none of it.
+"""
 
 import os
 import time
@@ -10,26 +13,25 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 
 import attrs
 
-from callboard.actors.server.parking import Parking
 from callboard.codecs.http.access import EVERYONE, Access, is_wildcard
-from callboard.codecs.revisions import Implementation
-from callboard.codecs.seal import KeyRing
 from callboard.errors import CannotServe
 from callboard.serve.cluster_options import ClusterPlan, cluster_plan
 from callboard.serve.refused_names import RefusedNames
 from callboard.serve.state_keys import read_state_keys
-from callboard.serve.tokens import TokenTable
-from callboard.server.served import Behind
 from callboard.transports.bind import BindAddress, Bound, is_own_address
 from callboard.transports.limits import DEFAULTS, Settings
-from callboard.transports.server.http.endpoint import Authenticate
-from callboard.transports.server.stdio import Pipes, claim_stdio
-from callboard.transports.server.tls import Certificate
-from callboard.workers.worker import Worker
 
 if TYPE_CHECKING:
+    from callboard.actors.server.parking import Parking
+    from callboard.codecs.revisions import Implementation
     from callboard.serve.operator_desk import Balanced
     from callboard.serve.show_room import Overview, ShowRoom
+    from callboard.serve.tokens import TokenTable
+    from callboard.server.served import Behind
+    from callboard.transports.server.http.endpoint import Authenticate
+    from callboard.transports.server.stdio import Pipes
+    from callboard.transports.server.tls import Certificate
+    from callboard.workers.worker import Worker
 
 MOST_WORKERS: Final = 64
 """Most workers of one server. Two generations of them must fit the page of loads."""
@@ -50,13 +52,21 @@ class Listening:
 
 
 @attrs.frozen
+class ServerName:
+    """A server that workers run, as their parent knows it."""
+
+    name: str
+    version: str
+
+
+@attrs.frozen
 class Ready:
     """A running server: its transports and warnings."""
 
-    info: Implementation
+    info: "Implementation | ServerName"
     listening: tuple[Listening, ...]
     warnings: tuple[str, ...] = ()
-    behind: Behind | None = None
+    behind: "Behind | None" = None
     """The backends, if it is a broker."""
     workers: int = 1
     """Processes that serve."""
@@ -65,7 +75,7 @@ class Ready:
 class Options(TypedDict, total=False):
     """Options of `Server.run` and `serve`. Without any transport, stdio is served."""
 
-    stdio: bool | Pipes
+    stdio: "bool | Pipes"
     http: str | int | None
     """Address for HTTP: `127.0.0.1:8000`, `8000` (this machine), `[::1]:8000`, `unix:/path`. Port 0: any."""
     ws: str | int | None
@@ -78,7 +88,7 @@ class Options(TypedDict, total=False):
     """Names that the server goes by, beside that of its address; `*` for any."""
     allow_origins: Sequence[str]
     """Web pages that may use it, beside its own; `*` for any."""
-    authenticate: Authenticate | None
+    authenticate: "Authenticate | None"
     """Bearer token in, principal out; None refuses it."""
     legacy_sse: bool
     """Serve HTTP+SSE (2024-11-05) at /sse as well."""
@@ -106,7 +116,7 @@ class Options(TypedDict, total=False):
     cluster_key: str | None
     cluster_ca: str | None
     cluster_password_file: str | None
-    worker: Worker | None
+    worker: "Worker | None"
     """What this process is if a parent has started it."""
     workers: int | Literal["auto"]
     """Processes that serve; `auto`: one for each core. Not for stdio."""
@@ -139,7 +149,7 @@ def _has_telemetry() -> bool:
 class ServePlan:
     """The options, read and checked. Raises `CannotServe`."""
 
-    stdio: bool | Pipes = False
+    stdio: "bool | Pipes" = False
     http: BindAddress | None = attrs.field(default=None, converter=_place)
     ws: BindAddress | None = attrs.field(default=None, converter=_place)
     http_engine: HttpEngine = "native"
@@ -147,7 +157,7 @@ class ServePlan:
     tls_key: str | None = None
     allow_hosts: Sequence[str] = ()
     allow_origins: Sequence[str] = ()
-    authenticate: Authenticate | None = None
+    authenticate: "Authenticate | None" = None
     legacy_sse: bool = False
     admin: BindAddress | None = attrs.field(default=None, converter=_place)
     admin_token_file: str | None = None
@@ -165,7 +175,7 @@ class ServePlan:
     cluster_ca: str | None = None
     cluster_password_file: str | None = None
     cluster: ClusterPlan | None = attrs.field(init=False)
-    worker: Worker | None = None
+    worker: "Worker | None" = None
     settings: Settings = DEFAULTS
     on_ready: Callable[[Ready], None] | None = None
 
@@ -214,9 +224,13 @@ class ServePlan:
         """Addresses to listen at: one if HTTP and WebSocket share it."""
         return list(dict.fromkeys(place for place in (self.http, self.ws) if place is not None))
 
-    def pipes(self) -> AbstractContextManager[Pipes]:
+    def pipes(self) -> "AbstractContextManager[Pipes]":
         """The claimed standard streams, or a claim of them."""
-        return nullcontext(self.stdio) if isinstance(self.stdio, Pipes) else claim_stdio()
+        if not isinstance(self.stdio, bool):
+            return nullcontext(self.stdio)
+        from callboard.transports.server.stdio import claim_stdio
+
+        return claim_stdio()
 
     def accepts_traces(self) -> TraceAccept:
         """Which clients name the parent of our spans, and so decide whether they are sampled."""
@@ -228,9 +242,11 @@ class ServePlan:
     def schemes(self) -> tuple[str, str]:
         return ("http", "ws") if self.tls_cert is None else ("https", "wss")
 
-    def tls(self) -> Certificate | None:
+    def tls(self) -> "Certificate | None":
         if self.tls_cert is None or self.tls_key is None:
             return None
+        from callboard.transports.server.tls import Certificate
+
         spoken = ("h2", "http/1.1") if self.http_engine == "asgi" else ("http/1.1",)
         return Certificate(Path(self.tls_cert), Path(self.tls_key), spoken)
 
@@ -238,8 +254,11 @@ class ServePlan:
         """The keys of the file; none without one. Raises `CannotServe`."""
         return [] if self.state_key_file is None else read_state_keys(Path(self.state_key_file))
 
-    def parking(self, audience: str) -> Parking:
+    def parking(self, audience: str) -> "Parking":
         """Where requests wait for their clients."""
+        from callboard.actors.server.parking import Parking
+        from callboard.codecs.seal import KeyRing
+
         parking = Parking(audience, most=self.settings.max_parked, most_each=self.settings.max_parked_each)
         if keys := self.state_keys():  # which may be older than this process: so is the clock
             parking.ring, parking.clock = KeyRing.from_bytes(*keys), time.time
@@ -264,8 +283,10 @@ class ServePlan:
         except ValueError as error:
             raise CannotServe(str(error)) from None
 
-    def admin_tokens(self, place: BindAddress) -> TokenTable | None:
+    def admin_tokens(self, place: BindAddress) -> "TokenTable | None":
         """Those that the admin listener asks for; none where only this machine can connect. Raises `CannotServe`."""
+        from callboard.serve.tokens import TokenTable
+
         if self.admin_token_file is not None:
             return TokenTable.read(Path(self.admin_token_file))
         return None if place.is_local else TokenTable({})  # health alone: no token fits

@@ -3,11 +3,8 @@
 It serves nothing itself but the health checks, and loads no code of an author's: so what a server does cannot harm it.
 """
 
-import os
 import signal
-import tempfile
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
@@ -17,24 +14,20 @@ import trio
 
 from callboard import tree
 from callboard.cluster.directory import HEARTBEAT, NodeWorker
-from callboard.cluster.node import ClusterNode, join_cluster
 from callboard.codecs.home import chosen_home
-from callboard.codecs.revisions import Implementation
-from callboard.codecs.seal import KeyRing, new_secret
+from callboard.codecs.seal import new_secret
 from callboard.errors import CannotServe
-from callboard.serve.admin import admin_edge
 from callboard.serve.cluster_options import ClusterPlan
-from callboard.serve.options import Ready, ServePlan, listening_at, listening_told, warnings_for
+from callboard.serve.options import Ready, ServePlan, ServerName, listening_at, warnings_for
 from callboard.server.served import BackendStatus, Behind
-from callboard.supervisor import Intensity, Supervisor, get_logger, open_tree
+from callboard.supervisor import Intensity, Supervisor, get_logger
 from callboard.supervisor.ended import failure_text, where
 from callboard.supervisor.groups import own_nursery
 from callboard.supervisor.window import RestartWindow
-from callboard.transports.bind import BindAddress, Bound, listen
-from callboard.transports.server.http.crowd import raise_descriptor_limit
+from callboard.transports.bind import BindAddress, Bound
 from callboard.transports.signals import heed_hangups, heed_signals
 from callboard.workers.book import Book, Found
-from callboard.workers.fair_share import SLOTS, LoadPage
+from callboard.workers.fair_share import SLOTS
 from callboard.workers.messages import (
     AllSessions,
     Drop,
@@ -48,9 +41,9 @@ from callboard.workers.messages import (
     Told,
 )
 from callboard.workers.process import Equipment, WorkerProcess, how_ended
-from callboard.workers.shared_rate import create_meters
 
 if TYPE_CHECKING:
+    from callboard.cluster.node import ClusterNode
     from callboard.serve.node_view import NodeView
 
 LATE: Final = 5.0
@@ -78,44 +71,7 @@ LEAVING: Final = 2 / 3
 log = get_logger("callboard.workers")
 
 
-def run_parent(plan: ServePlan, *, has_backends: bool = False) -> None:
-    """Serve in so many processes, until a signal says that it is enough. With *has_backends*, one more process has
-    those that all workers share.
-
-    Raises `CannotServe`; and `SystemExit` with the exit code of the first worker if that does not start.
-    """
-    raise_descriptor_limit()
-    code = trio.run(partial(_run, plan, has_backends))
-    if code:
-        raise SystemExit(code if code > 0 else 128 - code)  # as a shell says of one that was killed
-
-
-async def _run(plan: ServePlan, has_backends: bool) -> int:
-    async with AsyncExitStack() as stack:
-        bound = {place: await stack.enter_async_context(listen(place)) for place in plan.places()}
-        admin = None if plan.admin is None else await stack.enter_async_context(listen(plan.admin))
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="callboard-"))  # which only this user may enter
-        page = LoadPage.create()
-        stack.callback(page.close)
-        meters = create_meters()
-        stack.callback(os.close, meters)
-        equipment = Equipment([], folder, list(_descriptors(bound.values())), page, meters, has_backends)
-        root = await stack.enter_async_context(open_tree(tree.node()))
-        parent = Parent(plan, equipment, root, bound, admin)
-        if admin is not None:
-            from callboard.serve.node_view import NodeView  # and not without an admin address
-
-            parent.view = NodeView(parent.workers, parent.is_ready, parent.keeper)
-            parent.view.listening = listening_told(list(listening_at(plan, bound, admin)))
-            room = plan.room(parent.view, parent, admin.place)
-            root.spawn(room.viewers, name="viewers", shutdown=0)
-            await root.add(admin_edge(parent, plan.access(admin.place, is_admin=True), admin.sockets, room))
-        if plan.cluster is not None:
-            await parent.join(plan.cluster)
-        return await parent.run()
-
-
-async def keep_telling(tell: Callable[[ClusterNode], Awaitable[None]], node: ClusterNode) -> None:
+async def keep_telling(tell: "Callable[[ClusterNode], Awaitable[None]]", node: "ClusterNode") -> None:
     """Have other nodes know some figures of this one. A fault in a view, which a worker of another release may cause,
     is said once, and ends nothing."""
     said = ""
@@ -135,11 +91,6 @@ def _listed(worker: WorkerProcess) -> NodeWorker:
     )
 
 
-def _descriptors(bound: Iterable[Bound]) -> Iterator[tuple[int, list[int]]]:
-    for at in bound:
-        yield at.place.port, [listening.fileno() for listening in at.sockets]
-
-
 @attrs.define(eq=False)
 class Parent:
     """All workers of one server: a generation of them serves; an older one may still finish what it holds."""
@@ -151,7 +102,7 @@ class Parent:
     admin: Bound | None
     book: Book = attrs.field(init=False)
     view: "NodeView | None" = attrs.field(default=None, init=False)
-    node: ClusterNode | None = attrs.field(default=None, init=False)
+    node: "ClusterNode | None" = attrs.field(default=None, init=False)
     generation: int = attrs.field(default=0, init=False)
     is_held: bool = attrs.field(default=False, init=False)
     """Whether an operator has it say that it is not ready."""
@@ -169,7 +120,9 @@ class Parent:
 
     async def join(self, cluster: ClusterPlan) -> None:
         """Be one of several nodes."""
+        from callboard.cluster.node import ClusterNode, join_cluster
         from callboard.cluster.redis import RedisStore  # with an extra that takes 18 MiB
+        from callboard.codecs.seal import KeyRing
 
         ttl = self.plan.settings.session_idle
         store = RedisStore(cluster.url, cluster.name, ttl, cluster.password())
@@ -500,5 +453,5 @@ class Parent:
             behind = Behind(servers=servers, tools=first.tools, example=first.example)
         listening = tuple(listening_at(self.plan, self.bound, self.admin))
         warnings = tuple(warnings_for(self.plan, self.bound, self.admin))
-        info = Implementation(name=first.server, version=first.version)
+        info = ServerName(first.server, first.version)
         self.plan.on_ready(Ready(info, listening, warnings, behind, workers=self.plan.workers))

@@ -17,7 +17,7 @@ from callboard.serve.admin import Health, admin_edge
 from callboard.serve.banner import announce, announce_drain
 from callboard.serve.collector import collecting_now_and_then, collecting_seldom
 from callboard.serve.options import Options, Ready, ServePlan, listening_at, listening_told, warnings_for
-from callboard.serve.parent import run_parent
+from callboard.serve.processes import run_workers
 from callboard.serve.refused_names import RefusedNames
 from callboard.serve.renew import Renewing
 from callboard.serve.revoke import end_all_of
@@ -27,8 +27,8 @@ from callboard.serve.worker import begin_work, inherited, leave, place_backends,
 from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor, SupervisorSpec, get_logger
 from callboard.transports.bind import BindAddress, Bound, listen
+from callboard.transports.descriptors import raise_descriptor_limit
 from callboard.transports.limits import Settings
-from callboard.transports.server.http.crowd import raise_descriptor_limit
 from callboard.transports.server.http.endpoint import Endpoint
 from callboard.transports.server.http.homes import Alone
 from callboard.transports.server.http.listener import HttpListener, http_edge
@@ -152,24 +152,6 @@ def _run_keeper(server: Hosted, worker: Worker, settings: Settings) -> None:
     if not isinstance(server, Broker):
         raise CannotServe("only a broker has backends to keep")
     run_keeper(server, worker, settings)
-
-
-def run_workers(options: Options, *, has_backends: bool) -> bool:
-    """If this process shall be the parent of workers, be that, until a signal says that it is enough. False if it
-    serves itself: alone, or as a worker, which is then one of the *options*. With *has_backends*, what workers share
-    of them runs in one more process.
-
-    The server is not needed for it. Raises `CannotServe`.
-    """
-    if "worker" in options:
-        return False
-    plan, worker = ServePlan(**options), Worker.take()
-    if worker is not None:
-        options["worker"], options["on_ready"] = worker, None
-    elif plan.workers > 1 or plan.cluster is not None:
-        run_parent(plan, has_backends=has_backends)
-        return True
-    return False
 
 
 async def _run(server: Hosted, options: Options) -> None:

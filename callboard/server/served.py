@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Protocol, Unpack
 
 import attrs
 
-from callboard.actors.server.host import Host
-from callboard.actors.server.parking import Parking
-from callboard.codecs.revisions import Implementation
-
 if TYPE_CHECKING:
+    from callboard.actors.server.host import Host
+    from callboard.actors.server.parking import Parking
+    from callboard.codecs.revisions import Implementation
     from callboard.serve.mount import Mounted
     from callboard.serve.options import Options
     from callboard.transports.limits import Settings
@@ -47,9 +46,9 @@ class Behind:
 class Hosted(Protocol):
     """A server or broker, as transports and commands need it."""
 
-    info: Implementation
+    info: "Implementation"
 
-    def host(self, *, parking: Parking | None = None) -> AbstractAsyncContextManager[Host]:
+    def host(self, *, parking: "Parking | None" = None) -> "AbstractAsyncContextManager[Host]":
         """Run it, without any transport yet."""
 
     def is_ready(self) -> bool:

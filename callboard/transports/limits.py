@@ -1,19 +1,22 @@
 """Limits and timeouts of the transports, each with its default and its reason."""
 
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
-from callboard.actors.server.host import (
+from callboard.actors.server.bounds import (
     MAX_BODY_BYTES,
     MAX_KEPT_BYTES,
     MAX_MEMORY_EACH,
+    MAX_PARKED,
+    MAX_PARKED_EACH,
     MAX_SESSIONS,
     MAX_SESSIONS_EACH,
-    Host,
 )
-from callboard.actors.server.parking import MAX_PARKED, MAX_PARKED_EACH
 from callboard.codecs.lines import MAX_FRAME
+
+if TYPE_CHECKING:
+    from callboard.actors.server.host import Host
 
 Holds: TypeAlias = Literal[
     "each worker", "all workers", "each message", "each connection", "each stream", "each session"
@@ -113,7 +116,7 @@ class Settings:
         10.0, "Time over which the clients of more than 100 subscriptions are disconnected at shutdown.", "all workers"
     )
 
-    def apply(self, host: Host) -> None:
+    def apply(self, host: "Host") -> None:
         """Set the bounds of what all edges of a host share."""
         most = self.max_sessions
         host.in_flight.allow(self.max_in_flight, self.max_in_flight_each)

@@ -8,7 +8,6 @@ from typing import Final, Generic, TypeVar, get_args
 import msgspec
 import trio
 
-from callboard.actors.changes import Change, ListChanged
 from callboard.supervisor import get_logger
 from callboard.workers.messages import (
     ActionWanted,
@@ -190,7 +189,3 @@ class Control(Generic[T]):
 
     async def close(self) -> None:
         await trio.aclose_forcefully(self._stream)
-
-
-def told_of(change: Change) -> Told:
-    return Told(lists=[change.name]) if isinstance(change, ListChanged) else Told(resources=[change.uri])

@@ -5,6 +5,9 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+VARIABLE: Final = "CALLBOARD_WORKER_DESCRIPTOR"
+"""Environment variable with the descriptor on which a worker is told who it is. It is no secret."""
+
 MAX_MESSAGE: Final = 4 * 1024 * 1024
 """Largest message, in bytes: the news of a moment, or the peers of a worker."""
 

@@ -21,6 +21,7 @@ from callboard.supervisor.groups import own_nursery
 from callboard.workers.control import Control
 from callboard.workers.fair_share import LoadPage
 from callboard.workers.messages import (
+    VARIABLE,
     ActionWanted,
     AllSessions,
     AreYouThere,
@@ -42,7 +43,6 @@ from callboard.workers.messages import (
     Take,
     Told,
 )
-from callboard.workers.worker import VARIABLE
 
 PING_EVERY: Final = 1.0
 """Seconds between two questions whether a worker is alive."""

@@ -24,10 +24,11 @@ from callboard.supervisor.groups import own_nursery
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.endpoint import Endpoint
 from callboard.workers.book import Found
-from callboard.workers.control import READ, Control, told_of
+from callboard.workers.control import READ, Control
 from callboard.workers.fair_share import FairShare, LoadPage
 from callboard.workers.homes import WorkerHomes
 from callboard.workers.messages import (
+    VARIABLE,
     ActionWanted,
     AreYouThere,
     Assignment,
@@ -52,9 +53,6 @@ from callboard.workers.shared_rate import MeterPage, SharedRateLimit
 
 if TYPE_CHECKING:
     from callboard.observe.view import ServerView
-
-VARIABLE: Final = "CALLBOARD_WORKER_DESCRIPTOR"
-"""Environment variable with the descriptor on which a worker is told who it is. It is no secret."""
 
 ANSWERED_WITHIN: Final = 10.0
 """Seconds in which the parent says where a session is. It does nothing else for long; but a machine may pause, and its
@@ -275,6 +273,10 @@ async def _seen(view: "ServerView", asked: Show | ActionWanted) -> bytes:
     if asked.what == "metrics":
         return msgspec.json.encode(await view.families())
     return msgspec.json.encode(await view.view(with_history=asked.what == "history"))
+
+
+def told_of(change: Change) -> Told:
+    return Told(lists=[change.name]) if isinstance(change, ListChanged) else Told(resources=[change.uri])
 
 
 def changes_of(told: Told) -> list[Change]:

@@ -18,7 +18,8 @@ import trio
 
 from callboard import Server, connect
 from callboard.errors import CannotServe
-from callboard.serve import Ready, serve
+from callboard.serve.options import Ready
+from callboard.serve.serve import serve
 from tests.process import CALLBOARD, Process, callboard, started
 from tests.shared import APPS
 

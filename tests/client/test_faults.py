@@ -18,7 +18,8 @@ import trio
 from callboard.actors.client.caller import Patience
 from callboard.client import Client, connect
 from callboard.errors import BadAnswer, CallboardError, CannotConnect, ConnectionLost, HttpRefused, RequestTimedOut
-from callboard.serve import Ready, serve
+from callboard.serve.options import Ready
+from callboard.serve.serve import serve
 from callboard.transports.client.pool import Origin, reach
 from callboard.transports.client.tls import believed
 from tests.certificate import certified

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 import callboard
 from callboard import Context, Rate, Server
-from callboard.actors.server.parking import MAX_PARKED_EACH
+from callboard.actors.server.bounds import MAX_PARKED_EACH
 from callboard.codecs.revisions import Model
 from callboard.server.server import DEFAULT_RATES
 from callboard.testing import Refusal, connect

@@ -14,8 +14,8 @@ from callboard.cli.main import main
 from callboard.codecs import link as frames
 from callboard.codecs.http.head import Head
 from callboard.workers import control, link, link_server, messages, relay
-from callboard.workers.messages import Message
-from callboard.workers.worker import VARIABLE, Worker
+from callboard.workers.messages import VARIABLE, Message
+from callboard.workers.worker import Worker
 
 UNKNOWN_KIND: Final = 200
 MORE: Final = {"mood": ["good"]}

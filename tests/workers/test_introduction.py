@@ -19,6 +19,7 @@ from callboard.codecs.seal import new_secret
 from callboard.workers.control import Control
 from callboard.workers.fair_share import LoadPage
 from callboard.workers.messages import (
+    VARIABLE,
     Assignment,
     FromWorker,
     Known,
@@ -28,7 +29,6 @@ from callboard.workers.messages import (
     write_message,
 )
 from callboard.workers.shared_rate import create_meters
-from callboard.workers.worker import VARIABLE
 from tests.process import CALLBOARD, PATIENCE
 from tests.workers.crowd import APP
 

@@ -25,9 +25,9 @@ from callboard.supervisor import Actor, Intensity, open_tree
 from callboard.transports.limits import Settings
 from callboard.workers import process as process_module
 from callboard.workers.fair_share import LoadPage
+from callboard.workers.messages import VARIABLE
 from callboard.workers.process import Equipment, WorkerProcess
 from callboard.workers.shared_rate import create_meters
-from callboard.workers.worker import VARIABLE
 from tests.process import PATIENCE
 
 WORKER = """
@@ -261,3 +261,20 @@ async def test_a_fault_in_a_view_ends_no_node(autojump_clock: MockClock) -> None
         await keep_telling(tell, node)
     assert len(calls) == 4
     assert [line["event"] for line in logged] == ["view_failed"]
+
+
+# What a parent is.
+
+
+@pytest.mark.parametrize("command", ["run", "serve"])
+def test_a_parent_loads_nothing_that_serves(command: str) -> None:
+    """Each of these takes megabytes, which a process that only looks after others does without."""
+    code = f"import sys, callboard.cli.main, callboard.cli.{command}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=60).stdout
+    unwanted = {
+        *("cryptography", "jsonschema_rs", "cattrs", "coredis", "httptools", "hypercorn", "h2", "wsproto"),
+        *("callboard.actors.server.host", "callboard.codecs.revisions", "callboard.client", "callboard.server.server"),
+        *("callboard.serve.serve", "callboard.serve.admin", "callboard.observe", "callboard.broker", "callboard.oauth"),
+    }
+    assert unwanted.isdisjoint(loaded.split())
+    assert "callboard.serve.parent" in loaded.split()

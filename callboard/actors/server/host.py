@@ -14,6 +14,13 @@ from callboard import tree
 from callboard.actors.changes import MAX_FOLLOWED_BYTES, count_of
 from callboard.actors.outlet import Sink
 from callboard.actors.rate import RateLimit
+from callboard.actors.server.bounds import (
+    MAX_BODY_BYTES,
+    MAX_KEPT_BYTES,
+    MAX_MEMORY_EACH,
+    MAX_SESSIONS,
+    MAX_SESSIONS_EACH,
+)
 from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.observer import Observer
@@ -60,18 +67,11 @@ MAX_IN_FLIGHT: Final = 64
 MAX_IN_FLIGHT_IN_ALL: Final = 16_384
 """Most requests of all peers that are in flight, subscriptions counted too."""
 
-MAX_SESSIONS: Final = 20_000
-"""Most sessions of all clients together."""
-
 MAX_UNREAD_BYTES: Final = 64 * 1024 * 1024
 """Most bytes of large answers that all clients together have not read yet."""
 
 MAX_MEMORY: Final = 2 * 1024 * 1024 * 1024
 """Most memory that all clients may take up together, estimated: more than all other bounds together let them."""
-
-MAX_MEMORY_EACH: Final = 160 * 1024 * 1024
-"""Most memory that one client may take up in all, estimated. With the events that are kept, which all share, that stays
-under 256 MiB."""
 
 IN_FLIGHT_WEIGHT: Final = 16 * 1024
 """Bytes that a request in flight takes up, its body not counted: measured, a stream."""
@@ -81,15 +81,6 @@ SESSION_WEIGHT: Final = 28 * 1024
 
 FOLLOWED_WEIGHT: Final = 2
 """Bytes for each byte of a URI that is followed: it stands in the subscription and in the table of topics."""
-
-MAX_SESSIONS_EACH: Final = 5_000
-"""Most sessions of one authenticated principal: a platform may serve all its users with one token."""
-
-MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-"""Most bytes of messages that are being read, and of large ones that are being dealt with, of all clients together."""
-
-MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
-"""Most bytes that are kept for clients which may come back, of all sessions together. The oldest go first."""
 
 MAX_FOLLOWED: Final = 4096
 """Most resources and lists that one subscription, or one legacy session, may follow."""

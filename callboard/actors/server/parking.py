@@ -12,6 +12,7 @@ from msgspec import UNSET
 from callboard.actors.due_queue import DueQueue
 from callboard.actors.lifecycle import Consequence, RequestEvent
 from callboard.actors.lifecycle import RequestState as Stage
+from callboard.actors.server.bounds import MAX_PARKED, MAX_PARKED_EACH
 from callboard.actors.server.client_requests import ClientRequest, check_declared, check_may_ask
 from callboard.actors.server.exchange import Exchange, given_in
 from callboard.actors.server.input_rounds import InputRounds
@@ -35,12 +36,6 @@ from callboard.codecs.state import (
 )
 from callboard.errors import Draining, InvalidState, Overloaded
 from callboard.supervisor import Actor, Fact
-
-MAX_PARKED: Final = 10_000
-"""Most parked exchanges in all. Each holds a task and what its handler holds."""
-
-MAX_PARKED_EACH: Final = 64
-"""Most parked exchanges of one account, or on one connection: what one client may have in flight."""
 
 MAX_PARKED_BYTES: Final = 24 * 1024 * 1024
 """Most bytes of the arguments of parked exchanges, in all. A handler holds them as objects too, so the process holds

@@ -9,14 +9,13 @@ import pytest
 import structlog.testing
 import trio
 
+from callboard.transports.descriptors import MOST_DESCRIPTORS, raise_descriptor_limit
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.crowd import (
-    MOST_DESCRIPTORS,
     RESERVE,
     ConnectionLimit,
     counted_address,
     descriptor_ceiling,
-    raise_descriptor_limit,
 )
 from tests.broker.test_admin import ask
 from tests.process import CALLBOARD, started
