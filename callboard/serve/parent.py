@@ -68,6 +68,9 @@ longer and longer pauses."""
 LEAVING: Final = 2 / 3
 """Part of the time for shutdown in which the workers of a cluster's node hand their sessions over; then they drain."""
 
+EXPLAINED: Final = 2
+"""Exit code of a process that cannot serve what it was told to: it has said why, in a line of its own."""
+
 log = get_logger("callboard.workers")
 
 
@@ -151,11 +154,9 @@ class Parent:
 
     async def _serve(self, hangups: trio.MemoryReceiveChannel[None], whole: trio.CancelScope) -> None:
         if not (await self._start_keeper() and await self._start_generation()):
-            log.error(
-                "server_not_started",
-                process="keeper" if self.generation == 0 else "worker",
-                ended=how_ended(self._code),
-            )
+            if self._code != EXPLAINED:
+                process = "keeper" if self.generation == 0 else "worker"
+                log.error("server_not_started", process=process, ended=how_ended(self._code))
             self._code = self._code or 1
             whole.cancel()
             return
