@@ -65,6 +65,9 @@ CRASH_LOOP: Final = Intensity(5, per=30.0)
 """Workers that may end by themselves; more are said to do so again and again. They are started again in any case, after
 longer and longer pauses."""
 
+SAID_WHY: Final = 2
+"""Exit code of a process that has said in one line why it does not serve."""
+
 LEAVING: Final = 2 / 3
 """Part of the time for shutdown in which the workers of a cluster's node hand their sessions over; then they drain."""
 
@@ -151,11 +154,9 @@ class Parent:
 
     async def _serve(self, hangups: trio.MemoryReceiveChannel[None], whole: trio.CancelScope) -> None:
         if not (await self._start_keeper() and await self._start_generation()):
-            log.error(
-                "server_not_started",
-                process="keeper" if self.generation == 0 else "worker",
-                ended=how_ended(self._code),
-            )
+            if self._code != SAID_WHY:
+                process = "keeper" if self.generation == 0 else "worker"
+                log.error("server_not_started", process=process, ended=how_ended(self._code))
             self._code = self._code or 1
             whole.cancel()
             return
