@@ -65,11 +65,11 @@ CRASH_LOOP: Final = Intensity(5, per=30.0)
 """Workers that may end by themselves; more are said to do so again and again. They are started again in any case, after
 longer and longer pauses."""
 
+SAID_WHY: Final = 2
+"""Exit code of a process that has said in one line why it does not serve."""
+
 LEAVING: Final = 2 / 3
 """Part of the time for shutdown in which the workers of a cluster's node hand their sessions over; then they drain."""
-
-EXPLAINED: Final = 2
-"""Exit code of a process that cannot serve what it was told to: it has said why, in a line of its own."""
 
 log = get_logger("callboard.workers")
 
@@ -154,7 +154,7 @@ class Parent:
 
     async def _serve(self, hangups: trio.MemoryReceiveChannel[None], whole: trio.CancelScope) -> None:
         if not (await self._start_keeper() and await self._start_generation()):
-            if self._code != EXPLAINED:
+            if self._code != SAID_WHY:
                 process = "keeper" if self.generation == 0 else "worker"
                 log.error("server_not_started", process=process, ended=how_ended(self._code))
             self._code = self._code or 1

@@ -20,6 +20,11 @@ from callboard.workers.relay import write_upgrade
 _ENDED: Final = write_answer(503, RETRY_AFTER, b"", closes=True)
 
 
+LAST_WORDS: Final = 0.5
+"""Seconds in which the worker that has the session may still close it, when this one leaves: both may leave at once,
+and then the client shall hear that its session is over."""
+
+
 @attrs.define(eq=False)
 class Tunnel:
     """One such connection. The worker that has the session reads and writes it; here nothing of it is looked at."""
@@ -28,6 +33,7 @@ class Tunnel:
     far: Wire
     opening: bytes
     _is_answered: bool = attrs.field(default=False, init=False)
+    _leaving: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def run(self) -> None:
         far = self.far
@@ -36,6 +42,7 @@ class Tunnel:
             async with own_nursery() as nursery:
                 nursery.start_soon(self._copy, self.wire, far, nursery.cancel_scope)
                 nursery.start_soon(self._copy, far, self.wire, nursery.cancel_scope)
+                nursery.start_soon(self._leave, nursery.cancel_scope)
             if not self._is_answered:  # it ended in that moment
                 self.wire.send_nowait(_ENDED)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -57,7 +64,12 @@ class Tunnel:
 
     def leave(self) -> None:
         """This worker ends: the client comes back, and reaches another one."""
-        self.far.close()
+        self._leaving.set()
+
+    async def _leave(self, whole: trio.CancelScope) -> None:
+        await self._leaving.wait()
+        await trio.sleep(LAST_WORDS)
+        whole.cancel()
 
     def facts(self) -> dict[str, Fact]:
         return {"state": "tunnel"}
