@@ -163,7 +163,7 @@ async def test_who_waits_when_it_ends_is_told_and_so_are_those_who_come_later() 
 
 async def test_what_a_server_does_not_take_waits_and_goes_out_in_order() -> None:
     settled: list[CallboardError | None] = []
-    large = b"x" * 1_000_000
+    large = b"x" * 250_000
     async with scripted() as script:
         template = script.lane.templates[ECHO]
         script.lane.templates = {ECHO: Template((template.pieces[0], template.pieces[1] + large, template.pieces[2]))}
