@@ -63,9 +63,10 @@ lint: .venv/.installed-dev
 types: .venv/.installed-dev
 	$(BIN)/mypy
 
-fuzz: .venv/.installed-dev  ## A million mutated frames for each codec, 2,000 odd backends, 20,000 odd clients
+fuzz: .venv/.installed-dev  ## A million mutated frames for each codec, 2,000 odd backends, 20,000 odd clients, all codecs at length
 	CALLBOARD_FUZZ=1000000 $(BIN)/pytest -n 2 tests/fuzz --ignore tests/fuzz/test_pipes.py
 	CALLBOARD_FUZZ=1000000 $(BIN)/pytest -s tests/fuzz/test_pipes.py
+	$(BIN)/pytest -n 2 --hypothesis-profile=long tests/codecs tests/config tests/server/signature
 
 soak: .venv/.installed-dev  ## The long forms: every promise about faults with its figure, in a table at the end
 	CALLBOARD_RACES=5000 CALLBOARD_CHAOS=4000 $(BIN)/pytest -n 2 tests/actors/test_lifecycle.py tests/supervisor/test_chaos.py

@@ -21,9 +21,10 @@ from callboard.supervisor.logs import LINES
 from tests import fork_server
 
 # No deadline per example: the machine is shared, and a slow example is not a wrong one.
-settings.register_profile("callboard", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# For `make check`: a fifth of the usual examples. `make test` draws all of them.
+settings.register_profile("callboard", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+# `make check` draws fewer examples, `make fuzz` many.
 settings.register_profile("quick", settings.get_profile("callboard"), max_examples=20)
+settings.register_profile("long", settings.get_profile("callboard"), max_examples=2000)
 settings.load_profile("callboard")
 
 

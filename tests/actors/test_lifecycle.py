@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from callboard.actors.lifecycle import TABLE, Consequence, Lifecycle, RequestEvent, RequestState, step
 from tests.figures import LONG, figure
 
-RACES = int(os.environ.get("CALLBOARD_RACES", "2000"))
+RACES = int(os.environ.get("CALLBOARD_RACES", "800"))
 ENDS = {Consequence.ANSWER, Consequence.STAY_SILENT, Consequence.KEEP}
 
 

@@ -42,7 +42,7 @@ from tests.fuzz.visits import CAPABILITIES, visit
 SEED: Final = int(os.environ.get("CALLBOARD_FUZZ_SEED", "2026"))
 ROUNDS: Final = 10
 """Rounds for each broker."""
-COUNT: Final = int(os.environ.get("CALLBOARD_FUZZ", "20000"))
+COUNT: Final = int(os.environ.get("CALLBOARD_FUZZ", "10000"))
 BATCHES: Final = max(1, COUNT // 5000)
 ONLY: Final = os.environ.get("CALLBOARD_FUZZ_BATCH")
 

@@ -15,7 +15,7 @@ import pytest
 from tests.fuzz.codecs import CODECS, Codec, answer
 from tests.fuzz.mutate import mutated
 
-COUNT = int(os.environ.get("CALLBOARD_FUZZ", "10000"))
+COUNT = int(os.environ.get("CALLBOARD_FUZZ", "5000"))
 SEED = int(os.environ.get("CALLBOARD_FUZZ_SEED", "2026"))
 HANG = 0.1
 """Longest that one frame may take, in seconds."""

@@ -33,7 +33,7 @@ from tests.codecs.revisions.schema_strategy import drawn as drawn_from
 from tests.codecs.revisions.schema_strategy import instances
 from tests.shared import needs_protocol
 
-EXAMPLES = 10
+EXAMPLES = 6
 """Instances drawn per definition: some five hundred definitions make it thousands in all."""
 SPOILED = 12
 """Spoiled copies that are tried of each instance: tens of thousands in all."""
