@@ -1,7 +1,7 @@
 """What an operator does to a server in several processes reaches the process that it is about, and no other."""
 
 from collections import Counter
-from functools import partial
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,13 @@ async def test_a_server_is_restarted_where_it_runs(tmp_path: Path) -> None:
         operator = Operator(many.admin)
 
         async def pids(name: str) -> set[int]:
-            """The processes that answer; none if it is not up."""
-            call = partial(many.modern, "tools/call", meta=PLAIN, name=f"{name}__count", arguments={})
-            answers = [await call() for _ in range(8)]
+            """The processes that answer; none if it is not up. Connections stay open: so each worker has some."""
+            answers = []
+            async with AsyncExitStack() as stack:
+                for _ in range(8):
+                    client = await stack.enter_async_context(many.client())
+                    await client.send(client.modern("tools/call", meta=PLAIN, name=f"{name}__count", arguments={}))
+                    answers.append(await client.answer())
             return set() if any("error" in one.json for one in answers) else {said(one)[1] for one in answers}
 
         async def are_others(name: str, before: set[int]) -> bool:
