@@ -41,7 +41,7 @@ BY_ROOM: Final = (
     ("callboard.codecs.bridge", ROUTING),
     ("callboard.codecs.routing", ROUTING),
     ("callboard.actors.client.link", LINK),
-    ("callboard.actors.client.caller", LINK),
+    ("callboard.actors.client.conversation", LINK),
     ("callboard.actors.deadlines", LINK),
     ("callboard.transports.client", LINK),
     ("callboard.codecs.http.response_parser", LINK),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from callboard._version import __version__
 
 if TYPE_CHECKING:
-    from callboard.actors.client.caller import Patience
+    from callboard.actors.client.conversation import Patience
     from callboard.actors.rate import Rate
     from callboard.broker.broker import Broker
     from callboard.client.client import Client, connect
@@ -66,7 +66,7 @@ _MODULES: Final = {
     "Image": "callboard.server.content.media",
     "InputRequired": "callboard.server.context",
     "ManualClient": "callboard.client.manual",
-    "Patience": "callboard.actors.client.caller",
+    "Patience": "callboard.actors.client.conversation",
     "Rate": "callboard.actors.rate",
     "Reply": "callboard.server.context",
     "ResourceLink": "callboard.codecs.revisions",

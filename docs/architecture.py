@@ -84,7 +84,7 @@ STEPS: Final = (
     ),
     (2, 4, "actors/broker/offer.py", "brokered: catalogue.py finds the backend that owns the name"),
     (4, 4, "actors/broker/forward.py", "pool.py leases a connection; codecs/bridge/ shapes the params"),
-    (4, 5, "actors/client/caller.py", "an id of its own and a deadline"),
+    (4, 5, "actors/client/conversation.py", "an id of its own and a deadline"),
     (5, 6, "actors/client/duplex_link.py", "notes who waits for that id, and writes the frame"),
     (6, 7, "transports/client/process.py", "one line to the process (or HTTP, or WebSocket)"),
     (7, 5, "actors/client/duplex_link.py", "the reader finds the id in the answer, and wakes the request"),

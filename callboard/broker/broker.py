@@ -20,7 +20,7 @@ from callboard.actors.broker.connection import Begin, Reach
 from callboard.actors.broker.merging import Approve
 from callboard.actors.broker.offer import BrokerOffer
 from callboard.actors.broker.tasks import check_extension
-from callboard.actors.client.caller import Caller
+from callboard.actors.client.conversation import Conversation
 from callboard.actors.client.negotiate import Agreed
 from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
@@ -249,7 +249,7 @@ def _reach(name: str, placed: Placed) -> Reach:
     ways = ways_to(target, ClientAccess(auth=auth, on_stderr=partial(_says, name)))
 
     @asynccontextmanager
-    async def reach(begin: Begin) -> AsyncIterator[tuple[Caller, Agreed]]:
+    async def reach(begin: Begin) -> AsyncIterator[tuple[Conversation, Agreed]]:
         async with AsyncExitStack() as stack:
             yield await Connector(ways, begin, stack).meet(placed.settings.revision)
 

@@ -15,7 +15,7 @@ import trio
 from cyclopts import Parameter
 from msgspec import Raw
 
-from callboard.actors.client.caller import CAP, PATIENT, Patience
+from callboard.actors.client.conversation import CAP, PATIENT, Patience
 from callboard.cli.arguments import BadArgument, read_headers
 from callboard.cli.codes import Exit
 from callboard.cli.forms import FormPrompt

@@ -9,7 +9,7 @@ import attrs
 import trio
 from msgspec import UNSET
 
-from callboard.actors.client.caller import Caller, Patience
+from callboard.actors.client.conversation import Conversation, Patience
 from callboard.actors.client.link import Link
 from callboard.actors.client.negotiate import Agreed, agree
 from callboard.client.cache import ListCache
@@ -50,21 +50,21 @@ class _Reader(Actor[Never]):
     mailbox = None
 
     link: Link
-    caller: Caller
+    conversation: Conversation
 
     async def run(self) -> None:
         failure: Exception | None = None
         try:
-            await self.link.listen(self.caller.hear)
-            if self.link.is_stale and self.caller.renew is not None:
-                await self.caller.renew()  # which begins to read anew
+            await self.link.listen(self.conversation.hear)
+            if self.link.is_stale and self.conversation.renew is not None:
+                await self.conversation.renew()  # which begins to read anew
         except CallboardError as error:
             failure = error
         finally:
             if self.link.lost:
                 failure = ConnectionLost(self.link.lost)
-            if failure is not None and self.caller.on_lost is not None:
-                self.caller.on_lost(failure)
+            if failure is not None and self.conversation.on_lost is not None:
+                self.conversation.on_lost(failure)
 
 
 @attrs.define(eq=False)
@@ -89,8 +89,8 @@ class Readers:
     def attend(self, link: Link) -> None:
         self.background.spawn(_Attendant(link), name=f"attendant-{next(self._names)}")
 
-    def begin(self, caller: Caller) -> None:
-        self.background.spawn(_Reader(caller.link, caller), name=f"reader-{next(self._names)}")
+    def begin(self, conversation: Conversation) -> None:
+        self.background.spawn(_Reader(conversation.link, conversation), name=f"reader-{next(self._names)}")
 
 
 @attrs.define(eq=False)
@@ -99,13 +99,13 @@ class OutgoingRequests(Actor[Never]):
 
     mailbox = None
 
-    caller: Caller
+    conversation: Conversation
 
     async def run(self) -> None:
         await self.wait_stopping()
 
     def snapshots(self, now: float, most: int = sys.maxsize) -> tuple[Snapshot, ...]:
-        return self.caller.snapshots(self.path, now)
+        return self.conversation.snapshots(self.path, now)
 
 
 class BaseClient:
@@ -115,17 +115,21 @@ class BaseClient:
     """Whether what the server asks is handed to the caller."""
 
     def __init__(
-        self, caller: Caller, agreed: Agreed, readers: Readers, patience: Patience, *, checks_results: bool
+        self, conversation: Conversation, agreed: Agreed, readers: Readers, patience: Patience, *, checks_results: bool
     ) -> None:
-        self._caller = caller
+        self._conversation = conversation
         self._agreed = agreed
         self._patience = patience
-        self._catalogue = ListCache(caller, patience, is_manual=self._is_manual, checks_results=checks_results)
-        self._switchboard = ClientSubscriptions(caller, readers.background, self._catalogue.changed)
+        self._catalogue = ListCache(conversation, patience, is_manual=self._is_manual, checks_results=checks_results)
+        self._switchboard = ClientSubscriptions(conversation, readers.background, self._catalogue.changed)
         self._readers = readers
         self._renewing = trio.Lock()
         self._renewals = 0
-        caller.on_change, caller.on_lost, caller.renew = self._switchboard.changed, self._switchboard.lose, self._renew
+        conversation.on_change, conversation.on_lost, conversation.renew = (
+            self._switchboard.changed,
+            self._switchboard.lose,
+            self._renew,
+        )
 
     # The server.
 
@@ -150,7 +154,7 @@ class BaseClient:
     @property
     def is_lost(self) -> bool:
         """Whether nothing can be asked any more. Over HTTP that is never so: the next request finds a way, or none."""
-        return bool(self._caller.link.lost)
+        return bool(self._conversation.link.lost)
 
     @property
     def renewals(self) -> int:
@@ -160,7 +164,7 @@ class BaseClient:
     @property
     def ignored(self) -> int:
         """Late answers, and messages that could not be read."""
-        return self._caller.link.ignored
+        return self._conversation.link.ignored
 
     # What there is.
 
@@ -182,7 +186,7 @@ class BaseClient:
     async def list_anew(self, what: str = "tools") -> None:
         """Ask for the first page of the tools (or resources, templates, prompts), past the cache."""
         method = "resources/templates/list" if what == "templates" else f"{what}/list"
-        await self._caller.request(method, PaginatedRequestParams(), patience=self._patience)
+        await self._conversation.request(method, PaginatedRequestParams(), patience=self._patience)
 
     async def read_anew(self, uri: str) -> None:
         """Read a resource, past the cache."""
@@ -204,13 +208,15 @@ class BaseClient:
     async def ping(self, *, patience: Patience | None = None) -> None:
         """See that the server is there. A modern one is asked about itself: it has no ping."""
         method = self.revision.dialect.probe_method
-        await self._caller.request(method, RequestParams(), patience=self._within(patience))
+        await self._conversation.request(method, RequestParams(), patience=self._within(patience))
 
     async def set_log_level(self, level: LoggingLevel) -> None:
         """How much the server shall log to this client."""
-        self._caller.log_level = level
+        self._conversation.log_level = level
         if not self.revision.dialect.level_per_request:
-            await self._caller.request("logging/setLevel", SetLevelRequestParams(level=level), patience=self._patience)
+            await self._conversation.request(
+                "logging/setLevel", SetLevelRequestParams(level=level), patience=self._patience
+            )
 
     def listen(
         self, *, tools: bool = False, prompts: bool = False, lists: bool = False, resources: Sequence[str] = ()
@@ -226,27 +232,27 @@ class BaseClient:
         return self._switchboard.listen(tools=tools, prompts=prompts, lists=lists, resources=resources)
 
     async def _ask(self, method: str, params: Model, _: type[M], patience: Patience | None) -> M:
-        return cast("M", await self._caller.request(method, params, patience=self._within(patience)))
+        return cast("M", await self._conversation.request(method, params, patience=self._within(patience)))
 
     def _within(self, patience: Patience | None) -> Patience:
         return self._patience if patience is None else patience
 
     async def _renew(self) -> None:
         """Open a session in place of one that the server has ended. Nothing that was asked is asked again."""
-        link = self._caller.link
+        link = self._conversation.link
         async with self._renewing:
             if not link.is_stale:
                 return  # another task did
             is_open = False
             try:
-                self._agreed = await agree(self._caller, self.revision)
+                self._agreed = await agree(self._conversation, self.revision)
                 self._catalogue.forget()
-                if self._caller.log_level is not None and self._agreed.capabilities.logging is not UNSET:
-                    await self.set_log_level(self._caller.log_level)
+                if self._conversation.log_level is not None and self._agreed.capabilities.logging is not UNSET:
+                    await self.set_log_level(self._conversation.log_level)
                 await self._switchboard.begin_again()
                 is_open = True
                 self._renewals += 1
             finally:
                 link.is_stale = not is_open
-            self._readers.begin(self._caller)
+            self._readers.begin(self._conversation)
             await link.wait_listening()

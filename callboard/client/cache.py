@@ -10,7 +10,7 @@ import msgspec
 import trio
 from msgspec import UNSET, Raw
 
-from callboard.actors.client.caller import ROUNDS_TIME, Caller, Patience
+from callboard.actors.client.conversation import ROUNDS_TIME, Conversation, Patience
 from callboard.actors.client.hearer import OnProgress
 from callboard.actors.client.negotiate import refusal
 from callboard.codecs.bridge.definitions import KINDS
@@ -116,7 +116,7 @@ class _Promise:
 class ListCache:
     """Asks for lists page by page, reads, and calls with what the lists say about a tool."""
 
-    caller: Caller
+    conversation: Conversation
     patience: Patience
     is_manual: bool = False
     """Whether what the server asks is handed to the caller."""
@@ -156,7 +156,7 @@ class ListCache:
         try:
             result = await self._call(params, patience, on_progress)
         except (ServerRefused, HttpRefused) as refused:
-            if refusal(refused)[0] != HEADER_MISMATCH or not self.caller.link.is_http:
+            if refusal(refused)[0] != HEADER_MISMATCH or not self.conversation.link.is_http:
                 raise
             self._lists.pop("tools", None)
             await self.tools()
@@ -185,7 +185,7 @@ class ListCache:
         if kept is not None and trio.current_time() < kept.until:
             return cast("ReadResourceResult", kept.value)
         before = self._news[_CONTENTS]
-        result = await self.caller.once("resources/read", params, patience=patience)
+        result = await self.conversation.once("resources/read", params, patience=patience)
         if isinstance(result, ReadResourceResult):
             if self._news[_CONTENTS] == before:
                 self._keep(self._contents, params.uri, result, _until(result))
@@ -194,8 +194,8 @@ class ListCache:
         asked = cast("InputRequiredResult", result)
         if self.is_manual:
             return asked
-        retried = await self.caller.retry_of(params, asked, trio.current_time() + ROUNDS_TIME)
-        return cast("ReadResourceResult", await self.caller.request("resources/read", retried, patience=patience))
+        retried = await self.conversation.retry_of(params, asked, trio.current_time() + ROUNDS_TIME)
+        return cast("ReadResourceResult", await self.conversation.request("resources/read", retried, patience=patience))
 
     async def prompt(self, params: GetPromptRequestParams, patience: Patience) -> GetPromptResult | InputRequiredResult:
         return cast("GetPromptResult | InputRequiredResult", await self._ask("prompts/get", params, patience))
@@ -217,7 +217,7 @@ class ListCache:
         on_progress: OnProgress | None = None,
         header_map: HeaderMap = NO_HEADERS,
     ) -> Model:
-        ask = self.caller.once if self.is_manual else self.caller.request
+        ask = self.conversation.once if self.is_manual else self.conversation.request
         return await ask(method, params, patience=patience, on_progress=on_progress, header_map=header_map)
 
     def forget(self) -> None:
@@ -276,10 +276,10 @@ class ListCache:
 
     async def _page(self, method: str, cursor: str | UnsetType) -> tuple[Any, int]:
         """One page, and its size in bytes. Definitions that are not what the protocol says are mended or left out."""
-        body: dict[str, Any] = {"_meta": dict(self.caller.said())}
+        body: dict[str, Any] = {"_meta": dict(self.conversation.said())}
         if cursor is not UNSET:
             body["cursor"] = cursor
-        answer = await self.caller.send(method, body, patience=self.patience)
+        answer = await self.conversation.send(method, body, patience=self.patience)
         if isinstance(answer, ErrorResponse):
             raise ServerRefused(answer.code, answer.message, None if answer.data is UNSET else answer.data)
         size = sum(map(len, answer.result.values()))
@@ -297,7 +297,7 @@ class ListCache:
 
     def _read(self, method: str, result: Mapping[str, Raw]) -> Model:
         decoded = {key: msgspec.json.decode(value) for key, value in result.items()}
-        return read_result(self.caller.revision, method, decoded)
+        return read_result(self.conversation.revision, method, decoded)
 
     def _keep(self, where: dict[str, _Kept], key: str, value: object, until: float) -> None:
         where.pop(key, None)
@@ -330,7 +330,7 @@ class ListCache:
                 log.warning("outputs_not_validated", reason=str(error)[:200])
 
     def _learn_headers(self, tool: Tool) -> bool:
-        is_mirrored = self.caller.link.is_http and self.caller.revision.dialect.mirrors_headers
+        is_mirrored = self.conversation.link.is_http and self.conversation.revision.dialect.mirrors_headers
         if not is_mirrored or self._headers is None:
             return True
         try:

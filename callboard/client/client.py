@@ -12,7 +12,7 @@ from msgspec import UNSET
 from callboard import tree
 from callboard._version import __version__
 from callboard.actors.client.answerer import Answer, Answering
-from callboard.actors.client.caller import PATIENT, Caller, Patience
+from callboard.actors.client.conversation import PATIENT, Conversation, Patience
 from callboard.actors.client.hearer import OnLog, OnProgress
 from callboard.actors.client.link import Link
 from callboard.client.base import BaseClient, OutgoingRequests, Readers
@@ -190,23 +190,25 @@ async def _connected(
         answering = Answering(said.answers, root.supervisor_of(tree.ANSWERS))
         readers = Readers(root.supervisor_of(tree.BACKGROUND))
 
-        def begin(link: Link) -> Caller:
-            caller = Caller(link, answering, said.info, said.capabilities, said.log_level, on_log=said.on_log)
+        def begin(link: Link) -> Conversation:
+            conversation = Conversation(
+                link, answering, said.info, said.capabilities, said.log_level, on_log=said.on_log
+            )
             if link.is_http:
                 readers.attend(link)
             else:
-                readers.begin(caller)
-            return caller
+                readers.begin(conversation)
+            return conversation
 
-        caller, agreed = await Connector(ways, begin, stack).meet(wanted)
-        client = kind(caller, agreed, readers, patience, checks_results=checks_results)
-        root.spawn(OutgoingRequests(caller), name="requests", shutdown=0)
-        if caller.link.is_http:
-            readers.begin(caller)
+        conversation, agreed = await Connector(ways, begin, stack).meet(wanted)
+        client = kind(conversation, agreed, readers, patience, checks_results=checks_results)
+        root.spawn(OutgoingRequests(conversation), name="requests", shutdown=0)
+        if conversation.link.is_http:
+            readers.begin(conversation)
         try:
-            if caller.link.is_http and agreed.revision.dialect.has_sessions:
-                await caller.link.wait_listening()
+            if conversation.link.is_http and agreed.revision.dialect.has_sessions:
+                await conversation.link.wait_listening()
             yield client
         finally:
             with trio.CancelScope(shield=True):  # bounded by the link
-                await caller.link.aclose()
+                await conversation.link.aclose()

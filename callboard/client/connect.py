@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-from callboard.actors.client.caller import Caller
+from callboard.actors.client.conversation import Conversation
 from callboard.actors.client.link import Link
 from callboard.actors.client.negotiate import Agreed, agree
 from callboard.client.routes import TransportRoute, TransportRoutes
@@ -72,12 +72,12 @@ class Connector:
     """Tries the ways to a target, one after the other. *stack* holds the one that is taken."""
 
     ways: TransportRoutes
-    begin: Callable[[Link], Caller]
+    begin: Callable[[Link], Conversation]
     """Called with each link that is tried."""
     stack: AsyncExitStack
     memory: Memory = MEMORY
 
-    async def meet(self, wanted: Revision | None) -> tuple[Caller, Agreed]:
+    async def meet(self, wanted: Revision | None) -> tuple[Conversation, Agreed]:
         """Find the server, and agree with it on a revision. Raises `CannotConnect` with the reason, in one line."""
         found = self.memory.recall(self.ways.key)
         try:
@@ -100,7 +100,7 @@ class Connector:
             failure.brief = f"cannot connect: {error.brief or error}"
             raise failure from None
 
-    async def _try_all(self, wanted: Revision | None) -> tuple[Caller, Agreed]:
+    async def _try_all(self, wanted: Revision | None) -> tuple[Conversation, Agreed]:
         *others, last = self.ways.ways
         first: CallboardError | None = None
         for way in others:
@@ -117,7 +117,9 @@ class Connector:
                 raise
             raise first from None  # what the likelier way said means more
 
-    async def _try(self, way: TransportRoute, wanted: Revision | None, *, is_legacy: bool) -> tuple[Caller, Agreed]:
+    async def _try(
+        self, way: TransportRoute, wanted: Revision | None, *, is_legacy: bool
+    ) -> tuple[Conversation, Agreed]:
         is_legacy = is_legacy or (way.is_legacy and wanted is None)
         try:
             return await self._meet(way, wanted, is_legacy=is_legacy)
@@ -136,17 +138,19 @@ class Connector:
         if not found.has_worked:
             self.memory.keep(self.ways.key, ServerFound(found.way, not found.is_legacy, has_worked=False))
 
-    async def _meet(self, way: TransportRoute, wanted: Revision | None, *, is_legacy: bool) -> tuple[Caller, Agreed]:
+    async def _meet(
+        self, way: TransportRoute, wanted: Revision | None, *, is_legacy: bool
+    ) -> tuple[Conversation, Agreed]:
         async with AsyncExitStack() as mine:
-            caller = self.begin(await mine.enter_async_context(way.open()))
+            conversation = self.begin(await mine.enter_async_context(way.open()))
             try:
-                agreed = await agree(caller, max(LEGACY) if is_legacy else wanted)
+                agreed = await agree(conversation, max(LEGACY) if is_legacy else wanted)
             except ConnectionLost as lost:
-                lost.is_unread = caller.link.is_unread
+                lost.is_unread = conversation.link.is_unread
                 raise
             self.stack.push_async_exit(mine.pop_all())
         self.memory.keep(self.ways.key, ServerFound(way.name, agreed.revision.dialect.has_sessions))
-        return caller, agreed
+        return conversation, agreed
 
 
 def _may_be_another(way: TransportRoute, error: CallboardError) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 import attrs
 from msgspec import UNSET
 
-from callboard.actors.client.caller import Patience
+from callboard.actors.client.conversation import Patience
 from callboard.actors.client.hearer import OnProgress
 from callboard.client.base import BaseClient
 from callboard.client.call import Calling

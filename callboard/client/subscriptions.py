@@ -9,7 +9,7 @@ import trio
 from msgspec import UNSET, Raw
 
 from callboard.actors.changes import ListChanged, ListName, ResourceUpdated
-from callboard.actors.client.caller import Caller, Patience
+from callboard.actors.client.conversation import Conversation, Patience
 from callboard.actors.client.hearer import OnChange
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import (
@@ -107,7 +107,7 @@ class ChangeStream:
 class ClientSubscriptions:
     """The subscriptions at one server."""
 
-    caller: Caller
+    conversation: Conversation
     background: Supervisor
     on_change: OnChange
     """Hears of every change, of any subscription."""
@@ -125,7 +125,7 @@ class ClientSubscriptions:
         self._listening[listening] = None
         is_begun = False
         try:
-            if self.caller.revision.dialect.has_listen:
+            if self.conversation.revision.dialect.has_listen:
                 await self._listen(listening)
             else:
                 await self._subscribe(listening)
@@ -157,7 +157,7 @@ class ClientSubscriptions:
             is_subscribed = False
             try:
                 if self._subscribed[uri] == 1:
-                    await self.caller.request("resources/subscribe", ResourceRequestParams(uri=uri))
+                    await self.conversation.request("resources/subscribe", ResourceRequestParams(uri=uri))
                 is_subscribed = True
             finally:
                 if not is_subscribed:
@@ -191,14 +191,14 @@ class ClientSubscriptions:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + FAREWELL):
             for uri in uris:
                 try:
-                    await self.caller.request("resources/unsubscribe", ResourceRequestParams(uri=uri))
+                    await self.conversation.request("resources/unsubscribe", ResourceRequestParams(uri=uri))
                 except CallboardError as error:
                     log.info("unsubscribe_failed", uri=uri[:200], reason=str(error)[:200])
 
     async def begin_again(self) -> None:
         """A new session knows nothing of what the old one was asked for. Raises what the server or the link raises."""
         for uri in list(self._subscribed):
-            await self.caller.request("resources/subscribe", ResourceRequestParams(uri=uri))
+            await self.conversation.request("resources/subscribe", ResourceRequestParams(uri=uri))
 
     def lose(self, failure: Exception) -> None:
         """End of all subscriptions."""
@@ -229,13 +229,13 @@ class SubscriptionReader(Actor[Never]):
     failure: Exception | None = attrs.field(default=None, init=False)
 
     async def run(self) -> None:
-        wanted, caller = self.listening, self.switchboard.caller
+        wanted, conversation = self.listening, self.switchboard.conversation
         flags: dict[str, Any] = {f"{name}_list_changed": True for name in wanted.lists}
         chosen = SubscriptionFilter(resource_subscriptions=wanted.uris or UNSET, **flags)
         params = SubscriptionsListenRequestParams(notifications=chosen)
         self.failure = ConnectionLost("the subscription ended")
         try:
-            await caller.once("subscriptions/listen", params, patience=ENDLESS, on_told=self._told)
+            await conversation.once("subscriptions/listen", params, patience=ENDLESS, on_told=self._told)
             self.failure = None
         except CallboardError as error:  # the subscriber gets it, by its own name
             self.failure = error
@@ -256,7 +256,9 @@ class SubscriptionReader(Actor[Never]):
         wanted = self.listening
         try:
             told = read(
-                self.switchboard.caller.revision, SubscriptionsAcknowledgedNotificationParams, write_members(params)
+                self.switchboard.conversation.revision,
+                SubscriptionsAcknowledgedNotificationParams,
+                write_members(params),
             )
         except PeerError as error:
             log.warning("unreadable_acknowledgement", failure=str(error)[:200])

@@ -271,7 +271,7 @@ async def test_idle_sessions_that_are_lost_are_counted(autojump_clock: MockClock
     async with trio.open_nursery() as nursery:
         nursery.start_soon(drive.run)
         await trio.sleep(3)
-        opened[2]._caller.link.lost = "the server went away"  # what a transport does
+        opened[2]._conversation.link.lost = "the server went away"  # what a transport does
         opened[3]._renewals += 1  # what the client does where a session is no connection
     assert (drive.figures[LOST], drive.figures[REOPENED], len(opened)) == (2, 2, 5)
 

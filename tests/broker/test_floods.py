@@ -75,11 +75,11 @@ async def test_neighbours_of_a_backend_that_floods_do_not_notice(flood: str) -> 
         async with broker.host(parking=Parking("broker")) as host, peer(host) as client:
             alone = median(await timed(client, 40))
             [connection] = broker.backends["noisy"].pool
-            await connection.caller.notify("notifications/initialized")
+            await connection.conversation.notify("notifications/initialized")
             await trio.sleep(0.05)
             beside = median(await timed(client, 40))
-            assert connection.caller.link.process is not None
-            kill(connection.caller.link.process)  # it would take two seconds
+            assert connection.conversation.link.process is not None
+            kill(connection.conversation.link.process)  # it would take two seconds
     assert beside < 2 * alone + 0.001
 
 

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import trio
 
-from callboard.actors.client.caller import Patience
+from callboard.actors.client.conversation import Patience
 from callboard.client import Client, connect
 from callboard.errors import BadAnswer, CallboardError, CannotConnect, ConnectionLost, HttpRefused, RequestTimedOut
 from callboard.serve.options import Ready

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.client.caller import Patience
+from callboard.actors.client.conversation import Patience
 from callboard.client import Client, connect
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R4
@@ -187,7 +187,7 @@ async def test_an_answer_that_a_server_does_not_take_in_is_given_up(autojump_clo
 
     async with web(legacy(handle, R4)) as here, connect(here.ways(), roots=["file:///a"]) as client:
         await client.call("x")
-        assert client._caller.answering._begun == {}
+        assert client._conversation.answering._begun == {}
 
 
 async def test_a_call_that_waits_for_its_turn_is_of_the_session_in_which_it_was_made(autojump_clock: MockClock) -> None:
@@ -196,7 +196,7 @@ async def test_a_call_that_waits_for_its_turn_is_of_the_session_in_which_it_was_
     async with web(handle) as here:
         ways = here.ways()
         async with connect(ways) as client, trio.open_nursery() as nursery:
-            link: Any = client._caller.link
+            link: Any = client._conversation.link
             kept = [await link.pool.take() for _ in range(link.pool.most - 2)]  # one is left, and the stream has one
 
             async def call() -> None:

@@ -8,7 +8,7 @@ import structlog
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.client.caller import Patience
+from callboard.actors.client.conversation import Patience
 from callboard.client import connect
 from callboard.client.subscriptions import ACKNOWLEDGED
 from callboard.codecs.revisions import meta

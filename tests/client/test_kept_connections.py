@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.client.caller import Patience
+from callboard.actors.client.conversation import Patience
 from callboard.actors.client.link import OutgoingRequest
 from callboard.actors.end_of_turn import SMALL
 from callboard.client import connect

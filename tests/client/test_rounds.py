@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from callboard.actors.client.answerer import MAX_QUESTIONS
-from callboard.actors.client.caller import MAX_ROUNDS, ROUNDS_TIME
+from callboard.actors.client.conversation import MAX_ROUNDS, ROUNDS_TIME
 from callboard.client import Client, connect
 from callboard.codecs.revisions.revision import R4
 from callboard.errors import OVERLOADED, BadAnswer, MethodNotFound, RequestTimedOut, TooManyRounds

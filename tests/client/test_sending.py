@@ -23,12 +23,16 @@ async def test_raw_members_go_out_and_come_back_untouched(autojump_clock: MockCl
         await puppet.refuse(await puppet.hear("tools/call"), -32000, "busy")
 
     async with connect(played(play)) as client:
-        caller = client._caller
-        body: dict[str, Any] = {"name": raw("x"), "arguments": Raw(b'{"a": 1.0}'), "_meta": raw(dict(caller.said()))}
-        answer = await caller.send("tools/call", body)
+        conversation = client._conversation
+        body: dict[str, Any] = {
+            "name": raw("x"),
+            "arguments": Raw(b'{"a": 1.0}'),
+            "_meta": raw(dict(conversation.said())),
+        }
+        answer = await conversation.send("tools/call", body)
         assert isinstance(answer, ResultResponse)
         assert bytes(answer.result["odd"]) == b"1.0"
-        refused = await caller.send("tools/call", body)
+        refused = await conversation.send("tools/call", body)
         assert isinstance(refused, ErrorResponse)
         assert (refused.code, refused.message) == (-32000, "busy")
 
@@ -49,8 +53,8 @@ async def test_progress_is_heard_by_whoever_made_the_request(autojump_clock: Moc
     async with connect(played(play)) as client:
         for name, reports in heard.items():
             hearer = NotificationHandler(on_progress=partial(note, reports))
-            body = {"name": name, "_meta": dict(client._caller.said())}
-            await client._caller.send("tools/call", body, hearer=hearer)
+            body = {"name": name, "_meta": dict(client._conversation.said())}
+            await client._conversation.send("tools/call", body, hearer=hearer)
     assert heard == {"a": [1], "b": [2]}
 
 
@@ -76,10 +80,10 @@ async def test_what_comes_on_the_way_of_a_request_is_for_its_own_hearer(autojump
         on_question=lambda request: own.append((request.id, request.method)),
     )
     async with web(legacy(serve, R4)) as here, connect(here.ways(), on_log=elsewhere.append) as client:
-        answer = await client._caller.send("tools/call", {"name": "x"}, hearer=hearer)
+        answer = await client._conversation.send("tools/call", {"name": "x"}, hearer=hearer)
         assert isinstance(answer, ResultResponse)
         assert msgspec.json.decode(answer.result["content"]) == []
         assert own == ["words", "notifications/tools/list_changed", (7, "roots/list")]
         assert elsewhere == []
-        await client._caller.send("tools/call", {"name": "x"})
+        await client._conversation.send("tools/call", {"name": "x"})
         assert [said.data for said in elsewhere] == ["words"]

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.client.caller import TIMEOUT, Patience
+from callboard.actors.client.conversation import TIMEOUT, Patience
 from callboard.client import connect
 from callboard.codecs.revisions import Revision
 from callboard.codecs.revisions.revision import R2, R3, R4

@@ -7,7 +7,7 @@ import structlog
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.client.caller import CAP, TIMEOUT, Patience
+from callboard.actors.client.conversation import CAP, TIMEOUT, Patience
 from callboard.actors.client.negotiate import HANDSHAKE
 from callboard.client import Client, connect
 from callboard.codecs.revisions import Revision

@@ -316,7 +316,7 @@ async def test_a_modern_server_at_a_url_is_left_to_the_workers() -> None:
         async with sharing(spec, workers=2, within=REAL) as shared:
             assert shared.keeper.listed().backends == {"back": None}
             assert [await hello(host) for host in shared.hosts] == [["hello"], ["hello"]]
-            links = [type(next(iter(one.backends["back"].pool)).caller.link).__name__ for one in shared.brokers]
+            links = [type(next(iter(one.backends["back"].pool)).conversation.link).__name__ for one in shared.brokers]
             assert links == ["HttpLink", "HttpLink"]
 
 

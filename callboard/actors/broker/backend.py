@@ -21,7 +21,7 @@ from callboard.actors.broker.pool import BackendPool
 from callboard.actors.broker.upstream_subscriptions import UpstreamSubscriptions
 from callboard.actors.broker.views import ListViews, OnView
 from callboard.actors.client.answerer import question_bytes
-from callboard.actors.client.caller import Patience
+from callboard.actors.client.conversation import Patience
 from callboard.actors.client.negotiate import Agreed
 from callboard.actors.fan_out import FanOut
 from callboard.actors.server.exchange import Exchange

@@ -17,7 +17,7 @@ from callboard.actors.broker.leases import EVERYBODY, SHARED, ConnectionKey, Lea
 from callboard.actors.broker.question_relay import KnownTask, QuestionRelay
 from callboard.actors.broker.visits import UrlVisits
 from callboard.actors.client.answerer import question_bytes
-from callboard.actors.client.caller import Caller, Patience, WaitChange
+from callboard.actors.client.conversation import Conversation, Patience, WaitChange
 from callboard.actors.client.duplex_link import DuplexLink
 from callboard.actors.client.hearer import OnQuestion
 from callboard.actors.client.link import Link
@@ -44,9 +44,9 @@ from callboard.supervisor.groups import first_leaf
 
 log = get_logger("callboard.broker")
 
-Begin: TypeAlias = Callable[[Link], Caller]
-Reach: TypeAlias = Callable[[Begin], AbstractAsyncContextManager[tuple[Caller, Agreed]]]
-"""Opens a connection to a backend. Called with a function that makes a caller of a link."""
+Begin: TypeAlias = Callable[[Link], Conversation]
+Reach: TypeAlias = Callable[[Begin], AbstractAsyncContextManager[tuple[Conversation, Agreed]]]
+"""Opens a connection to a backend. Called with a function that begins a conversation on a link."""
 
 SAID: Final = Rate(10)
 """How many log messages that belong to no request are noted in the broker's own log."""
@@ -90,7 +90,7 @@ class BackendConnection(Actor[Never]):
     opened: trio.Event = attrs.field(factory=trio.Event, init=False)
     is_over: bool = attrs.field(default=False, init=False)
     _over: trio.Event = attrs.field(factory=trio.Event, init=False)
-    _caller: Caller | None = attrs.field(default=None, init=False)
+    _conversation: Conversation | None = attrs.field(default=None, init=False)
     _link: Link | None = attrs.field(default=None, init=False)  # the latest that was tried
     _agreed: Agreed | None = attrs.field(default=None, init=False)
     _metas: ClientMeta | None = attrs.field(default=None, init=False)
@@ -104,18 +104,18 @@ class BackendConnection(Actor[Never]):
     async def run(self) -> None:
         try:
             async with trio.open_nursery() as nursery:
-                async with self.reach(lambda link: self._begin(link, nursery)) as (caller, agreed):
-                    self._caller, self._agreed = caller, agreed
+                async with self.reach(lambda link: self._begin(link, nursery)) as (conversation, agreed):
+                    self._conversation, self._agreed = conversation, agreed
                     self._metas = ClientMeta(agreed, self.info)
-                    if caller.link.lost:
+                    if conversation.link.lost:
                         self.retire()
-                    await self._listen(caller, agreed, nursery)
+                    await self._listen(conversation, agreed, nursery)
                     self.opened.set()
                     if self._session is not None and agreed.revision.dialect.tells_root_changes:
                         self._session.on_roots_changed.add(self._roots_changed)
                     await self._over.wait()
                     with trio.CancelScope(shield=True):  # bounded by the link
-                        await caller.link.aclose()
+                        await conversation.link.aclose()
                 nursery.cancel_scope.cancel()
         except CallboardError as error:
             self.failure = error
@@ -136,16 +136,16 @@ class BackendConnection(Actor[Never]):
         }
 
     def snapshots(self, now: float, most: int = sys.maxsize) -> tuple[Snapshot, ...]:
-        return () if self._caller is None else self._caller.snapshots(self.path, now)
+        return () if self._conversation is None else self._conversation.snapshots(self.path, now)
 
     # What others ask of it.
 
     @property
-    def caller(self) -> Caller:
+    def conversation(self) -> Conversation:
         """Raises `ConnectionLost` if there is none (any more)."""
-        if self._caller is None or self.is_over:
+        if self._conversation is None or self.is_over:
             raise ConnectionLost(self.lost)
-        return self._caller
+        return self._conversation
 
     @property
     def agreed(self) -> Agreed:
@@ -181,42 +181,42 @@ class BackendConnection(Actor[Never]):
         """Why it cannot be used."""
         if self.failure is not None:
             return self.failure.brief or str(self.failure)
-        said = self._last_said if self._caller is None else self._caller.link.lost
+        said = self._last_said if self._conversation is None else self._conversation.link.lost
         return said or "the connection is not open"
 
     @property
     def ignored(self) -> int:
         """Messages of the backend that no request waits for: late, doubled, unreadable, or out of place."""
-        return 0 if self._caller is None else self._caller.ignored + self._caller.link.ignored
+        return 0 if self._conversation is None else self._conversation.ignored + self._conversation.link.ignored
 
     @property
     def heard(self) -> int:
         """Messages of any kind that have come from the server; of an HTTP server they are not counted."""
-        return 0 if self._caller is None else self._caller.link.heard
+        return 0 if self._conversation is None else self._conversation.link.heard
 
     @property
     def is_lost(self) -> bool:
         """Whether it is of no use any more, even if it has not ended yet."""
-        return self.is_over or (self._caller is not None and bool(self._caller.link.lost))
+        return self.is_over or (self._conversation is not None and bool(self._conversation.link.lost))
 
     @property
     def link(self) -> Link | None:
         """The way to the server, while there is one."""
-        return None if self._caller is None else self._caller.link
+        return None if self._conversation is None else self._conversation.link
 
     @property
     def is_http(self) -> bool:
-        return self._caller is not None and self._caller.link.is_http
+        return self._conversation is not None and self._conversation.link.is_http
 
     @property
     def is_process(self) -> bool:
         """Whether it is a server of its own: what happens in one, another does not hear of."""
-        return self._caller is not None and self._caller.link.process is not None
+        return self._conversation is not None and self._conversation.link.process is not None
 
     @property
     def pid(self) -> int | None:
         """The server's process, if there is one of ours."""
-        process = None if self._caller is None else self._caller.link.process
+        process = None if self._conversation is None else self._conversation.link.process
         return None if process is None else process.pid
 
     @property
@@ -285,12 +285,12 @@ class BackendConnection(Actor[Never]):
         patience: Patience,
         header_map: HeaderMap = NO_HEADERS,
     ) -> Coroutine[Any, Any, ResultResponse | ErrorResponse]:
-        """Ask the backend. Raises as `Caller.send` does."""
+        """Ask the backend. Raises as `Conversation.send` does."""
         exchange = use.exchange
         if exchange is None:
-            return self.caller.send(method, body, patience=patience, header_map=header_map, wants_progress=False)
+            return self.conversation.send(method, body, patience=patience, header_map=header_map, wants_progress=False)
         wants = exchange.slot.terms.progress_token is not None
-        return self.caller.send(
+        return self.conversation.send(
             *(method, body),
             patience=patience,
             hearer=use,
@@ -301,7 +301,7 @@ class BackendConnection(Actor[Never]):
 
     def said_for(self, signature: Signature) -> dict[str, Raw]:
         """The members of `_meta` of a request by the broker itself, for clients of *signature*."""
-        spoken = dict(self.caller.said())
+        spoken = dict(self.conversation.said())
         if signature and self.revision.dialect.terms_per_request:
             spoken[meta.CLIENT_CAPABILITIES] = written_capabilities(self.revision, signature)
         return spoken
@@ -320,7 +320,7 @@ class BackendConnection(Actor[Never]):
             self._level = wanted
             is_heard = False
             try:
-                await self.caller.send("logging/setLevel", {"level": wanted}, wants_progress=False)
+                await self.conversation.send("logging/setLevel", {"level": wanted}, wants_progress=False)
                 is_heard = True
             finally:
                 if not is_heard:
@@ -332,7 +332,7 @@ class BackendConnection(Actor[Never]):
         """What takes the questions that the backend asks on the way of a request; None if it has no such way."""
         if not self.is_http or self.revision.dialect.asks_in_results:
             return None
-        return lambda request: self._relaying.relay(request, exchange, self.caller.link)
+        return lambda request: self._relaying.relay(request, exchange, self.conversation.link)
 
     def _logged(self, params: LoggingMessageNotificationParams) -> None:
         """A log message that came on no request's way. It may speak of any request that is under way here, so it is
@@ -384,12 +384,12 @@ class BackendConnection(Actor[Never]):
 
     @property
     def _relaying(self) -> QuestionRelay:
-        answering = self.caller.answering
+        answering = self.conversation.answering
         if not isinstance(answering, QuestionRelay):
             raise TypeError("this connection answers by itself")
         return answering
 
-    def _begin(self, link: Link, nursery: trio.Nursery) -> Caller:
+    def _begin(self, link: Link, nursery: trio.Nursery) -> Conversation:
         if isinstance(link, DuplexLink):
             link.peer = self.backend
         self._link = link
@@ -399,29 +399,29 @@ class BackendConnection(Actor[Never]):
             asked=self.asked,
         )
         relaying.session = self._session
-        caller = Caller(link, relaying, self.info, declared_by(self.key.signature), on_log=self._logged)
-        caller.on_change, caller.wait_change = self._told, self.wait_change
-        caller.pace = ReadPace()
-        relaying.caller = caller
+        conversation = Conversation(link, relaying, self.info, declared_by(self.key.signature), on_log=self._logged)
+        conversation.on_change, conversation.wait_change = self._told, self.wait_change
+        conversation.pace = ReadPace()
+        relaying.conversation = conversation
         nursery.start_soon(link.attend)
         if not link.is_http:
-            nursery.start_soon(self._read, caller)
-        return caller
+            nursery.start_soon(self._read, conversation)
+        return conversation
 
-    async def _listen(self, caller: Caller, agreed: Agreed, nursery: trio.Nursery) -> None:
-        if caller.link.is_http:
-            nursery.start_soon(self._read, caller)
+    async def _listen(self, conversation: Conversation, agreed: Agreed, nursery: trio.Nursery) -> None:
+        if conversation.link.is_http:
+            nursery.start_soon(self._read, conversation)
             if agreed.revision.dialect.has_sessions:
-                await caller.link.wait_listening()
+                await conversation.link.wait_listening()
 
-    async def _read(self, caller: Caller) -> None:
+    async def _read(self, conversation: Conversation) -> None:
         try:
-            await caller.link.listen(caller.hear)
+            await conversation.link.listen(conversation.hear)
         except CallboardError as error:
-            if caller is self._caller:
+            if conversation is self._conversation:
                 self.failure = self.failure or _lost(error)
-        is_broken = bool(caller.link.lost) or caller.link.is_stale or self.failure is not None
-        if is_broken and caller is self._caller:  # else it was tried, and there may be another way
+        is_broken = bool(conversation.link.lost) or conversation.link.is_stale or self.failure is not None
+        if is_broken and conversation is self._conversation:  # else it was tried, and there may be another way
             self.retire()
 
     @property
@@ -452,11 +452,11 @@ class BackendConnection(Actor[Never]):
 
     def _part(self) -> None:
         """Let go of what holds this in turn, so that nothing of it has to wait for the garbage collector."""
-        caller, self._caller = self._caller, None
-        if caller is not None:
-            self._last_said = caller.link.lost
-            if isinstance(caller.answering, QuestionRelay):
-                caller.answering.caller = None
+        conversation, self._conversation = self._conversation, None
+        if conversation is not None:
+            self._last_said = conversation.link.lost
+            if isinstance(conversation.answering, QuestionRelay):
+                conversation.answering.conversation = None
 
 
 @attrs.define(eq=False)
@@ -469,7 +469,7 @@ class RootsNotice(Actor[Never]):
 
     async def run(self) -> None:
         try:
-            await self.connection.caller.notify("notifications/roots/list_changed")
+            await self.connection.conversation.notify("notifications/roots/list_changed")
         except CallboardError:
             return  # the connection is lost, and with it what the backend knew of roots
         finally:

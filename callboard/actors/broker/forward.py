@@ -14,7 +14,7 @@ from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.broker.hints import hint_for, is_failed, with_hint
 from callboard.actors.broker.input_bridge import MAX_ROUNDS, InputBridge, InputRefused
 from callboard.actors.broker.leases import Lease
-from callboard.actors.client.caller import Patience
+from callboard.actors.client.conversation import Patience
 from callboard.actors.client.hearer import OnQuestion
 from callboard.actors.frames import error_type
 from callboard.actors.server.exchange import Exchange

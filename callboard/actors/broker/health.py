@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from callboard.actors.broker.connection import BackendConnection
-from callboard.actors.client.caller import Patience
+from callboard.actors.client.conversation import Patience
 from callboard.actors.client.link import Link
 from callboard.errors import CallboardError, ConnectionLost, RequestTimedOut
 from callboard.supervisor import Actor, get_logger
@@ -60,7 +60,7 @@ class BackendHealth:
                 return error
 
     async def _wait_doubt(self, connection: BackendConnection) -> None:
-        link = connection.caller.link
+        link = connection.conversation.link
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._hold, link)
             await self._doubted.wait()
@@ -101,6 +101,6 @@ class Check(Actor[Never]):
 
 async def _ask(connection: BackendConnection, within: float = HEALTH) -> None:
     patience = Patience(timeout=within, cap=within)
-    await connection.caller.send(
-        connection.revision.dialect.probe_method, {"_meta": dict(connection.caller.said())}, patience=patience
+    await connection.conversation.send(
+        connection.revision.dialect.probe_method, {"_meta": dict(connection.conversation.said())}, patience=patience
     )

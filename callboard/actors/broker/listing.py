@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw
 
 from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.broker.leases import EVERYBODY
-from callboard.actors.client.caller import Patience
+from callboard.actors.client.conversation import Patience
 from callboard.codecs.bridge.askable import NOTHING, Signature
 from callboard.codecs.bridge.definitions import KINDS, PROMPTS, TOOLS, Kind
 from callboard.codecs.bridge.guard import (
@@ -393,7 +393,9 @@ class ListReading:
         body: dict[str, Any] = {"_meta": self.connection.said_for(self.signature)}
         if cursor is not None:
             body["cursor"] = cursor  # also an empty one: that is a cursor like any other
-        answer = await self.connection.caller.send(kind.method, body, patience=self.patience, wants_progress=False)
+        answer = await self.connection.conversation.send(
+            kind.method, body, patience=self.patience, wants_progress=False
+        )
         if isinstance(answer, ErrorResponse):
             if answer.code == METHOD_NOT_FOUND:
                 return [], None  # some declare resources, and have no templates

@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from callboard.actors.client.answerer import Answerer, Answering
-from callboard.actors.client.caller import Caller
+from callboard.actors.client.conversation import Conversation
 from callboard.actors.client.link import Link
 from callboard.actors.server.client_requests import ClientRequest, SessionKey, check_declared
 from callboard.actors.server.exchange import Exchange
@@ -83,7 +83,7 @@ class QuestionRelay(Answering):
     tasks: Mapping[str, KnownTask] = attrs.field(factory=dict)
     session: SessionKey | None = attrs.field(default=None, init=False)
     """The session of a legacy client that the connection belongs to, if it belongs to one."""
-    caller: Caller | None = attrs.field(default=None, init=False)
+    conversation: Conversation | None = attrs.field(default=None, init=False)
 
     def about(self) -> dict[str, object]:
         return {"backend": self.backend}
@@ -96,8 +96,8 @@ class QuestionRelay(Answering):
 
     def relay(self, request: Request, exchange: Exchange, link: Link) -> None:
         """Ask the client of *exchange*, to which the question belongs for sure."""
-        if self.caller is not None:
-            self._begin(request, exchange, self.caller.revision, link, self.caller.wait_anew)
+        if self.conversation is not None:
+            self._begin(request, exchange, self.conversation.revision, link, self.conversation.wait_anew)
 
     def _begin(
         self, request: Request, exchange: Exchange | None, revision: Revision, link: Link, on_idle: Callable[[], None]

@@ -23,7 +23,7 @@ from callboard.actors.broker.backend import LONG, Backend
 from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.broker.forward import Forward, ForwardTarget
 from callboard.actors.broker.leases import Lease
-from callboard.actors.client.caller import Patience
+from callboard.actors.client.conversation import Patience
 from callboard.actors.outlet import FrameKind, Outbound
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.reply_slot import ReplySlot

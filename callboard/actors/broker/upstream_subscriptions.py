@@ -19,7 +19,7 @@ from callboard.actors.broker.connection import BackendConnection
 from callboard.actors.broker.leases import EVERYBODY, ConnectionKey, Lease, StreamLease
 from callboard.actors.broker.upstream import Upstream
 from callboard.actors.changes import Hear, ResourceUpdated, folders
-from callboard.actors.client.caller import Patience
+from callboard.actors.client.conversation import Patience
 from callboard.actors.client.hearer import Hearer, NotificationHandler
 from callboard.actors.fan_out import FanOut
 from callboard.codecs.envelope import ErrorResponse
@@ -247,7 +247,7 @@ class UpstreamSubscriptions:
             one.others[connection] = None
             self._told_on.setdefault(connection, {})[one] = None
             try:
-                await connection.caller.send("resources/subscribe", {"uri": one.uri}, wants_progress=False)
+                await connection.conversation.send("resources/subscribe", {"uri": one.uri}, wants_progress=False)
             except CallboardError as error:
                 log.info("subscribe_failed", backend=self.backend.name, reason=str(error)[:200])
 
@@ -326,8 +326,8 @@ class UpstreamSubscriptions:
 
     async def listen(self, connection: BackendConnection, chosen: dict[str, Any], hearer: Hearer) -> object:
         """Hold one subscription of a modern backend open, to its end."""
-        body: dict[str, Any] = {"notifications": chosen, "_meta": dict(connection.caller.said())}
-        return await connection.caller.send(
+        body: dict[str, Any] = {"notifications": chosen, "_meta": dict(connection.conversation.said())}
+        return await connection.conversation.send(
             "subscriptions/listen", body, patience=ENDLESS, hearer=hearer, wants_progress=False
         )
 
@@ -350,7 +350,7 @@ class UpstreamSubscriptions:
         try:
             await self._wait_left(connection, mine.uri)
             self._hear_on(mine, connection)  # also if this is given up: then the backend must be told
-            answer = await connection.caller.send("resources/subscribe", {"uri": mine.uri}, wants_progress=False)
+            answer = await connection.conversation.send("resources/subscribe", {"uri": mine.uri}, wants_progress=False)
             mine.is_granted = not isinstance(answer, ErrorResponse)
             if not mine.is_granted or connection.is_over:
                 self._hear_on(mine, None)
@@ -474,7 +474,7 @@ class Unsubscribe(Actor[Never]):
 
     async def run(self) -> None:
         try:
-            await self.connection.caller.send(
+            await self.connection.conversation.send(
                 "resources/unsubscribe", {"uri": self.uri}, patience=BRIEF, wants_progress=False
             )
         except CallboardError as error:

@@ -7,7 +7,7 @@ import msgspec
 import trio
 from msgspec import UNSET, Raw
 
-from callboard.actors.client.caller import Caller, Patience
+from callboard.actors.client.conversation import Conversation, Patience
 from callboard.codecs.envelope import ErrorResponse
 from callboard.codecs.revisions import (
     LATEST,
@@ -55,34 +55,34 @@ class Agreed:
     instructions: str | None
 
 
-async def agree(caller: Caller, wanted: Revision | None = None) -> Agreed:
+async def agree(conversation: Conversation, wanted: Revision | None = None) -> Agreed:
     """Find the newest revision that both speak, or insist on *wanted*.
 
     Raises `CannotConnect`, and what the link raises.
     """
     if wanted is None or not wanted.dialect.has_sessions:
-        agreed = await _discover(caller, wanted)
+        agreed = await _discover(conversation, wanted)
         if agreed is not None:
             return agreed
         if wanted is not None:
             raise CannotConnect(f"the server does not support {wanted}")
     try:
-        return await _initialize(caller, wanted or max(LEGACY))
+        return await _initialize(conversation, wanted or max(LEGACY))
     except ServerRefused as refused:
         # A modern server that took long to start was silent, too, and knows no handshake. Now it is awake.
-        agreed = None if wanted is not None or caller.link.is_http else await _discover(caller, None)
+        agreed = None if wanted is not None or conversation.link.is_http else await _discover(conversation, None)
         if agreed is None:
             raise CannotConnect(f"the server refused the handshake: {refused}") from None
         return agreed
 
 
-async def _discover(caller: Caller, wanted: Revision | None) -> Agreed | None:
+async def _discover(conversation: Conversation, wanted: Revision | None) -> Agreed | None:
     """Ask a modern server about itself; None if it is a legacy one."""
-    caller.revision = wanted or LATEST
-    patience = HANDSHAKE if caller.link.is_http else Patience(timeout=PROBE_TIME, cap=PROBE_TIME)
+    conversation.revision = wanted or LATEST
+    patience = HANDSHAKE if conversation.link.is_http else Patience(timeout=PROBE_TIME, cap=PROBE_TIME)
     for _ in range(2):
         try:
-            result = await caller.once("server/discover", RequestParams(), patience=patience)
+            result = await conversation.once("server/discover", RequestParams(), patience=patience)
         except (ServerRefused, HttpRefused) as refused:
             code, data = refusal(refused)
             named = _supported(code, data)
@@ -91,26 +91,26 @@ async def _discover(caller: Caller, wanted: Revision | None) -> Agreed | None:
                 if code in _MODERN_CODES and not LEGACY & named:
                     raise CannotConnect(f"no revision in common: {refused}") from None
                 return None
-            caller.revision = better
+            conversation.revision = better
             continue
         except BadAnswer:
             return None  # some old ones answer any unknown method, and mean nothing by it
         except RequestTimedOut:
-            if caller.link.is_http:
+            if conversation.link.is_http:
                 raise
             return None
-        return _discovered(caller, result) if isinstance(result, DiscoverResult) else None
+        return _discovered(conversation, result) if isinstance(result, DiscoverResult) else None
     return None
 
 
-def _discovered(caller: Caller, result: DiscoverResult) -> Agreed | None:
+def _discovered(conversation: Conversation, result: DiscoverResult) -> Agreed | None:
     spoken = [revision for revision in MODERN if revision.value in result.supported_versions]
     if not spoken:
         return None
-    caller.revision = max(spoken)
+    conversation.revision = max(spoken)
     info = UNSET if result.meta is UNSET else result.meta.server_info
     return Agreed(
-        revision=caller.revision,
+        revision=conversation.revision,
         capabilities=result.capabilities,
         info=None if info is UNSET else info,
         instructions=None if result.instructions is UNSET else result.instructions,
@@ -136,9 +136,9 @@ def _supported(code: int, data: object) -> Revisions:
     return frozenset(revision for revision in Revision if revision.value in named)
 
 
-def _answered(caller: Caller) -> ClientCapabilities:
+def _answered(conversation: Conversation) -> ClientCapabilities:
     """The capabilities for a legacy server: it asks by requests, so each needs a callback."""
-    declared, answers = caller.capabilities, caller.answering.can_answer
+    declared, answers = conversation.capabilities, conversation.answering.can_answer
     return attrs.evolve(
         declared,
         sampling=declared.sampling if answers("sampling/createMessage") else UNSET,
@@ -147,21 +147,21 @@ def _answered(caller: Caller) -> ClientCapabilities:
     )
 
 
-async def _initialize(caller: Caller, wanted: Revision) -> Agreed:
+async def _initialize(conversation: Conversation, wanted: Revision) -> Agreed:
     """Raises `ServerRefused` if the server wants no handshake."""
-    caller.revision = wanted
+    conversation.revision = wanted
     params = InitializeRequestParams(
-        protocol_version=wanted.value, capabilities=_answered(caller), client_info=caller.info
+        protocol_version=wanted.value, capabilities=_answered(conversation), client_info=conversation.info
     )
-    result = await caller.once("initialize", params, patience=HANDSHAKE)
+    result = await conversation.once("initialize", params, patience=HANDSHAKE)
     if not isinstance(result, InitializeResult):
         raise BadAnswer("invalid response to initialize")
     revision = next((known for known in LEGACY if known.value == result.protocol_version), None)
     if revision is None:
         raise CannotConnect(f"the server uses the revision {result.protocol_version[:64]!r}, which is not supported")
-    caller.revision = revision
-    caller.link.agree(revision)
-    await caller.notify("notifications/initialized")
+    conversation.revision = revision
+    conversation.link.agree(revision)
+    await conversation.notify("notifications/initialized")
     await trio.lowlevel.checkpoint()
     return Agreed(
         revision=revision,

@@ -92,11 +92,11 @@ PATIENT: Final = Patience()
 class _Call(OutgoingRequest):
     """A request that is on its way, as its caller sees it."""
 
-    __slots__ = ("began", "caller", "is_ended", "latest", "patience")
+    __slots__ = ("began", "conversation", "is_ended", "latest", "patience")
 
     def __init__(
         self,
-        caller: "Caller",
+        conversation: "Conversation",
         request_id: RequestId,
         method: str,
         revision: Revision,
@@ -107,7 +107,7 @@ class _Call(OutgoingRequest):
     ) -> None:
         timeout, cap = patience.timeout, patience.cap
         super().__init__(request_id, method, revision, frame, began + (min(timeout, cap)))
-        self.caller = caller
+        self.conversation = conversation
         self.began = began
         self.latest = began + cap
         self.patience = patience
@@ -121,7 +121,7 @@ class _Call(OutgoingRequest):
 
     def hear(self, message: Request | Notification) -> Awaitable[None]:
         """Handle what came on its way."""
-        return self.caller.hear(message, self)
+        return self.conversation.hear(message, self)
 
     @contextmanager
     def hold(self) -> Iterator[None]:
@@ -151,7 +151,7 @@ class _Call(OutgoingRequest):
 
 
 @attrs.define(eq=False)
-class Caller:
+class Conversation:
     """Asks one server, in one revision, and deals with what it says and asks meanwhile."""
 
     link: Link
