@@ -7,6 +7,8 @@ restarts it or gives up.
 Facts are keyword attributes; the message is built from them once. `code` is the JSON-RPC error code.
 """
 
+import math
+from collections.abc import Iterable
 from typing import ClassVar, Final
 
 PARSE_ERROR: Final = -32700
@@ -26,6 +28,8 @@ TIMED_OUT: Final = -31002
 OVERLOADED: Final = -31003
 DRAINING: Final = -31004
 DEFINITION_CHANGED: Final = -31005
+INSUFFICIENT_SCOPE: Final = -31006
+NOT_APPROVED: Final = -31007
 
 CODES: Final = frozenset(value for name, value in tuple(globals().items()) if name.isupper() and isinstance(value, int))
 """All of these. A backend may answer with any other."""
@@ -177,9 +181,13 @@ class Overloaded(RequestFailed):
 
     code = OVERLOADED
 
-    def __init__(self, message: str, *, for_all: bool = False) -> None:
+    def __init__(self, message: str, *, for_all: bool = False, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.for_all = for_all
+        self.retry_after = retry_after
+        """Seconds after which the same may be tried again, if that is known."""
+        if retry_after is not None:
+            self.data = {"retryAfter": math.ceil(retry_after)}
 
 
 class Draining(RequestFailed):
@@ -189,6 +197,43 @@ class Draining(RequestFailed):
 
     def __init__(self) -> None:
         super().__init__("the server is shutting down")
+
+
+class InsufficientScope(RequestFailed):
+    """The caller's token lacks scopes, and these are all that it lacks. A new token with them would do."""
+
+    code = INSUFFICIENT_SCOPE
+
+    def __init__(self, scopes: Iterable[str]) -> None:
+        self.scopes = tuple(sorted(set(scopes)))
+        super().__init__(f"the token needs these scopes: {' '.join(self.scopes)}")
+        self.data = {"requiredScopes": list(self.scopes)}
+
+
+class NotApproved(RequestFailed):
+    """A call that a person must approve was not approved."""
+
+    code = NOT_APPROVED
+
+
+class BadToken(CallboardError):
+    """A token or a proof is no good. Clients hear *description* alone, which is one text for all causes but a few."""
+
+    def __init__(
+        self, description: str = "the token is invalid", *, reason: str = "", scheme: str = "Bearer"
+    ) -> None:
+        super().__init__(description)
+        self.description = description
+        self.reason = reason
+        """The cause, for the log and the audit log. Never a part of the token."""
+        self.scheme = scheme
+        """The scheme that the client is to use: `Bearer` or `DPoP`."""
+        self.error = "invalid_token"
+        self.nonce: str | None = None
+
+
+class IssuerUnavailable(CallboardError):
+    """Whether a token is good cannot be told now: its issuer does not answer. Clients are to come again."""
 
 
 class PeerRefused(RequestFailed):
