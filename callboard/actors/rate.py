@@ -39,5 +39,10 @@ class RateLimit:
         self._empty_at[who] = empty_at
         return True
 
+    def wait(self, who: Hashable, now: float) -> float:
+        """Seconds until the key may do it once more; 0 if it may now, as far as this process knows."""
+        empty_at = max(self._empty_at.get(who, now), now) + self.rate.interval
+        return max(empty_at - now - self.rate.per - self.rate.interval / 2, 0.0)
+
     def _forget(self, now: float) -> None:
         self._empty_at = {who: empty_at for who, empty_at in self._empty_at.items() if empty_at > now}

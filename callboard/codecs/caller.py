@@ -6,7 +6,7 @@ and rules go by them: they belong to one request, and are never kept under the k
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -24,6 +24,10 @@ _NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
 _PARTS: Final = 4
 
 
+def _scope_set(given: Iterable[str]) -> frozenset[str]:
+    return frozenset(given)
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class Caller:
     """A client that was authenticated, or `ANONYMOUS`."""
@@ -36,7 +40,7 @@ class Caller:
     """The authorization server that vouches for it. Empty for static tokens."""
     client_id: str = ""
     """The program that acts for it."""
-    scopes: frozenset[str] = attrs.field(default=frozenset(), converter=frozenset)
+    scopes: frozenset[str] = attrs.field(default=frozenset(), converter=_scope_set)
     claims: Mapping[str, Any] = attrs.field(default=_NO_CLAIMS, repr=False)
     """All that its token says."""
     expires: float | None = None
@@ -57,6 +61,10 @@ class Caller:
 
 
 ANONYMOUS: Final = Caller()
+
+TRUSTED: Final = Caller()
+"""The peer that started this process, or runs in it: at standard input, or a client in Python. It has no token to show,
+and could do all by itself: no rule is for it. Told from `ANONYMOUS` by identity alone."""
 
 
 @lru_cache(maxsize=4096)

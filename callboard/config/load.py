@@ -24,7 +24,10 @@ OURS: Final = "callboard"
 ENTRY_KEYS: Final = (*TARGET_KEYS, "disabled", OURS)
 OUR_KEYS: Final = (*SETTINGS_KEYS, *OUR_TARGET_KEYS, "oauth")
 
-_ROOT_KEYS: Final = (*MEMBERS, "inputs", "$schema")
+AUTHORIZATION_MEMBERS: Final = ("authorization", "quotas")
+"""Tables about callers, not about servers: `callboard.config.authorization` reads them."""
+
+_ROOT_KEYS: Final = (*MEMBERS, *AUTHORIZATION_MEMBERS, "inputs", "$schema")
 _ANY_URL: Final = "https://localhost/"
 _FOREIGN: Final = {
     "httpUrl": 'is unknown; use `url` and `type` = "http"',
@@ -52,8 +55,8 @@ def read_configuration(path: Path, *, is_running: bool = False) -> Configuration
     return Configuration(file=path, backends=backends, warnings=report.warnings + (() if backends else (none,)))
 
 
-def read_servers(path: Path, *, is_running: bool = False) -> tuple[Report, dict[str, Place]]:
-    """Every entry of the file at *path*, by its name, not looked at. Raises `BadConfiguration`."""
+def read_root(path: Path, *, is_running: bool = False) -> tuple[Report, Place]:
+    """All that the file at *path* says, not looked at. Raises `BadConfiguration`."""
     text, is_open = _text(path, is_running=is_running)
     is_toml = path.suffix.lower() == ".toml" or (
         path.suffix.lower() not in (".json", ".jsonc") and not text.lstrip().startswith(("{", "//", "/*"))
@@ -66,6 +69,12 @@ def read_servers(path: Path, *, is_running: bool = False) -> tuple[Report, dict[
     except NotWritten as error:
         message = f"is not valid {'TOML' if is_toml else 'JSON'}: {error}"
         raise BadConfiguration([Mistake(file=path, line=error.line, column=error.column, message=message)]) from None
+    return report, root
+
+
+def read_servers(path: Path, *, is_running: bool = False) -> tuple[Report, dict[str, Place]]:
+    """Every entry of the file at *path*, by its name, not looked at. Raises `BadConfiguration`."""
+    report, root = read_root(path, is_running=is_running)
     table = Table.of(root)
     if "inputs" in table.members:
         table.members["inputs"].warn("is not supported: inputs are a feature of VS Code; use ${VAR}")

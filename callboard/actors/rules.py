@@ -1,0 +1,427 @@
+"""Rules: what a caller sees and may use. Arithmetic over patterns, scopes and claims: no I/O, no clock.
+
+There are two kinds of rule. One that *needs* scopes is for what a caller can get by asking its authorization server:
+the entry is listed, and a call without the scopes is told which ones it needs. One with *only* or *deny* is for what a
+caller can never have: the entry is not listed, and a call is answered as if there were none. Each rule that matches
+adds its conditions; no rule takes back those of another.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase, translate
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import unquote
+
+import attrs
+
+from callboard.codecs.caller import TRUSTED, Caller
+from callboard.errors import InsufficientScope
+
+GuardedKind: TypeAlias = Literal["tool", "prompt", "resource"]
+Approval: TypeAlias = Literal["caller", "operator"]
+DefaultRule: TypeAlias = Literal["open", "deny"]
+
+APPROVALS: Final[tuple[Approval, ...]] = ("caller", "operator")
+"""From the weaker to the stronger: of several rules the strongest counts."""
+
+METHOD_OF: Final[Mapping[GuardedKind, str]] = {
+    "tool": "tools/call",
+    "prompt": "prompts/get",
+    "resource": "resources/read",
+}
+"""The method that uses an entry. Its rules guard the entry, too."""
+
+MAX_GATES: Final = 16_384
+"""Most names for which the rules that match are remembered. Working them out for 1,000 rules takes a millisecond."""
+
+MAX_REMEMBERED: Final = 512
+"""Longest name or URI, in characters, for which that is remembered: 8 MiB for all of them."""
+
+MAX_HELD: Final = 4096
+"""Most pairs of granted and needed scopes whose comparison is remembered."""
+
+_WILD: Final = re.compile(r"[*?\[]")
+_NO_SCOPES: Final[frozenset[str]] = frozenset()
+_NO_IMPLIES: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
+
+
+@attrs.frozen(kw_only=True)
+class Decision:
+    """What the rules say of one operation for one caller."""
+
+    is_hidden: bool = False
+    """Whether it looks to this caller as if there were none."""
+    needs: tuple[str, ...] = ()
+    """All scopes that the operation needs, if one of them is missing, and nothing else is."""
+    is_listed: bool = True
+    """Whether lists show it."""
+    approve: Approval | None = None
+    """Who must approve of each call."""
+
+    def check(self) -> None:
+        """Raises `InsufficientScope`."""
+        if self.needs:
+            raise InsufficientScope(self.needs)
+
+
+OPEN: Final = Decision()
+HIDDEN: Final = Decision(is_hidden=True, is_listed=False)
+
+
+@attrs.frozen(kw_only=True)
+class Condition:
+    """What a caller must be like. All that is given must fit; of several values, one."""
+
+    scope: tuple[str, ...] = ()
+    principal: tuple[str, ...] = ()
+    tenant: tuple[str, ...] = ()
+    claim: str | None = None
+    """A claim, or the way to one inside of claims: `realm_access.roles`."""
+    has: tuple[object, ...] = ()
+
+    def fits(self, caller: Caller, holds: "Holds") -> bool:
+        if self.principal and caller.principal not in self.principal:
+            return False
+        if self.tenant and caller.tenant not in self.tenant:
+            return False
+        if self.scope and not any(holds(caller.scopes, frozenset((one,))) for one in self.scope):
+            return False
+        return self.claim is None or _has(claim_of(caller.claims, self.claim), self.has)
+
+
+Holds: TypeAlias = Callable[[frozenset[str], frozenset[str]], bool]
+"""Whether who was granted the first scopes has all of the second."""
+
+
+def claim_of(claims: Mapping[str, Any], name: str) -> Any:
+    """The claim of this name, or else that at the end of the dotted path; None if there is neither."""
+    if name in claims:
+        return claims[name]
+    found: Any = claims
+    for part in name.split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            return None
+        found = found[part]
+    return found
+
+
+def _has(found: Any, wanted: Sequence[object]) -> bool:
+    those = found if isinstance(found, list | tuple) else (found,)
+    return any(type(one) is type(value) and one == value for one in those for value in wanted)
+
+
+def _texts(given: Iterable[str]) -> tuple[str, ...]:
+    return tuple(given)
+
+
+def _scope_set(given: Iterable[str]) -> frozenset[str]:
+    return frozenset(given)
+
+
+@attrs.frozen(kw_only=True)
+class Rule:
+    """Which operations, by shell patterns, and what a caller must have for them.
+
+    With *servers* it is for these servers alone: for all that they offer, or for the tools, prompts and resources that
+    are named besides. Of several patterns, any.
+    """
+
+    servers: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    tools: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    prompts: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    resources: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    methods: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    needs: frozenset[str] = attrs.field(default=_NO_SCOPES, converter=_scope_set)
+    only: tuple[Condition, ...] | None = None
+    """Those of whom one must fit. None: anybody."""
+    deny: bool | tuple[Condition, ...] = False
+    hide: bool = False
+    """Whether lists leave it out as long as scopes of this rule are missing."""
+    approve: Approval | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if (why := self.why_never()) is not None:
+            raise ValueError(why)
+
+    def why_never(self) -> str | None:
+        """Why it can never match, or says nothing that could be meant; None if it is fine."""
+        items = self.tools or self.prompts or self.resources
+        if not (self.servers or items or self.methods):
+            return "names no servers, tools, prompts, resources or methods, so it matches nothing"
+        if self.servers and self.methods:
+            return "has `servers` and `methods`: a method belongs to no server; use two rules"
+        if any("{" in one for one in self.resources):
+            return "has a URI template in `resources`: patterns match URIs, so use `*` for each variable"
+        if self.hide and not self.needs:
+            return "has `hide` without `needs`: use `only` or `deny`"
+        return None
+
+    def patterns(self, kind: GuardedKind) -> tuple[str, ...]:
+        return self.tools if kind == "tool" else self.prompts if kind == "prompt" else self.resources
+
+    @property
+    def is_of_servers(self) -> bool:
+        """Whether it is about all that its servers offer."""
+        return bool(self.servers) and not (self.tools or self.prompts or self.resources)
+
+
+@lru_cache(maxsize=8192)
+def _pattern(text: str) -> re.Pattern[str] | None:
+    """None for a text that matches itself alone."""
+    return re.compile(translate(text)) if _WILD.search(text) else None
+
+
+def _matches(patterns: Iterable[str], text: str) -> bool:
+    for one in patterns:
+        pattern = _pattern(one)
+        if one == text if pattern is None else pattern.match(text) is not None:
+            return True
+    return False
+
+
+class ImpliedInCircle(ValueError):
+    """Scopes imply each other, in a circle."""
+
+    def __init__(self, circle: Sequence[str]) -> None:
+        super().__init__(f"scopes imply each other: {' > '.join(circle)}")
+        self.circle = tuple(circle)
+
+
+@attrs.define(eq=False)
+class ScopeHierarchy:
+    """Which scopes imply which others: all the way down, with shell patterns for many at once.
+
+    Raises `ImpliedInCircle`.
+    """
+
+    implies: Mapping[str, Sequence[str]] = _NO_IMPLIES
+    _all: dict[str, tuple[str, ...]] = attrs.field(factory=dict, init=False)
+    _held: dict[tuple[frozenset[str], frozenset[str]], bool] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        for scope in self.implies:
+            self._follow(scope, ())
+
+    def _follow(self, scope: str, way: tuple[str, ...]) -> tuple[str, ...]:
+        """All patterns that *scope* implies."""
+        if scope in way:
+            raise ImpliedInCircle((*way[way.index(scope) :], scope))
+        if scope in self._all:
+            return self._all[scope]
+        found = dict.fromkeys(self.implies[scope])
+        for pattern in self.implies[scope]:
+            for other in self.implies:
+                is_meant = fnmatchcase(other, pattern)
+                # `mcp:admin` may imply `mcp:*`, which is itself, too.
+                if is_meant and not (other == scope and _WILD.search(pattern)):
+                    found |= dict.fromkeys(self._follow(other, (*way, scope)))
+        self._all[scope] = tuple(found)
+        return self._all[scope]
+
+    def holds(self, granted: frozenset[str], needed: frozenset[str]) -> bool:
+        """Whether who was *granted* these scopes has all that are *needed*."""
+        if needed <= granted:
+            return True
+        if not self._all:
+            return False
+        known = self._held.get((granted, needed))
+        if known is None:
+            implied = [pattern for scope in granted for pattern in self._all.get(scope, ())]
+            known = all(scope in granted or _matches(implied, scope) for scope in needed)
+            if len(self._held) >= MAX_HELD:
+                self._held.clear()
+            self._held[granted, needed] = known
+        return known
+
+
+class Gate:
+    """The rules that match one operation, added up. Operations that the same rules match share one."""
+
+    __slots__ = ("_denies", "_hiding", "_holds", "_needing", "_needing_unlisted", "_onlys", "_open", "_shut", "needs")
+
+    def __init__(self, rules: Sequence[Rule], holds: Holds, *, is_shut: bool, scopes: frozenset[str]) -> None:
+        self._holds = holds
+        self._shut = is_shut or any(rule.deny is True for rule in rules)
+        self._denies = tuple(one for rule in rules if isinstance(rule.deny, tuple) for one in rule.deny)
+        self._onlys = tuple(rule.only for rule in rules if rule.only is not None)
+        self.needs = scopes.union(*(rule.needs for rule in rules))
+        self._hiding = _NO_SCOPES.union(*(rule.needs for rule in rules if rule.hide))
+        approve = max((rule.approve for rule in rules if rule.approve), key=APPROVALS.index, default=None)
+        self._open = OPEN if approve is None else Decision(approve=approve)
+        needs = tuple(sorted(self.needs))
+        self._needing = Decision(needs=needs)
+        self._needing_unlisted = Decision(needs=needs, is_listed=False)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether callers may be answered differently."""
+        return bool(self._shut or self._denies or self._onlys or self.needs)
+
+    def decide(self, caller: Caller) -> Decision:
+        if caller is TRUSTED:
+            return OPEN
+        if self._shut:
+            return HIDDEN
+        holds = self._holds
+        for one in self._denies:
+            if one.fits(caller, holds):
+                return HIDDEN
+        for only in self._onlys:
+            if not any(one.fits(caller, holds) for one in only):
+                return HIDDEN
+        if self.needs and not holds(caller.scopes, self.needs):
+            return self._needing if holds(caller.scopes, self._hiding) else self._needing_unlisted
+        return self._open
+
+
+_GateKey: TypeAlias = tuple[str, str, str, str, frozenset[str]]
+
+
+@attrs.define(eq=False)
+class Rules:
+    """All rules of a server. They are never changed: others take their place.
+
+    The rules that match a name are worked out once, so that a call costs the same with one rule as with a thousand.
+    """
+
+    rules: Sequence[Rule] = ()
+    implies: Mapping[str, Sequence[str]] = _NO_IMPLIES
+    default: DefaultRule = "open"
+    """What a tool, prompt or resource is that no rule matches."""
+    hierarchy: ScopeHierarchy = attrs.field(init=False)
+    guards_resources: bool = attrs.field(init=False)
+    _gates: dict[_GateKey, Gate] = attrs.field(factory=dict, init=False)
+    _alike: dict[tuple[tuple[int, ...], bool, frozenset[str]], Gate] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.hierarchy = ScopeHierarchy(self.implies)
+        read = METHOD_OF["resource"]
+        self.guards_resources = self.default == "deny" or any(
+            rule.resources or rule.is_of_servers or _matches(rule.methods, read) for rule in self.rules
+        )
+
+    # What is asked.
+
+    def decide(
+        self,
+        caller: Caller,
+        kind: GuardedKind,
+        server: str,
+        name: str,
+        *,
+        method: str | None = None,
+        scopes: frozenset[str] = _NO_SCOPES,
+    ) -> Decision:
+        """May *caller* use this tool, prompt or resource of *server*? *scopes* are those that the entry itself needs;
+        the method is the usual one for its kind, or another that touches it."""
+        return self.gate(kind, server, name, method=method, scopes=scopes).decide(caller)
+
+    def decide_method(self, caller: Caller, method: str) -> Decision:
+        """May *caller* use a method at all?"""
+        return self._gate((method, "", "", "", _NO_SCOPES), self._of_method).decide(caller)
+
+    def sees_server(self, caller: Caller, server: str) -> bool:
+        """Whether *caller* may know that there is this server. With `default = "deny"` some rule must be about it."""
+        return not self._gate(("", "server", server, "", _NO_SCOPES), self._of_server).decide(caller).is_hidden
+
+    def holds(self, caller: Caller, scopes: Iterable[str]) -> bool:
+        """Whether *caller* has all of these scopes, implied ones counted."""
+        return caller is TRUSTED or self.hierarchy.holds(caller.scopes, frozenset(scopes))
+
+    def gate(
+        self,
+        kind: GuardedKind,
+        server: str,
+        name: str,
+        *,
+        method: str | None = None,
+        scopes: frozenset[str] = _NO_SCOPES,
+    ) -> Gate:
+        """What guards this tool, prompt or resource."""
+        key = (method or METHOD_OF[kind], kind, server, name, scopes)
+        return self._gates.get(key) or self._gate(key, self._of_item)
+
+    def matching(self, kind: GuardedKind, server: str, name: str) -> list[Rule]:
+        """The rules about it, for people to read."""
+        found, _ = self._of_item((METHOD_OF[kind], kind, server, name, _NO_SCOPES))
+        return [self.rules[index] for index in found]
+
+    # How it is worked out.
+
+    def _gate(self, key: _GateKey, find: Callable[[_GateKey], tuple[tuple[int, ...], bool]]) -> Gate:
+        gate = self._gates.get(key)
+        if gate is not None:
+            return gate
+        found, is_shut = find(key)
+        alike = found, is_shut, key[4]
+        gate = self._alike.get(alike)
+        if gate is None:
+            rules = [self.rules[index] for index in found]
+            gate = Gate(rules, self.hierarchy.holds, is_shut=is_shut, scopes=key[4])
+        if len(self._gates) >= MAX_GATES:
+            self._gates.clear()
+            self._alike.clear()
+        self._alike[alike] = gate
+        if len(key[3]) <= MAX_REMEMBERED:
+            self._gates[key] = gate
+        return gate
+
+    def _of_method(self, key: _GateKey) -> tuple[tuple[int, ...], bool]:
+        return tuple(self._about_method(key[0])), False
+
+    def _about_method(self, method: str) -> Iterator[int]:
+        return (index for index, rule in enumerate(self.rules) if rule.methods and _matches(rule.methods, method))
+
+    def _of_server(self, key: _GateKey) -> tuple[tuple[int, ...], bool]:
+        about = [index for index, rule in enumerate(self.rules) if _matches(rule.servers, key[2])]
+        wholly = tuple(index for index in about if self.rules[index].is_of_servers)
+        return wholly, self.default == "deny" and not about
+
+    def _of_item(self, key: _GateKey) -> tuple[tuple[int, ...], bool]:
+        method, kind, server, name, _ = key
+        forms = [name]
+        if kind == "resource" and (plain := plain_uri(name)) != name:
+            forms.append(plain)  # a server may take the one for the other: so what is said of either counts
+        found = dict.fromkeys(self._about_method(method))
+        is_shut = False
+        for form in forms:
+            about = [index for index, rule in enumerate(self.rules) if _is_about(rule, kind, server, form)]
+            found |= dict.fromkeys(about)
+            is_shut = is_shut or (self.default == "deny" and not about)
+        return tuple(sorted(found)), is_shut
+
+
+def _is_about(rule: Rule, kind: str, server: str, name: str) -> bool:
+    if rule.servers and not _matches(rule.servers, server):
+        return False
+    if rule.is_of_servers:
+        return True
+    patterns = rule.tools if kind == "tool" else rule.prompts if kind == "prompt" else rule.resources
+    return _matches(patterns, name)
+
+
+def plain_uri(uri: str) -> str:
+    """A URI as a server may understand it: percent-decoded, without `.` and `..`, scheme and authority in lower case.
+
+    For patterns alone. What is read is the URI as the client wrote it.
+    """
+    scheme, parted, rest = uri.partition(":")
+    text = unquote(rest).replace("\\", "/")
+    authority = ""
+    if text.startswith("//"):
+        authority, slash, path = text[2:].partition("/")
+        authority, text = f"//{authority.lower()}", slash + path
+    parts = text.split("/")
+    kept = parts[:1]
+    for part in (*(part for part in parts[1:-1] if part), *parts[1:][-1:]):  # `//` is `/` to most servers
+        if part != "..":
+            kept += () if part == "." else (part,)
+        elif len(kept) > 1:
+            kept.pop()
+    return f"{scheme.lower()}{parted}{authority}{'/'.join(kept)}"
+
+
+NO_RULES: Final = Rules()
+"""For entries that need scopes of their own where there are no rules."""

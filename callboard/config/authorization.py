@@ -1,0 +1,289 @@
+"""The tables `authorization` and `quotas`: which tokens are good, what their callers may use, and how often.
+
+They stand in the file of the servers, or in a file of their own. What is unknown here is an error and no warning: a
+rule with a misspelled condition would let everybody in.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from callboard.actors.quotas import QuotaSettings
+from callboard.actors.rate import Rate
+from callboard.actors.rules import APPROVALS, Condition, DefaultRule, ImpliedInCircle, Rule, Rules, ScopeHierarchy
+from callboard.config.load import AUTHORIZATION_MEMBERS, MEMBERS, read_root
+from callboard.config.reader import Place, Table, nearest, quoted
+from callboard.config.report import Mistake
+
+AUTHORIZATION_KEYS: Final = (
+    *("resource", "scopes", "issuers", "implies", "rules", "default"),
+    *("resource_name", "documentation"),
+)
+PATTERN_KEYS: Final = ("servers", "tools", "prompts", "resources", "methods")
+RULE_KEYS: Final = (*PATTERN_KEYS, "needs", "only", "deny", "hide", "approve")
+CONDITION_KEYS: Final = ("scope", "principal", "tenant", "claim", "has")
+QUOTA_KEYS: Final = ("principal", "tenant", "all", "tools")
+RATE_KEYS: Final = ("count", "per")
+DEFAULTS: Final[tuple[DefaultRule, ...]] = ("open", "deny")
+
+MAX_RULES: Final = 10_000
+"""Most rules of a file: ten times as many as any gateway's users have asked for."""
+
+ReadIssuers: TypeAlias = Callable[[Place], Sequence[Any]]
+"""Reads the list of issuers at a place, and reports what is wrong with it there."""
+
+_NO_IMPLIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
+
+
+@attrs.frozen(kw_only=True)
+class AuthorizationSettings:
+    """All that a file says about callers. Compared on a reload: equal settings change nothing."""
+
+    file: Path = attrs.field(eq=False)
+    resource: str | None = None
+    """The URL of this server, as tokens name it in their audience."""
+    scopes: tuple[str, ...] = ()
+    """The least that a token needs for anything."""
+    issuers: tuple[Any, ...] = ()
+    implies: Mapping[str, tuple[str, ...]] = _NO_IMPLIES
+    rules: tuple[Rule, ...] = ()
+    default: DefaultRule = "open"
+    resource_name: str | None = None
+    documentation: str | None = None
+    quotas: QuotaSettings | None = None
+    warnings: tuple[Mistake, ...] = attrs.field(default=(), eq=False)
+
+    def make_rules(self) -> Rules | None:
+        """The rules; None if there are none, so that they cost nothing. A hierarchy alone counts, too: handlers may ask
+        for scopes."""
+        if not (self.rules or self.implies) and self.default == "open":
+            return None
+        return Rules(self.rules, self.implies, self.default)
+
+
+def read_authorization(
+    path: Path, *, read_issuers: ReadIssuers | None = None, is_running: bool = False
+) -> AuthorizationSettings | None:
+    """The tables in the file at *path*; None if it has none. Raises `BadConfiguration`, with all of its mistakes.
+
+    A file that has no servers may have nothing else.
+    """
+    report, root = read_root(path, is_running=is_running)
+    table = Table.of(root)
+    has_servers = any(member in table.members for member in MEMBERS)
+    if not has_servers:
+        _refuse_unknown(table, (*AUTHORIZATION_MEMBERS, "$schema"))
+    if not any(member in table.members for member in AUTHORIZATION_MEMBERS):
+        report.check()
+        return None
+    authorization = table.table("authorization")
+    _refuse_unknown(authorization, AUTHORIZATION_KEYS)
+    rules = _rules(authorization)
+    if has_servers:
+        _check_servers(authorization, rules, _servers(table))
+    settings = AuthorizationSettings(
+        file=path,
+        resource=authorization.text("resource", None),
+        scopes=_scopes(authorization, "scopes"),
+        issuers=_issuers(authorization, read_issuers),
+        implies=_implies(authorization),
+        rules=tuple(rule for rule in rules if rule is not None),
+        default=authorization.choice("default", DEFAULTS, "open"),
+        resource_name=authorization.text("resource_name", None),
+        documentation=authorization.text("documentation", None),
+        quotas=_quotas(table),
+    )
+    report.check()
+    return attrs.evolve(settings, warnings=report.warnings)
+
+
+def _refuse_unknown(table: Table, known: Collection[str]) -> None:
+    for key in table.members:
+        if key not in known:
+            table.members[key].wrong(f"is unknown{nearest(key, known)}")
+
+
+def _issuers(table: Table, read_issuers: ReadIssuers | None) -> tuple[Any, ...]:
+    place = table.members.get("issuers")
+    if place is None:
+        return ()
+    if read_issuers is None:
+        place.wrong("cannot be used here: no issuers are known to this command")
+        return ()
+    return tuple(read_issuers(place))
+
+
+def _scopes(table: Table, key: str) -> tuple[str, ...]:
+    found = table.texts(key)
+    for scope in found:
+        if not _is_scope(scope):
+            table.members[key].wrong(f"{quoted(scope)} is not a scope: no spaces, quotes or backslashes")
+    return found
+
+
+def _is_scope(text: str) -> bool:
+    """As RFC 6749, section 3.3, has it: these characters can stand in a header, too."""
+    return bool(text) and all(" " < one <= "~" and one not in '"\\' for one in text)
+
+
+def _implies(table: Table) -> Mapping[str, tuple[str, ...]]:
+    place = table.members.get("implies")
+    if place is None:
+        return _NO_IMPLIES
+    among = place.table()
+    found = {scope: _scopes(among, scope) for scope in among.members}
+    try:
+        ScopeHierarchy(found)
+    except ImpliedInCircle as error:
+        among.members[error.circle[0]].wrong(str(error))
+    return found
+
+
+# Rules.
+
+
+def _items(place: Place, what: str) -> list[Place]:
+    if place.node.items is None:
+        place.wrong(f"must be a list of {what}")
+    return [Place(node, f"{place.where}[{at}]", place.report) for at, node in enumerate(place.node.items or ())]
+
+
+def _rules(table: Table) -> list[Rule | None]:
+    place = table.members.get("rules")
+    if place is None:
+        return []
+    places = _items(place, "tables")
+    if len(places) > MAX_RULES:
+        place.wrong(f"has more than {MAX_RULES} rules")
+    return [_rule(one) for one in places[:MAX_RULES]]
+
+
+def _rule(place: Place) -> Rule | None:
+    before = len(place.report.mistakes)
+    table = place.table()
+    _refuse_unknown(table, RULE_KEYS)
+    for key in PATTERN_KEYS:
+        if key in table.members and table.members[key].node.items == []:
+            table.members[key].wrong("is empty, so the rule never matches")
+    said: dict[str, Any] = {
+        **{key: table.texts(key) for key in PATTERN_KEYS},
+        "needs": _scopes(table, "needs"),
+        "only": None if "only" not in table.members else _conditions(table.members["only"]),
+        "deny": _deny(table),
+        "hide": table.flag("hide"),
+        "approve": table.choice("approve", APPROVALS, None),
+    }
+    if len(place.report.mistakes) > before:
+        return None
+    try:
+        return Rule(**said)
+    except ValueError as error:
+        place.wrong(str(error))
+        return None
+
+
+def _deny(table: Table) -> bool | tuple[Condition, ...]:
+    place = table.members.get("deny")
+    if place is None:
+        return False
+    if isinstance(place.node.value, bool):
+        return place.node.value
+    return _conditions(place)
+
+
+def _conditions(place: Place) -> tuple[Condition, ...]:
+    places = [place] if place.node.items is None else _items(place, "tables")
+    if not places:
+        place.wrong("is empty, so it fits no caller; use `deny = true`")
+    found = [_condition(one) for one in places]
+    return tuple(one for one in found if one is not None)
+
+
+def _condition(place: Place) -> Condition | None:
+    table = place.table()
+    _refuse_unknown(table, CONDITION_KEYS)
+    if place.node.members == {}:
+        place.wrong(f"is empty; it needs one of {', '.join(CONDITION_KEYS[:-1])}")
+    if ("claim" in table.members) != ("has" in table.members):
+        place.wrong("needs `claim` and `has` together")
+        return None
+    claim = table.text("claim", None)
+    has = _values(table.members["has"]) if "has" in table.members else ()
+    return Condition(
+        scope=_some(table, "scope"),
+        principal=_some(table, "principal"),
+        tenant=_some(table, "tenant"),
+        claim=claim,
+        has=has,
+    )
+
+
+def _some(table: Table, key: str) -> tuple[str, ...]:
+    """A text, or a list of them."""
+    place = table.members.get(key)
+    if place is None:
+        return ()
+    if place.node.items is not None:
+        if not place.node.items:
+            place.wrong("is empty, so it fits no caller")
+        return place.texts()
+    text = place.text(what="a string or a list of strings")
+    return () if text is None else (text,)
+
+
+def _values(place: Place) -> tuple[object, ...]:
+    nodes = [place.node] if place.node.items is None else place.node.items
+    if not nodes or not all(isinstance(node.value, str | int | bool) for node in nodes):
+        place.wrong("must be a string, a number, true or false, or a list of them")
+        return ()
+    return tuple(
+        Place(node, place.where, place.report).expanded() if isinstance(node.value, str) else node.value
+        for node in nodes
+    )
+
+
+def _servers(table: Table) -> set[str]:
+    return {name for member in MEMBERS if member in table.members for name in table.table(member).members}
+
+
+def _check_servers(table: Table, rules: Sequence[Rule | None], names: Collection[str]) -> None:
+    """Report rules whose servers are none of the file's: they never match, and what they were to guard is open."""
+    for rule, place in zip(rules, _items(table.members["rules"], "tables") if rules else (), strict=False):
+        if rule is None or not rule.servers:
+            continue
+        at = Table.of(place).members["servers"]
+        for pattern in rule.servers:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                at.wrong(f"{quoted(pattern)} matches no server of this file{nearest(pattern, names)}")
+
+
+# Quotas.
+
+
+def _quotas(table: Table) -> QuotaSettings | None:
+    if "quotas" not in table.members:
+        return None
+    quotas = table.table("quotas")
+    _refuse_unknown(quotas, QUOTA_KEYS)
+    tools = quotas.table("tools")
+    by_tool = {pattern: _rate(place) for pattern, place in tools.members.items()}
+    return QuotaSettings(
+        principal=_rate(quotas.members.get("principal")),
+        tenant=_rate(quotas.members.get("tenant")),
+        all=_rate(quotas.members.get("all")),
+        tools={pattern: rate for pattern, rate in by_tool.items() if rate is not None},
+    )
+
+
+def _rate(place: Place | None) -> Rate | None:
+    if place is None:
+        return None
+    table = place.table()
+    _refuse_unknown(table, RATE_KEYS)
+    if place.node.members is not None and "count" not in table.members:
+        place.wrong("needs `count`")
+    return Rate(table.count("count", 1), table.seconds("per", 1.0))
