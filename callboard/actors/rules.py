@@ -43,7 +43,7 @@ MAX_HELD: Final = 4096
 """Most pairs of granted and needed scopes whose comparison is remembered."""
 
 _WILD: Final = re.compile(r"[*?\[]")
-_NO_SCOPES: Final[frozenset[str]] = frozenset()
+NO_SCOPES: Final[frozenset[str]] = frozenset()
 _NO_IMPLIES: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
 
@@ -112,6 +112,20 @@ def _has(found: Any, wanted: Sequence[object]) -> bool:
     return any(type(one) is type(value) and one == value for one in those for value in wanted)
 
 
+def is_scope(text: str) -> bool:
+    """As RFC 6749, section 3.3, has it: no space, and nothing that could not stand in a header."""
+    return bool(text) and all(" " < one <= "~" and one not in '"\\' for one in text)
+
+
+def checked_scopes(scopes: Iterable[str]) -> frozenset[str]:
+    """The scopes that an entry needs. Raises ValueError for what is none, such as a text in the place of a list."""
+    found = (scopes,) if isinstance(scopes, str) else tuple(scopes)
+    for one in found:
+        if not is_scope(one):
+            raise ValueError(f"invalid scope {one[:200]!r}: no spaces, quotes or backslashes; several go into a list")
+    return frozenset(found)
+
+
 def _texts(given: Iterable[str]) -> tuple[str, ...]:
     return tuple(given)
 
@@ -133,7 +147,7 @@ class Rule:
     prompts: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     resources: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     methods: tuple[str, ...] = attrs.field(default=(), converter=_texts)
-    needs: frozenset[str] = attrs.field(default=_NO_SCOPES, converter=_scope_set)
+    needs: frozenset[str] = attrs.field(default=NO_SCOPES, converter=_scope_set)
     only: tuple[Condition, ...] | None = None
     """Those of whom one must fit. None: anybody."""
     deny: bool | tuple[Condition, ...] = False
@@ -247,7 +261,7 @@ class Gate:
         self._denies = tuple(one for rule in rules if isinstance(rule.deny, tuple) for one in rule.deny)
         self._onlys = tuple(rule.only for rule in rules if rule.only is not None)
         self.needs = scopes.union(*(rule.needs for rule in rules))
-        self._hiding = _NO_SCOPES.union(*(rule.needs for rule in rules if rule.hide))
+        self._hiding = NO_SCOPES.union(*(rule.needs for rule in rules if rule.hide))
         approve = max((rule.approve for rule in rules if rule.approve), key=APPROVALS.index, default=None)
         self._open = OPEN if approve is None else Decision(approve=approve)
         needs = tuple(sorted(self.needs))
@@ -280,7 +294,7 @@ _GateKey: TypeAlias = tuple[str, str, str, str, frozenset[str]]
 
 
 @attrs.define(eq=False)
-class Rules:
+class AccessRules:
     """All rules of a server. They are never changed: others take their place.
 
     The rules that match a name are worked out once, so that a call costs the same with one rule as with a thousand.
@@ -312,7 +326,7 @@ class Rules:
         name: str,
         *,
         method: str | None = None,
-        scopes: frozenset[str] = _NO_SCOPES,
+        scopes: frozenset[str] = NO_SCOPES,
     ) -> Decision:
         """May *caller* use this tool, prompt or resource of *server*? *scopes* are those that the entry itself needs;
         the method is the usual one for its kind, or another that touches it."""
@@ -320,11 +334,11 @@ class Rules:
 
     def decide_method(self, caller: Caller, method: str) -> Decision:
         """May *caller* use a method at all?"""
-        return self._gate((method, "", "", "", _NO_SCOPES), self._of_method).decide(caller)
+        return self._gate((method, "", "", "", NO_SCOPES), self._of_method).decide(caller)
 
     def sees_server(self, caller: Caller, server: str) -> bool:
         """Whether *caller* may know that there is this server. With `default = "deny"` some rule must be about it."""
-        return not self._gate(("", "server", server, "", _NO_SCOPES), self._of_server).decide(caller).is_hidden
+        return not self._gate(("", "server", server, "", NO_SCOPES), self._of_server).decide(caller).is_hidden
 
     def holds(self, caller: Caller, scopes: Iterable[str]) -> bool:
         """Whether *caller* has all of these scopes, implied ones counted."""
@@ -337,7 +351,7 @@ class Rules:
         name: str,
         *,
         method: str | None = None,
-        scopes: frozenset[str] = _NO_SCOPES,
+        scopes: frozenset[str] = NO_SCOPES,
     ) -> Gate:
         """What guards this tool, prompt or resource."""
         key = (method or METHOD_OF[kind], kind, server, name, scopes)
@@ -345,7 +359,7 @@ class Rules:
 
     def matching(self, kind: GuardedKind, server: str, name: str) -> list[Rule]:
         """The rules about it, for people to read."""
-        found, _ = self._of_item((METHOD_OF[kind], kind, server, name, _NO_SCOPES))
+        found, _ = self._of_item((METHOD_OF[kind], kind, server, name, NO_SCOPES))
         return [self.rules[index] for index in found]
 
     # How it is worked out.
@@ -423,5 +437,26 @@ def plain_uri(uri: str) -> str:
     return f"{scheme.lower()}{parted}{authority}{'/'.join(kept)}"
 
 
-NO_RULES: Final = Rules()
+@attrs.frozen
+class CallerView:
+    """The rules, as they are for one caller."""
+
+    rules: AccessRules
+    caller: Caller
+
+    def hides(self, kind: GuardedKind, server: str, name: str, method: str | None = None) -> bool:
+        """Whether the caller may not know of it. Never says which scopes are missing."""
+        return self.rules.decide(self.caller, kind, server, name, method=method).is_hidden
+
+    def refuses(self, kind: GuardedKind, server: str, name: str, method: str | None = None) -> bool:
+        """As `hides`, for what is about to be used. Raises `InsufficientScope`."""
+        decision = self.rules.decide(self.caller, kind, server, name, method=method)
+        decision.check()
+        return decision.is_hidden
+
+    def knows_server(self, server: str) -> bool:
+        return self.rules.sees_server(self.caller, server)
+
+
+NO_RULES: Final = AccessRules()
 """For entries that need scopes of their own where there are no rules."""

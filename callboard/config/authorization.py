@@ -14,7 +14,16 @@ import attrs
 
 from callboard.actors.quotas import QuotaSettings
 from callboard.actors.rate import Rate
-from callboard.actors.rules import APPROVALS, Condition, DefaultRule, ImpliedInCircle, Rule, Rules, ScopeHierarchy
+from callboard.actors.rules import (
+    APPROVALS,
+    AccessRules,
+    Condition,
+    DefaultRule,
+    ImpliedInCircle,
+    Rule,
+    ScopeHierarchy,
+    is_scope,
+)
 from callboard.config.load import AUTHORIZATION_MEMBERS, MEMBERS, read_root
 from callboard.config.reader import Place, Table, nearest, quoted
 from callboard.config.report import Mistake
@@ -57,12 +66,12 @@ class AuthorizationSettings:
     quotas: QuotaSettings | None = None
     warnings: tuple[Mistake, ...] = attrs.field(default=(), eq=False)
 
-    def make_rules(self) -> Rules | None:
+    def make_rules(self) -> AccessRules | None:
         """The rules; None if there are none, so that they cost nothing. A hierarchy alone counts, too: handlers may ask
         for scopes."""
         if not (self.rules or self.implies) and self.default == "open":
             return None
-        return Rules(self.rules, self.implies, self.default)
+        return AccessRules(self.rules, self.implies, self.default)
 
 
 def read_authorization(
@@ -120,14 +129,9 @@ def _issuers(table: Table, read_issuers: ReadIssuers | None) -> tuple[Any, ...]:
 def _scopes(table: Table, key: str) -> tuple[str, ...]:
     found = table.texts(key)
     for scope in found:
-        if not _is_scope(scope):
+        if not is_scope(scope):
             table.members[key].wrong(f"{quoted(scope)} is not a scope: no spaces, quotes or backslashes")
     return found
-
-
-def _is_scope(text: str) -> bool:
-    """As RFC 6749, section 3.3, has it: these characters can stand in a header, too."""
-    return bool(text) and all(" " < one <= "~" and one not in '"\\' for one in text)
 
 
 def _implies(table: Table) -> Mapping[str, tuple[str, ...]]:

@@ -10,9 +10,11 @@ import msgspec
 from msgspec import UNSET
 
 from callboard.actors.changes import ListName
+from callboard.actors.rules import NO_RULES
 from callboard.actors.server.client_requests import ClientRequest
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.turns import check_turns
+from callboard.codecs.caller import Caller
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.revisions import (
     ClientCapabilities,
@@ -36,6 +38,7 @@ from callboard.codecs.revisions import (
     ToolChoice,
     declares,
 )
+from callboard.errors import InsufficientScope
 from callboard.server.content.errors import ToolError
 from callboard.server.content.forms import form_for, form_of, read_form
 
@@ -144,6 +147,20 @@ class Context:
     @property
     def principal(self) -> str:
         return self._exchange.terms.principal
+
+    @property
+    def caller(self) -> Caller:
+        """Who calls: the principal, tenant, scopes and claims of the token. `ANONYMOUS` without one."""
+        return self._exchange.terms.caller
+
+    def require_scopes(self, *scopes: str) -> None:
+        """Go on only if the caller's token has all of these scopes, implied ones counted.
+
+        Raises `InsufficientScope`, which is for the client: over HTTP a 403 that names the scopes, if nothing was sent
+        yet. A peer at standard input, or in this process, has no token and needs none.
+        """
+        if not (self._exchange.engine.rules or NO_RULES).holds(self.caller, scopes):
+            raise InsufficientScope(scopes)
 
     @property
     def revision(self) -> Revision:

@@ -10,9 +10,12 @@ import msgspec
 import trio
 from msgspec import UNSET, Raw
 
+from callboard.actors.changes import ListName
 from callboard.actors.frames import Outcome
+from callboard.actors.rules import NO_RULES, NO_SCOPES, AccessRules, Decision, GuardedKind
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.host import Instant
+from callboard.codecs.caller import Caller
 from callboard.codecs.envelope import Request
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
@@ -21,6 +24,7 @@ from callboard.codecs.revisions import (
     CompleteRequestParams,
     CompleteResult,
     Completion,
+    CompletionReference,
     DiscoverResult,
     GetPromptRequestParams,
     GetPromptResult,
@@ -41,13 +45,31 @@ from callboard.codecs.revisions import (
 )
 from callboard.codecs.revisions.calls import Structured
 from callboard.codecs.routing import Route
-from callboard.errors import HandlerFailed, InvalidParams, MissingCapability, Overloaded, ResourceNotFound
+from callboard.errors import (
+    HandlerFailed,
+    InsufficientScope,
+    InvalidParams,
+    MissingCapability,
+    Overloaded,
+    ResourceNotFound,
+)
 from callboard.server.content.content import to_contents, to_messages, to_result
 from callboard.server.content.errors import BadArguments, Unfit
 from callboard.server.content.failures import error_result, failure_text, is_unexpected
 from callboard.server.context import Context, InputRequired, News
 from callboard.server.faults import exited, log_failure
-from callboard.server.registry import CacheHint, Function, HandlerEntry, Registry, Section, ToolEntry
+from callboard.server.registry import (
+    CacheHint,
+    E,
+    Function,
+    HandlerEntry,
+    PromptEntry,
+    Registry,
+    ResourceEntry,
+    Section,
+    TemplateEntry,
+    ToolEntry,
+)
 from callboard.supervisor.ended import drop_frames
 from callboard.supervisor.groups import sole
 
@@ -89,6 +111,7 @@ class ServerOffer:
         self._lifespan = lifespan
         self._limiter = trio.CapacityLimiter(server.threads)
         self._kept: dict[str, Any] = attrs.asdict(server.lists_kept)
+        self._kept_by_one: dict[str, Any] = {**self._kept, "cache_scope": "private"}
         self.info: Implementation = server.info
         self.instructions: str | None = server.instructions
         self.revisions: frozenset[Revision] = server.revisions
@@ -138,33 +161,136 @@ class ServerOffer:
         )
 
     def _list_tools(self, exchange: Exchange) -> Model:
-        shown, cursor = self._page(exchange, self._registry.tools)
-        return ListToolsResult(tools=shown, next_cursor=cursor, **self._kept)
+        shown, cursor = self._page(exchange, self._registry.tools, "tool")
+        return ListToolsResult(tools=shown, next_cursor=cursor, **self._list_kept(exchange))
 
     def _list_resources(self, exchange: Exchange) -> Model:
-        shown, cursor = self._page(exchange, self._registry.resources)
-        return ListResourcesResult(resources=shown, next_cursor=cursor, **self._kept)
+        shown, cursor = self._page(exchange, self._registry.resources, "resource")
+        return ListResourcesResult(resources=shown, next_cursor=cursor, **self._list_kept(exchange))
 
     def _list_templates(self, exchange: Exchange) -> Model:
-        shown, cursor = self._page(exchange, self._registry.templates)
-        return ListResourceTemplatesResult(resource_templates=shown, next_cursor=cursor, **self._kept)
+        shown, cursor = self._page(exchange, self._registry.templates, "resource")
+        return ListResourceTemplatesResult(resource_templates=shown, next_cursor=cursor, **self._list_kept(exchange))
 
     def _list_prompts(self, exchange: Exchange) -> Model:
-        shown, cursor = self._page(exchange, self._registry.prompts)
-        return ListPromptsResult(prompts=shown, next_cursor=cursor, **self._kept)
+        shown, cursor = self._page(exchange, self._registry.prompts, "prompt")
+        return ListPromptsResult(prompts=shown, next_cursor=cursor, **self._list_kept(exchange))
 
-    def _page(self, exchange: Exchange, shelf: Section[Any]) -> tuple[list[Any], Any]:
+    def _page(self, exchange: Exchange, shelf: Section[Any], kind: GuardedKind) -> tuple[list[Any], Any]:
         cursor = exchange.params(PaginatedRequestParams).cursor
-        entries, following = shelf.page(None if cursor is UNSET else cursor, self._registry.cursors, time.time())
+        rules, caller, server = exchange.engine.rules, exchange.terms.caller, self.info.name
+
+        def is_listed(name: str, entry: HandlerEntry) -> bool:
+            return rules is None or rules.decide(caller, kind, server, name, scopes=entry.scopes).is_listed
+
+        entries, following = shelf.page(
+            None if cursor is UNSET else cursor,
+            self._registry.cursors,
+            time.time(),
+            is_listed=None if rules is None else is_listed,
+        )
         return [entry.shown for entry in entries], UNSET if following is None else following
+
+    def _list_kept(self, exchange: Exchange) -> dict[str, Any]:
+        """A list that depends on its caller is no other's."""
+        return self._kept if exchange.engine.rules is None else self._kept_by_one
+
+    # What a caller may use.
+
+    def _allowed(
+        self, exchange: Exchange, kind: GuardedKind, name: str, entry: E | None, method: str | None = None
+    ) -> E | None:
+        """*entry*; None, as if there were none, if the caller may not know of it. Raises `InsufficientScope`."""
+        rules = exchange.engine.rules
+        if entry is None or (rules is None and not entry.scopes):
+            return entry
+        decision = (rules or NO_RULES).decide(
+            exchange.terms.caller, kind, self.info.name, name, method=method, scopes=entry.scopes
+        )
+        if decision.is_hidden:
+            return None
+        decision.check()
+        return entry
+
+    def guard(self, exchange: Exchange) -> None:
+        match exchange.request.method:
+            case "tools/call":
+                self._tool(exchange, exchange.route.name or "")
+            case "prompts/get":
+                self._prompt(exchange, exchange.route.name or "")
+            case "resources/read":
+                self._resource(exchange, exchange.route.uri or "")
+
+    def decide_resource(self, rules: AccessRules, caller: Caller, uri: str, method: str) -> Decision:
+        found = self._registry.find_resource(uri)
+        scopes = NO_SCOPES if found is None else found[0].scopes
+        return rules.decide(caller, "resource", self.info.name, uri, method=method, scopes=scopes)
+
+    def instructions_for(self, _: AccessRules, __: Caller) -> str | None:
+        return self.instructions
+
+    def listed_for(self, rules: AccessRules, caller: Caller) -> dict[ListName, frozenset[str]]:
+        sections = self._registry
+        return {
+            "tools": self._listed(rules, caller, "tool", sections.tools),
+            "prompts": self._listed(rules, caller, "prompt", sections.prompts),
+            "resources": self._listed(rules, caller, "resource", sections.resources)
+            | self._listed(rules, caller, "resource", sections.templates),
+        }
+
+    def _listed(self, rules: AccessRules, caller: Caller, kind: GuardedKind, section: Section[Any]) -> frozenset[str]:
+        server = self.info.name
+        return frozenset(
+            name
+            for name, entry in section.entries.items()
+            if rules.decide(caller, kind, server, name, scopes=entry.scopes).is_listed
+        )
+
+    def _tool(self, exchange: Exchange, name: str) -> ToolEntry:
+        entry = self._allowed(exchange, "tool", name, self._registry.tools.entries.get(name))
+        if entry is None:
+            raise InvalidParams(f"Unknown tool: {name[:128]}")
+        return entry
+
+    def _prompt(self, exchange: Exchange, name: str) -> PromptEntry:
+        entry = self._allowed(exchange, "prompt", name, self._registry.prompts.entries.get(name))
+        if entry is None:
+            raise InvalidParams(f"Unknown prompt: {name[:128]}")
+        return entry
+
+    def _resource(self, exchange: Exchange, uri: str) -> tuple[ResourceEntry | TemplateEntry, str, Mapping[str, Any]]:
+        found = self._registry.find_resource(uri)
+        if found is None or self._allowed(exchange, "resource", uri, found[0]) is None:
+            raise ResourceNotFound(uri)
+        return found
+
+    def _has(self, exchange: Exchange, ref: CompletionReference, of: str) -> bool | None:
+        """Whether there is what *ref* names. None: there is not; False: the caller may not know. Raises
+        `InsufficientScope`."""
+        sections = self._registry
+        kind: GuardedKind = "prompt" if isinstance(ref, PromptReference) else "resource"
+        if kind == "prompt":
+            entry: HandlerEntry | None = sections.prompts.entries.get(of)
+        else:
+            entry = sections.templates.entries.get(of) or sections.resources.entries.get(of)
+        if entry is None:
+            return None
+        return self._allowed(exchange, kind, of, entry, "completion/complete") is not None
+
+    def _is_private(self, exchange: Exchange, uri: str, entry: HandlerEntry) -> bool:
+        """Whether another caller may not read it, so that no cache may hand it to one."""
+        rules = exchange.engine.rules
+        if rules is None:
+            return bool(entry.scopes)
+        return rules.gate("resource", self.info.name, uri, scopes=entry.scopes).is_private
 
     # What takes an author's function.
 
     async def _call_tool(self, exchange: Exchange) -> Model | Structured | str:
         name, given = self._called(exchange)
         entry = self._registry.tools.entries.get(name)
-        if entry is None:
-            raise InvalidParams(f"Unknown tool: {name[:128]}")
+        if entry is None or entry.scopes or exchange.engine.rules is not None:
+            entry = self._tool(exchange, name)
         signature = entry.signature
         try:
             if signature.is_async:  # as `_perform` does it, without two calls in between: every call comes by here
@@ -248,26 +374,25 @@ class ServerOffer:
 
     async def _read_resource(self, exchange: Exchange) -> Model:
         uri = exchange.params(ReadResourceRequestParams).uri
-        found = self._registry.find_resource(uri)
-        if found is None:
-            raise ResourceNotFound(uri)
-        entry, mime_type, values = found
+        entry, mime_type, values = self._resource(exchange, uri)
         try:
             arguments = entry.signature.read_text(values)
         except BadArguments:
             raise ResourceNotFound(uri) from None
         value = await self._perform(entry, arguments, exchange)
-        if isinstance(value, ReadResourceResult | InputRequiredResult):
+        if isinstance(value, InputRequiredResult):
             return value
         if value is None:
             raise ResourceNotFound(uri)
-        return ReadResourceResult(contents=to_contents(uri, value, mime_type or None), **attrs.asdict(entry.kept))
+        if not isinstance(value, ReadResourceResult):
+            value = ReadResourceResult(contents=to_contents(uri, value, mime_type or None), **attrs.asdict(entry.kept))
+        if value.cache_scope == "public" and self._is_private(exchange, uri, entry):
+            value = attrs.evolve(value, cache_scope="private")
+        return value
 
     async def _get_prompt(self, exchange: Exchange) -> Model:
         params = exchange.params(GetPromptRequestParams)
-        entry = self._registry.prompts.entries.get(params.name)
-        if entry is None:
-            raise InvalidParams(f"Unknown prompt: {params.name[:128]}")
+        entry = self._prompt(exchange, params.name)
         arguments = entry.signature.read_text({} if params.arguments is UNSET else params.arguments)
         value = await self._perform(entry, arguments, exchange)
         if isinstance(value, GetPromptResult | InputRequiredResult):
@@ -277,9 +402,10 @@ class ServerOffer:
     async def _complete(self, exchange: Exchange) -> Model:
         params = exchange.params(CompleteRequestParams)
         of = params.ref.name if isinstance(params.ref, PromptReference) else params.ref.uri
-        entry = self._registry.completions.get((of, params.argument.name))
+        has = self._has(exchange, params.ref, of)
+        entry = self._registry.completions.get((of, params.argument.name)) if has is not False else None
         if entry is None:
-            if not self._registry.has(params.ref):
+            if not has:
                 raise InvalidParams(f"Nothing to complete: {of[:128]}")
             return CompleteResult(completion=Completion(values=[]))
         settled = UNSET if params.context is UNSET else params.context.arguments
@@ -328,8 +454,8 @@ class ServerOffer:
 def _is_for_client(revision: Revision, error: Exception) -> bool:
     """Whether a tool's failure is an error and no result. A modern client that lacks a capability, or brought an answer
     to another question, is told in the specification's own way; and no model can do anything about a server that has
-    too much to do."""
-    if isinstance(error, Overloaded):
+    too much to do, or about a token."""
+    if isinstance(error, Overloaded | InsufficientScope):
         return True
     is_clients = isinstance(error, MissingCapability | InvalidParams) and not isinstance(error, Unfit)
     return is_clients and revision.dialect.asks_in_results

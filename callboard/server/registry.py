@@ -13,11 +13,9 @@ from callboard.codecs.mcp_headers.header_map import HeaderMap
 from callboard.codecs.revisions import (
     UNSET,
     CacheScope,
-    CompletionReference,
     ListChangedCapability,
     Model,
     Prompt,
-    PromptReference,
     Resource,
     ResourcesCapability,
     ResourceTemplate,
@@ -59,6 +57,8 @@ class HandlerEntry:
 
     function: Function
     signature: Signature
+    scopes: frozenset[str] = frozenset()
+    """Those that a caller needs, beside what rules say."""
 
     async def perform(self, arguments: Mapping[str, Any], context: Context, limiter: trio.CapacityLimiter) -> Any:
         """Run the function: an async one here, a plain one in a thread. One that exits ends its own call only."""
@@ -145,9 +145,16 @@ class Section(Generic[E]):
                 " know of it; do it when the module is imported, or in lifespan"
             )
 
-    def page(self, cursor: str | None, seal: Seal, now: float, size: int = PAGE) -> tuple[list[E], str | None]:
+    def page(
+        self,
+        cursor: str | None,
+        seal: Seal,
+        now: float,
+        size: int = PAGE,
+        is_listed: Callable[[str, E], bool] | None = None,
+    ) -> tuple[list[E], str | None]:
         """One page, and the cursor of the next. A cursor names the last entry seen: what is added or removed in between
-        moves no page.
+        moves no page. Entries that are not *is_listed* for this caller are left out.
 
         Raises `InvalidParams` for an unknown or expired cursor.
         """
@@ -158,9 +165,12 @@ class Section(Generic[E]):
             if opened is None or opened.payload.decode() not in self.entries:
                 raise InvalidParams("Invalid cursor")
             start = names.index(opened.payload.decode()) + 1
-        chosen = names[start : start + size]
+        rest = names[start:]
+        if is_listed is not None:
+            rest = [name for name in rest if is_listed(name, self.entries[name])]
+        chosen = rest[:size]
         following = None
-        if len(names) > start + size:
+        if len(rest) > size:
             following = seal.close(chosen[-1].encode(), [self.kind.encode()], expires=now + CURSOR_TTL)
         return [self.entries[name] for name in chosen], following
 
@@ -210,12 +220,6 @@ class Registry:
         """Nothing is added or removed from now on."""
         for section in (self.tools, self.resources, self.templates, self.prompts):
             section.is_fixed = True
-
-    def has(self, ref: CompletionReference) -> bool:
-        """Whether there is what *ref* names."""
-        if isinstance(ref, PromptReference):
-            return ref.name in self.prompts.entries
-        return ref.uri in self.templates.entries or ref.uri in self.resources.entries
 
     def find_resource(self, uri: str) -> tuple[ResourceEntry | TemplateEntry, str, Mapping[str, Any]] | None:
         """The handler for *uri*, the MIME type it has, and what the template made of the URI."""

@@ -1,7 +1,7 @@
 """The hosting API: a server is an object; its tools, resources and prompts are functions."""
 
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final, TypeAlias, TypeVar, overload
 
@@ -10,6 +10,7 @@ import trio
 from callboard import tree
 from callboard.actors.changes import Change, ListChanged, ListName, ResourceUpdated
 from callboard.actors.rate import Rate, RateLimit
+from callboard.actors.rules import checked_scopes
 from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
 from callboard.actors.server.progress import ProgressTimer
@@ -141,6 +142,7 @@ class Server(Served):
         annotations: ToolAnnotations | None = ...,
         icons: Sequence[Icon] = ...,
         meta: JSONObject | None = ...,
+        scopes: Iterable[str] = ...,
         input_schema: Mapping[str, Any] | None = ...,
         output_schema: Mapping[str, Any] | bool = ...,
     ) -> Callable[[F], F]: ...
@@ -155,10 +157,15 @@ class Server(Served):
         annotations: ToolAnnotations | None = None,
         icons: Sequence[Icon] = (),
         meta: JSONObject | None = None,
+        scopes: Iterable[str] = (),
         input_schema: Mapping[str, Any] | None = None,
         output_schema: Mapping[str, Any] | bool = True,
     ) -> Any:
-        """Offer a function as a tool. Its signature is the schema, its docstring the description."""
+        """Offer a function as a tool. Its signature is the schema, its docstring the description.
+
+        A caller whose token lacks one of the *scopes* is told so, and the function is not run.
+        """
+        needed = checked_scopes(scopes)
 
         def add(function: F) -> F:
             signature = Signature.of(
@@ -181,7 +188,7 @@ class Server(Served):
                 meta=_checked(meta),
             )
             headers = HeaderMap.compile(signature.input_schema)
-            entry = ToolEntry(function=function, signature=signature, shown=tool, headers=headers)
+            entry = ToolEntry(function=function, signature=signature, scopes=needed, shown=tool, headers=headers)
             self.registry.tools.add(tool.name, entry)
             self._offer("tools", signature)
             self._changed(ListChanged("tools"))
@@ -201,19 +208,20 @@ class Server(Served):
         annotations: Annotations | None = None,
         icons: Sequence[Icon] = (),
         meta: JSONObject | None = None,
+        scopes: Iterable[str] = (),
         ttl: float = 0,
         cache_scope: CacheScope = "private",
     ) -> Callable[[F], F]:
         """Offer a function as a resource, or with `{variables}` in *uri* as a template of resources.
 
         A client may keep what was read for *ttl* seconds, and share it among its users if *cache_scope* is public.
-        A function that returns None says that there is no such resource.
+        A function that returns None says that there is no such resource. *scopes* are those that a token needs to read.
 
         Raises ValueError if *uri* has no scheme, and TypeError if the function does not take just these variables.
         """
         if _SCHEME.match(uri) is None:
             raise ValueError(f"invalid URI {uri!r}: no scheme; expected for example notes://{uri}")
-        template, kept = UriTemplate.parse(uri), CacheHint.of(ttl, cache_scope)
+        template, kept, needed = UriTemplate.parse(uri), CacheHint.of(ttl, cache_scope), checked_scopes(scopes)
 
         def add(function: F) -> F:
             signature = Signature.of(
@@ -231,12 +239,22 @@ class Server(Served):
             }
             if template.variables:
                 many = ResourceTemplate(uri_template=uri, **common)
-                entry = TemplateEntry(function=function, signature=signature, shown=many, template=template, kept=kept)
-                self.registry.templates.add(uri, entry)
+                self.registry.templates.add(
+                    uri,
+                    TemplateEntry(
+                        function=function,
+                        signature=signature,
+                        scopes=needed,
+                        shown=many,
+                        template=template,
+                        kept=kept,
+                    ),
+                )
             else:
                 one = Resource(uri=uri, size=_or_unset(size), **common)
                 self.registry.resources.add(
-                    uri, ResourceEntry(function=function, signature=signature, shown=one, kept=kept)
+                    uri,
+                    ResourceEntry(function=function, signature=signature, scopes=needed, shown=one, kept=kept),
                 )
             self._offer("resources", signature)
             self._changed(ListChanged("resources"))
@@ -256,6 +274,7 @@ class Server(Served):
         description: str | None = ...,
         icons: Sequence[Icon] = ...,
         meta: JSONObject | None = ...,
+        scopes: Iterable[str] = ...,
     ) -> Callable[[F], F]: ...
     def prompt(
         self,
@@ -267,8 +286,10 @@ class Server(Served):
         description: str | None = None,
         icons: Sequence[Icon] = (),
         meta: JSONObject | None = None,
+        scopes: Iterable[str] = (),
     ) -> Any:
-        """Offer a function as a prompt. What it returns are the messages."""
+        """Offer a function as a prompt. What it returns are the messages. *scopes* are those that a token needs."""
+        needed = checked_scopes(scopes)
 
         def add(function: F) -> F:
             signature = Signature.of(
@@ -290,7 +311,8 @@ class Server(Served):
                 icons=tuple(icons) or UNSET,
                 meta=_checked(meta),
             )
-            self.registry.prompts.add(prompt.name, PromptEntry(function=function, signature=signature, shown=prompt))
+            entry = PromptEntry(function=function, signature=signature, scopes=needed, shown=prompt)
+            self.registry.prompts.add(prompt.name, entry)
             self._offer("prompts", signature)
             self._changed(ListChanged("prompts"))
             return function

@@ -13,7 +13,7 @@ from callboard.actors.rules import (
     Condition,
     ImpliedInCircle,
     Rule,
-    Rules,
+    AccessRules,
     ScopeHierarchy,
     plain_uri,
 )
@@ -26,14 +26,14 @@ BOB = Caller(principal="bob", tenant="other", scopes=["files:read", "files:write
 
 
 def test_what_no_rule_matches_is_open() -> None:
-    rules = Rules([Rule(tools=["files__*"], deny=True)])
+    rules = AccessRules([Rule(tools=["files__*"], deny=True)])
     assert rules.decide(ANONYMOUS, "tool", "web", "web__get") is OPEN
     assert rules.decide(ANONYMOUS, "tool", "files", "files__get") is HIDDEN
     assert rules.decide(ANONYMOUS, "prompt", "files", "files__get") is OPEN
 
 
 def test_with_default_deny_what_no_rule_matches_is_hidden() -> None:
-    rules = Rules([Rule(tools=["web__*"])], default="deny")
+    rules = AccessRules([Rule(tools=["web__*"])], default="deny")
     assert rules.decide(ANONYMOUS, "tool", "web", "web__get") is OPEN
     assert rules.decide(ANONYMOUS, "tool", "files", "files__get") is HIDDEN
     assert rules.decide(ANONYMOUS, "prompt", "web", "web__get") is HIDDEN
@@ -41,12 +41,12 @@ def test_with_default_deny_what_no_rule_matches_is_hidden() -> None:
 
 
 def test_a_rule_about_a_method_opens_no_tool() -> None:
-    rules = Rules([Rule(methods=["tools/*"], needs=["use"])], default="deny")
+    rules = AccessRules([Rule(methods=["tools/*"], needs=["use"])], default="deny")
     assert rules.decide(Caller(scopes=["use"]), "tool", "web", "web__get") is HIDDEN
 
 
 def test_scopes_of_all_rules_are_added_up() -> None:
-    rules = Rules(
+    rules = AccessRules(
         [
             Rule(methods=["tools/call"], needs=["tools:call"]),
             Rule(servers=["files"], needs=["files:read"]),
@@ -62,13 +62,13 @@ def test_scopes_of_all_rules_are_added_up() -> None:
 
 
 def test_who_another_rule_refuses_learns_of_no_scope() -> None:
-    rules = Rules([Rule(tools=["pay"], needs=["pay:run"]), Rule(tools=["pay"], only=HR)])
+    rules = AccessRules([Rule(tools=["pay"], needs=["pay:run"]), Rule(tools=["pay"], only=HR)])
     assert rules.decide(BOB, "tool", "", "pay") is HIDDEN
     assert rules.decide(ALICE, "tool", "", "pay").needs == ("pay:run",)
 
 
 def test_servers_narrow_what_tools_say() -> None:
-    rules = Rules([Rule(servers=["pay*"], tools=["*__run"], deny=True)])
+    rules = AccessRules([Rule(servers=["pay*"], tools=["*__run"], deny=True)])
     assert rules.decide(ALICE, "tool", "payroll", "payroll__run").is_hidden
     assert not rules.decide(ALICE, "tool", "payroll", "payroll__show").is_hidden
     assert not rules.decide(ALICE, "tool", "web", "web__run").is_hidden
@@ -76,7 +76,7 @@ def test_servers_narrow_what_tools_say() -> None:
 
 
 def test_a_hidden_server_is_not_seen() -> None:
-    rules = Rules([Rule(servers=["payroll"], only=(Condition(tenant=("acme",)),))])
+    rules = AccessRules([Rule(servers=["payroll"], only=(Condition(tenant=("acme",)),))])
     assert rules.sees_server(ALICE, "payroll")
     assert not rules.sees_server(BOB, "payroll")
     assert rules.decide(BOB, "resource", "payroll", "pay://1").is_hidden
@@ -103,20 +103,20 @@ def test_a_hidden_server_is_not_seen() -> None:
 def test_conditions(condition: Condition, fits: bool) -> None:
     claims = {"groups": ["hr", "it"], "realm": {"roles": ["admin"]}, "level": 3, "https://x.example/roles": "one"}
     caller = Caller(principal="alice", tenant="acme", scopes=["files:read"], claims=claims)
-    rules = Rules([Rule(tools=["only"], only=(condition,)), Rule(tools=["deny"], deny=(condition,))])
+    rules = AccessRules([Rule(tools=["only"], only=(condition,)), Rule(tools=["deny"], deny=(condition,))])
     assert rules.decide(caller, "tool", "", "only").is_hidden is not fits
     assert rules.decide(caller, "tool", "", "deny").is_hidden is fits
 
 
 def test_of_several_conditions_one_must_fit() -> None:
-    rules = Rules([Rule(tools=["x"], only=(Condition(tenant=("acme",)), Condition(principal=("bob",))))])
+    rules = AccessRules([Rule(tools=["x"], only=(Condition(tenant=("acme",)), Condition(principal=("bob",))))])
     assert not rules.decide(ALICE, "tool", "", "x").is_hidden
     assert not rules.decide(BOB, "tool", "", "x").is_hidden
     assert rules.decide(ANONYMOUS, "tool", "", "x").is_hidden
 
 
 def test_hide_leaves_it_out_of_lists_only() -> None:
-    rules = Rules([Rule(tools=["x"], needs=["a"], hide=True), Rule(tools=["x"], needs=["b"])])
+    rules = AccessRules([Rule(tools=["x"], needs=["a"], hide=True), Rule(tools=["x"], needs=["b"])])
     assert not rules.decide(Caller(scopes=["b"]), "tool", "", "x").is_listed
     assert rules.decide(Caller(scopes=["b"]), "tool", "", "x").needs == ("a", "b")
     assert rules.decide(Caller(scopes=["a"]), "tool", "", "x").is_listed
@@ -127,12 +127,12 @@ def test_hide_leaves_it_out_of_lists_only() -> None:
     ("approvals", "strongest"), [(("caller", "operator"), "operator"), (("caller",), "caller"), ((), None)]
 )
 def test_the_strongest_approval_counts(approvals: tuple[Approval, ...], strongest: str | None) -> None:
-    rules = Rules([Rule(tools=["x"], approve=one) for one in approvals])
+    rules = AccessRules([Rule(tools=["x"], approve=one) for one in approvals])
     assert rules.decide(ALICE, "tool", "", "x").approve == strongest
 
 
 def test_no_rule_is_for_a_trusted_caller() -> None:
-    rules = Rules([Rule(tools=["*"], deny=True), Rule(methods=["*"], needs=["x"])], default="deny")
+    rules = AccessRules([Rule(tools=["*"], deny=True), Rule(methods=["*"], needs=["x"])], default="deny")
     assert rules.decide(TRUSTED, "tool", "", "x") is OPEN
     assert rules.decide_method(TRUSTED, "tools/list") is OPEN
     assert rules.holds(TRUSTED, ["anything"])
@@ -157,9 +157,9 @@ def test_no_rule_is_for_a_trusted_caller() -> None:
     ],
 )
 def test_other_spellings_of_a_uri_pass_no_rule(uri: str) -> None:
-    denied = Rules([Rule(resources=["file:///secret/*"], deny=True)])
+    denied = AccessRules([Rule(resources=["file:///secret/*"], deny=True)])
     assert denied.decide(ALICE, "resource", "files", uri).is_hidden
-    allowed = Rules([Rule(resources=["file:///public/*"])], default="deny")
+    allowed = AccessRules([Rule(resources=["file:///public/*"])], default="deny")
     assert allowed.decide(ALICE, "resource", "files", uri).is_hidden
     assert not allowed.decide(ALICE, "resource", "files", "file:///public/x?y=%20z").is_hidden
 
@@ -197,11 +197,11 @@ def test_a_scope_may_imply_all_of_its_kind() -> None:
 )
 def test_scopes_do_not_imply_each_other(implies: dict[str, list[str]]) -> None:
     with pytest.raises(ImpliedInCircle):
-        Rules([], implies)
+        AccessRules([], implies)
 
 
 def test_implied_scopes_count_in_rules_and_conditions() -> None:
-    rules = Rules(
+    rules = AccessRules(
         [Rule(tools=["x"], needs=["files:write"]), Rule(tools=["x"], only=(Condition(scope=("files:read",)),))],
         {"admin": ["files:*"]},
     )
@@ -231,7 +231,7 @@ def test_a_rule_that_cannot_match_is_refused(rule: dict[str, list[str]], why: st
 
 def test_a_thousand_rules_cost_no_more_than_ten() -> None:
     def cost(count: int) -> float:
-        rules = Rules([Rule(tools=[f"s{at}__*"], needs=[f"s:{at}"], only=HR) for at in range(count)])
+        rules = AccessRules([Rule(tools=[f"s{at}__*"], needs=[f"s:{at}"], only=HR) for at in range(count)])
         caller = Caller(scopes=["s:7"], claims={"groups": ["hr"]})
         assert not rules.decide(caller, "tool", "s", "s7__x").needs
         return min(repeat(lambda: rules.decide(caller, "tool", "s", "s7__x"), number=500, repeat=15))
@@ -241,7 +241,7 @@ def test_a_thousand_rules_cost_no_more_than_ten() -> None:
 
 def test_what_strangers_ask_for_is_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("callboard.actors.rules.MAX_GATES", 10)
-    rules = Rules([Rule(resources=["x://*"], needs=["x"])])
+    rules = AccessRules([Rule(resources=["x://*"], needs=["x"])])
     for at in range(100):
         assert rules.decide(ALICE, "resource", "s", f"x://{at}").needs == ("x",)
         rules.decide(ALICE, "resource", "s", f"x://{at}{'y' * 1000}")

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Set
+from itertools import islice
 from typing import Final
 
 import attrs
@@ -9,8 +10,10 @@ from msgspec import Raw
 
 from callboard.actors.broker.listing import Listing
 from callboard.actors.broker.merging import Approve, BackendPart, MergedEntry, MergedList, MergedLists, are_same
-from callboard.actors.broker.owners import ADDRESS, address_of, addressed, ambiguous
+from callboard.actors.broker.owners import ADDRESS, Knows, Owners, address_of, addressed, ambiguous
 from callboard.actors.broker.policy import BackendSettings
+from callboard.actors.broker.visible import VisibleLists
+from callboard.actors.rules import CallerView
 from callboard.codecs.bridge.askable import NOTHING, Signature
 from callboard.codecs.bridge.definitions import (
     KINDS,
@@ -64,6 +67,7 @@ class Catalogue:
     _shown: dict[Signature, MergedLists] = attrs.field(factory=dict, init=False)
     _pages: dict[tuple[MergedList, Revision, int], tuple[Raw, int]] = attrs.field(factory=dict, init=False)
     _kept: int = attrs.field(default=0, init=False)
+    _visible: VisibleLists = attrs.field(factory=VisibleLists, init=False)
 
     # What changes it. The new lists are made first and stored after: what goes wrong changes nothing.
 
@@ -144,44 +148,62 @@ class Catalogue:
             raise DefinitionChanged(shown, pinned=pinned, found=found)
         return merged.entries.get(shown)
 
+    def withholder(self, shown: str, signature: Signature = NOTHING) -> str:
+        """The backend of a tool that is withheld."""
+        return self._of(signature).merged[TOOLS.member].withheld_of[shown]
+
     def prompt(self, shown: str, signature: Signature = NOTHING) -> MergedEntry | None:
         return self._of(signature).merged[PROMPTS.member].entries.get(shown)
 
-    def owner_of_template(self, template: str, signature: Signature = NOTHING) -> tuple[str, str] | None:
-        """The backend of a template, or of a resource that is named in its place, and its URI there.
+    def owner_of_template(
+        self, template: str, signature: Signature = NOTHING, knows: Knows | None = None
+    ) -> tuple[str, str] | None:
+        """The backend of a template, or of a resource that is named in its place, and its URI there, as far as the
+        caller may *know* of it.
 
         Raises `InvalidParams` if it is several backends'.
         """
         if template.startswith(ADDRESS):
-            return self._addressed(template)
+            return self._addressed(template, knows)
         merged = self._of(signature).merged
         for kind in (TEMPLATES, RESOURCES):
             owners = [entry.backend for entry in merged[kind.member].entries.values() if entry.name == template]
+            if knows is not None:
+                owners = [owner for owner in owners if knows(owner, template)]
             if len(owners) > 1:
                 raise ambiguous(template, owners)
             if owners:
                 return owners[0], template
         return None
 
-    def owner_of(self, uri: str, signature: Signature = NOTHING) -> tuple[str, str] | None:
-        """The backend that owns a resource, and its URI there; None if none does: the one that the URI names, or as
-        `Owners.find` has it.
+    def owner_of(self, uri: str, signature: Signature = NOTHING, knows: Knows | None = None) -> tuple[str, str] | None:
+        """The backend that owns a resource, and its URI there; None if none does that the caller may *know* of: the one
+        that the URI names, or as `Owners.find` has it.
 
         Raises `InvalidParams` if it could be several backends': the message says how each is meant.
         """
         if uri.startswith(ADDRESS):
-            return self._addressed(uri)
-        owner = self._of(signature).owners.find(uri)
+            return self._addressed(uri, knows)
+        owner = self._of(signature).owners.find(uri, knows)
         return None if owner is None else (owner, uri)
 
     def page(
-        self, kind: Kind, revision: Revision, cursor: str | None, signature: Signature = NOTHING
+        self,
+        kind: Kind,
+        revision: Revision,
+        cursor: str | None,
+        signature: Signature = NOTHING,
+        view: CallerView | None = None,
     ) -> tuple[Raw, str | None]:
-        """One page of a list, written out, and the cursor of the next. Raises `InvalidParams` for one not ours."""
+        """One page of a list, written out, and the cursor of the next: of what a caller may *view*. Raises
+        `InvalidParams` for a cursor that is not ours."""
         of = self._of(signature)
-        shown = list(of.merged[kind.member].entries)
-        start = 0 if cursor is None else self._start(kind, shown, cursor)
-        page, end = self._page(of, kind, revision, start)
+        merged = whole = of.merged[kind.member]
+        if view is not None:
+            merged = self._visible.of(whole, kind, view.rules, view.caller)
+        shown = list(merged.entries)
+        start = 0 if cursor is None else self._start(kind, whole, merged, cursor)
+        page, end = self._page(of.owners, merged, kind, revision, start)
         if end >= len(shown):
             return page, None
         context = [kind.member.encode()]
@@ -201,6 +223,10 @@ class Catalogue:
     def withheld(self) -> Mapping[str, tuple[str, str]]:
         """The tools that are not shown, since they changed after they were approved: both digests."""
         return self._base.merged[TOOLS.member].withheld
+
+    def names_for(self, kind: Kind, view: CallerView) -> Iterable[str]:
+        """What a caller is shown of a kind."""
+        return self._visible.of(self._base.merged[kind.member], kind, view.rules, view.caller).entries
 
     def count(self, backend: str) -> int:
         """How much one backend offers."""
@@ -257,27 +283,31 @@ class Catalogue:
         self._offered = offered
         self._pages.clear()
         self._kept = 0
+        self._visible.clear()
         self.version += 1
 
-    def _addressed(self, uri: str) -> tuple[str, str] | None:
+    def _addressed(self, uri: str, knows: Knows | None) -> tuple[str, str] | None:
         backend, there = addressed(uri)
-        return (backend, there) if backend in self._offered and there else None
+        is_known = backend in self._offered and bool(there) and (knows is None or knows(backend, there))
+        return (backend, there) if is_known else None
 
     # Pages.
 
-    def _start(self, kind: Kind, names: list[str], cursor: str) -> int:
+    def _start(self, kind: Kind, whole: MergedList, merged: MergedList, cursor: str) -> int:
+        """Where the page after a cursor begins in *merged*: behind the entry that was last, which may be hidden now."""
         opened = self.seal.open(cursor, [kind.member.encode()], now=self.wall())
         last = None if opened is None else opened.payload.decode()
-        if last is None or last not in names:
+        if last is None or last not in whole.entries:
             raise InvalidParams("Invalid cursor")
-        return names.index(last) + 1
+        before = islice(whole.entries, list(whole.entries).index(last) + 1)
+        return sum(name in merged.entries for name in before)
 
-    def _page(self, of: MergedLists, kind: Kind, revision: Revision, start: int) -> tuple[Raw, int]:
+    def _page(self, owners: Owners, merged: MergedList, kind: Kind, revision: Revision, start: int) -> tuple[Raw, int]:
         """A page, and where the next one begins."""
-        key = (of.merged[kind.member], revision, start)
+        key = (merged, revision, start)
         page = self._pages.get(key)
         if page is None:
-            page = self._write(of, kind, revision, start)
+            page = self._write(owners, merged, kind, revision, start)
             if self._kept + len(page[0]) > KEPT_PAGES:
                 self._pages.clear()
                 self._kept = 0
@@ -285,12 +315,12 @@ class Catalogue:
             self._kept += len(page[0])
         return page
 
-    def _write(self, of: MergedLists, kind: Kind, revision: Revision, start: int) -> tuple[Raw, int]:
+    def _write(self, owners: Owners, merged: MergedList, kind: Kind, revision: Revision, start: int) -> tuple[Raw, int]:
         written: list[bytes] = []
         size = 0
-        for entry in list(of.merged[kind.member].entries.values())[start : start + PAGE]:
+        for entry in list(merged.entries.values())[start : start + PAGE]:
             source, shown = entry.source, entry.shown
-            if kind is RESOURCES and len(of.owners.claimants(entry.name)) > 1:
+            if kind is RESOURCES and len(owners.claimants(entry.name)) > 1:
                 shown = address_of(entry.backend, entry.name)
             is_stale = self._offered[entry.backend].is_stale
             definition = front_definition(

@@ -70,6 +70,8 @@ class ForwardTarget:
     """The same, for when the lists have been read anew; none if they have been for this request."""
     uri: str | None = None
     may_repeat: bool = False
+    may_share: bool = True
+    """Whether any client may be given the result that one got, if the backend says so and is trusted."""
     must_defer: bool = False
     """Whether it can only be had as a task."""
 
@@ -302,7 +304,7 @@ class Forward(Lease):
         """The result as the client gets it. *method* is the method of the result, if it differs from the request's."""
         connection, backend = self.connection, self.to.backend
         front = self.terms.revision if self.exchange is None else self.exchange.slot.terms.revision
-        crossing = _crossing(front, connection.revision, backend.name, backend.settings.trusted)
+        crossing = _crossing(front, connection.revision, backend.name, backend.settings.trusted and self.to.may_share)
         keeps = not self._is_retry and (self._bridge is None or not self._bridge.has_asked)
         answer = front_result(crossing, method or self.request.method, result, keeps=keeps)
         if "isError" in result and is_failed(result) and isinstance(answer, Forwarded):

@@ -59,6 +59,8 @@ class MergedList:
 
     entries: Mapping[str, MergedEntry] = attrs.field(factory=dict)
     withheld: Mapping[str, tuple[str, str]] = attrs.field(factory=dict)
+    withheld_of: Mapping[str, str] = attrs.field(factory=dict)
+    """The backend of each that is withheld."""
 
 
 @attrs.frozen(eq=False)
@@ -100,7 +102,7 @@ def merge(kind: Kind, offered: Mapping[str, BackendPart], approve: Approve | Non
         merging.add_templates()
     else:
         merging.add_named(approve if kind is TOOLS else None)
-    return MergedList(merging.entries, merging.withheld)
+    return MergedList(merging.entries, merging.withheld, merging.withheld_of)
 
 
 @attrs.define(eq=False)
@@ -109,6 +111,7 @@ class _Merging:
     offered: Mapping[str, BackendPart]
     entries: dict[str, MergedEntry] = attrs.field(factory=dict)
     withheld: dict[str, tuple[str, str]] = attrs.field(factory=dict)
+    withheld_of: dict[str, str] = attrs.field(factory=dict)
 
     def add_named(self, approve: Approve | None) -> None:
         """Tools or prompts: each under a name that no other has."""
@@ -118,7 +121,7 @@ class _Merging:
         for backend, one in found:
             shown = names[backend, one.name]
             if (backend, one.name) in changed:
-                self.withheld[shown] = changed[backend, one.name]
+                self.withheld[shown], self.withheld_of[shown] = changed[backend, one.name], backend
             else:
                 self.entries[shown] = MergedEntry(backend, shown, one)
 

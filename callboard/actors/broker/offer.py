@@ -14,17 +14,21 @@ from callboard.actors.broker.catalogue import Catalogue
 from callboard.actors.broker.forward import Forward, ForwardTarget
 from callboard.actors.broker.listing import Listing
 from callboard.actors.broker.merging import MergedEntry
+from callboard.actors.broker.owners import Knows
 from callboard.actors.broker.tasks import Tasks
 from callboard.actors.broker.views import VIEW_WAIT, ListView
+from callboard.actors.broker.visible import GUARDED
 from callboard.actors.changes import ListName
+from callboard.actors.rules import HIDDEN, OPEN, AccessRules, CallerView, Decision
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.host import Instant
 from callboard.actors.terms import modern_terms
 from callboard.codecs.bridge.askable import NOTHING, Signature, signature_of
-from callboard.codecs.bridge.definitions import KINDS, PROMPTS, TOOLS, Kind
+from callboard.codecs.bridge.definitions import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
 from callboard.codecs.bridge.names import SEPARATOR
 from callboard.codecs.bridge.results import COMPLETE, Forwarded
 from callboard.codecs.bridge.tasks import must_defer, runs_tasks
+from callboard.codecs.caller import Caller
 from callboard.codecs.envelope import Request
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import Members, raw
@@ -112,6 +116,37 @@ class BrokerOffer:
             for shown, entry in self.catalogue.shown(kind).items():
                 yield method, shown, entry.backend
 
+    # What rules say.
+
+    def guard(self, exchange: Exchange) -> None:
+        request, route, terms, view = exchange.request, exchange.route, exchange.terms, _view(exchange)
+        signature = signature_of(terms.capabilities) if self.catalogue.tells_apart else NOTHING
+        if request.method == "tools/call":
+            self._of_tool(route.name or "", signature, view)
+        elif request.method in _FORWARDED:
+            self._destination(request, route, signature, view)
+
+    def decide_resource(self, rules: AccessRules, caller: Caller, uri: str, method: str) -> Decision:
+        view = CallerView(rules, caller)
+        try:
+            found = self.catalogue.owner_of(uri, NOTHING, _knows(view, method))
+        except InvalidParams:
+            return OPEN  # several backends have it, and the caller may know of them
+        return HIDDEN if found is None else rules.decide(caller, "resource", *found, method=method)
+
+    def listed_for(self, rules: AccessRules, caller: Caller) -> Mapping[ListName, frozenset[str]]:
+        view, names = CallerView(rules, caller), self.catalogue.names_for
+        resources = frozenset((*names(RESOURCES, view), *names(TEMPLATES, view)))
+        return {
+            "tools": frozenset(names(TOOLS, view)),
+            "prompts": frozenset(names(PROMPTS, view)),
+            "resources": resources,
+        }
+
+    def instructions_for(self, rules: AccessRules, caller: Caller) -> str | None:
+        known = [backend for name, backend in self.backends.items() if rules.sees_server(caller, name)]
+        return self.instructions if len(known) == len(self.backends) else _instructions(known)
+
     # What changes it.
 
     def put(self, backend: str, listing: Listing, said: Set[str] = frozenset()) -> None:
@@ -154,10 +189,12 @@ class BrokerOffer:
     # What is answered at once.
 
     def _discover(self, exchange: Exchange) -> Model:
+        rules = exchange.engine.rules
+        said = self.instructions if rules is None else self.instructions_for(rules, exchange.terms.caller)
         return DiscoverResult(
             supported_versions=sorted(self.revisions),
             capabilities=self._capabilities,
-            instructions=UNSET if self.instructions is None else self.instructions,
+            instructions=UNSET if said is None else said,
             ttl_ms=0,
             cache_scope="private",
         )
@@ -180,7 +217,8 @@ class BrokerOffer:
     def _listed(self, kind: Kind, exchange: Exchange, signature: Signature) -> Forwarded:
         cursor = exchange.params(PaginatedRequestParams).cursor
         revision = exchange.terms.revision
-        page, following = self.catalogue.page(kind, revision, None if cursor is UNSET else cursor, signature)
+        view = _view(exchange)
+        page, following = self.catalogue.page(kind, revision, None if cursor is UNSET else cursor, signature, view)
         if signature:
             for backend in self.backends.values():
                 backend.views.shown(signature)
@@ -238,22 +276,31 @@ class BrokerOffer:
         to = self._called(route.name or "") if is_call else None
         if to is None or self.backends.get(to.backend.name) is not to.backend:
             signature = signature_of(terms.capabilities) if self.catalogue.tells_apart else NOTHING
+            view = _view(exchange)
             if not is_call:
-                return Forward(request, terms, route, self._destination(request, route, signature), exchange)
-            to = self._of_tool(route.name or "", signature)
+                return Forward(request, terms, route, self._destination(request, route, signature, view), exchange)
+            to = self._of_tool(route.name or "", signature, view)
+        elif exchange.engine.rules is not None:
+            self._check_tool(route.name or "", to.backend.name, _view(exchange))
         forwarding = self.tasks.forwarding if to.backend.runs_tasks else Forward
         return forwarding(request, terms, route, to, exchange)
 
-    def _destination(self, request: Request, route: Route, signature: Signature) -> ForwardTarget:
-        """The route of a request that is no call of a tool. Raises `InvalidParams` or `ResourceNotFound`."""
+    def _destination(
+        self, request: Request, route: Route, signature: Signature, view: CallerView | None
+    ) -> ForwardTarget:
+        """The route of a request that is no call of a tool. Raises `InvalidParams`, `ResourceNotFound` or
+        `InsufficientScope`."""
         match request.method:
             case "prompts/get":
-                return self._of_prompt(route.name or "", signature)
+                return self._of_prompt(route.name or "", signature, view)
             case "resources/read":
-                backend, uri = self.find_resource(route.uri or "", signature)
+                backend, uri = self.find_resource(route.uri or "", signature, view)
                 renamed = {} if uri == route.uri else {"uri": raw(uri)}
-                return ForwardTarget(backend=backend, renamed=renamed, uri=uri, may_repeat=True)
-        return self._of_completion(request, signature)
+                is_private = view is not None and view.rules.gate("resource", backend.name, uri).is_private
+                return ForwardTarget(
+                    backend=backend, renamed=renamed, uri=uri, may_repeat=True, may_share=not is_private
+                )
+        return self._of_completion(request, signature, view)
 
     def _called(self, shown: str) -> ForwardTarget | None:
         """The way to a tool that was called before, if all clients are shown the same. Each call asks twice."""
@@ -262,12 +309,23 @@ class BrokerOffer:
             self._tools_of = self.catalogue.version
         return self._tools.get(shown)
 
-    def _of_tool(self, shown: str, signature: Signature) -> ForwardTarget:
-        """Raises `InvalidParams`, `DefinitionChanged`."""
-        entry = self.catalogue.tool(shown, signature)
-        if entry is None:
-            self._check_listed(TOOLS, shown)
+    def _check_tool(self, shown: str, backend: str, view: CallerView | None) -> None:
+        """Raises as `_of_tool` does, for a tool that there is."""
+        if view is not None and view.refuses("tool", backend, shown):
+            self._check_listed(TOOLS, shown, view)
             raise InvalidParams(f"Unknown tool: {shown[:128]}")
+
+    def _of_tool(self, shown: str, signature: Signature, view: CallerView | None) -> ForwardTarget:
+        """Raises `InvalidParams`, `DefinitionChanged`, `InsufficientScope`."""
+        try:
+            entry = self.catalogue.tool(shown, signature)
+        except DefinitionChanged:
+            self._check_tool(shown, self.catalogue.withholder(shown, signature), view)
+            raise
+        if entry is None:
+            self._check_listed(TOOLS, shown, view)
+            raise InvalidParams(f"Unknown tool: {shown[:128]}")
+        self._check_tool(shown, entry.backend, view)
         backend = self.backends[entry.backend]
         to = ForwardTarget(
             backend=backend,
@@ -281,44 +339,50 @@ class BrokerOffer:
             self._tools[shown] = to
         return to
 
-    def _of_prompt(self, shown: str, signature: Signature) -> ForwardTarget:
+    def _of_prompt(self, shown: str, signature: Signature, view: CallerView | None) -> ForwardTarget:
         entry = self.catalogue.prompt(shown, signature)
-        if entry is None:
-            self._check_listed(PROMPTS, shown)
+        if entry is None or (view is not None and view.refuses("prompt", entry.backend, shown)):
+            self._check_listed(PROMPTS, shown, view)
             raise InvalidParams(f"Unknown prompt: {shown[:128]}")
         return ForwardTarget(backend=self.backends[entry.backend], renamed=_renamed(entry), may_repeat=True)
 
-    def _check_listed(self, kind: Kind, shown: str) -> None:
-        """Raises `BackendGone` if the name has the prefix of a backend that has not listed it has."""
+    def _check_listed(self, kind: Kind, shown: str, view: CallerView | None) -> None:
+        """Raises `BackendGone` if the name has the prefix of a backend that has not listed what it has, unless the
+        caller may not know of that backend."""
         named = {
             name if one.settings.prefix is None else one.settings.prefix: one for name, one in self.backends.items()
         }
         fitting = [prefix for prefix in named if prefix and shown.startswith(prefix + SEPARATOR)]
         backend = named[max(fitting, key=len)] if fitting else None
-        if backend is not None and not backend.listings.has_read(kind):
+        if backend is None or backend.listings.has_read(kind):
+            return
+        if view is None or view.knows_server(backend.name) or not view.hides(GUARDED[kind], backend.name, shown):
             raise backend.gone()
 
-    def _of_completion(self, request: Request, signature: Signature) -> ForwardTarget:
-        params = request.members
+    def _of_completion(self, request: Request, signature: Signature, view: CallerView | None) -> ForwardTarget:
+        params, method = request.members, request.method
         ref = _reference(params)
         if "name" in ref:
             entry = self.catalogue.prompt(ref["name"], signature)
-            if entry is None:
+            if entry is None or (view is not None and view.refuses("prompt", entry.backend, entry.shown, method)):
                 raise InvalidParams(f"Nothing to complete: {ref['name'][:128]}")
             renamed = {} if entry.name == entry.shown else {"ref": raw({**ref, "name": entry.name})}
             return ForwardTarget(backend=self.backends[entry.backend], renamed=renamed, may_repeat=True)
         uri = ref.get("uri", "")
-        found = self.catalogue.owner_of_template(uri, signature)
-        if found is None:
+        found = self.catalogue.owner_of_template(uri, signature, _knows(view, method))
+        if found is None or (view is not None and view.refuses("resource", *found, method)):
             raise InvalidParams(f"Nothing to complete: {uri[:128]}")
         owner, there = found
         renamed = {} if there == uri else {"ref": raw({**ref, "uri": there})}
         return ForwardTarget(backend=self.backends[owner], renamed=renamed, may_repeat=True)
 
-    def find_resource(self, uri: str, signature: Signature = NOTHING) -> tuple[Backend, str]:
-        """The backend of a resource, and its URI there. Raises `ResourceNotFound`, `InvalidParams`."""
-        found = self.catalogue.owner_of(uri, signature)
-        if found is None:
+    def find_resource(
+        self, uri: str, signature: Signature = NOTHING, view: CallerView | None = None
+    ) -> tuple[Backend, str]:
+        """The backend of a resource, and its URI there. Raises `ResourceNotFound`, `InvalidParams`,
+        `InsufficientScope`."""
+        found = self.catalogue.owner_of(uri, signature, _knows(view))
+        if found is None or (view is not None and view.refuses("resource", *found)):
             raise ResourceNotFound(uri)
         name, there = found
         return self.backends[name], there
@@ -329,6 +393,17 @@ class BrokerOffer:
         except DefinitionChanged:
             return NO_HEADERS
         return NO_HEADERS if entry is None else entry.headers
+
+
+def _view(exchange: Exchange) -> CallerView | None:
+    """The rules for the caller of a request, if there are any."""
+    rules = exchange.engine.rules
+    return None if rules is None else CallerView(rules, exchange.terms.caller)
+
+
+def _knows(view: CallerView | None, method: str | None = None) -> Knows | None:
+    """Which URIs of which backends a caller may know of."""
+    return None if view is None else lambda backend, uri: not view.hides("resource", backend, uri, method)
 
 
 def _renamed(entry: MergedEntry) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """Owners of resources: the backend for a URI, and the URIs that several backends have."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Protocol, TypeAlias
 from urllib.parse import quote, unquote
 
 import attrs
@@ -19,6 +19,10 @@ MAX_MATCHED: Final = 64
 
 GENERIC: Final = frozenset({"file", "http", "https"})
 """Schemes that no backend owns: that a backend lists something of one says nothing about the rest of it."""
+
+
+Knows: TypeAlias = Callable[[str, str], bool]
+"""Whether a caller may know that this backend has this URI."""
 
 
 class Claim(Protocol):
@@ -71,15 +75,17 @@ class Owners:
             by_scheme.setdefault(head[0] if head[1] else "", {}).setdefault(one.backend, []).append(template)
         return cls(listed, schemes, origins, by_scheme)
 
-    def find(self, uri: str) -> str | None:
+    def find(self, uri: str, knows: Knows | None = None) -> str | None:
         """The backend that a URI is read from; None if there is none. In this order: it lists the URI, has a template
         for it, lists others of its scheme, has a template for anything, or is the only one with resources.
+
+        A caller that does not *know* of a backend's URI is answered as if the backend had none such.
 
         Raises `InvalidParams` if it could be several backends': the message says how each is meant.
         """
         listed = self.listed.get(uri)
-        if listed is not None:
-            return _only(uri, self.claimants(uri))
+        if listed is not None and (claimants := _known(self.claimants(uri), uri, knows)):
+            return _only(uri, claimants)
         scheme = uri.partition(":")[0]
         fitting, same = self._fitting(uri, scheme), self._schemes.get(scheme, {})
         if fitting and scheme not in GENERIC:
@@ -87,8 +93,8 @@ class Owners:
             # template names one. Two instances of one server have the same scheme, and an authority each.
             fitting |= self._origins.get(_origin(uri), {}) if all(fitting.values()) else same
         for candidates in (fitting, same, self._fitting(uri, ""), self._only_one()):
-            if candidates:
-                return _only(uri, tuple(candidates))
+            if known := _known(tuple(candidates), uri, knows):
+                return _only(uri, known)
         return None
 
     def claimants(self, uri: str) -> tuple[str, ...]:
@@ -116,6 +122,10 @@ class Owners:
     def _only_one(self) -> dict[str, None]:
         having = {backend: None for backends in self._schemes.values() for backend in backends}
         return having if len(having) == 1 else {}
+
+
+def _known(candidates: tuple[str, ...], uri: str, knows: Knows | None) -> tuple[str, ...]:
+    return candidates if knows is None else tuple(one for one in candidates if knows(one, uri))
 
 
 def _origin(uri: str) -> str:

@@ -25,6 +25,7 @@ from callboard.actors.broker.forward import Forward, ForwardTarget
 from callboard.actors.broker.leases import Lease
 from callboard.actors.client.conversation import Patience
 from callboard.actors.outlet import FrameKind, Outbound
+from callboard.actors.rules import CallerView
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.terms import ANYBODY, Terms
@@ -92,6 +93,8 @@ class BrokeredTask:
     there: str
     whose: Hashable
     principal: str
+    shown: str
+    """The tool, as clients know it."""
     backend: Backend
     connection: BackendConnection
     ttl: int  # milliseconds
@@ -162,17 +165,20 @@ class Tasks(Actor[Never]):
         return dict.fromkeys(TASK_METHODS, self._ask_about)
 
     async def _ask_about(self, exchange: Exchange) -> Model | Forwarded:
-        held = self._find(exchange.params(TaskRequestParams).task_id, exchange.terms.principal)
+        held = self._find(exchange.params(TaskRequestParams).task_id, exchange)
         to = ForwardTarget(backend=held.backend)
         inquiry = _Inquiry(exchange.request, exchange.terms, exchange.route, to, exchange)
         inquiry.held = held
         return await inquiry.run()
 
-    def _find(self, task_id: str, principal: str) -> BrokeredTask:
-        """Raises `InvalidParams` for one that this principal does not have."""
+    def _find(self, task_id: str, exchange: Exchange) -> BrokeredTask:
+        """Raises `InvalidParams` for one that this principal does not have, or may not know of any more."""
+        rules, terms = exchange.engine.rules, exchange.terms
         held = self._held.get(task_id)
         is_known = held is not None and not (held.is_fetched and held.connection.is_over)
-        if held is None or not is_known or held.principal != principal or held.expires <= trio.current_time():
+        if held is None or not is_known or held.principal != terms.principal or held.expires <= trio.current_time():
+            raise InvalidParams(_UNKNOWN)
+        if rules is not None and CallerView(rules, terms.caller).refuses("tool", held.backend.name, held.shown):
             raise InvalidParams(_UNKNOWN)
         return held
 
@@ -226,6 +232,7 @@ class Tasks(Actor[Never]):
             standing.task_id,
             _whose(forwarding),
             forwarding.terms.principal,
+            forwarding.route.name or "",
             forwarding.to.backend,
             connection,
             int(seconds * 1000),

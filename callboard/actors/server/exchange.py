@@ -14,6 +14,7 @@ from callboard.actors.frames import Outcome
 from callboard.actors.lifecycle import Consequence, Lifecycle, RequestEvent, RequestState
 from callboard.actors.outlet import Carrier
 from callboard.actors.rate import Rate, RateLimit
+from callboard.actors.rules import AccessRules
 from callboard.actors.server.client_requests import (
     ClientRequest,
     ClientRequests,
@@ -94,6 +95,8 @@ class RequestHost(Protocol):
     context: Context
     """The context variables that each request begins with."""
     reports: ProgressTimer
+    rules: AccessRules | None
+    """What callers may use. None: everything."""
 
     @property
     def parking(self) -> Parks: ...

@@ -1,6 +1,6 @@
 """The `initialize` handshake of a legacy session: the revision, and what either side can do."""
 
-from callboard.actors.server.host import Offer
+from callboard.actors.server.host import Host, Offer
 from callboard.actors.terms import Terms, kept_abilities, kept_info
 from callboard.codecs.envelope import Request
 from callboard.codecs.json_scan import check_modelled
@@ -45,13 +45,15 @@ def agree(offer: Offer, request: Request, principal: str) -> tuple[Terms, Server
 
 
 def welcome(
-    offer: Offer, terms: Terms, declared: ServerCapabilities, meta: ResultMetaObject | UnsetType
+    host: Host, terms: Terms, declared: ServerCapabilities, meta: ResultMetaObject | UnsetType
 ) -> InitializeResult:
     """The answer to `initialize`. *meta*: what the transport has to say beside what was agreed."""
+    offer, rules = host.offer, host.rules
+    said = offer.instructions if rules is None else offer.instructions_for(rules, terms.caller)
     return InitializeResult(
         protocol_version=terms.revision.value,
         capabilities=declared,
         server_info=offer.info,
-        instructions=UNSET if offer.instructions is None else offer.instructions,
+        instructions=UNSET if said is None else said,
         meta=meta,
     )

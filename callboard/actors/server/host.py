@@ -11,9 +11,11 @@ import trio
 from msgspec import Raw
 
 from callboard import tree
-from callboard.actors.changes import MAX_FOLLOWED_BYTES, count_of
+from callboard.actors.changes import MAX_FOLLOWED_BYTES, ListName, count_of
 from callboard.actors.outlet import Sink
+from callboard.actors.quotas import Quotas
 from callboard.actors.rate import RateLimit
+from callboard.actors.rules import AccessRules, Decision
 from callboard.actors.server.bounds import (
     MAX_BODY_BYTES,
     MAX_KEPT_BYTES,
@@ -34,10 +36,11 @@ from callboard.actors.shares import Shares
 from callboard.actors.subscribers import Audience, HostedAudience, Subscribers
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.results import Forwarded
+from callboard.codecs.caller import Caller
 from callboard.codecs.envelope import Request, RequestId
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.status import refused_as
-from callboard.codecs.mcp_headers.header_map import HeaderMap
+from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import raw
 from callboard.codecs.replay_budget import ReplayBudget
 from callboard.codecs.revisions import (
@@ -86,6 +89,11 @@ MAX_FOLLOWED: Final = 4096
 """Most resources and lists that one subscription, or one legacy session, may follow."""
 
 _LISTEN: Final = frozenset({"subscriptions/listen"})
+
+_BY_ENTRY: Final = frozenset(
+    {"tools/call", "prompts/get", "resources/read", "resources/subscribe", "completion/complete"}
+)
+"""Methods of which the scopes are told together with those of the entry that they are about."""
 
 
 class OwnMethods(Protocol):
@@ -160,6 +168,18 @@ class Offer(Protocol):
     def offered(self) -> Iterable[tuple[str, str, str]]:
         """Method, name and owner of every tool and prompt."""
 
+    def guard(self, exchange: Exchange) -> None:
+        """Raises what a request is told whose caller may not use, or not know of, what it asks for."""
+
+    def decide_resource(self, rules: AccessRules, caller: Caller, uri: str, method: str) -> Decision:
+        """May *caller* use the resource by this method? One that there is not is open: it is not found later."""
+
+    def listed_for(self, rules: AccessRules, caller: Caller) -> Mapping[ListName, frozenset[str]]:
+        """The names in each list, as *caller* sees it."""
+
+    def instructions_for(self, rules: AccessRules, caller: Caller) -> str | None:
+        """The instructions, without those of servers that *caller* may not know of."""
+
 
 @attrs.define(eq=False)
 class Host:
@@ -184,6 +204,9 @@ class Host:
     followed: Shares = attrs.field(init=False)
     kept: ReplayBudget = attrs.field(factory=lambda: ReplayBudget(MAX_KEPT_BYTES), init=False)
     meters: Mapping[str, RateLimit] = attrs.field(factory=dict)
+    rules: AccessRules | None = None
+    """What callers may use. None: everything. Replaced by `callboard.actors.server.new_rules.apply`."""
+    quotas: Quotas | None = None
     check_extensions: Callable[[Request, Terms], None] = attrs.field(default=lambda _, __: None)
     """Raises what is said to a modern request that belongs to an extension which is not offered."""
     retry_handler: Callable[[Exchange], Handler | None] = attrs.field(default=lambda _: None)
@@ -261,7 +284,27 @@ class Host:
         """As `method`, of a request. Raises also what `check_extensions` does."""
         if terms.revision.dialect.has_extensions:
             self.check_extensions(request, terms)
-        return self.method(terms.revision, request.method, besides=besides)
+        row = self.method(terms.revision, request.method, besides=besides)
+        if self.rules is not None:
+            self._check_method(self.rules, request.method, terms.caller)
+        return row
+
+    def _check_method(self, rules: AccessRules, name: str, caller: Caller) -> None:
+        decision = rules.decide_method(caller, name)
+        if decision.is_hidden:
+            raise MethodNotFound(f"{name} is not supported by this server")
+        if name not in _BY_ENTRY:
+            decision.check()
+
+    def header_map(self, method: str, route: Route, caller: Caller) -> HeaderMap:
+        """The arguments of a request that are mirrored into HTTP headers: none if *caller* may not know of the tool."""
+        rules, offer = self.rules, self.offer
+        if rules is not None and method == "tools/call":
+            name = route.name or ""
+            owner = offer.owner_of(method, name)
+            if owner is not None and rules.decide(caller, "tool", owner or offer.info.name, name).is_hidden:
+                return NO_HEADERS
+        return offer.header_map(method, route)
 
     def begin_drain(self) -> None:
         """Take no new work from now on. A retry of what is parked is refused, too: so nothing stays parked."""
@@ -297,6 +340,9 @@ class Host:
         Raises `PeerError` and `RequestFailed`: then it has not begun.
         """
         name, slot, handler = exchange.request.method, exchange.slot, None
+        if self.quotas is not None:
+            now = trio.current_time()
+            self.quotas.count(slot.terms.caller, slot.account, name, exchange.route.name, now)
         if exchange.route.request_state is not None and slot.terms.revision in method.may_ask:
             if await self._resume(exchange) is not exchange:
                 return
@@ -336,6 +382,8 @@ class Host:
             slot.admission.check(slot)
         slot.admit()  # opening the state may take a thread
         state = await self.parking.open(request, route.request_state or "", slot)
+        if self.rules is not None:  # they may have changed while it was parked
+            self.offer.guard(exchange)
         if state.payload.startswith(PARKED):
             parked = await self.parking.retry(request, route, state, slot)
             if slot.is_open:

@@ -414,7 +414,7 @@ class Session(Actor[Outbound]):
         if self.host.observer is not None:
             slot.watch(self.host.observer, None)
         self.key.home = ReplySlot(request.id, request.method, self.terms, self)
-        await slot.answer(welcome(self.host.offer, self.terms, self._declared, self.greeting()))
+        await slot.answer(welcome(self.host, self.terms, self._declared, self.greeting()))
 
     def greeting(self) -> ResultMetaObject | UnsetType:
         """The `_meta` that a transport adds to the result of `initialize`."""

@@ -10,7 +10,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from callboard.codecs.revisions import CallToolResult, TextContent
-from callboard.errors import Draining, Overloaded, PeerError, PeerRefused, RequestFailed, RequestTimedOut
+from callboard.errors import (
+    Draining,
+    InsufficientScope,
+    Overloaded,
+    PeerError,
+    PeerRefused,
+    RequestFailed,
+    RequestTimedOut,
+)
 from callboard.server.content.errors import BadResult, ToolError
 
 MAX_MESSAGE: Final = 2_000
@@ -19,7 +27,7 @@ MAX_MESSAGE: Final = 2_000
 MAX_FAILURES: Final = 5
 """Most failures told of one group."""
 
-_MEANT: Final = (ToolError, PeerError, PeerRefused, RequestTimedOut, Overloaded, Draining)
+_MEANT: Final = (ToolError, PeerError, PeerRefused, RequestTimedOut, Overloaded, Draining, InsufficientScope)
 
 
 def error_result(exception: BaseException, *, show_errors: bool = False) -> CallToolResult:
