@@ -6,7 +6,7 @@ and rules go by them: they belong to one request, and are never kept under the k
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -19,6 +19,11 @@ ANYBODY: Final = "anonymous"
 
 MAX_CALLER: Final = 24 * 1024
 """Bytes of a caller as one worker tells it to another: a token may have 16 KiB, which is what its claims come from."""
+
+
+def _set(scopes: Iterable[str]) -> frozenset[str]:
+    return frozenset(scopes)
+
 
 _NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
 _PARTS: Final = 4
@@ -36,7 +41,7 @@ class Caller:
     """The authorization server that vouches for it. Empty for static tokens."""
     client_id: str = ""
     """The program that acts for it."""
-    scopes: frozenset[str] = attrs.field(default=frozenset(), converter=frozenset)
+    scopes: frozenset[str] = attrs.field(default=frozenset(), converter=_set)
     claims: Mapping[str, Any] = attrs.field(default=_NO_CLAIMS, repr=False)
     """All that its token says."""
     expires: float | None = None
@@ -65,6 +70,11 @@ def caller_named(principal: str) -> Caller:
     return Caller(principal=principal)
 
 
+def as_caller(given: Caller | str) -> Caller:
+    """What an `authenticate` function returns, or a test names."""
+    return caller_named(given) if isinstance(given, str) else given
+
+
 @lru_cache(maxsize=4096)
 def caller_of_key(key: str) -> Caller:
     """The caller with this key, and without scopes or claims: those come with its next token."""
@@ -85,6 +95,7 @@ class _Told(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
     expires: float | None = None
 
 
+@lru_cache(maxsize=1024)
 def write_caller(caller: Caller) -> bytes:
     """A caller as the value of a header between workers, which trust each other."""
     told = _Told(

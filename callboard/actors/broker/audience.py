@@ -14,8 +14,8 @@ from callboard.actors.broker.upstream_subscriptions import UpstreamSubscription
 from callboard.actors.changes import LISTS, Hear, ListChanged, ListName
 from callboard.actors.fan_out import FanOut
 from callboard.actors.subscribers import Following, Subscribers
-from callboard.actors.terms import ANYBODY
 from callboard.codecs.bridge.askable import Signature, signature_of
+from callboard.codecs.caller import ANYBODY
 from callboard.codecs.revisions import ClientCapabilities
 from callboard.errors import CallboardError, SupervisorClosed
 from callboard.supervisor import Actor, get_logger

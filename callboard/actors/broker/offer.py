@@ -25,6 +25,7 @@ from callboard.codecs.bridge.definitions import KINDS, PROMPTS, TOOLS, Kind
 from callboard.codecs.bridge.names import SEPARATOR
 from callboard.codecs.bridge.results import COMPLETE, Forwarded
 from callboard.codecs.bridge.tasks import must_defer, runs_tasks
+from callboard.codecs.caller import ANONYMOUS
 from callboard.codecs.envelope import Request
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import Members, raw
@@ -213,7 +214,7 @@ class BrokerOffer:
     def _signature_in(self, route: Route) -> Signature:
         """The questions that the client of a modern request can answer; none if that cannot be read."""
         try:
-            return signature_of(modern_terms(route, self.revisions, "").capabilities)
+            return signature_of(modern_terms(route, self.revisions, ANONYMOUS).capabilities)
         except PeerError:
             return NOTHING
 

@@ -34,6 +34,7 @@ from callboard.actors.shares import Shares
 from callboard.actors.subscribers import Audience, HostedAudience, Subscribers
 from callboard.actors.terms import Terms
 from callboard.codecs.bridge.results import Forwarded
+from callboard.codecs.caller import Caller
 from callboard.codecs.envelope import Request, RequestId
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.status import refused_as
@@ -102,11 +103,14 @@ class OpenSession(Protocol):
     """A session, as an operator sees it."""
 
     transport: ClassVar[str]
-    principal: str
+    caller: Caller
     peer: str
     terms: Terms | None
     key: SessionKey
     sink: Sink
+
+    @property
+    def principal(self) -> str: ...
 
     @property
     def requests(self) -> "SessionRequests": ...

@@ -34,10 +34,12 @@ log = get_logger("callboard.actors")
 class ChangeListener(Protocol):
     """The session, as its change notifications need it."""
 
-    principal: str
     account: str
     terms: Terms | None
     is_ready: bool
+
+    @property
+    def principal(self) -> str: ...
 
     @property
     def host(self) -> Host: ...
