@@ -42,6 +42,7 @@ MAX_REMEMBERED: Final = 512
 MAX_HELD: Final = 4096
 """Most pairs of granted and needed scopes whose comparison is remembered."""
 
+_SELECTORS: Final = ("tool", "prompt", "resource", "method", "server")
 _WILD: Final = re.compile(r"[*?\[]")
 NO_SCOPES: Final[frozenset[str]] = frozenset()
 _NO_IMPLIES: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
@@ -172,9 +173,6 @@ class Rule:
             return "has `hide` without `needs`: use `only` or `deny`"
         return None
 
-    def patterns(self, kind: GuardedKind) -> tuple[str, ...]:
-        return self.tools if kind == "tool" else self.prompts if kind == "prompt" else self.resources
-
     @property
     def is_of_servers(self) -> bool:
         """Whether it is about all that its servers offer."""
@@ -193,6 +191,33 @@ def _matches(patterns: Iterable[str], text: str) -> bool:
         if one == text if pattern is None else pattern.match(text) is not None:
             return True
     return False
+
+
+class PatternIndex:
+    """Many patterns, each of one rule. A text is compared with those alone that begin as it does."""
+
+    __slots__ = ("_by_head", "_exact", "_lengths")
+
+    def __init__(self, patterns: Iterable[tuple[str, int]]) -> None:
+        self._exact: dict[str, list[int]] = {}
+        self._by_head: dict[str, list[tuple[re.Pattern[str], int]]] = {}
+        for text, of in patterns:
+            pattern, wild = _pattern(text), _WILD.search(text)
+            if pattern is None or wild is None:
+                self._exact.setdefault(text, []).append(of)
+            else:
+                self._by_head.setdefault(text[: wild.start()], []).append((pattern, of))
+        self._lengths = sorted({len(head) for head in self._by_head})
+
+    def find(self, text: str) -> Iterator[int]:
+        """The rules of which a pattern matches *text*; one of several patterns may be found twice."""
+        yield from self._exact.get(text, ())
+        for length in self._lengths:
+            if length > len(text):
+                return
+            for pattern, of in self._by_head.get(text[:length], ()):
+                if pattern.match(text) is not None:
+                    yield of
 
 
 class ImpliedInCircle(ValueError):
@@ -306,11 +331,16 @@ class AccessRules:
     """What a tool, prompt or resource is that no rule matches."""
     hierarchy: ScopeHierarchy = attrs.field(init=False)
     guards_resources: bool = attrs.field(init=False)
+    _by: Mapping[str, PatternIndex] = attrs.field(init=False)
     _gates: dict[_GateKey, Gate] = attrs.field(factory=dict, init=False)
     _alike: dict[tuple[tuple[int, ...], bool, frozenset[str]], Gate] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.hierarchy = ScopeHierarchy(self.implies)
+        self._by = {
+            name: PatternIndex((text, at) for at, rule in enumerate(self.rules) for text in getattr(rule, f"{name}s"))
+            for name in _SELECTORS
+        }
         read = METHOD_OF["resource"]
         self.guards_resources = self.default == "deny" or any(
             rule.resources or rule.is_of_servers or _matches(rule.methods, read) for rule in self.rules
@@ -383,14 +413,11 @@ class AccessRules:
         return gate
 
     def _of_method(self, key: _GateKey) -> tuple[tuple[int, ...], bool]:
-        return tuple(self._about_method(key[0])), False
-
-    def _about_method(self, method: str) -> Iterator[int]:
-        return (index for index, rule in enumerate(self.rules) if rule.methods and _matches(rule.methods, method))
+        return tuple(sorted(set(self._by["method"].find(key[0])))), False
 
     def _of_server(self, key: _GateKey) -> tuple[tuple[int, ...], bool]:
-        about = [index for index, rule in enumerate(self.rules) if _matches(rule.servers, key[2])]
-        wholly = tuple(index for index in about if self.rules[index].is_of_servers)
+        about = sorted(set(self._by["server"].find(key[2])))
+        wholly = tuple(at for at in about if self.rules[at].is_of_servers)
         return wholly, self.default == "deny" and not about
 
     def _of_item(self, key: _GateKey) -> tuple[tuple[int, ...], bool]:
@@ -398,22 +425,15 @@ class AccessRules:
         forms = [name]
         if kind == "resource" and (plain := plain_uri(name)) != name:
             forms.append(plain)  # a server may take the one for the other: so what is said of either counts
-        found = dict.fromkeys(self._about_method(method))
+        of_server = set(self._by["server"].find(server))
+        wholly = {at for at in of_server if self.rules[at].is_of_servers}
+        found = {*self._by["method"].find(method), *wholly}
         is_shut = False
         for form in forms:
-            about = [index for index, rule in enumerate(self.rules) if _is_about(rule, kind, server, form)]
-            found |= dict.fromkeys(about)
-            is_shut = is_shut or (self.default == "deny" and not about)
+            named = {at for at in self._by[kind].find(form) if not self.rules[at].servers or at in of_server}
+            found |= named
+            is_shut = is_shut or (self.default == "deny" and not (named or wholly))
         return tuple(sorted(found)), is_shut
-
-
-def _is_about(rule: Rule, kind: str, server: str, name: str) -> bool:
-    if rule.servers and not _matches(rule.servers, server):
-        return False
-    if rule.is_of_servers:
-        return True
-    patterns = rule.tools if kind == "tool" else rule.prompts if kind == "prompt" else rule.resources
-    return _matches(patterns, name)
 
 
 def plain_uri(uri: str) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from callboard.actors.terms import ANYBODY
+from callboard.codecs.caller import ANYBODY
 from callboard.errors import Overloaded
 
 LOCAL: Final = f"{ANYBODY}@local"

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import attrs
 
@@ -107,6 +107,9 @@ class Subscribers:
 class Audience(Protocol):
     """The subscribers of a server: which client may follow what, and hears of which list."""
 
+    follows_unknown: ClassVar[bool]
+    """Whether a client may follow a URI that there is not: it may come."""
+
     @property
     def fan_out(self) -> FanOut:
         """How they are told."""
@@ -128,6 +131,8 @@ class Audience(Protocol):
 @attrs.frozen(eq=False)
 class HostedAudience:
     """The audience of a hosted server: all clients hear the same, and may follow any URI."""
+
+    follows_unknown: ClassVar[bool] = True
 
     lists: Subscribers
     """Subscribers of resources, too."""

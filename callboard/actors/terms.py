@@ -7,6 +7,7 @@ from typing import Final
 import attrs
 from msgspec import UNSET, Raw
 
+from callboard.codecs.caller import ANONYMOUS, TRUSTED, Caller
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import raw
@@ -25,9 +26,6 @@ from callboard.codecs.revisions import (
 from callboard.codecs.routing import MAX_REMEMBERED, Route
 from callboard.errors import InvalidParams, UnsupportedVersion
 
-ANYBODY: Final = "anonymous"
-"""The principal of a peer that was not authenticated."""
-
 MAX_DECLARED: Final = 2048
 """Bytes of what a client says of itself in `initialize`, and of what it can do, that a session keeps: there may be
 thousands of sessions, each for half an hour. Real clients say some 300."""
@@ -38,14 +36,19 @@ MAX_TITLE: Final = 256
 
 @attrs.frozen(kw_only=True)
 class Terms:
-    """The principal, the revision and the client's capabilities of a request."""
+    """The caller, the revision and the client's capabilities of a request."""
 
     revision: Revision
     capabilities: ClientCapabilities
     client_info: Implementation | None = None
-    principal: str = ANYBODY
+    caller: Caller = ANONYMOUS
     log_level: LoggingLevel | None = None
     progress_token: RequestId | None = None
+
+    @property
+    def principal(self) -> str:
+        """The key of the caller: what all that is the caller's is bound to."""
+        return self.caller.key
 
     @cached_property
     def written_info(self) -> Raw | None:
@@ -84,29 +87,28 @@ def is_meant_modern(route: Route) -> bool:
     return not route.meta.keys().isdisjoint((meta.CLIENT_CAPABILITIES, meta.CLIENT_INFO, meta.LOG_LEVEL))
 
 
-def modern_terms(route: Route, spoken: Collection[Revision], principal: str) -> Terms:
+def modern_terms(route: Route, spoken: Collection[Revision], caller: Caller) -> Terms:
     """Read the terms that a modern request brings along.
 
     Raises `UnsupportedVersion` with all that is spoken here, legacy revisions included: a client that then chooses one
     of those must `initialize`. Raises `InvalidParams` for a required member that is missing or wrong.
     """
     find = _remembered if len(route.said) <= MAX_REMEMBERED else _terms
-    terms = find(route.said, route.protocol_version or "", frozenset(spoken), principal)
-    return terms if route.progress_token is None else _with_token(terms, route.progress_token)
-
-
-def _with_token(terms: Terms, token: RequestId) -> Terms:
-    return Terms(
+    nobody = TRUSTED if caller is TRUSTED else ANONYMOUS
+    terms = find(route.said, route.protocol_version or "", frozenset(spoken), nobody)
+    if route.progress_token is None and caller is nobody:
+        return terms
+    return Terms(  # what is remembered is nobody's: scopes are those of this request's own token
         revision=terms.revision,
         capabilities=terms.capabilities,
         client_info=terms.client_info,
-        principal=terms.principal,
+        caller=caller,
         log_level=terms.log_level,
-        progress_token=token,
+        progress_token=route.progress_token,
     )
 
 
-def _terms(said: bytes, requested: str, spoken: frozenset[Revision], principal: str) -> Terms:
+def _terms(said: bytes, requested: str, spoken: frozenset[Revision], caller: Caller) -> Terms:
     revision = next((known for known in MODERN & spoken if known == requested), None)
     if revision is None:
         raise UnsupportedVersion(requested, sorted(spoken))
@@ -118,7 +120,7 @@ def _terms(said: bytes, requested: str, spoken: frozenset[Revision], principal: 
         revision=revision,
         capabilities=brought.client_capabilities,
         client_info=None if brought.client_info is UNSET else brought.client_info,
-        principal=principal,
+        caller=caller,
         log_level=None if brought.log_level is UNSET else brought.log_level,
     )
 

@@ -20,12 +20,13 @@ ANYBODY: Final = "anonymous"
 MAX_CALLER: Final = 24 * 1024
 """Bytes of a caller as one worker tells it to another: a token may have 16 KiB, which is what its claims come from."""
 
+
+def _set(scopes: Iterable[str]) -> frozenset[str]:
+    return frozenset(scopes)
+
+
 _NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
 _PARTS: Final = 4
-
-
-def _scope_set(given: Iterable[str]) -> frozenset[str]:
-    return frozenset(given)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -40,7 +41,7 @@ class Caller:
     """The authorization server that vouches for it. Empty for static tokens."""
     client_id: str = ""
     """The program that acts for it."""
-    scopes: frozenset[str] = attrs.field(default=frozenset(), converter=_scope_set)
+    scopes: frozenset[str] = attrs.field(default=frozenset(), converter=_set)
     claims: Mapping[str, Any] = attrs.field(default=_NO_CLAIMS, repr=False)
     """All that its token says."""
     expires: float | None = None
@@ -73,6 +74,11 @@ def caller_named(principal: str) -> Caller:
     return Caller(principal=principal)
 
 
+def as_caller(given: Caller | str) -> Caller:
+    """What an `authenticate` function returns, or a test names."""
+    return caller_named(given) if isinstance(given, str) else given
+
+
 @lru_cache(maxsize=4096)
 def caller_of_key(key: str) -> Caller:
     """The caller with this key, and without scopes or claims: those come with its next token."""
@@ -93,6 +99,7 @@ class _Told(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
     expires: float | None = None
 
 
+@lru_cache(maxsize=1024)
 def write_caller(caller: Caller) -> bytes:
     """A caller as the value of a header between workers, which trust each other."""
     told = _Told(

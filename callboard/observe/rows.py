@@ -30,8 +30,9 @@ from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.host import Host, Offer, OpenSession
 from callboard.actors.server.request import RequestActor
 from callboard.actors.server.subscription import Subscription
-from callboard.actors.terms import ANYBODY, Terms
+from callboard.actors.terms import Terms
 from callboard.codecs.bridge.definitions import TOOLS
+from callboard.codecs.caller import ANYBODY
 from callboard.observe.journal import Journal, PastRequest
 from callboard.observe.rates import Rates
 from callboard.observe.sampler import cpu_of, resident_bytes

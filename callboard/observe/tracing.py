@@ -21,8 +21,9 @@ from callboard.actors.frames import Outcome, error_type
 from callboard.actors.server.observer import CANCELLED, TOOL_ERROR, EndedRequest, Observer
 from callboard.actors.server.reply_slot import has_failed
 from callboard.actors.server.spans import FrontSpan, TraceHeaders
-from callboard.actors.terms import ANYBODY, Terms
+from callboard.actors.terms import Terms
 from callboard.codecs.bridge.results import Forwarded
+from callboard.codecs.caller import ANYBODY
 from callboard.codecs.envelope import Request
 from callboard.codecs.http.head import Head
 from callboard.codecs.members import raw, read_members

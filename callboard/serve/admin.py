@@ -13,7 +13,7 @@ import attrs
 
 from callboard import tree
 from callboard.actors.server.host import Host
-from callboard.actors.terms import ANYBODY
+from callboard.codecs.caller import ANONYMOUS, Caller
 from callboard.codecs.http.access import Access
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
@@ -95,10 +95,10 @@ class AdminHandler:
     def expect_head(self, peer: str) -> None:
         """A head is short here, and not counted."""
 
-    async def expect_body(self, head: Head, peer: str) -> tuple[str, None]:
-        return ANYBODY, None  # a body is no use here, and at most a kilobyte
+    async def expect_body(self, head: Head, peer: str) -> tuple[Caller, None]:
+        return ANONYMOUS, None  # a body is no use here, and at most a kilobyte
 
-    async def serve(self, head: Head, body: bytes, response: Response, principal: str | None = None) -> None:
+    async def serve(self, head: Head, body: bytes, response: Response, caller: Caller | None = None) -> None:
         if head.path not in _OPEN and self.room is not None:
             await self.room.serve(head, body, response)
             return

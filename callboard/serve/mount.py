@@ -10,7 +10,8 @@ from callboard.codecs.http.access import Access
 from callboard.server.served import Hosted
 from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.server.asgi import AsgiApp, Receive, Scope, Send
-from callboard.transports.server.http.endpoint import Authenticate, Endpoint
+from callboard.transports.server.http.endpoint import Endpoint
+from callboard.transports.server.http.guard import Authenticate
 
 
 @attrs.define(eq=False)
@@ -36,7 +37,7 @@ class Mounted:
         limits = self.settings
         parking = Parking(self.server.info.name, most=limits.max_parked, most_each=limits.max_parked_each)
         async with self.server.host(parking=parking) as host:
-            endpoint = Endpoint(host, self.access, self.settings, authenticate=self.authenticate)
+            endpoint = Endpoint(host, self.access, self.settings, guard=self.authenticate)
             edge = await host.root.add(tree.asgi(lambda: endpoint.pulse))
             self._app = AsgiApp(endpoint, edge.supervisor_of(tree.REQUESTS))
             try:

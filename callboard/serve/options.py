@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from callboard.serve.show_room import Overview, ShowRoom
     from callboard.serve.tokens import TokenTable
     from callboard.server.served import Behind
-    from callboard.transports.server.http.endpoint import Authenticate
+    from callboard.transports.server.http.guard import Authenticate
     from callboard.transports.server.stdio import Pipes
     from callboard.transports.server.tls import Certificate
     from callboard.workers.worker import Worker

@@ -30,6 +30,7 @@ from callboard.transports.bind import BindAddress, Bound, listen
 from callboard.transports.descriptors import raise_descriptor_limit
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.endpoint import Endpoint
+from callboard.transports.server.http.guard import guard_of
 from callboard.transports.server.http.homes import Alone
 from callboard.transports.server.http.listener import HttpListener, http_edge
 from callboard.transports.server.stdio import Stdio
@@ -187,7 +188,7 @@ async def _run(server: Hosted, options: Options) -> None:
 
 def _edge(plan: ServePlan, host: Host, place: BindAddress, bound: Bound, tls: Certificate | None) -> SupervisorSpec:
     """The tree behind one address."""
-    settings, authenticate = plan.settings, plan.authenticate
+    settings, guard = plan.settings, guard_of(plan.authenticate)
     refused = RefusedNames(str(bound.place))
     is_http, is_ws = place == plan.http, place == plan.ws
     homes = Alone() if plan.worker is None else plan.worker.homes
@@ -195,10 +196,10 @@ def _edge(plan: ServePlan, host: Host, place: BindAddress, bound: Bound, tls: Ce
         host,
         plan.access(bound.place),
         settings,
-        authenticate=authenticate,
+        guard=guard,
         is_http=is_http,
         legacy_sse=is_http and plan.legacy_sse,
-        on_upgrade=WebSocketUpgrade(host, settings, authenticate, homes).serve if is_ws else None,
+        on_upgrade=WebSocketUpgrade(host, settings, guard, homes, scheme=plan.schemes[0]).serve if is_ws else None,
         homes=homes,
         on_unauthorized=refused.token,
     )

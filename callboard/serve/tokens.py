@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 import attrs
 
-from callboard.actors.terms import ANYBODY
+from callboard.codecs.caller import ANYBODY
 from callboard.config.files import NotRegular, read_file
 from callboard.errors import CannotRead, CannotServe
 from callboard.supervisor import get_logger

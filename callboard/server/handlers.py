@@ -1,7 +1,7 @@
 """A server at work: the handlers behind each method, as the engine calls them."""
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw
 
 from callboard.actors.changes import ListName
 from callboard.actors.frames import Outcome
-from callboard.actors.rules import NO_RULES, NO_SCOPES, AccessRules, Decision, GuardedKind
+from callboard.actors.rules import NO_RULES, NO_SCOPES, AccessRules, Decision, Gate, GuardedKind
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.host import Instant
 from callboard.codecs.caller import Caller
@@ -229,22 +229,14 @@ class ServerOffer:
     def instructions_for(self, _: AccessRules, __: Caller) -> str | None:
         return self.instructions
 
-    def listed_for(self, rules: AccessRules, caller: Caller) -> dict[ListName, frozenset[str]]:
-        sections = self._registry
-        return {
-            "tools": self._listed(rules, caller, "tool", sections.tools),
-            "prompts": self._listed(rules, caller, "prompt", sections.prompts),
-            "resources": self._listed(rules, caller, "resource", sections.resources)
-            | self._listed(rules, caller, "resource", sections.templates),
-        }
+    def gates(self, rules: AccessRules) -> Mapping[ListName, Sequence[Gate]]:
+        server, sections = self.info.name, self._registry
 
-    def _listed(self, rules: AccessRules, caller: Caller, kind: GuardedKind, section: Section[Any]) -> frozenset[str]:
-        server = self.info.name
-        return frozenset(
-            name
-            for name, entry in section.entries.items()
-            if rules.decide(caller, kind, server, name, scopes=entry.scopes).is_listed
-        )
+        def of(kind: GuardedKind, section: Section[Any]) -> list[Gate]:
+            return [rules.gate(kind, server, name, scopes=one.scopes) for name, one in section.entries.items()]
+
+        resources = of("resource", sections.resources) + of("resource", sections.templates)
+        return {"tools": of("tool", sections.tools), "prompts": of("prompt", sections.prompts), "resources": resources}
 
     def _tool(self, exchange: Exchange, name: str) -> ToolEntry:
         entry = self._allowed(exchange, "tool", name, self._registry.tools.entries.get(name))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from callboard.serve.mount import Mounted
     from callboard.serve.options import Options
     from callboard.transports.limits import Settings
-    from callboard.transports.server.http.endpoint import Authenticate
+    from callboard.transports.server.http.guard import Authenticate
 
 
 @attrs.frozen(kw_only=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 from callboard.actors.server.parking import Parking
 from callboard.actors.server.session_tree import open_session
-from callboard.actors.terms import ANYBODY
+from callboard.codecs.caller import ANYBODY
 from callboard.codecs.revisions import LATEST, Revision
 from callboard.server.server import Server
 from callboard.testing.peer import EVERYTHING, Answer, Peer, Refusal

@@ -11,6 +11,7 @@ from callboard.actors.frames import error_frame
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.host import Host
 from callboard.actors.server.session_record import read_record
+from callboard.codecs.caller import Caller
 from callboard.codecs.envelope import Request
 from callboard.codecs.home import HomeNames, chosen_home
 from callboard.codecs.http.head import Head
@@ -75,8 +76,8 @@ class WorkerHomes:
     def incarnation(self) -> str:
         return f"{self.names.here.hex()[:12]}."
 
-    def new_id(self, principal: str) -> str:
-        return self.names.new(principal)
+    def new_id(self, caller: Caller) -> str:
+        return self.names.new(caller.key)
 
     def keep(self, name: str, record: Callable[[], bytes]) -> None:
         if self.book is not None:
@@ -101,14 +102,14 @@ class WorkerHomes:
         if self.book is not None:
             self.book.release(key_of(name))
 
-    def missing(self, name: str, principal: str) -> HttpRefusal | Elsewhere:
-        home = self.names.home_of(name, principal)
+    def missing(self, name: str, caller: Caller) -> HttpRefusal | Elsewhere:
+        home = self.names.home_of(name, caller.key)
         is_ended = home == self.names.here and name not in self._released and name not in self._opening
-        return not_found() if home is None or is_ended else Elsewhere(name, home, principal)
+        return not_found() if home is None or is_ended else Elsewhere(name, home, caller)
 
-    def check_state(self, request: Request, state: str, principal: str) -> None:
-        if (home := self._home_of_state(request, state, principal)) is not None:
-            raise Elsewhere("", home, principal)
+    def check_state(self, request: Request, state: str, caller: Caller) -> None:
+        if (home := self._home_of_state(request, state, caller.key)) is not None:
+            raise Elsewhere("", home, caller)
 
     def _home_of_state(self, request: Request, state: str, principal: str) -> bytes | None:
         """The other worker that a retry belongs to; None if that is this one."""
@@ -135,12 +136,12 @@ class WorkerHomes:
         if link.hangs:  # its session is not over
             raise HttpRefusal(503, UNREACHED, headers=RETRY_AFTER)
         self.forwarded += 1
-        return await open_tunnel(link, head, rest, wire, found.principal, peer)
+        return await open_tunnel(link, head, rest, wire, found.caller, peer)
 
     async def serve_elsewhere(
-        self, endpoint: LocalEndpoint, found: Elsewhere, head: Head, body: bytes, principal: str, response: Response
+        self, endpoint: LocalEndpoint, found: Elsewhere, head: Head, body: bytes, caller: Caller, response: Response
     ) -> None:
-        relayed = RelayedRequest(self.host, head, body, principal, response)
+        relayed = RelayedRequest(self.host, head, body, caller, response)
         try:
             relayed.begin()
         except SupervisorClosed:
@@ -210,7 +211,7 @@ class WorkerHomes:
                     return
             if home == here:
                 response.carrier = None  # its task has others to read
-                await endpoint.serve(relayed.head, relayed.body, response, relayed.principal)
+                await endpoint.serve(relayed.head, relayed.body, response, relayed.caller)
                 return
             if response.is_forwarded:  # it was forwarded once, and is not again
                 await response.answer(MISDIRECTED, ())

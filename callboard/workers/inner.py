@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from callboard.actors.terms import ANYBODY
+from callboard.codecs.caller import ANONYMOUS, Caller
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.request_parser import HeadMemory
@@ -15,7 +15,7 @@ from callboard.transports.server.http.response import Response
 from callboard.transports.server.http.upgraded import Reading, Upgraded
 from callboard.transports.wire import Wire
 from callboard.workers.link_server import LinkServer
-from callboard.workers.relay import PEER, PRINCIPAL, PROTOCOL, VERSION, VERSION_HEADER, read_name
+from callboard.workers.relay import CALLER, PEER, PROTOCOL, VERSION, VERSION_HEADER, read_name, read_told
 
 _PLAIN: Final = ((b"content-type", b"text/plain; charset=utf-8"),)
 
@@ -40,10 +40,10 @@ class InnerDoor:
     def expect_head(self, peer: str) -> HeldBytes | None:
         return None  # the worker that read it has counted it
 
-    async def expect_body(self, head: Head, peer: str) -> tuple[str, HeldBytes | None]:
-        return ANYBODY, None
+    async def expect_body(self, head: Head, peer: str) -> tuple[Caller, HeldBytes | None]:
+        return ANONYMOUS, None
 
-    async def serve(self, head: Head, body: bytes, response: Response, principal: str | None = None) -> None:
+    async def serve(self, head: Head, body: bytes, response: Response, caller: Caller | None = None) -> None:
         await self.refuse(HttpRefusal(400, "only for workers"), response)
 
     async def refuse(self, refusal: HttpRefusal, response: Response) -> None:
@@ -52,10 +52,10 @@ class InnerDoor:
     async def upgrade(self, head: Head, rest: bytes, wire: Wire, reading: Reading) -> Upgraded:
         if head.get(VERSION_HEADER) != VERSION:
             raise HttpRefusal(505, "workers of this release speak another version", closes=True)
-        principal, peer = head.get(PRINCIPAL), head.get(PEER)
-        if principal is None or peer is None:
+        caller, peer = head.get(CALLER), head.get(PEER)
+        if caller is None or peer is None:
             link = LinkServer(wire, reading, self.endpoints, self.requests)
             link.begin_with(rest)
             return link
         reading.peer = read_name(peer)  # a WebSocket, which another worker passes on
-        return await self.endpoints[-1].upgrade(head, rest, wire, reading, read_name(principal))
+        return await self.endpoints[-1].upgrade(head, rest, wire, reading, read_told(caller))

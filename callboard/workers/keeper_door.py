@@ -7,7 +7,7 @@ import attrs
 import msgspec
 
 from callboard.actors.shares import LOCAL, account_of
-from callboard.actors.terms import ANYBODY
+from callboard.codecs.caller import Caller
 from callboard.codecs.envelope import Notification, Request, decode
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
@@ -22,7 +22,7 @@ from callboard.transports.server.http.upgraded import Reading, Upgraded
 from callboard.transports.wire import Wire
 from callboard.workers.keeper import BackendKeeper, KeptBackend
 from callboard.workers.kept import KEPT_AT, LISTED, SETTLED_WITHIN, TOLD_WITHIN
-from callboard.workers.relay import PEER, PRINCIPAL, read_name
+from callboard.workers.relay import CALLER, PEER, read_name, read_told
 
 _PLAIN: Final = ((b"content-type", b"text/plain; charset=utf-8"),)
 _AFTER: Final = b"after="
@@ -48,13 +48,13 @@ class KeeperDoor:
     def expect_head(self, peer: str) -> HeldBytes | None:
         return None  # the worker that read it has counted it
 
-    async def expect_body(self, head: Head, peer: str) -> tuple[str, HeldBytes | None]:
-        principal, kept = _principal(head), self._find(head)
+    async def expect_body(self, head: Head, peer: str) -> tuple[Caller, HeldBytes | None]:
+        caller, kept = _caller(head), self._find(head)
         if kept is None or kept.endpoint is None:
-            return principal, None
-        return principal, HeldBytes(kept.endpoint.host.bodies, account_of(principal, _account(head)))
+            return caller, None
+        return caller, HeldBytes(kept.endpoint.host.bodies, account_of(caller.key, _account(head)))
 
-    async def serve(self, head: Head, body: bytes, response: Response, principal: str | None = None) -> None:
+    async def serve(self, head: Head, body: bytes, response: Response, caller: Caller | None = None) -> None:
         if head.path == LISTED:
             after = head.query.removeprefix(_AFTER).decode("latin-1")
             found = await self.keeper.wait_other(after, TOLD_WITHIN)
@@ -75,7 +75,7 @@ class KeeperDoor:
         try:
             message = decode(body)
             if isinstance(message, Notification):
-                kept.hear(_principal(head), message)
+                kept.hear(_caller(head).key, message)
                 await response.answer(202, ())
                 return
             if not isinstance(message, Request):
@@ -85,7 +85,7 @@ class KeeperDoor:
             if endpoint is None or not is_there:
                 await response.answer(503, _PLAIN, b"not up\n")
                 return
-            await endpoint.modern.serve(head, message, read_route(message), _principal(head), response)
+            await endpoint.modern.serve(head, message, read_route(message), _caller(head), response)
         except PeerError as error:
             await answer_unread(response, error, error.request_id)
         except RequestFailed as error:
@@ -103,9 +103,8 @@ class KeeperDoor:
         return self.keeper.find(unquote(name.decode("latin-1")), incarnation.decode("latin-1"))
 
 
-def _principal(head: Head) -> str:
-    said = head.get(PRINCIPAL)
-    return ANYBODY if said is None else read_name(said)
+def _caller(head: Head) -> Caller:
+    return read_told(head.get(CALLER))
 
 
 def _account(head: Head) -> str:

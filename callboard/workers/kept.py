@@ -23,6 +23,7 @@ from callboard.actors.server.exchange import Exchange
 from callboard.actors.shares import LOCAL, account_of
 from callboard.broker.placing import PlaceAnew, Placed
 from callboard.client.routes import TransportRoute, TransportRoutes
+from callboard.codecs.caller import Caller, caller_of_key, write_caller
 from callboard.codecs.envelope import ErrorResponse, ResultResponse
 from callboard.codecs.revisions import LATEST
 from callboard.config import BackendSpec
@@ -31,7 +32,7 @@ from callboard.supervisor import Actor, Backoff, Fact, Intensity, get_logger
 from callboard.supervisor.groups import own_nursery
 from callboard.transports.client.http import HttpLink
 from callboard.transports.client.pool import Origin, Pool
-from callboard.workers.relay import PEER, PRINCIPAL, write_name
+from callboard.workers.relay import CALLER, PEER, write_name
 
 SOCKET: Final = "keeper"
 """Name of the keeper's socket, in the folder of the workers' sockets."""
@@ -214,8 +215,8 @@ class KeptBackends:
             return b""
         exchange = hearer.exchange
         if exchange is None:
-            return _lines(hearer.principal, account_of(hearer.principal, LOCAL))
-        lines = _lines(hearer.principal, exchange.slot.account)
+            return _lines(caller_of_key(hearer.principal), account_of(hearer.principal, LOCAL))
+        lines = _lines(exchange.terms.caller, exchange.slot.account)
         if exchange.session is not None:
             lines += b"%b: %b\r\n" % (SESSION, self._name_of(exchange.session))
         return lines
@@ -231,7 +232,7 @@ class KeptBackends:
     def _withdraw(self, backend: str, method: str, state: str, exchange: Exchange) -> None:
         params = Withdrawal(method, state, exchange.why_cancelled())
         frame = msgspec.json.encode({"jsonrpc": "2.0", "method": CANCELLED, "params": params})
-        self._words.append((backend, _lines(exchange.terms.principal, exchange.slot.account), frame))
+        self._words.append((backend, _lines(exchange.terms.caller, exchange.slot.account), frame))
         self._said.set()
 
     async def send_words(self) -> None:
@@ -362,5 +363,5 @@ async def _exchange(pool: Pool, request: bytes) -> tuple[int, bytes]:
 
 
 @lru_cache(maxsize=256)
-def _lines(principal: str, account: str) -> bytes:
-    return b"%b: %b\r\n%b: %b\r\n" % (PRINCIPAL, write_name(principal), PEER, write_name(account))
+def _lines(caller: Caller, account: str) -> bytes:
+    return b"%b: %b\r\n%b: %b\r\n" % (CALLER, write_caller(caller), PEER, write_name(account))

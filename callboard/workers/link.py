@@ -135,7 +135,7 @@ class HomeLink(Actor[Never]):
         writer = self._writer
         if writer is None or self.hangs or not self.has_room(relayed) or len(relayed.body) > MAX_PIECE // 2:
             return False
-        request = write_forwarded(relayed.head, relayed.body, relayed.principal, relayed.response.peer)
+        request = write_forwarded(relayed.head, relayed.body, relayed.caller, relayed.response.peer)
         number = self._next_number()
         if len(request) > MAX_PIECE or not writer.try_say(write_frame(number % NUMBERS, REQUEST, request)):
             return False
@@ -147,7 +147,7 @@ class HomeLink(Actor[Never]):
         writer = self._writer
         if writer is None:
             raise trio.BrokenResourceError("the link is closed")
-        request = write_forwarded(relayed.head, relayed.body, relayed.principal, relayed.response.peer)
+        request = write_forwarded(relayed.head, relayed.body, relayed.caller, relayed.response.peer)
         number = self._next_number()
         self._join(relayed, number)
         stream = number % NUMBERS

@@ -36,10 +36,11 @@ from callboard.supervisor import Fact
 from callboard.transports.held import HeldBytes
 from callboard.transports.server.http.endpoint import Endpoint
 from callboard.transports.server.http.modern import answer_unread, asked_id
+from callboard.transports.server.http.response import ScopeHeaders
 from callboard.transports.server.http.upgraded import Reading
 from callboard.transports.wire import MAX_READ, READ_SIZE, Wire
 from callboard.workers.link_writer import LinkWriter
-from callboard.workers.relay import PEER, PRINCIPAL, read_name
+from callboard.workers.relay import CALLER, PEER, read_name, read_told
 
 IN_A_ROW: Final = 4
 """Requests of one read that are served before others get a turn."""
@@ -63,6 +64,7 @@ class LinkResponse:
     is_over = False
     is_forwarded = True
     carrier: Carrier | None = None
+    scope_headers: ScopeHeaders | None = None
     on_lost: Callable[[], None] = staticmethod(_nobody_minds)
 
     def __init__(self, link: "LinkServer", stream: int, peer: str) -> None:
@@ -255,19 +257,19 @@ class LinkServer:
             self._latest = stream
         (received,) = self._parser.feed(request)
         head, body = received.head, received.body
-        principal, peer = read_name(head.get(PRINCIPAL) or b""), read_name(head.get(PEER) or b"")
+        caller, peer = read_told(head.get(CALLER)), read_name(head.get(PEER) or b"")
         response = self._responses[stream] = LinkResponse(self, stream, peer)
         response.carrier = self.reading
         self.served += 1
         if len(body) > READ_SIZE:
-            response.held = HeldBytes(self.endpoint.host.bodies, account_of(principal, peer))
+            response.held = HeldBytes(self.endpoint.host.bodies, account_of(caller.key, peer))
             try:
                 response.held.grow(len(body))
             except Overloaded as error:
                 self.endpoint.host.count_refusal(error)
                 await answer_unread(response, error, asked_id(head, body))
                 return
-        await self.endpoint.serve(head, body, response, principal)
+        await self.endpoint.serve(head, body, response, caller)
 
     # What is said.
 

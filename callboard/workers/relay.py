@@ -11,6 +11,7 @@ import msgspec
 import trio
 
 from callboard.actors.server.host import Host
+from callboard.codecs.caller import ANONYMOUS, Caller, read_caller, write_caller
 from callboard.codecs.http.head import Head
 from callboard.codecs.link import ANSWER, BEGIN, CREDIT, END, JSON, LOST, WINDOW, WRITE, read_link_answer
 from callboard.errors import Draining, SupervisorClosed
@@ -18,13 +19,13 @@ from callboard.supervisor import WHY_DRAIN, WHY_KILLED, Fact, Lifetime, Snapshot
 from callboard.transports.server.http.modern import answer_unread, asked_id
 from callboard.transports.server.http.response import Response
 
-PRINCIPAL: Final = b"callboard-principal"
+CALLER: Final = b"callboard-caller"
 PEER: Final = b"callboard-peer"
 """What the worker that read a request knows of its client, and the one that answers it does not ask again."""
 
 PROTOCOL: Final = b"callboard-link"
 VERSION_HEADER: Final = b"callboard-link"
-VERSION: Final = b"1"
+VERSION: Final = b"2"
 """What is spoken between workers. Those of two releases that speak different versions refuse each other, with a 503 for
 clients, until the older ones are gone."""
 
@@ -36,7 +37,7 @@ MISDIRECTED: Final = 421
 _NOT_PASSED: Final = frozenset(
     (
         *(b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"expect", b"te", b"trailer"),
-        *(b"upgrade", b"host", b"origin", b"authorization", b"proxy-authorization", b"cookie", PRINCIPAL, PEER),
+        *(b"upgrade", b"host", b"origin", b"authorization", b"proxy-authorization", b"cookie", CALLER, PEER),
     )
 )
 """Headers that are for the worker that read them alone. Who the client is, it says itself."""
@@ -44,32 +45,37 @@ _NOT_PASSED: Final = frozenset(
 _GRANTED: Final = WINDOW // 2  # bytes that were taken, and not said to be: more, and they are
 
 
-def write_forwarded(head: Head, body: bytes, principal: str, peer: str) -> bytes:
+def write_forwarded(head: Head, body: bytes, caller: Caller, peer: str) -> bytes:
     """A request as it goes to another worker."""
-    return b"%bcontent-length: %d\r\n\r\n%b" % (_head(head, principal, peer), len(body), body)
+    return b"%bcontent-length: %d\r\n\r\n%b" % (_head(head, caller, peer), len(body), body)
 
 
-def write_upgrade(head: Head, principal: str, peer: str) -> bytes:
+def write_upgrade(head: Head, caller: Caller, peer: str) -> bytes:
     """The same for one that turns into a WebSocket."""
-    return _head(head, principal, peer) + UPGRADE + b"\r\n"
+    return _head(head, caller, peer) + UPGRADE + b"\r\n"
 
 
-def _head(head: Head, principal: str, peer: str) -> bytes:
+def _head(head: Head, caller: Caller, peer: str) -> bytes:
     lines = [b"%b %b HTTP/1.1\r\nhost: worker\r\n" % (head.method.encode(), head.target)]
     lines += [b"%b: %b\r\n" % header for header in head.headers if header[0] not in _NOT_PASSED]
-    lines.append(b"%b: %b\r\n%b: %b\r\n" % (PRINCIPAL, write_name(principal), PEER, write_name(peer)))
+    lines.append(b"%b: %b\r\n%b: %b\r\n" % (CALLER, write_caller(caller), PEER, write_name(peer)))
     return b"".join(lines)
 
 
 @lru_cache(maxsize=1024)
 def write_name(name: str) -> bytes:
-    """A principal as the value of a header."""
+    """An account as the value of a header."""
     return quote_from_bytes(name.encode("utf-8", "surrogatepass")).encode()
 
 
 @lru_cache(maxsize=1024)
 def read_name(value: bytes) -> str:
     return unquote_to_bytes(value).decode("utf-8", "surrogatepass")
+
+
+def read_told(value: bytes | None) -> Caller:
+    """The caller that another worker has authenticated. Raises ValueError."""
+    return ANONYMOUS if value is None else read_caller(value)
 
 
 class RelayEnd(Enum):
@@ -104,16 +110,16 @@ class RelayedRequest:
 
     __slots__ = (
         *("_is_begun", "_lifetime", "_number", "_over", "_queue", "_taken", "body", "head", "host", "link"),
-        *("listens", "on_end", "principal", "response", "started_at", "stream"),
+        *("caller", "listens", "on_end", "response", "started_at", "stream"),
     )
 
     begin_stop = None
 
-    def __init__(self, host: Host, head: Head, body: bytes, principal: str, response: Response) -> None:
+    def __init__(self, host: Host, head: Head, body: bytes, caller: Caller, response: Response) -> None:
         self.host = host
         self.head = head
         self.body = body
-        self.principal = principal
+        self.caller = caller
         self.response = response
         self.link: RelayLink | None = None
         self.stream = 0

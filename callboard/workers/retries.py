@@ -26,6 +26,7 @@ from callboard.errors import (
 from callboard.supervisor.groups import own_nursery
 from callboard.transports.held import HeldBytes
 from callboard.transports.server.http.modern import PATH
+from callboard.transports.server.http.response import ScopeHeaders
 from callboard.workers.relay import RelayedRequest
 
 PIECES: Final = 2
@@ -42,6 +43,7 @@ class RetryResponse:
     extra: tuple[tuple[bytes, bytes], ...] = ()
     held: HeldBytes | None = None
     carrier: Carrier | None = None
+    scope_headers: ScopeHeaders | None = None
     is_forwarded = False
     is_lost = False
     is_over = False
@@ -147,7 +149,7 @@ async def retry_there(host: Host, exchange: Exchange, ask: Callable[[RelayedRequ
     header_map = host.offer.header_map(request.method, exchange.route)
     headers = mirror(terms.revision.value, request.method, request.params, header_map)
     head = Head("POST", PATH, [(name.lower(), value) for name, value in headers])
-    relayed = RelayedRequest(host, head, encode(request), terms.principal, response)
+    relayed = RelayedRequest(host, head, encode(request), terms.caller, response)
     try:
         relayed.begin()
     except SupervisorClosed:

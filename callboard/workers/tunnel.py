@@ -5,6 +5,7 @@ from typing import Final
 import attrs
 import trio
 
+from callboard.codecs.caller import Caller
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import RETRY_AFTER
@@ -75,7 +76,7 @@ class Tunnel:
         return {"state": "tunnel"}
 
 
-async def open_tunnel(link: HomeLink, head: Head, rest: bytes, wire: Wire, principal: str, peer: str) -> Tunnel:
+async def open_tunnel(link: HomeLink, head: Head, rest: bytes, wire: Wire, caller: Caller, peer: str) -> Tunnel:
     """Raises `HttpRefusal`: 404 if that worker is gone, 503 if it does not answer."""
     try:
         with trio.fail_after(OPENED_WITHIN):
@@ -85,4 +86,4 @@ async def open_tunnel(link: HomeLink, head: Head, rest: bytes, wire: Wire, princ
     except trio.TooSlowError:
         raise HttpRefusal(503, "the worker that has this session does not answer", headers=RETRY_AFTER) from None
     wire.stop_probing()
-    return Tunnel(wire, far, write_upgrade(head, principal, peer) + rest)
+    return Tunnel(wire, far, write_upgrade(head, caller, peer) + rest)

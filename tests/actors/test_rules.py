@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from callboard.actors.rules import (
     HIDDEN,
     OPEN,
+    AccessRules,
     Approval,
     Condition,
     ImpliedInCircle,
     Rule,
-    AccessRules,
     ScopeHierarchy,
     plain_uri,
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from callboard.actors.shares import LOCAL, Hold, Shares, account_of, anonymous_at
-from callboard.actors.terms import ANYBODY
+from callboard.codecs.caller import ANYBODY
 from callboard.errors import Overloaded
 
 

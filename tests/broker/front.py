@@ -13,9 +13,9 @@ from callboard.actors.client.link import Link
 from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
 from callboard.actors.server.session_tree import open_session
-from callboard.actors.terms import ANYBODY
 from callboard.broker import Broker
 from callboard.client.routes import Target, TransportRoute, TransportRoutes
+from callboard.codecs.caller import ANYBODY
 from callboard.codecs.revisions import LATEST, LEGACY, Revision
 from callboard.config import BackendSpec
 from callboard.server import Server

@@ -9,6 +9,7 @@ from msgspec import UNSET, Raw
 from callboard.actors.broker.client_meta import MAX_CLIENTS, ClientMeta
 from callboard.actors.client.negotiate import Agreed
 from callboard.actors.terms import Terms, modern_terms
+from callboard.codecs.caller import ANONYMOUS
 from callboard.codecs.envelope import Request
 from callboard.codecs.members import raw
 from callboard.codecs.revisions import (
@@ -40,7 +41,7 @@ def modern(name: str, **more: Any) -> dict[str, Any]:
 
 def told(mine: ClientMeta, said: dict[str, Any], terms: Terms | None = None) -> dict[str, Any]:
     route = read_route(request(said))
-    found: Any = mine.of(terms or modern_terms(route, ALL, ""), route)
+    found: Any = mine.of(terms or modern_terms(route, ALL, ANONYMOUS), route)
     members: dict[str, Any] = msgspec.json.decode(found if isinstance(found, Raw) else raw(dict(found)))
     return members
 

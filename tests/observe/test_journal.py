@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from callboard.actors.server.observer import CANCELLED
 from callboard.actors.server.spans import FrontSpan
 from callboard.actors.terms import Terms
+from callboard.codecs.caller import caller_named
 from callboard.codecs.revisions import LATEST, ClientCapabilities
 from callboard.observe import journal as journal_module
 from callboard.observe.durations import BOUNDS, Durations
 from callboard.observe.journal import KEPT, MOST_NAMES, OTHER, UNKNOWN, Journal
 
-TERMS = Terms(revision=LATEST, capabilities=ClientCapabilities(), principal="ada")
+TERMS = Terms(revision=LATEST, capabilities=ClientCapabilities(), caller=caller_named("ada"))
 
 
 @attrs.define

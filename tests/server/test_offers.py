@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from callboard import Context, Server
 from callboard.actors.server.session_tree import open_session
-from callboard.actors.terms import ANYBODY
+from callboard.codecs.caller import ANYBODY
 from callboard.codecs.revisions import LATEST, Model, Revision, declares
 from callboard.server.registry import OFFERS, Registry
 from callboard.testing import Peer, Refusal, connect

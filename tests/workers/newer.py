@@ -12,6 +12,7 @@ from callboard.actors.server import session, session_record
 from callboard.actors.terms import Terms
 from callboard.cli.main import main
 from callboard.codecs import link as frames
+from callboard.codecs.caller import Caller
 from callboard.codecs.http.head import Head
 from callboard.workers import control, link, link_server, messages, relay
 from callboard.workers.messages import VARIABLE, Message
@@ -38,8 +39,8 @@ def write_frame(stream: int, kind: int, payload: bytes = b"") -> bytes:
     return unknown[0] + _frame(stream, kind, payload) + unknown[1]
 
 
-def write_forwarded(head: Head, body: bytes, principal: str, peer: str) -> bytes:
-    first, rest = relay.write_forwarded(head, body, principal, peer).split(b"\r\n", 1)
+def write_forwarded(head: Head, body: bytes, caller: Caller, peer: str) -> bytes:
+    first, rest = relay.write_forwarded(head, body, caller, peer).split(b"\r\n", 1)
     return first + b"\r\ncallboard-mood: good\r\n" + rest
 
 

@@ -18,7 +18,8 @@ from callboard.supervisor import Supervisor
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.connection import HttpConnection
 from callboard.transports.server.http.crowd import ConnectionLimit
-from callboard.transports.server.http.endpoint import Authenticate, Endpoint
+from callboard.transports.server.http.endpoint import Endpoint
+from callboard.transports.server.http.guard import Authenticate
 from callboard.transports.server.http.listener import Edge, http_edge, listeners
 from callboard.transports.server.websocket.upgrade import WebSocketUpgrade
 from callboard.workers.book import Book, Found
@@ -145,7 +146,7 @@ async def _serve(
                 host,
                 Access.of("127.0.0.1", port),
                 settings,
-                authenticate=authenticate,
+                guard=authenticate,
                 legacy_sse=True,
                 on_upgrade=upgrade.serve,
                 homes=worker.homes,

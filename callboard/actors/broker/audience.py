@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from itertools import islice
 from types import MappingProxyType
-from typing import Final, Never, TypeAlias
+from typing import ClassVar, Final, Never, TypeAlias
 
 import attrs
 import trio
@@ -14,8 +14,8 @@ from callboard.actors.broker.upstream_subscriptions import UpstreamSubscription
 from callboard.actors.changes import LISTS, Hear, ListChanged, ListName
 from callboard.actors.fan_out import FanOut
 from callboard.actors.subscribers import Following, Subscribers
-from callboard.actors.terms import ANYBODY
 from callboard.codecs.bridge.askable import Signature, signature_of
+from callboard.codecs.caller import ANYBODY
 from callboard.codecs.revisions import ClientCapabilities
 from callboard.errors import CallboardError, SupervisorClosed
 from callboard.supervisor import Actor, get_logger
@@ -33,6 +33,8 @@ Find: TypeAlias = Callable[[str], tuple[Backend, str]]
 class BrokerAudience:
     """Lists are the same for all clients of one signature. A resource is followed at its backend, on a connection that
     the subscriber's principal may share: what one principal's connection hears reaches no other principal."""
+
+    follows_unknown: ClassVar[bool] = False
 
     find: Find
     fan_out: FanOut = attrs.field(factory=FanOut)

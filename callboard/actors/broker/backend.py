@@ -26,11 +26,12 @@ from callboard.actors.client.negotiate import Agreed
 from callboard.actors.fan_out import FanOut
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.shares import Shares
-from callboard.actors.terms import ANYBODY, Terms
+from callboard.actors.terms import Terms
 from callboard.actors.undo import undo_unless_done
 from callboard.codecs.bridge.askable import NOTHING, signature_of
 from callboard.codecs.bridge.definitions import TOOLS
 from callboard.codecs.bridge.tasks import runs_tasks
+from callboard.codecs.caller import ANYBODY
 from callboard.codecs.revisions import LATEST, METHODS, Implementation
 from callboard.errors import (
     BackendGone,

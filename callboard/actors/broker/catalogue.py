@@ -12,8 +12,8 @@ from callboard.actors.broker.listing import Listing
 from callboard.actors.broker.merging import Approve, BackendPart, MergedEntry, MergedList, MergedLists, are_same
 from callboard.actors.broker.owners import ADDRESS, Knows, Owners, address_of, addressed, ambiguous
 from callboard.actors.broker.policy import BackendSettings
-from callboard.actors.broker.visible import VisibleLists
-from callboard.actors.rules import CallerView
+from callboard.actors.broker.visible import GUARDED, VisibleLists, gates_of
+from callboard.actors.rules import AccessRules, CallerView, Gate
 from callboard.codecs.bridge.askable import NOTHING, Signature
 from callboard.codecs.bridge.definitions import (
     KINDS,
@@ -224,9 +224,9 @@ class Catalogue:
         """The tools that are not shown, since they changed after they were approved: both digests."""
         return self._base.merged[TOOLS.member].withheld
 
-    def names_for(self, kind: Kind, view: CallerView) -> Iterable[str]:
-        """What a caller is shown of a kind."""
-        return self._visible.of(self._base.merged[kind.member], kind, view.rules, view.caller).entries
+    def gates(self, kind: Kind, rules: AccessRules) -> tuple[Gate, ...]:
+        """What guards each entry of a list."""
+        return gates_of(self._base.merged[kind.member], GUARDED[kind], rules)
 
     def count(self, backend: str) -> int:
         """How much one backend offers."""

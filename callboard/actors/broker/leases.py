@@ -10,8 +10,8 @@ from callboard.actors.client.hearer import OnChange, OnLog, OnQuestion
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.progress import MAX_REPORT_TEXT, ProgressReport
 from callboard.actors.server.spans import TraceHeaders
-from callboard.actors.terms import ANYBODY
 from callboard.codecs.bridge.askable import NOTHING, Signature
+from callboard.codecs.caller import ANYBODY
 from callboard.codecs.revisions import ProgressNotificationParams
 
 EVERYBODY: Final = ""

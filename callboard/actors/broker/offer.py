@@ -1,6 +1,6 @@
 """All backends as one server: what the broker's host offers to its clients."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -19,7 +19,7 @@ from callboard.actors.broker.tasks import Tasks
 from callboard.actors.broker.views import VIEW_WAIT, ListView
 from callboard.actors.broker.visible import GUARDED
 from callboard.actors.changes import ListName
-from callboard.actors.rules import HIDDEN, OPEN, AccessRules, CallerView, Decision
+from callboard.actors.rules import HIDDEN, OPEN, AccessRules, CallerView, Decision, Gate
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.host import Instant
 from callboard.actors.terms import modern_terms
@@ -28,7 +28,7 @@ from callboard.codecs.bridge.definitions import KINDS, PROMPTS, RESOURCES, TEMPL
 from callboard.codecs.bridge.names import SEPARATOR
 from callboard.codecs.bridge.results import COMPLETE, Forwarded
 from callboard.codecs.bridge.tasks import must_defer, runs_tasks
-from callboard.codecs.caller import Caller
+from callboard.codecs.caller import ANONYMOUS, Caller
 from callboard.codecs.envelope import Request
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.members import Members, raw
@@ -134,14 +134,10 @@ class BrokerOffer:
             return OPEN  # several backends have it, and the caller may know of them
         return HIDDEN if found is None else rules.decide(caller, "resource", *found, method=method)
 
-    def listed_for(self, rules: AccessRules, caller: Caller) -> Mapping[ListName, frozenset[str]]:
-        view, names = CallerView(rules, caller), self.catalogue.names_for
-        resources = frozenset((*names(RESOURCES, view), *names(TEMPLATES, view)))
-        return {
-            "tools": frozenset(names(TOOLS, view)),
-            "prompts": frozenset(names(PROMPTS, view)),
-            "resources": resources,
-        }
+    def gates(self, rules: AccessRules) -> Mapping[ListName, Sequence[Gate]]:
+        found = {kind.member: self.catalogue.gates(kind, rules) for kind in KINDS}
+        resources = (*found[RESOURCES.member], *found[TEMPLATES.member])
+        return {"tools": found[TOOLS.member], "prompts": found[PROMPTS.member], "resources": resources}
 
     def instructions_for(self, rules: AccessRules, caller: Caller) -> str | None:
         known = [backend for name, backend in self.backends.items() if rules.sees_server(caller, name)]
@@ -251,7 +247,7 @@ class BrokerOffer:
     def _signature_in(self, route: Route) -> Signature:
         """The questions that the client of a modern request can answer; none if that cannot be read."""
         try:
-            return signature_of(modern_terms(route, self.revisions, "").capabilities)
+            return signature_of(modern_terms(route, self.revisions, ANONYMOUS).capabilities)
         except PeerError:
             return NOTHING
 

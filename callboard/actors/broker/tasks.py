@@ -28,7 +28,7 @@ from callboard.actors.outlet import FrameKind, Outbound
 from callboard.actors.rules import CallerView
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.reply_slot import ReplySlot
-from callboard.actors.terms import ANYBODY, Terms
+from callboard.actors.terms import Terms
 from callboard.actors.undo import undo_unless_done
 from callboard.codecs.bridge.errors import front_error
 from callboard.codecs.bridge.params import carried_meta
@@ -47,6 +47,7 @@ from callboard.codecs.bridge.tasks import (
     standing_of,
     unrelated,
 )
+from callboard.codecs.caller import ANYBODY
 from callboard.codecs.envelope import ErrorResponse, Request, ResultResponse
 from callboard.codecs.members import Members, write_members
 from callboard.codecs.revisions import Model, TaskMetadata, TaskRequestParams, declares, read

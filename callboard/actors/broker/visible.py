@@ -27,6 +27,12 @@ def guarded_name(kind: GuardedKind, entry: MergedEntry) -> str:
     return entry.name if kind == "resource" else entry.shown
 
 
+def gates_of(merged: MergedList, kind: GuardedKind, rules: AccessRules) -> tuple[Gate, ...]:
+    """What guards each entry of a list."""
+    entries = merged.entries.values()
+    return tuple(rules.gate(kind, entry.backend, guarded_name(kind, entry)) for entry in entries)
+
+
 @attrs.frozen(eq=False)
 class _Gated:
     """A list, and what guards each of its entries. Many entries share few gates, so a caller is looked at few times."""
@@ -35,11 +41,6 @@ class _Gated:
     gates: tuple[Gate, ...]
     apart: tuple[Gate, ...]
 
-    @classmethod
-    def of(cls, merged: MergedList, kind: GuardedKind, rules: AccessRules) -> "_Gated":
-        gates = tuple(rules.gate(kind, entry.backend, guarded_name(kind, entry)) for entry in merged.entries.values())
-        return cls(merged, gates, tuple(dict.fromkeys(gates)))
-
     def without(self, hidden: frozenset[Gate]) -> MergedList:
         pairs = zip(self.merged.entries.items(), self.gates, strict=True)
         return MergedList({shown: entry for (shown, entry), gate in pairs if gate not in hidden})
@@ -47,8 +48,8 @@ class _Gated:
 
 @attrs.define(eq=False)
 class VisibleLists:
-    """The lists of one catalogue, for each set of entries that some caller does not see: one object for all callers that
-    see the same, so that its pages are written once."""
+    """The lists of one catalogue, for each set of entries that some caller does not see: one object for callers
+    that see the same, so that its pages are written once."""
 
     _rules: AccessRules | None = attrs.field(default=None, init=False)
     _gated: dict[MergedList, _Gated] = attrs.field(factory=dict, init=False)
@@ -66,7 +67,8 @@ class VisibleLists:
             self._rules = rules
         gated = self._gated.get(merged)
         if gated is None:
-            gated = self._gated[merged] = _Gated.of(merged, GUARDED[kind], rules)
+            gates = gates_of(merged, GUARDED[kind], rules)
+            gated = self._gated[merged] = _Gated(merged, gates, tuple(dict.fromkeys(gates)))
         hidden = frozenset(gate for gate in gated.apart if not gate.decide(caller).is_listed)
         if not hidden:
             return merged

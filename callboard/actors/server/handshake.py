@@ -2,6 +2,7 @@
 
 from callboard.actors.server.host import Host, Offer
 from callboard.actors.terms import Terms, kept_abilities, kept_info
+from callboard.codecs.caller import Caller
 from callboard.codecs.envelope import Request
 from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import write_members
@@ -19,7 +20,7 @@ from callboard.codecs.revisions import (
 from callboard.errors import UnsupportedVersion
 
 
-def agree(offer: Offer, request: Request, principal: str) -> tuple[Terms, ServerCapabilities]:
+def agree(offer: Offer, request: Request, caller: Caller) -> tuple[Terms, ServerCapabilities]:
     """The terms of a session that *request* opens, and what the server declares in it: the revision that the client
     asks for, or else the latest legacy one.
 
@@ -38,7 +39,7 @@ def agree(offer: Offer, request: Request, principal: str) -> tuple[Terms, Server
         revision=revision,
         capabilities=kept_abilities(revision, params.capabilities),
         client_info=kept_info(revision, params.client_info),
-        principal=principal,
+        caller=caller,
         log_level="info" if declares(declared, "logging") else None,
     )
     return terms, declared

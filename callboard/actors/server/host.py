@@ -1,6 +1,6 @@
 """A hosted server, as all of its peers share it: what it offers, and what lives longer than a connection."""
 
-from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextvars import Context, copy_context
 from itertools import count
 from time import perf_counter
@@ -8,14 +8,14 @@ from typing import ClassVar, Final, Protocol, TypeAlias
 
 import attrs
 import trio
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from callboard import tree
 from callboard.actors.changes import MAX_FOLLOWED_BYTES, ListName, count_of
 from callboard.actors.outlet import Sink
 from callboard.actors.quotas import Quotas
 from callboard.actors.rate import RateLimit
-from callboard.actors.rules import AccessRules, Decision
+from callboard.actors.rules import METHOD_OF, NO_RULES, AccessRules, Decision, Gate
 from callboard.actors.server.bounds import (
     MAX_BODY_BYTES,
     MAX_KEPT_BYTES,
@@ -110,11 +110,14 @@ class OpenSession(Protocol):
     """A session, as an operator sees it."""
 
     transport: ClassVar[str]
-    principal: str
+    caller: Caller
     peer: str
     terms: Terms | None
     key: SessionKey
     sink: Sink
+
+    @property
+    def principal(self) -> str: ...
 
     @property
     def requests(self) -> "SessionRequests": ...
@@ -174,8 +177,8 @@ class Offer(Protocol):
     def decide_resource(self, rules: AccessRules, caller: Caller, uri: str, method: str) -> Decision:
         """May *caller* use the resource by this method? One that there is not is open: it is not found later."""
 
-    def listed_for(self, rules: AccessRules, caller: Caller) -> Mapping[ListName, frozenset[str]]:
-        """The names in each list, as *caller* sees it."""
+    def gates(self, rules: AccessRules) -> Mapping[ListName, Sequence[Gate]]:
+        """What guards the entries of each list, in their order."""
 
     def instructions_for(self, rules: AccessRules, caller: Caller) -> str | None:
         """The instructions, without those of servers that *caller* may not know of."""
@@ -296,7 +299,7 @@ class Host:
         if name not in _BY_ENTRY:
             decision.check()
 
-    def header_map(self, method: str, route: Route, caller: Caller) -> HeaderMap:
+    def header_map(self, caller: Caller, method: str, route: Route) -> HeaderMap:
         """The arguments of a request that are mirrored into HTTP headers: none if *caller* may not know of the tool."""
         rules, offer = self.rules, self.offer
         if rules is not None and method == "tools/call":
@@ -399,6 +402,22 @@ class Host:
         exchange.slot.admit()
         exchange.slot.follow(exchange)
 
+    def may_follow(self, caller: Caller, uri: str) -> bool:
+        """Whether *caller* may hear of a resource, or there is none that is different from an unknown one. Raises
+        `InsufficientScope`."""
+        if self.rules is None and not self.audience.follows_unknown:
+            return True
+        decision = self.offer.decide_resource(self.rules or NO_RULES, caller, uri, "resources/subscribe")
+        decision.check()
+        return self.audience.follows_unknown or not decision.is_hidden
+
+    def hides_resource(self, caller: Caller, uri: str) -> bool:
+        """Whether *caller* may not know of a resource that has changed."""
+        rules = self.rules
+        if rules is None or not rules.guards_resources:
+            return False
+        return self.offer.decide_resource(rules, caller, uri, METHOD_OF["resource"]).is_hidden
+
     def check_followed(self, count: int) -> None:
         """Raises `Overloaded` if one subscriber may not follow so many resources and lists."""
         if count > self.most_followed:
@@ -411,4 +430,8 @@ class Host:
         declared = self.offer.capabilities(revision)
         lists = {name: declares(declared, f"{name}.list_changed") for name in ("tools", "prompts", "resources")}
         allowed = granted(params.notifications, lists=lists, resources=declares(declared, "resources.subscribe"))
-        return Subscription(exchange, self.audience, allowed, self.followed)
+        if allowed.resource_subscriptions is not UNSET:
+            caller = exchange.terms.caller
+            uris = tuple(uri for uri in allowed.resource_subscriptions if self.may_follow(caller, uri))
+            allowed = attrs.evolve(allowed, resource_subscriptions=uris or UNSET)
+        return Subscription(exchange, self.audience, allowed, self.followed, self.hides_resource)

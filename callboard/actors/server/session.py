@@ -22,7 +22,8 @@ from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.server.session_changes import SessionChanges
 from callboard.actors.server.session_record import SessionRecord, write_record
 from callboard.actors.shares import LOCAL, account_of
-from callboard.actors.terms import ANYBODY, Terms, is_meant_modern, is_modern, modern_terms
+from callboard.actors.terms import Terms, is_meant_modern, is_modern, modern_terms
+from callboard.codecs.caller import TRUSTED, Caller
 from callboard.codecs.envelope import Envelope, Notification, Request, RequestId, decode, is_batch, split_batch
 from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import write_members
@@ -92,7 +93,7 @@ class Session(Actor[Outbound]):
 
     host: Host
     sink: Sink
-    principal: str = ANYBODY
+    caller: Caller = TRUSTED
     on_end: Callable[[], None] = attrs.field(default=lambda: None)
     peer: str = attrs.field(default=LOCAL, kw_only=True)  # whose account it is if the client is anonymous
     account: str = attrs.field(init=False)
@@ -112,6 +113,17 @@ class Session(Actor[Outbound]):
         # Asked once: a check of a protocol at run time costs more than the rest of a write.
         self._gathering = self.sink if isinstance(self.sink, BatchSink) else None
         self._posting = self.sink if isinstance(self.sink, PostingSink) else None
+
+    @property
+    def principal(self) -> str:
+        """The key of the caller, which stays the same: a token may be renewed meanwhile."""
+        return self.caller.key
+
+    def renew(self, caller: Caller) -> None:
+        """The client came with another token: from now on that one's scopes count."""
+        self.caller = caller
+        if self.terms is not None:
+            self.terms = attrs.evolve(self.terms, caller=caller)
 
     async def run(self) -> None:
         try:
@@ -350,12 +362,14 @@ class Session(Actor[Outbound]):
 
     def _terms_of(self, request: Request, route: Route) -> Terms:
         if is_modern(route):
-            return modern_terms(route, self.host.offer.revisions, self.principal)
+            return modern_terms(route, self.host.offer.revisions, self.caller)
         if self.terms is not None:
             token = route.progress_token
             return self.terms if token is None else attrs.evolve(self.terms, progress_token=token)
         if request.method == "ping" and LEGACY & self.host.offer.revisions:
-            return Terms(revision=max(LEGACY & self.host.offer.revisions), capabilities=ClientCapabilities())
+            return Terms(
+                revision=max(LEGACY & self.host.offer.revisions), capabilities=ClientCapabilities(), caller=self.caller
+            )
         if is_meant_modern(route) or not LEGACY & self.host.offer.revisions:
             raise InvalidParams(f"params._meta: {meta.PROTOCOL_VERSION} is required")
         raise InvalidRequest("not initialized, and no protocol version in _meta")
@@ -409,7 +423,7 @@ class Session(Actor[Outbound]):
         if self.host.is_draining:
             await self._refuse_as(request.id, Draining(), way)
             return
-        self.terms, self._declared = agree(self.host.offer, request, self.principal)
+        self.terms, self._declared = agree(self.host.offer, request, self.caller)
         slot = ReplySlot(request.id, request.method, self.terms, way, admission=self.requests)
         if self.host.observer is not None:
             slot.watch(self.host.observer, None)

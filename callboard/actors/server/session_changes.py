@@ -16,6 +16,7 @@ from callboard.actors.server.host import Host
 from callboard.actors.server.subscription import change_notification
 from callboard.actors.subscribers import Audience, Following
 from callboard.actors.terms import Terms
+from callboard.codecs.caller import Caller
 from callboard.errors import ResourceNotFound
 from callboard.supervisor import Address, Mailbox, Snapshot, get_logger
 
@@ -34,10 +35,13 @@ log = get_logger("callboard.actors")
 class ChangeListener(Protocol):
     """The session, as its change notifications need it."""
 
-    principal: str
     account: str
+    caller: Caller
     terms: Terms | None
     is_ready: bool
+
+    @property
+    def principal(self) -> str: ...
 
     @property
     def host(self) -> Host: ...
@@ -100,6 +104,8 @@ class SessionChanges:
         if uri in self.followed:
             return
         session.host.check_followed(len(self.lists) + len(self.followed) + 1)
+        if not session.host.may_follow(session.caller, uri):
+            raise ResourceNotFound(uri)
         weight, is_kept = weight_of([uri]), False
         session.host.followed.take(session.account, weight)
         try:
@@ -144,6 +150,8 @@ class SessionChanges:
         session = self.session
         if session.terms is None or not session.is_ready or session.is_over:
             return  # it may end while many are being told
+        if isinstance(news, ResourceUpdated) and session.host.hides_resource(session.caller, news.uri):
+            return
         waiting = session.inbox.coalesced
         if not isinstance(news, ListChanged | ResourceUpdated):
             self._miss(news, "resources")

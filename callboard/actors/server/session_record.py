@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from callboard.actors.terms import Terms
+from callboard.codecs.caller import caller_of_key
 from callboard.codecs.members import raw
 from callboard.codecs.revisions import ClientCapabilities, Implementation, Revision, read, write
 
@@ -37,7 +38,7 @@ class SessionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
             revision=revision,
             capabilities=read(revision, ClientCapabilities, bytes(self.capabilities)),
             client_info=None if self.client == _NULL else read(revision, Implementation, bytes(self.client)),
-            principal=self.principal,
+            caller=caller_of_key(self.principal),
             log_level=self.level,  # type: ignore[arg-type]  # one that was written here
         )
 

@@ -7,14 +7,14 @@ from callboard.actors.outlet import Connection
 from callboard.actors.server.host import Host
 from callboard.actors.server.reader import Reader
 from callboard.actors.server.session import Session
-from callboard.actors.terms import ANYBODY
+from callboard.codecs.caller import TRUSTED, Caller, as_caller
 from callboard.errors import ActorError
 from callboard.supervisor import Supervisor
 
 
-async def open_session(host: Host, connection: Connection, name: str, principal: str = ANYBODY) -> Supervisor:
+async def open_session(host: Host, connection: Connection, name: str, caller: Caller | str = TRUSTED) -> Supervisor:
     """Begin to serve one connection. Its supervisor ends when the peer hangs up, or when it is stopped."""
-    session = Session(host, connection, principal)
+    session = Session(host, connection, as_caller(caller))
     return await add_session(host, session, name, [Reader(session, connection)].pop)
 
 

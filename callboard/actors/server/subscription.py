@@ -17,6 +17,7 @@ from callboard.actors.outlet import FrameKind, Outbound, Outlet
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.shares import Shares
 from callboard.actors.subscribers import Audience, Following
+from callboard.codecs.caller import Caller
 from callboard.codecs.envelope import RequestId
 from callboard.codecs.revisions import (
     CancelledNotificationParams,
@@ -58,6 +59,8 @@ class Subscription(Actor[Change]):
     audience: Audience
     granted: SubscriptionFilter
     followed: Shares
+    hides: Callable[[Caller, str], bool] = attrs.field(default=lambda _, __: False)
+    """Whether the caller may not know of a resource."""
     _pace: SubscriberPace | None = attrs.field(default=None, init=False)
 
     async def run(self) -> None:
@@ -125,6 +128,8 @@ class Subscription(Actor[Change]):
     def hear(self, news: News) -> None:
         """Take a change in. A client that lets a thousand different ones pile up is cut off: it must read anew."""
         if isinstance(news, ListChanged | ResourceUpdated):
+            if isinstance(news, ResourceUpdated) and self.hides(self.exchange.terms.caller, news.uri):
+                return
             try:
                 self.address.send_nowait(news)
             except trio.WouldBlock:

@@ -14,7 +14,7 @@ HeaderList: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 _ONCE: Final = frozenset(
     (
-        *(b"host", b"origin", b"authorization", b"content-type", b"content-length"),
+        *(b"host", b"origin", b"authorization", b"dpop", b"content-type", b"content-length"),
         *(b"mcp-session-id", b"last-event-id", b"expect", b"upgrade", b"transfer-encoding"),
     )
 )

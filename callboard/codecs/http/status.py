@@ -1,11 +1,13 @@
 """HTTP status codes for JSON-RPC errors."""
 
+import math
 from typing import Final
 
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.errors import (
     DRAINING,
     HEADER_MISMATCH,
+    INSUFFICIENT_SCOPE,
     METHOD_NOT_FOUND,
     MISSING_CLIENT_CAPABILITY,
     OVERLOADED,
@@ -13,6 +15,7 @@ from callboard.errors import (
     Draining,
     FrameTooLarge,
     HeaderMismatch,
+    InsufficientScope,
     MethodNotFound,
     MissingCapability,
     Overloaded,
@@ -28,6 +31,7 @@ _MODERN: Final[tuple[tuple[type[Exception], int], ...]] = (
     (MissingCapability, 400),
     (UnsupportedVersion, 400),
     (MethodNotFound, 404),  # its body tells it from the 404 of an old server
+    (InsufficientScope, 403),
     (Draining, 503),
 )
 
@@ -45,8 +49,9 @@ def status_of(error: Exception | None) -> int:
 
 
 def status_of_legacy(error: Exception | None) -> int:
-    """The status of an answer in a legacy session, where errors are answers: only what a proxy must know is said."""
-    return status_of(error) if isinstance(error, (Overloaded, Draining)) else 200
+    """The status of an answer in a legacy session, where errors are answers: only what a proxy must know is said, and
+    what the specification asks for."""
+    return status_of(error) if isinstance(error, (Overloaded, Draining, InsufficientScope)) else 200
 
 
 class NoRoom(HttpRefusal):
@@ -67,6 +72,12 @@ class Leaving(HttpRefusal):
 def refusal_of(error: Overloaded) -> HttpRefusal:
     """The refusal of a request if there is no memory for its body. The rest of the body is not read."""
     return NoRoom(status_of(error), str(error), headers=RETRY_AFTER, closes=True)
+
+
+def retry_after(error: Exception | None) -> tuple[tuple[bytes, bytes], ...]:
+    """When to come again: as the limit says that was reached, else soon."""
+    seconds = error.retry_after if isinstance(error, Overloaded) else None
+    return RETRY_AFTER if seconds is None else ((b"retry-after", b"%d" % max(1, math.ceil(seconds))),)
 
 
 def status_of_unread(error: PeerError | RequestFailed) -> int:
@@ -92,7 +103,7 @@ _REFUSED: Final = {
 }
 
 
-_REFUSED_BY_CODE: Final = {DRAINING: "draining", HEADER_MISMATCH: "header"}
+_REFUSED_BY_CODE: Final = {DRAINING: "draining", HEADER_MISMATCH: "header", INSUFFICIENT_SCOPE: "scope"}
 
 
 def refused_as(error: PeerError | RequestFailed) -> str:

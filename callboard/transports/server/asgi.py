@@ -23,6 +23,7 @@ from callboard.supervisor import Supervisor
 from callboard.transports.held import HeldBytes
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.endpoint import Endpoint
+from callboard.transports.server.http.response import ScopeHeaders
 
 Scope: TypeAlias = Mapping[str, Any]
 Message: TypeAlias = Mapping[str, Any]
@@ -51,6 +52,7 @@ class AsgiResponse:
         self.extra: tuple[tuple[bytes, bytes], ...] = ()
         self.held: HeldBytes | None = None
         self.on_lost: Callable[[], None] = lambda: None
+        self.scope_headers: ScopeHeaders | None = None
         self.carrier: Carrier | None = None  # the server in front has the task, which ends with the answer
 
     async def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes = b"") -> None:
@@ -169,7 +171,7 @@ class AsgiApp:
         try:
             head = _head(scope, self.endpoint.settings)
             self.endpoint.admit(head)
-            principal, response.held = await self.endpoint.expect_body(head, response.peer)
+            caller, response.held = await self.endpoint.expect_body(head, response.peer)
             body = await self._body(receive, response.held)
         except HttpRefusal as refusal:
             if scope["http_version"] != "2":  # where the next request would begin, two readers could see differently
@@ -179,7 +181,7 @@ class AsgiApp:
         if body is None:
             whole.cancel()
             return
-        await self.endpoint.serve(head, body, response, principal)
+        await self.endpoint.serve(head, body, response, caller)
         while (await receive())["type"] != "http.disconnect":
             pass
         response.lose()

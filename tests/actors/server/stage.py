@@ -8,11 +8,14 @@ from typing import Any
 import attrs
 
 from callboard import tree
+from callboard.actors.changes import ListName
+from callboard.actors.rules import AccessRules, Decision, Gate
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.host import Host, Instant
 from callboard.actors.server.parking import Parking
 from callboard.actors.server.progress import ProgressTimer
 from callboard.actors.server.session_tree import open_session
+from callboard.codecs.caller import Caller
 from callboard.codecs.mcp_headers.header_map import NO_HEADERS, HeaderMap
 from callboard.codecs.revisions import (
     CallToolRequestParams,
@@ -83,6 +86,18 @@ class BareOffer:
 
     def offered(self) -> list[tuple[str, str, str]]:
         return [("tools/call", name, "") for name in self.tools]
+
+    def guard(self, exchange: Exchange) -> None:
+        pass
+
+    def decide_resource(self, rules: AccessRules, caller: Caller, uri: str, method: str) -> Decision:
+        return rules.decide(caller, "resource", "bare", uri, method=method)
+
+    def gates(self, rules: AccessRules) -> dict[ListName, list[Gate]]:
+        return {"tools": [rules.gate("tool", "bare", name) for name in self.tools], "prompts": [], "resources": []}
+
+    def instructions_for(self, rules: AccessRules, caller: Caller) -> str | None:
+        return self.instructions
 
     def _list(self, exchange: Exchange) -> ListToolsResult:
         return ListToolsResult(tools=[Tool(name=name, input_schema={"type": "object"}) for name in self.tools])

@@ -14,6 +14,7 @@ import trio
 from callboard.actors.outlet import Carried
 from callboard.actors.shares import LOCAL
 from callboard.actors.terms import Terms
+from callboard.codecs.caller import Caller
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.request_parser import ParserStage, Received, RequestParser
 from callboard.codecs.http.status import RETRY_AFTER, NoRoom, refusal_of
@@ -77,7 +78,7 @@ class HttpConnection(Actor[Never]):
     _carried: Carried | None = attrs.field(default=None, init=False)  # waits in the task that runs this
     _until: float = attrs.field(default=math.inf, init=False)
     _began: float = attrs.field(default=0.0, init=False)
-    _principal: str | None = attrs.field(default=None, init=False)  # of the request whose body is being read
+    _caller: Caller | None = attrs.field(default=None, init=False)  # of the request whose body is being read
     _incoming: HeldBytes | None = attrs.field(default=None, init=False)  # what is held of that body
     _incoming_head: HeldBytes | None = attrs.field(
         default=None, init=False
@@ -197,19 +198,19 @@ class HttpConnection(Actor[Never]):
             self.expire(math.inf)
             self._upgraded = await self.endpoint.upgrade(head, received.rest + self._ahead, self.wire, self)
             return
-        if self._principal is None and len(received.body) > READ_SIZE:
-            self._principal, self._incoming = await self.endpoint.expect_body(head, self.peer)
-        if self._principal is not None:
+        if self._caller is None and len(received.body) > READ_SIZE:
+            self._caller, self._incoming = await self.endpoint.expect_body(head, self.peer)
+        if self._caller is not None:
             self._hold(len(received.body))
         keeps_alive = head.keeps_alive and not self.endpoint.is_leaving and not self._is_stopping
         response = WireResponse(self.wire, keeps_alive=keeps_alive, chunked=head.version == "1.1", peer=self.peer)
         response.carrier = self
         self._response = response
-        principal = None
-        if self._principal is not None:
+        caller = None
+        if self._caller is not None:
             response.held, self._incoming = self._incoming, None
-            principal, self._principal = self._principal, None
-        await self.endpoint.serve(head, received.body, response, principal)
+            caller, self._caller = self._caller, None
+        await self.endpoint.serve(head, received.body, response, caller)
         if not response.is_over and self._response is response:
             response.on_over = self._answered
             self.slow_requests.expect(self, self.served)  # to move the deadline costs more than most answers take
@@ -338,8 +339,8 @@ class HttpConnection(Actor[Never]):
         self._mind_the_head(self._parser.unfinished)
         if head is None:
             return
-        if self._principal is None:
-            self._principal, self._incoming = await self.endpoint.expect_body(head, self.peer)
+        if self._caller is None:
+            self._caller, self._incoming = await self.endpoint.expect_body(head, self.peer)
         self._hold(self._parser.held)
 
     def _mind_the_head(self, size: int) -> None:

@@ -1,6 +1,7 @@
 """The MCP endpoint: answers a request, or passes it to an actor. Both HTTP engines use it."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, TypeAlias
 
 import attrs
@@ -9,7 +10,8 @@ from callboard.actors.frames import error_frame
 from callboard.actors.server.host import Host
 from callboard.actors.server.session_record import SessionRecord
 from callboard.actors.shares import account_of
-from callboard.actors.terms import ANYBODY, is_meant_modern, is_modern
+from callboard.actors.terms import is_meant_modern, is_modern
+from callboard.codecs.caller import ANONYMOUS, Caller
 from callboard.codecs.envelope import (
     Envelope,
     ErrorResponse,
@@ -30,6 +32,7 @@ from callboard.codecs.routing import Route, read_route
 from callboard.errors import InvalidRequest, PeerError, RequestFailed
 from callboard.transports.held import HeldBytes
 from callboard.transports.limits import DEFAULTS, Settings
+from callboard.transports.server.http.guard import Guard, Unauthorized, guard_of
 from callboard.transports.server.http.homes import Alone, Elsewhere, Homes, not_found
 from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.legacy import SESSION, Legacy
@@ -39,13 +42,9 @@ from callboard.transports.server.http.sse_pair import MESSAGES_PATH, SSE_PATH, P
 from callboard.transports.server.http.upgraded import Reading, Upgraded
 from callboard.transports.wire import Wire
 
-Authenticate: TypeAlias = Callable[[str], Awaitable[str | None]]
-"""Checks a bearer token: gives its principal, or None if the token is invalid."""
-
-
-Upgrade: TypeAlias = Callable[[Head, bytes, Wire, Reading, str | None], Awaitable[Upgraded]]
+Upgrade: TypeAlias = Callable[[Head, bytes, Wire, Reading, Caller | None], Awaitable[Upgraded]]
 """Begins to serve a connection that turns into a WebSocket: its head, what was read beyond it, its wire, its task; and
-its principal if that is known."""
+its caller if that is known."""
 
 METHODS: Final = {
     PATH: ("POST", "GET", "DELETE", "OPTIONS"),
@@ -54,26 +53,17 @@ METHODS: Final = {
 }
 """Methods of each path. The last two paths only if the operator enables HTTP+SSE."""
 
-_CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
 _CROSS_ORIGIN: Final = ((b"vary", b"origin"), (b"access-control-expose-headers", b"mcp-session-id"))
 _PREFLIGHT: Final = (
     (b"access-control-allow-methods", b"POST, GET, DELETE"),
     (b"access-control-allow-headers", b"*, authorization"),
     (b"access-control-max-age", b"600"),
 )
+_PUBLIC: Final = ((b"access-control-allow-origin", b"*"), (b"cache-control", b"max-age=300"))
 _PLAIN: Final = ((b"accept-encoding", b"identity"),)
-_BEARER: Final = b"bearer "
 _JSON: Final = b"application/json"
 _EVENTS: Final = b"text/event-stream"
 _DIALECTS: Final = {revision.value.encode(): revision.dialect for revision in Revision}
-
-
-class Unauthorized(HttpRefusal):
-    """There is no valid token."""
-
-    def __init__(self, *, is_missing: bool) -> None:
-        super().__init__(401, "a bearer token is required", headers=_CHALLENGE, closes=True)
-        self.is_missing = is_missing
 
 
 @attrs.define(eq=False)
@@ -83,7 +73,8 @@ class Endpoint:
     host: Host
     access: Access
     settings: Settings = DEFAULTS
-    authenticate: Authenticate | None = attrs.field(default=None, kw_only=True)
+    guard: Guard | None = attrs.field(default=None, kw_only=True, converter=guard_of)
+    """None lets everybody in."""
     is_http: bool = attrs.field(default=True, kw_only=True)
     legacy_sse: bool = attrs.field(default=False, kw_only=True)  # HTTP+SSE, which is old, is off unless asked for
     on_upgrade: Upgrade | None = attrs.field(default=None, kw_only=True)
@@ -109,13 +100,17 @@ class Endpoint:
 
     def admit(self, head: Head) -> None:
         """Raises `HttpRefusal` for what needs no body to be refused."""
-        self.access.check(head.get(b"host"), head.get(b"origin"))
+        is_public = self.guard is not None and self.guard.is_metadata(head.path)  # which any page may read
+        self.access.check(head.get(b"host"), None if is_public else head.get(b"origin"))
         if not head.target.startswith(b"/") and (authority := head.take_authority()) is not None:
             self.access.check(authority, None)
         if head.path.removesuffix(b"/") in METHODS:  # as other servers have it: /mcp/ is /mcp
             head.path = head.path.removesuffix(b"/")
         path = head.path
         if path != PATH and not (self.legacy_sse and path in METHODS):
+            if is_public:
+                _check_metadata(head)
+                return
             raise HttpRefusal(404, "not found; the endpoint is /mcp", closes=True)
         is_upgrade = head.method == "GET" and head.get(b"upgrade") is not None
         if not (self.is_http or (is_upgrade and self.on_upgrade is not None)):
@@ -140,13 +135,13 @@ class Endpoint:
         """The account for bytes of an incomplete head: the same as for bodies."""
         return HeldBytes(self.host.bodies, peer)
 
-    async def expect_body(self, head: Head, peer: str) -> tuple[str, HeldBytes]:
-        """The principal of a request before its body arrives, and the account for the body's bytes.
+    async def expect_body(self, head: Head, peer: str) -> tuple[Caller, HeldBytes]:
+        """The caller of a request before its body arrives, and the account for the body's bytes.
 
         Raises `HttpRefusal` (401): the body of an unauthorized request is not read.
         """
-        principal = ANYBODY if self.authenticate is None else await self._principal(head, self.authenticate)
-        return principal, HeldBytes(self.host.bodies, account_of(principal, peer))
+        caller = ANONYMOUS if self.guard is None else await self._caller(head, self.guard)
+        return caller, HeldBytes(self.host.bodies, account_of(caller.key, peer))
 
     # Sessions of other workers.
 
@@ -159,24 +154,26 @@ class Endpoint:
 
     # With the body.
 
-    async def serve(self, head: Head, body: bytes, response: Response, principal: str | None = None) -> None:
-        """Answer a request, or start what will. Never raises what a peer could cause. *principal* if it is known."""
+    async def serve(self, head: Head, body: bytes, response: Response, caller: Caller | None = None) -> None:
+        """Answer a request, or start what will. Never raises what a peer could cause. *caller* if it is known."""
         origin = head.get(b"origin")
-        if origin is not None and origin.isascii():
+        if origin is not None and origin.isascii() and head.path in METHODS:
             response.extra = ((b"access-control-allow-origin", origin), *_CROSS_ORIGIN)
         try:
-            if principal is None:
-                principal = ANYBODY if self.authenticate is None else await self._principal(head, self.authenticate)
+            if caller is None:
+                caller = ANONYMOUS if self.guard is None else await self._caller(head, self.guard)
+            if self.guard is not None:
+                response.scope_headers = partial(self.guard.scope_headers, head, self.access.scheme)
             if head.path != PATH:
-                await self._pair(head, body, principal, response)
+                await self._other(head, body, caller, response)
             elif head.method == "POST":
-                await self._post(head, body, principal, response)
+                await self._post(head, body, caller, response)
             else:
-                await self._without_body(head, principal, response)
+                await self._without_body(head, caller, response)
         except HttpRefusal as refusal:
             await self.refuse(refusal, response)
         except Elsewhere as found:
-            await self.homes.serve_elsewhere(self, found, head, body, principal or ANYBODY, response)
+            await self.homes.serve_elsewhere(self, found, head, body, caller or ANONYMOUS, response)
         except PeerError as error:
             self.host.count_refusal(error)
             known = error.request_id if error.request_id is not None else asked_id(head, body)
@@ -194,39 +191,37 @@ class Endpoint:
         await response.answer(refusal.status, (*JSON, *refusal.headers), b"" if refusal.is_bodiless else frame)
 
     async def upgrade(
-        self, head: Head, rest: bytes, wire: Wire, reading: Reading, principal: str | None = None
+        self, head: Head, rest: bytes, wire: Wire, reading: Reading, caller: Caller | None = None
     ) -> Upgraded:
-        """Begin to serve a connection that turns into another protocol. *principal* if it is known: then another worker
+        """Begin to serve a connection that turns into another protocol. *caller* if it is known: then another worker
         has read the request. Raises `HttpRefusal`."""
         if self.on_upgrade is None:
             raise HttpRefusal(501, "WebSocket is not served at this address", closes=True)
         try:
-            return await self.on_upgrade(head, rest, wire, reading, principal)
+            return await self.on_upgrade(head, rest, wire, reading, caller)
         except Elsewhere as found:
-            if principal is not None:  # it was forwarded once, and is not again
+            if caller is not None:  # it was forwarded once, and is not again
                 raise not_found() from None
             return await self.homes.tunnel(found, head, rest, wire, reading.peer)
 
-    async def _principal(self, head: Head, authenticate: Authenticate) -> str:
-        """Raises `HttpRefusal` (401) if a token is required and there is no valid one."""
-        if head.method == "OPTIONS":  # a preflight request carries no credentials
-            return ANYBODY
-        given = head.get(b"authorization") or b""
-        token = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else b""
-        principal = await authenticate(token.decode("latin-1")) if token else None
-        if principal is None:
-            raise Unauthorized(is_missing=not token)
-        return principal
+    async def _caller(self, head: Head, guard: Guard) -> Caller:
+        """Raises `HttpRefusal` as `Guard.admit` does."""
+        known = guard.known(head)
+        if known is not None:
+            return known
+        if head.method == "OPTIONS" or head.path not in METHODS:  # a preflight request, or one for the metadata
+            return ANONYMOUS
+        return await guard.admit(head, self.access.scheme)
 
     # These only choose the answering method. They are no coroutines: each would cost every request of theirs.
 
-    def _post(self, head: Head, body: bytes, principal: str, response: Response) -> Awaitable[None]:
+    def _post(self, head: Head, body: bytes, caller: Caller, response: Response) -> Awaitable[None]:
         if (name := head.get(SESSION)) is not None and not self.legacy.has(name.decode("latin-1")):
-            found = self.homes.missing(name.decode("latin-1"), principal)
+            found = self.homes.missing(name.decode("latin-1"), caller)
             if isinstance(found, Elsewhere):  # that worker looks what it is: once is enough
                 raise found
         if is_batch(body):
-            session = self.legacy.find(head, principal)
+            session = self.legacy.find(head, caller)
             if not session.session.takes_batches:
                 raise InvalidRequest("batches are only supported in sessions of 2025-03-26")
             session.received += len(body)
@@ -234,11 +229,11 @@ class Endpoint:
         message = decode(body)
         route = read_route(message) if isinstance(message, (Request, Notification)) else Route()
         if self._is_modern(head, message, route):
-            return self._modern(head, message, route, principal, response)
+            return self._modern(head, message, route, caller, response)
         if isinstance(message, Request) and message.method == "initialize":
-            return self.legacy.initialize(message, principal, response)
+            return self.legacy.initialize(message, caller, response)
         try:
-            session = self.legacy.find(head, principal)
+            session = self.legacy.find(head, caller)
         except HttpRefusal as refusal:
             refusal.request_id = message.id if isinstance(message, Request) else None
             raise
@@ -260,31 +255,35 @@ class Endpoint:
         return is_meant_modern(route)
 
     def _modern(
-        self, head: Head, message: Envelope, route: Route, principal: str, response: Response
+        self, head: Head, message: Envelope, route: Route, caller: Caller, response: Response
     ) -> Awaitable[None]:
         match message:
             case Request():
-                return self.modern.serve(head, message, route, principal, response)
+                return self.modern.serve(head, message, route, caller, response)
             case Notification():
                 return response.answer(202, ())  # there is none that a modern client could send by HTTP
             case ResultResponse() | ErrorResponse():
                 raise InvalidRequest("a response without a session: there is no request for it")
 
-    def _pair(self, head: Head, body: bytes, principal: str, response: Response) -> Awaitable[None]:
+    def _other(self, head: Head, body: bytes, caller: Caller, response: Response) -> Awaitable[None]:
+        if head.path not in METHODS and self.guard is not None:
+            if head.method == "OPTIONS":
+                return response.answer(204, (*_PUBLIC, *_PREFLIGHT))
+            return response.answer(200, (*JSON, *_PUBLIC), self.guard.metadata(head, self.access.scheme))
         if head.method == "OPTIONS":
             return response.answer(204, (_allow(head.path), *_PREFLIGHT))
         if head.path == SSE_PATH:
-            return self.pairs.open(principal, response)
-        return self.pairs.post(head, body, principal, response)
+            return self.pairs.open(caller, response)
+        return self.pairs.post(head, body, caller, response)
 
-    async def _without_body(self, head: Head, principal: str, response: Response) -> None:
+    async def _without_body(self, head: Head, caller: Caller, response: Response) -> None:
         if head.method == "OPTIONS":
             await response.answer(204, (_allow(PATH), *_PREFLIGHT))
             return
         dialect = _dialect(head)
         if not LEGACY & self.host.offer.revisions or (dialect is not None and not dialect.has_sessions):
             raise HttpRefusal(405, "only POST is allowed", headers=((b"allow", b"POST"),))
-        session = self.legacy.find(head, principal)
+        session = self.legacy.find(head, caller)
         if head.method == "DELETE":
             await self.legacy.end(session)
             await response.answer(204, ())
@@ -297,6 +296,11 @@ class Endpoint:
 def _dialect(head: Head) -> Dialect | None:
     """How the revision is spoken that a request names in its header; None if it names none that is known here."""
     return _DIALECTS.get(head.get(b"mcp-protocol-version") or b"")
+
+
+def _check_metadata(head: Head) -> None:
+    if head.method not in ("GET", "OPTIONS"):
+        raise HttpRefusal(405, "only GET is allowed", headers=((b"allow", b"GET, OPTIONS"),), closes=True)
 
 
 def _allow(path: bytes) -> tuple[bytes, bytes]:

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from callboard.codecs.caller import Caller
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.request_parser import HeadMemory
@@ -28,12 +29,12 @@ class RequestHandler(Protocol):
     def expect_head(self, peer: str) -> HeldBytes | None:
         """The account for bytes of an incomplete head. Its sender may be any client at *peer*."""
 
-    async def expect_body(self, head: Head, peer: str) -> tuple[str, HeldBytes | None]:
-        """The principal of a request before its body arrives, and the account for the body's bytes.
+    async def expect_body(self, head: Head, peer: str) -> tuple[Caller, HeldBytes | None]:
+        """The caller of a request before its body arrives, and the account for the body's bytes.
         Raises `HttpRefusal`."""
 
-    async def serve(self, head: Head, body: bytes, response: Response, principal: str | None = None) -> None:
-        """Answer a request, or start the actor that will. *principal* if it is known already."""
+    async def serve(self, head: Head, body: bytes, response: Response, caller: Caller | None = None) -> None:
+        """Answer a request, or start the actor that will. *caller* if it is known already."""
 
     async def refuse(self, refusal: HttpRefusal, response: Response) -> None:
         """Answer a request that could not be read, or was not admitted."""

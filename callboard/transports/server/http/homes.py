@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from callboard.actors.server.session_record import SessionRecord
+from callboard.codecs.caller import Caller
 from callboard.codecs.envelope import Request
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
@@ -16,17 +17,17 @@ from callboard.transports.wire import Wire
 class Elsewhere(Exception):
     """What a request names is not here: another worker has it, or had it."""
 
-    def __init__(self, name: str, home: bytes, principal: str) -> None:
+    def __init__(self, name: str, home: bytes, caller: Caller) -> None:
         super().__init__("another worker has it")
         self.name = name
         self.home = home
-        self.principal = principal
+        self.caller = caller
 
 
 class LocalEndpoint(Protocol):
     """The endpoint of this process."""
 
-    async def serve(self, head: Head, body: bytes, response: Response, principal: str | None = None) -> None:
+    async def serve(self, head: Head, body: bytes, response: Response, caller: Caller | None = None) -> None:
         """Answer a request here."""
 
     async def refuse(self, refusal: HttpRefusal, response: Response) -> None:
@@ -46,10 +47,10 @@ class Homes(Protocol):
     def incarnation(self) -> str:
         """What event ids begin with: those of another worker's stream are never taken for this one's."""
 
-    def new_id(self, principal: str) -> str:
-        """An id for a session of *principal* that begins here."""
+    def new_id(self, caller: Caller) -> str:
+        """An id for a session of *caller* that begins here."""
 
-    def missing(self, name: str, principal: str) -> HttpRefusal | Elsewhere:
+    def missing(self, name: str, caller: Caller) -> HttpRefusal | Elsewhere:
         """What is raised for a session that is not here."""
 
     def keep(self, name: str, record: Callable[[], bytes]) -> None:
@@ -58,14 +59,14 @@ class Homes(Protocol):
     def drop(self, name: str) -> None:
         """It has ended."""
 
-    def check_state(self, request: Request, state: str, principal: str) -> None:
+    def check_state(self, request: Request, state: str, caller: Caller) -> None:
         """Raises `Elsewhere` for a retry that belongs to another worker."""
 
     async def tunnel(self, found: Elsewhere, head: Head, rest: bytes, wire: Wire, peer: str) -> Upgraded:
         """Pass a WebSocket on to the worker that has its session. Raises `HttpRefusal`."""
 
     async def serve_elsewhere(
-        self, endpoint: LocalEndpoint, found: Elsewhere, head: Head, body: bytes, principal: str, response: Response
+        self, endpoint: LocalEndpoint, found: Elsewhere, head: Head, body: bytes, caller: Caller, response: Response
     ) -> None:
         """Have the worker that has it answer a request; or this one, if that one is gone. Never raises what a peer
         could cause."""
@@ -76,10 +77,10 @@ class Alone:
 
     incarnation = ""
 
-    def new_id(self, principal: str) -> str:
+    def new_id(self, caller: Caller) -> str:
         return secrets.token_urlsafe(24)
 
-    def missing(self, name: str, principal: str) -> HttpRefusal | Elsewhere:
+    def missing(self, name: str, caller: Caller) -> HttpRefusal | Elsewhere:
         return not_found()
 
     def keep(self, name: str, record: Callable[[], bytes]) -> None:
@@ -88,14 +89,14 @@ class Alone:
     def drop(self, name: str) -> None:
         """Nothing was written down."""
 
-    def check_state(self, request: Request, state: str, principal: str) -> None:
+    def check_state(self, request: Request, state: str, caller: Caller) -> None:
         """There is no other."""
 
     async def tunnel(self, found: Elsewhere, head: Head, rest: bytes, wire: Wire, peer: str) -> Upgraded:
         raise not_found()
 
     async def serve_elsewhere(
-        self, endpoint: LocalEndpoint, found: Elsewhere, head: Head, body: bytes, principal: str, response: Response
+        self, endpoint: LocalEndpoint, found: Elsewhere, head: Head, body: bytes, caller: Caller, response: Response
     ) -> None:
         await endpoint.refuse(not_found(), response)
 

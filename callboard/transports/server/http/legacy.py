@@ -14,6 +14,7 @@ from callboard.actors.server.session import Session
 from callboard.actors.server.session_record import SessionRecord
 from callboard.actors.server.session_tree import add_session
 from callboard.actors.shares import account_of
+from callboard.codecs.caller import Caller, caller_of_key
 from callboard.codecs.envelope import Envelope, Request
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
@@ -268,16 +269,16 @@ class Legacy:
     def __attrs_post_init__(self) -> None:
         self._versions = frozenset(revision.value.encode() for revision in LEGACY & self.host.offer.revisions)
 
-    async def initialize(self, message: Request, principal: str, response: Response) -> None:
+    async def initialize(self, message: Request, caller: Caller, response: Response) -> None:
         """Open a session; if the handshake fails there is none.
 
         Raises `UnsupportedVersion` where none is offered, `Draining`, and `Overloaded` for one too many.
         """
         self._check_offered(message)
         self.host.check_admits()
-        self.host.sessions.check(account_of(principal, response.peer))
-        session_id = self.homes.new_id(principal)
-        opened = self._new(session_id, principal, response.peer)
+        self.host.sessions.check(account_of(caller.key, response.peer))
+        session_id = self.homes.new_id(caller)
+        opened = self._new(session_id, caller, response.peer)
         try:
             await add_session(self.host, opened.session, f"h-{next(self._names)}")
             await opened.post(message, response, ((SESSION, session_id.encode()),))
@@ -290,7 +291,7 @@ class Legacy:
     async def open_again(self, session_id: str, record: SessionRecord, peer: str) -> None:
         """Open the session that another worker had. Raises `Draining`, and `Overloaded` for one too many."""
         self.host.check_admits()
-        opened = self._new(session_id, record.principal, peer)
+        opened = self._new(session_id, caller_of_key(record.principal), peer)
         is_open = False
         try:
             await add_session(self.host, opened.session, f"h-{next(self._names)}")
@@ -300,14 +301,14 @@ class Legacy:
             if not is_open:
                 self._sessions.pop(session_id, None)
 
-    def _new(self, session_id: str, principal: str, peer: str) -> LegacySession:
+    def _new(self, session_id: str, caller: Caller, peer: str) -> LegacySession:
         opened = LegacySession(
             *(session_id, self.settings, self.pulse, self.host.kept),
             forget=partial(self._forget, session_id),
             keep=partial(self.homes.keep, session_id),
             incarnation=self.homes.incarnation,
         )
-        opened.session = HttpSession(self.host, opened, principal, opened.ended, peer=peer, ways=opened)
+        opened.session = HttpSession(self.host, opened, caller, opened.ended, peer=peer, ways=opened)
         opened.session.key.name = session_id
         self._sessions[session_id] = opened
         return opened
@@ -322,10 +323,10 @@ class Legacy:
             error.request_id = message.id
             raise error
 
-    def find(self, head: Head, principal: str) -> LegacySession:
-        """The session that a request names, if it is this principal's.
+    def find(self, head: Head, caller: Caller) -> LegacySession:
+        """The session that a request names, if it is this caller's: whose scopes count for it from now on.
 
-        Raises `HttpRefusal`: 400 if none is named, 404 if there is none such, or not for this principal: one answer.
+        Raises `HttpRefusal`: 400 if none is named, 404 if there is none such, or not for this caller: one answer.
         Raises `Elsewhere` if another worker has it.
         """
         named = head.get(SESSION)
@@ -333,12 +334,14 @@ class Legacy:
             raise HttpRefusal(400, "missing Mcp-Session-Id")
         name = named.decode("latin-1")
         found = self._sessions.get(name)
-        if found is None or found.session.principal != principal:
-            raise self.homes.missing(name, principal)
+        if found is None or found.session.principal != caller.key:
+            raise self.homes.missing(name, caller)
         if head.get(VERSION) is not None and any(
             name == VERSION and value not in self._versions for name, value in head.headers
         ):
             raise HttpRefusal(400, "unsupported MCP-Protocol-Version")
+        if found.session.caller is not caller:
+            found.session.renew(caller)
         return found
 
     async def end(self, session: LegacySession) -> None:

@@ -9,12 +9,13 @@ import attrs
 from callboard.actors.outlet import Outbound
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
-from callboard.codecs.http.status import RETRY_AFTER, status_of_legacy
+from callboard.codecs.http.status import status_of_legacy
 from callboard.codecs.http.writer import JSON, STREAM
 from callboard.codecs.replay_budget import ReplayBudget
 from callboard.codecs.sse import encode_event, encode_retry
 from callboard.transports.held import HeldBytes
 from callboard.transports.server.http.keepalive import KeepAlive
+from callboard.transports.server.http.modern import headers_of
 from callboard.transports.server.http.response import Response
 
 
@@ -155,7 +156,7 @@ class LegacyStream:
         status = status_of_legacy(error)
         self.store.sent += len(frame)
         if status != 200:
-            await response.answer(status, (*JSON, *RETRY_AFTER), frame)
+            await response.answer(status, (*JSON, *headers_of(response, status, error)), frame)
         elif self.headers and error is None:
             await response.answer(200, (*JSON, *self.headers), frame)
         else:

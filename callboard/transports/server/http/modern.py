@@ -1,6 +1,7 @@
 """A modern request over HTTP: it stands alone, and so does its answer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 import attrs
@@ -14,9 +15,10 @@ from callboard.actors.server.host import Host
 from callboard.actors.server.reply_slot import InFlight, ReplySlot
 from callboard.actors.shares import account_of
 from callboard.actors.terms import Terms, is_modern, modern_terms
+from callboard.codecs.caller import Caller
 from callboard.codecs.envelope import Request, RequestId, decode
 from callboard.codecs.http.head import Head
-from callboard.codecs.http.status import RETRY_AFTER, status_of, status_of_unread
+from callboard.codecs.http.status import retry_after, status_of, status_of_unread
 from callboard.codecs.http.writer import JSON, STREAM
 from callboard.codecs.mcp_headers.mirror import (
     MIRRORED_NAME,
@@ -28,7 +30,7 @@ from callboard.codecs.mcp_headers.mirror import (
 from callboard.codecs.revisions import LATEST, Method, meta
 from callboard.codecs.routing import Route
 from callboard.codecs.sse import encode_event
-from callboard.errors import InvalidParams, PeerError, RequestFailed
+from callboard.errors import InsufficientScope, InvalidParams, PeerError, RequestFailed
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.homes import Homes
 from callboard.transports.server.http.keepalive import KeepAlive
@@ -96,13 +98,20 @@ async def answer(response: Response, frame: bytes, error: Exception | None) -> N
     if status == 200:
         await response.answer_json(frame)
     else:
-        await response.answer(status, (*JSON, *(RETRY_AFTER if status in (429, 503) else ())), frame)
+        await response.answer(status, (*JSON, *headers_of(response, status, error)), frame)
+
+
+def headers_of(response: Response, status: int, error: Exception | None) -> Iterable[tuple[bytes, bytes]]:
+    """The headers that say more of an error: what is missing, or when to come again."""
+    if isinstance(error, InsufficientScope):
+        return () if response.scope_headers is None else response.scope_headers(error)
+    return retry_after(error) if status in (429, 503) else ()
 
 
 async def answer_unread(response: Response, error: PeerError | RequestFailed, request_id: RequestId | None) -> None:
     """Refuse what was not begun."""
     status = status_of_unread(error)
-    headers = (*JSON, *(RETRY_AFTER if status in (429, 503) else ()))
+    headers = (*JSON, *headers_of(response, status, error))
     await response.answer(status, headers, error_frame(request_id, LATEST, error))
 
 
@@ -130,20 +139,20 @@ class Modern:
     session_of: Callable[[Head], SessionKey | None] | None = attrs.field(default=None, init=False)
     """The session that a request belongs to, where another process has it and says so."""
 
-    async def serve(self, head: Head, request: Request, route: Route, principal: str, response: Response) -> None:
+    async def serve(self, head: Head, request: Request, route: Route, caller: Caller, response: Response) -> None:
         """Answer a request, or start what will. Raises `Elsewhere` for a retry that belongs to another worker."""
         host = self.host
         try:
-            terms, method = self._check(head, request, route, principal)
+            terms, method = self._check(head, request, route, caller)
             if route.request_state is not None and not response.is_forwarded:
-                self.homes.check_state(request, route.request_state, principal)
-            host.check_rate(request.method, principal)  # once: where it is served
+                self.homes.check_state(request, route.request_state, caller)
+            host.check_rate(request.method, caller.key)  # once: where it is served
         except (PeerError, RequestFailed) as error:
             host.count_refusal(error)
             await answer_unread(response, error, request.id)
             return
         way, info = ResponseWay(response, self.pulse), host.server_info(terms.revision)
-        account = account_of(principal, response.peer)
+        account = account_of(caller.key, response.peer)
         slot = ReplySlot(request.id, request.method, terms, way, info, self, account, host.unread)
         if host.observer is not None:
             host.observe(slot, request, route, head)
@@ -192,9 +201,10 @@ class Modern:
     def release(self, slot: ReplySlot) -> None:
         self.host.in_flight.give_back(slot.account)
 
-    def _check(self, head: Head, request: Request, route: Route, principal: str) -> tuple[Terms, Method]:
+    def _check(self, head: Head, request: Request, route: Route, caller: Caller) -> tuple[Terms, Method]:
         host = self.host
-        header_map = host.offer.header_map(request.method, route)
+        of = host.offer.header_map if host.rules is None else partial(host.header_map, caller)
+        header_map = of(request.method, route)
         mirrored = MIRRORED_NAME.get(request.method)
         name = route.name if mirrored == "name" else route.uri if mirrored == "uri" else None
         said = route.protocol_version, request.method, name
@@ -204,7 +214,7 @@ class Modern:
             check_version(received, route.protocol_version)
         if not is_modern(route):
             raise InvalidParams(f"params._meta: {meta.PROTOCOL_VERSION} is required")
-        terms = modern_terms(route, host.offer.revisions, principal)
+        terms = modern_terms(route, host.offer.revisions, caller)
         method = host.method_for(request, terms)
         if received is not None:
             check_method(received, request.method, name)

@@ -1,15 +1,18 @@
 """One answer on its way to an HTTP client: whole, or as a stream."""
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import trio
 
 from callboard.actors.outlet import Carrier
 from callboard.actors.shares import LOCAL
 from callboard.codecs.http.writer import LAST_CHUNK, STREAM, write_answer, write_chunk, write_head, write_json
+from callboard.errors import InsufficientScope
 from callboard.transports.held import HeldBytes
 from callboard.transports.wire import Wire
+
+ScopeHeaders: TypeAlias = Callable[[InsufficientScope], Iterable[tuple[bytes, bytes]]]
 
 
 class Response(Protocol):
@@ -33,6 +36,9 @@ class Response(Protocol):
 
     carrier: Carrier | None
     """The task that read the request, if it can run one that waits."""
+
+    scope_headers: ScopeHeaders | None
+    """The headers of an answer for which scopes are missing, if tokens are asked for here."""
 
     is_forwarded: bool
     """Whether another worker has read the request."""
@@ -89,6 +95,7 @@ class WireResponse:
     lingers = False
     """Whether the connection closes itself when the answer was heard."""
     carrier: Carrier | None = None
+    scope_headers: ScopeHeaders | None = None
     on_lost: Callable[[], None] = staticmethod(_nobody_minds)
     on_over: Callable[[], None] = staticmethod(_nobody_minds)
     _is_stream = False

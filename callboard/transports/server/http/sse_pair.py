@@ -11,6 +11,7 @@ import trio
 from callboard.actors.server.host import Host
 from callboard.actors.server.session import Session
 from callboard.actors.server.session_tree import add_session
+from callboard.codecs.caller import Caller
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.writer import STREAM
@@ -57,16 +58,16 @@ class Pairs:
     _sessions: dict[str, Session] = attrs.field(factory=dict, init=False)
     _names: "count[int]" = attrs.field(factory=lambda: count(1), init=False)
 
-    async def open(self, principal: str, response: Response) -> None:
+    async def open(self, caller: Caller, response: Response) -> None:
         """Begin the stream, and say where to post. Raises `Overloaded` for one too many."""
-        session_id = self.homes.new_id(principal)
+        session_id = self.homes.new_id(caller)
 
         def ended() -> None:
             self._sessions.pop(session_id, None)
             self.pulse.discard(response)
             response.cut()
 
-        session = PairSession(self.host, PairSink(response), principal, ended, peer=response.peer)
+        session = PairSession(self.host, PairSink(response), caller, ended, peer=response.peer)
         supervisor = await add_session(self.host, session, f"e-{next(self._names)}")
         self._sessions[session_id] = session
 
@@ -80,15 +81,15 @@ class Pairs:
         where = f"{MESSAGES_PATH.decode()}?session={session_id}"
         await response.write(encode_event(where.encode(), event="endpoint"))
 
-    async def post(self, head: Head, body: bytes, principal: str, response: Response) -> None:
+    async def post(self, head: Head, body: bytes, caller: Caller, response: Response) -> None:
         """Take in what the client says; the answer goes out on its stream. Raises `HttpRefusal` (400, 404),
         and `Elsewhere`."""
         named = parse_qs(head.query.decode("latin-1")).get("session", [])
         if len(named) != 1:
             raise HttpRefusal(400, "post to the URL of the endpoint event")
         session = self._sessions.get(named[0])
-        if session is None or session.principal != principal:
-            raise self.homes.missing(named[0], principal)
+        if session is None or session.principal != caller.key:
+            raise self.homes.missing(named[0], caller)
         carrier = response.carrier
         await response.answer(202, ())
         await session.receive(body, carrier)

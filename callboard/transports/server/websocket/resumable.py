@@ -16,6 +16,7 @@ from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.outlet import Carrier
 from callboard.actors.server.host import Host
 from callboard.actors.server.session import Session
+from callboard.codecs.caller import Caller
 from callboard.codecs.members import write_members
 from callboard.codecs.revisions import ResultMetaObject
 from callboard.codecs.websocket.client import RESUMED as RESUMED
@@ -89,7 +90,7 @@ class ResumableSession:
     id: str
     host: Host
     settings: Settings
-    principal: str
+    caller: Caller
     forget: Callable[[str], None]
     peer: str
     session: SocketSession = attrs.field(init=False)
@@ -103,7 +104,7 @@ class ResumableSession:
 
     def __attrs_post_init__(self) -> None:
         self.kept = ReplayBuffer(self.settings.max_events, self.settings.max_event_bytes, self.host.kept)
-        self.session = SocketSession(self.host, self, self.principal, self._ended, peer=self.peer, conversation=self)
+        self.session = SocketSession(self.host, self, self.caller, self._ended, peer=self.peer, conversation=self)
 
     @property
     def wire(self) -> Wire | None:
@@ -180,10 +181,10 @@ class ResumableSession:
         """Whether *link* is the socket. What another one had read of the client's is not heard: it is sent again."""
         return self._link is link
 
-    def can_resume(self, principal: str, received: int) -> bool:
+    def can_resume(self, caller: Caller, received: int) -> bool:
         """Whether a client of this name that has so many messages can be given the rest."""
         is_legacy = self.session.terms is not None
-        return is_legacy and self.principal == principal and self.kept.has_after(received)
+        return is_legacy and self.caller.key == caller.key and self.kept.has_after(received)
 
     def claim(self, link: AttachedSocket) -> None:
         """From now on *link* is the socket. An older one may look alive: the client that comes back knows better."""

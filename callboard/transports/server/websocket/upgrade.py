@@ -10,7 +10,7 @@ from callboard import tree
 from callboard.actors.server.host import Host
 from callboard.actors.server.session_tree import add_session
 from callboard.actors.shares import account_of
-from callboard.actors.terms import ANYBODY
+from callboard.codecs.caller import ANONYMOUS, Caller
 from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import RETRY_AFTER, Leaving, refusal_of
@@ -18,7 +18,7 @@ from callboard.codecs.websocket.frames import Close, Code
 from callboard.codecs.websocket.handshake import RECEIVED, Handshake, read_handshake, write_accept
 from callboard.errors import Overloaded, SupervisorClosed
 from callboard.transports.limits import DEFAULTS, Settings
-from callboard.transports.server.http.endpoint import Authenticate, Unauthorized
+from callboard.transports.server.http.guard import Guard, guard_of
 from callboard.transports.server.http.homes import Alone, Homes
 from callboard.transports.server.http.upgraded import Reading
 from callboard.transports.server.websocket.pings import Pings
@@ -36,8 +36,9 @@ class WebSocketUpgrade:
 
     host: Host
     settings: Settings = DEFAULTS
-    authenticate: Authenticate | None = None
+    guard: Guard | None = attrs.field(default=None, converter=guard_of)
     homes: Homes = attrs.field(factory=Alone)
+    scheme: str = attrs.field(default="http", kw_only=True)
     _heart: Pings = attrs.field(init=False)
     _beats: bool = attrs.field(default=False, init=False)
     _conversations: dict[str, ResumableSession] = attrs.field(factory=dict, init=False)
@@ -48,20 +49,20 @@ class WebSocketUpgrade:
         self.settings.apply(self.host)
 
     async def serve(
-        self, head: Head, rest: bytes, wire: Wire, reading: Reading, principal: str | None = None
+        self, head: Head, rest: bytes, wire: Wire, reading: Reading, caller: Caller | None = None
     ) -> WebSocketConnection:
         """Begin to serve one connection. Raises `HttpRefusal` while it can still be answered by HTTP, and `Elsewhere`
         if another worker has its session."""
         handshake = read_handshake(head)
-        if principal is None:
-            principal = await self._principal(handshake)
+        if caller is None:
+            caller = await self._caller(head, handshake)
         if handshake.session is not None:
-            conversation = self._returned(handshake.session, principal, handshake.received)
-        elif not self._has_room(account_of(principal, reading.peer)):
+            conversation = self._returned(handshake.session, caller, handshake.received)
+        elif not self._has_room(account_of(caller.key, reading.peer)):
             await self._turn_away(handshake, wire)
             raise trio.ClosedResourceError("it was turned away")
         else:
-            conversation = self._begun(principal, reading.peer)
+            conversation = self._begun(caller, reading.peer)
         link = WebSocketConnection(wire, conversation, self.settings, reading, on_end=self._heart.discard)
         conversation.claim(link)
         if handshake.session is None:
@@ -78,31 +79,28 @@ class WebSocketUpgrade:
             return False
         return True
 
-    async def _principal(self, handshake: Handshake) -> str:
-        """Raises `HttpRefusal` (401) if a token is required and there is no valid one."""
-        if self.authenticate is None:
-            return ANYBODY
-        principal = None if handshake.token is None else await self.authenticate(handshake.token)
-        if principal is None:
-            raise Unauthorized(is_missing=handshake.token is None)
-        return principal
+    async def _caller(self, head: Head, handshake: Handshake) -> Caller:
+        """Raises `HttpRefusal` as `Guard.admit` does."""
+        if self.guard is None:
+            return ANONYMOUS
+        return self.guard.known(head) or await self.guard.admit(head, self.scheme, handshake.token)
 
-    def _returned(self, session_id: str, principal: str, received: int) -> ResumableSession:
+    def _returned(self, session_id: str, caller: Caller, received: int) -> ResumableSession:
         """The session to go on with. Raises `HttpRefusal` (404), whyever that is not possible: one answer for all
         causes; and `Elsewhere`."""
         conversation = self._conversations.get(session_id)
         if conversation is None:
-            raise self.homes.missing(session_id, principal)
-        if not conversation.can_resume(principal, received):
+            raise self.homes.missing(session_id, caller)
+        if not conversation.can_resume(caller, received):
             raise HttpRefusal(404, "session not found", closes=True)
         return conversation
 
-    def _begun(self, principal: str, peer: str) -> ResumableSession:
+    def _begun(self, caller: Caller, peer: str) -> ResumableSession:
         """A new session. Raises `HttpRefusal` (503) if the server is shutting down."""
         if self.host.is_draining:
             raise Leaving
         return ResumableSession(
-            *(self.homes.new_id(principal), self.host, self.settings, principal, self._conversations_pop, peer)
+            *(self.homes.new_id(caller), self.host, self.settings, caller, self._conversations_pop, peer)
         )
 
     async def _start(self, conversation: ResumableSession) -> None:

@@ -19,7 +19,8 @@ from callboard.codecs.http.access import Access
 from callboard.codecs.sse import Event, EventDecoder
 from callboard.supervisor import Supervisor
 from callboard.transports.limits import Settings
-from callboard.transports.server.http.endpoint import Authenticate, Endpoint
+from callboard.transports.server.http.endpoint import Endpoint
+from callboard.transports.server.http.guard import Authenticate
 from callboard.transports.server.http.listener import http_edge
 
 Json: TypeAlias = dict[str, Any]
@@ -97,7 +98,7 @@ async def serving(
         scheme = "http" if tls is None else "https"
         allowed = Access.of("127.0.0.1", port, scheme=scheme) if access is None else access
         async with server.host(parking=parking) as host, AsyncExitStack() as clients:
-            endpoint = Endpoint(host, allowed, settings, authenticate=authenticate)
+            endpoint = Endpoint(host, allowed, settings, guard=authenticate)
             edge = await host.root.add(http_edge("http", endpoint, [listening], None if tls is None else tls[0]))
             yield Place(host, endpoint, edge, port, None if tls is None else tls[1], clients)
 

@@ -55,7 +55,7 @@ async def paired(server: Server, **options: Any) -> AsyncIterator[Pair]:
     async with serving(server, **options) as place:
         place.endpoint.legacy_sse = True
         reader = await place.connect()
-        token = {"authorization": "Bearer ada"} if place.endpoint.authenticate else {}
+        token = {"authorization": "Bearer ada"} if place.endpoint.guard else {}
         await reader.send(request("GET", "/sse", host=reader.host.decode(), accept="text/event-stream", **token))
         stream = await reader.stream_of()
         named = await stream.event()

@@ -12,7 +12,9 @@ from tests.transports.server.http.house import open_house
 from tests.transports.server.http.sessions import OpenSession, initialize
 from tests.transports.server.http.stage import Answer, request, serving, settle
 
-TOKENS = {"alice's token": "alice", "bob's token": "bob"}
+INVALID = 'Bearer error="invalid_token", error_description="the token is invalid"'
+
+TOKENS = {"alice-token": "alice", "bob-token": "bob"}
 
 
 async def authenticate(token: str) -> str | None:
@@ -20,7 +22,7 @@ async def authenticate(token: str) -> str | None:
 
 
 def bearer(name: str) -> str:
-    return f"Authorization: Bearer {name}'s token"
+    return f"Authorization: Bearer {name}-token"
 
 
 @pytest.mark.requirement("M089", "L040")
@@ -112,12 +114,9 @@ def test_a_local_server_listens_on_this_machine_only(written: str) -> None:
     [
         (),
         ("Authorization: Bearer wrong",),
-        ("Authorization: Bearer",),
-        ("Authorization: Bearer ",),
-        ("Authorization: Basic alice's token",),
-        ("Authorization: alice's token",),
-        ("Authorization: Bearer  alice's  token",),
-        ("Proxy-Authorization: Bearer alice's token",),
+        ("Authorization: Basic alice-token",),
+        ("Authorization: alice-token",),
+        ("Proxy-Authorization: Bearer alice-token",),
         ("Authorization: Bearer \xff\xfe",),
     ],
 )
@@ -132,7 +131,21 @@ async def test_who_is_not_known_is_told_how_to_be(lines: tuple[str, ...]) -> Non
         ):
             await client.send(data)
             answer = await client.answer()
-            assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
+            has_token = bool(lines) and lines[0].startswith("Authorization: Bearer")
+            assert (answer.status, answer.headers["www-authenticate"]) == (401, INVALID if has_token else "Bearer")
+        assert house.started == []
+
+
+@pytest.mark.parametrize(
+    "value", ["Bearer", "Bearer ", "Bearer  alice-token  more", "Bearer a,b", f"Bearer {'a' * 16_385}"]
+)
+async def test_a_malformed_token_is_a_bad_request(value: str) -> None:
+    house = open_house()
+    async with serving(house.server, authenticate=authenticate) as place:
+        client = await place.connect()
+        line = f"Authorization: {value}"
+        await client.send(client.modern("tools/call", line, name="errand", arguments={"name": "never"}))
+        assert (await client.answer()).status == 400
         assert house.started == []
 
 
@@ -141,7 +154,7 @@ async def test_who_is_known_is_known_to_the_handler(scheme: str) -> None:
     async with serving(open_house().server, authenticate=authenticate) as place:
         client = await place.connect()
         for name in ("alice", "bob"):
-            line = f"Authorization: {scheme} {name}'s token"
+            line = f"Authorization: {scheme} {name}-token"
             await client.send(client.modern("tools/call", line, name="who", arguments={}))
             assert (await client.answer()).result["content"][0]["text"] == name
 
@@ -209,7 +222,7 @@ async def test_a_session_belongs_to_who_opened_it() -> None:
         session = await OpenSession.open(place, Revision.V2025_11_25, bearer("alice"))
         for data, nowhere in zip(session.every(), session.every(mcp_session_id="x"), strict=True):
             unknown = await place.ask(nowhere)
-            as_bob = await place.ask(data.replace(b"alice's", b"bob's"))
+            as_bob = await place.ask(data.replace(b"alice-", b"bob-"))
             assert (as_bob.status, as_bob.body) == (unknown.status, unknown.body) == (404, unknown.body)
             as_nobody = await place.ask(data.replace(bearer("alice").encode() + b"\r\n", b""))
             assert as_nobody.status == 401

@@ -17,6 +17,7 @@ from callboard.codecs.sse import Event, EventDecoder
 from callboard.transports.held import HeldBytes
 from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.legacy_streams import EventStore, LegacyStream
+from callboard.transports.server.http.response import ScopeHeaders
 
 
 @attrs.define(eq=False)
@@ -27,6 +28,7 @@ class Paper:
     on_lost: Callable[[], None] = lambda: None
     extra: tuple[tuple[bytes, bytes], ...] = ()
     carrier: Carrier | None = None
+    scope_headers: ScopeHeaders | None = None
     peer: str = LOCAL
     held: HeldBytes | None = None
     is_lost: bool = False

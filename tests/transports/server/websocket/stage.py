@@ -26,7 +26,8 @@ from callboard.testing import EVERYTHING, Answer, Peer
 from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.memory import MemoryConnection
 from callboard.transports.server.http.connection import HttpConnection
-from callboard.transports.server.http.endpoint import Authenticate, Endpoint
+from callboard.transports.server.http.endpoint import Endpoint
+from callboard.transports.server.http.guard import Authenticate
 from callboard.transports.server.http.slow_requests import SlowRequests
 from callboard.transports.server.websocket.resumable import SESSION_KEY
 from callboard.transports.server.websocket.upgrade import WebSocketUpgrade
@@ -304,7 +305,7 @@ async def house(
     async with server.host(parking=Parking(server.info.name)) as host:
         door = WebSocketUpgrade(host, settings, authenticate)
         access = Access.of("127.0.0.1", 8000)
-        endpoint = Endpoint(host, access, settings, authenticate=authenticate, on_upgrade=door.serve)
+        endpoint = Endpoint(host, access, settings, guard=authenticate, on_upgrade=door.serve)
         await host.root.add(
             SupervisorSpec("edge", children=(SupervisorSpec("connections", drain=settings.write_time),))
         )

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard import Revision
-from callboard.actors.terms import ANYBODY
+from callboard.codecs.caller import ANONYMOUS
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.revisions.revision import LATEST, R4
 from callboard.testing import Peer
@@ -264,7 +264,7 @@ async def test_a_session_that_its_client_ended_is_not_there_from_that_moment_on(
         (conversation,) = here.door._conversations.values()
         conversation.end()
         with pytest.raises(HttpRefusal, match="session not found"):
-            here.door._returned(session_of(client), ANYBODY, 1)
+            here.door._returned(session_of(client), ANONYMOUS, 1)
 
 
 async def test_no_more_time_is_lost_at_the_end_for_a_session_that_nobody_is_there_for(

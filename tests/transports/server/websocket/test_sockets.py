@@ -19,7 +19,8 @@ from callboard.actors.server.host import Host
 from callboard.codecs.http.access import Access
 from callboard.codecs.revisions.revision import R4
 from callboard.transports.limits import DEFAULTS, Settings
-from callboard.transports.server.http.endpoint import Authenticate, Endpoint
+from callboard.transports.server.http.endpoint import Endpoint
+from callboard.transports.server.http.guard import Authenticate
 from callboard.transports.server.http.listener import http_edge
 from callboard.transports.server.websocket.resumable import RESUMED, SESSION_KEY
 from callboard.transports.server.websocket.upgrade import WebSocketUpgrade
@@ -111,9 +112,7 @@ async def served(
         access = Access.of("127.0.0.1", port, scheme="http" if tls is None else "https")
         async with server.host() as host:
             door = WebSocketUpgrade(host, settings, authenticate)
-            endpoint = Endpoint(
-                host, access, settings, authenticate=authenticate, is_http=is_http, on_upgrade=door.serve
-            )
+            endpoint = Endpoint(host, access, settings, guard=authenticate, is_http=is_http, on_upgrade=door.serve)
             await host.root.add(http_edge("edge", endpoint, [listening], tls))
             yield Served(host, door, port)
 

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors.terms import ANYBODY
+from callboard.codecs.caller import ANONYMOUS
 from callboard.codecs.revisions.revision import R4
 from callboard.transports.server.http.upgraded import Reading
 from callboard.transports.server.websocket.socket import WebSocketConnection
@@ -44,7 +44,7 @@ async def test_what_the_old_socket_says_in_the_moment_of_the_takeover_does_not_c
         await wait_all_tasks_blocked()
         old, new = wire_of(client), wire_pair()[1]
         old.outgoing.put(masked(1, b'{"jsonrpc":"2.0","id":9,"method":"ping"}'))  # read, and not looked at yet
-        conversation = here.door._returned(session_of(client), ANYBODY, 1)
+        conversation = here.door._returned(session_of(client), ANONYMOUS, 1)
         conversation.claim(WebSocketConnection(new, conversation, here.door.settings, cast("Reading", None)))
         await wait_all_tasks_blocked()
         assert here.sessions()[0].facts["received"] == 2

@@ -1,0 +1,78 @@
+"""What a protected server says of itself: its metadata (RFC 9728), and the challenges of a 401 or 403 (RFC 6750).
+
+Everything in a challenge comes from the configuration, or is a scope of a rule. Nothing of a request is repeated.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import attrs
+import msgspec
+
+WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+"""Where clients look for the metadata: here, and below it at the path of the endpoint."""
+
+_UNSAFE: Final = re.compile(r'[^\x20-\x7e]|["\\]')
+
+
+@attrs.frozen(kw_only=True)
+class ProtectedResource:
+    """A server that takes tokens of these authorization servers."""
+
+    authorization_servers: tuple[str, ...]
+    url: str | None = None
+    """Its address, as clients know it. None: as each client calls it."""
+    scopes: tuple[str, ...] = ()
+    """The least that a token must have to be of any use."""
+    name: str | None = None
+    documentation: str | None = None
+    dpop_algorithms: tuple[str, ...] = ()
+    requires_dpop: bool = False
+    extra: Mapping[str, Any] = attrs.field(factory=dict)
+    """More members of the metadata."""
+
+    def metadata(self, resource: str) -> bytes:
+        """The document for clients that know this server as *resource*."""
+        said: dict[str, Any] = {
+            **self.extra,
+            "resource": resource,
+            "authorization_servers": list(self.authorization_servers),
+            "bearer_methods_supported": ["header"],
+        }
+        if self.scopes:
+            said["scopes_supported"] = list(self.scopes)
+        if self.name:
+            said["resource_name"] = self.name
+        if self.documentation:
+            said["resource_documentation"] = self.documentation
+        if self.dpop_algorithms:
+            said["dpop_signing_alg_values_supported"] = list(self.dpop_algorithms)
+            said["dpop_bound_access_tokens_required"] = self.requires_dpop
+        return msgspec.json.encode(said)
+
+
+def canonical(url: str) -> str:
+    """The URL of a resource in its one form: lower-case scheme and host, no default port, no fragment, no slash at the
+    end. Raises ValueError for what is no http or https URL."""
+    parts = urlsplit(url)
+    host = parts.hostname
+    if parts.scheme.lower() not in ("http", "https") or not host or parts.username is not None or parts.query:
+        raise ValueError("expected an http or https URL without a query")
+    named = f"[{host}]" if ":" in host else host
+    is_usual = parts.port in (None, {"http": 80, "https": 443}[parts.scheme.lower()])
+    return f"{parts.scheme.lower()}://{named}{'' if is_usual else f':{parts.port}'}{parts.path.rstrip('/')}"
+
+
+def metadata_url(resource: str) -> str:
+    """Where the metadata of *resource* is: the path of the endpoint comes last."""
+    parts = urlsplit(resource)
+    return f"{parts.scheme}://{parts.netloc}{WELL_KNOWN}{parts.path}"
+
+
+def write_challenge(scheme: str, parameters: Iterable[tuple[str, str | None]]) -> bytes:
+    """The value of `WWW-Authenticate`. Parameters that are None or empty are left out; a character that could end a
+    quoted string is dropped."""
+    said = ", ".join(f'{name}="{_UNSAFE.sub("", value)}"' for name, value in parameters if value)
+    return f"{scheme} {said}".rstrip().encode("ascii")

@@ -1,0 +1,197 @@
+"""The guard of an endpoint: looks at the token of a request before anything else of it is read."""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeAlias, runtime_checkable
+
+import attrs
+
+from callboard.codecs.caller import Caller, as_caller
+from callboard.codecs.http.head import Head
+from callboard.codecs.http.refusal import HttpRefusal
+from callboard.codecs.http.status import RETRY_AFTER
+from callboard.codecs.oauth.presented import PresentedToken
+from callboard.codecs.oauth.resource import WELL_KNOWN, ProtectedResource, metadata_url, write_challenge
+from callboard.errors import BadToken, InsufficientScope, IssuerUnavailable
+from callboard.supervisor import get_logger
+
+log = get_logger("callboard.transports")
+
+Authenticate: TypeAlias = Callable[[str], Awaitable[Caller | str | None]]
+"""Checks a bearer token: gives its caller or principal, or None if the token is invalid."""
+
+MAX_TOKEN: Final = 16 * 1024
+"""Longest token that is looked at, in bytes."""
+
+_BEARER: Final = b"bearer "
+_SCHEMES: Final = frozenset((b"bearer", b"dpop"))
+_EXPIRED: Final = "the token has expired"
+
+
+@runtime_checkable
+class Authenticator(Protocol):
+    """What tells good tokens from others."""
+
+    def known(self, token: str) -> Caller | None:
+        """The caller of a bearer token that was seen before, and is good. Never waits."""
+
+    async def verify(self, presented: PresentedToken) -> Caller:
+        """The caller of a token. Raises `BadToken`, `IssuerUnavailable`."""
+
+
+class Unauthorized(HttpRefusal):
+    """There is no valid token."""
+
+    def __init__(self, challenge: bytes, *, is_missing: bool, reason: str = "", nonce: str | None = None) -> None:
+        headers: tuple[tuple[bytes, bytes], ...] = ((b"www-authenticate", challenge),)
+        if nonce is not None:
+            headers += ((b"dpop-nonce", nonce.encode("ascii")),)
+        super().__init__(401, "a bearer token is required", headers=headers, closes=True)
+        self.is_missing = is_missing
+        self.reason = reason
+
+
+@attrs.frozen
+class ByFunction:
+    """An `Authenticator` that asks a function, each time."""
+
+    authenticate: Authenticate
+
+    def known(self, token: str) -> Caller | None:
+        return None
+
+    async def verify(self, presented: PresentedToken) -> Caller:
+        found = await self.authenticate(presented.token) if presented.scheme == "bearer" else None
+        if found is None:
+            raise BadToken
+        caller = as_caller(found)
+        if caller.expires is not None and caller.expires <= time.time():
+            raise BadToken(_EXPIRED, reason="expired")
+        return caller
+
+
+@attrs.define(eq=False)
+class Guard:
+    """Lets callers in, and says to others what they lack."""
+
+    authenticator: Authenticator
+    resource: ProtectedResource | None = None
+    """What is told of the authorization servers; None: a token comes from the operator, and nothing is told."""
+    _has_warned: bool = attrs.field(default=False, init=False)
+
+    def known(self, head: Head) -> Caller | None:
+        """The caller of a request whose token was seen before: most are. Never waits."""
+        given = head.get(b"authorization")
+        if given is None or given[: len(_BEARER)].lower() != _BEARER:
+            return None
+        return self.authenticator.known(given[len(_BEARER) :].decode("latin-1"))
+
+    async def admit(self, head: Head, scheme: str, token: str | None = None) -> Caller:
+        """The caller of a request. *scheme* is that of the address, *token* one that is not in a header.
+
+        Raises `HttpRefusal`: 401 without a valid token, 400 for what is malformed, 503 if that cannot be told now.
+        """
+        self._warn(head)
+        presented = self._presented(head, scheme, token)
+        if presented is None:
+            raise self._unauthorized(head, scheme, None)
+        try:
+            return await self.authenticator.verify(presented)
+        except BadToken as error:
+            raise self._unauthorized(head, scheme, error) from None
+        except IssuerUnavailable:
+            text = "the authorization server cannot be reached"
+            raise HttpRefusal(503, text, headers=RETRY_AFTER, closes=True) from None
+
+    def _presented(self, head: Head, scheme: str, token: str | None) -> PresentedToken | None:
+        """Raises `HttpRefusal` (400)."""
+        given = head.get(b"authorization")
+        if given is None and token is None:
+            return None
+        kind = b"bearer"
+        if given is not None and (token is None or given[: len(_BEARER)].lower() != _BEARER):
+            kind, _, said = given.partition(b" ")
+            kind, said = kind.lower(), said.strip(b" ")
+            if kind not in _SCHEMES:
+                return None  # RFC 6750: as if there were none
+            if not said or b" " in said or b"," in said:
+                raise HttpRefusal(400, "malformed Authorization header", closes=True)
+            token = said.decode("latin-1")
+        if token is None or len(token) > MAX_TOKEN:
+            raise HttpRefusal(400, f"a token has at most {MAX_TOKEN} bytes", closes=True)
+        proof = head.get(b"dpop")
+        return PresentedToken(
+            token=token,
+            scheme=kind.decode(),
+            proof=None if proof is None else proof.decode("latin-1"),
+            method=head.method,
+            url=self.resource_url(head, scheme),
+        )
+
+    def _warn(self, head: Head) -> None:
+        if not self._has_warned and b"access_token=" in head.target:
+            self._has_warned = True
+            log.warning("token_in_query_ignored", fix="send it in the Authorization header")
+
+    # What is told.
+
+    def resource_url(self, head: Head, scheme: str) -> str:
+        """The address of the endpoint as clients know it: as it is configured, else as this one calls it, by a name
+        that was checked."""
+        if self.resource is not None and self.resource.url is not None:
+            return self.resource.url
+        host = (head.get(b"host") or b"localhost").decode("latin-1").lower()
+        return f"{scheme}://{host}/mcp"
+
+    def is_metadata(self, path: bytes) -> bool:
+        """Whether the metadata is at *path*."""
+        if self.resource is None or not path.startswith(WELL_KNOWN.encode()):
+            return False
+        below = path[len(WELL_KNOWN) :].decode("latin-1").rstrip("/")
+        own = "" if self.resource.url is None else metadata_url(self.resource.url).partition(WELL_KNOWN)[2]
+        return below in ("", "/mcp", own)
+
+    def metadata(self, head: Head, scheme: str) -> bytes:
+        """Raises `HttpRefusal` (404) if there is none."""
+        if self.resource is None:
+            raise HttpRefusal(404, "not found")
+        return self.resource.metadata(self.resource_url(head, scheme))
+
+    def scope_headers(self, head: Head, scheme: str, error: InsufficientScope) -> tuple[tuple[bytes, bytes], ...]:
+        """The headers of a 403: all scopes of the operation, in one challenge."""
+        parameters = (
+            ("error", "insufficient_scope"),
+            ("scope", " ".join(error.scopes)),
+            ("resource_metadata", self._metadata_url(head, scheme)),
+            ("error_description", "the token lacks scopes"),
+        )
+        return ((b"www-authenticate", write_challenge("Bearer", parameters)),)
+
+    def _metadata_url(self, head: Head, scheme: str) -> str | None:
+        return None if self.resource is None else metadata_url(self.resource_url(head, scheme))
+
+    def _unauthorized(self, head: Head, scheme: str, error: BadToken | None) -> Unauthorized:
+        resource = self.resource
+        needs_dpop = resource is not None and resource.requires_dpop
+        kind = "DPoP" if needs_dpop or (error is not None and error.scheme == "DPoP") else "Bearer"
+        parameters: list[tuple[str, str | None]] = [
+            ("resource_metadata", self._metadata_url(head, scheme)),
+            ("scope", None if resource is None else " ".join(resource.scopes)),
+        ]
+        if error is not None:  # without a token there is no error to name: RFC 6750, section 3.1
+            parameters += [("error", error.error), ("error_description", error.description)]
+        if kind == "DPoP" and resource is not None:
+            parameters.append(("algs", " ".join(resource.dpop_algorithms)))
+        return Unauthorized(
+            write_challenge(kind, parameters),
+            is_missing=error is None,
+            reason="" if error is None else error.reason,
+            nonce=None if error is None else error.nonce,
+        )
+
+
+def guard_of(given: "Guard | Authenticator | Authenticate | None") -> Guard | None:
+    """The guard that was given, or one that asks what was given."""
+    if given is None or isinstance(given, Guard):
+        return given
+    return Guard(given if isinstance(given, Authenticator) else ByFunction(given))
