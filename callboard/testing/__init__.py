@@ -15,7 +15,7 @@ from typing import Any
 
 from callboard.actors.server.parking import Parking
 from callboard.actors.server.session_tree import open_session
-from callboard.codecs.caller import ANYBODY
+from callboard.codecs.caller import TRUSTED, Caller
 from callboard.codecs.revisions import LATEST, Revision
 from callboard.server.server import Server
 from callboard.testing.peer import EVERYTHING, Answer, Peer, Refusal
@@ -32,12 +32,13 @@ async def connect(
     answers: Mapping[str, Answer] | None = None,
     capabilities: dict[str, Any] | None = None,
     log_level: str | None = None,
-    principal: str = ANYBODY,
+    principal: Caller | str = TRUSTED,
     peer: type[Peer] = Peer,
 ) -> AsyncIterator[Peer]:
     """Host *server* and connect a client to it, in this process.
 
     *answers* are the client's own: `{"elicitation/create": lambda params: {"action": "accept", "content": {...}}}`.
+    *principal* is who calls, a `Caller` for one with scopes; without it no scope is asked for, as at standard input.
     *peer* is the class of the client, for one that does more.
     """
     # States expire by Trio's clock, so that a test may turn it.

@@ -15,7 +15,7 @@ from callboard.actors.server.parking import Parking
 from callboard.actors.server.session_tree import open_session
 from callboard.broker import Broker
 from callboard.client.routes import Target, TransportRoute, TransportRoutes
-from callboard.codecs.caller import ANYBODY
+from callboard.codecs.caller import ANYBODY, Caller
 from callboard.codecs.revisions import LATEST, LEGACY, Revision
 from callboard.config import BackendSpec
 from callboard.server import Server
@@ -69,7 +69,7 @@ async def peer(
     answers: Mapping[str, Answer] | None = None,
     capabilities: dict[str, Any] | None = None,
     log_level: str | None = None,
-    principal: str = ANYBODY,
+    principal: Caller | str = ANYBODY,
 ) -> AsyncIterator[Peer]:
     """A client made of JSON in front of *host*."""
     near, far = memory_pair()
