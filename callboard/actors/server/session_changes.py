@@ -124,8 +124,10 @@ class SessionChanges:
         for uri in uris:
             with suppress(PeerError, RequestFailed):  # it may be gone by now
                 await self.follow(uri)
-        for change in (*self.lists, *map(ResourceUpdated, self.followed)):
-            self.hear(change)
+        for changed in self.lists:
+            self.hear(changed)
+        for uri in self.followed:
+            self.hear(ResourceUpdated(uri))
 
     def unfollow(self, uri: str) -> None:
         """Hear of it no more. Harmless if it was never followed."""
