@@ -54,7 +54,7 @@ class Quotas:
         self._tools = tuple((one, make(rate, f"quota tool {one}")) for one, rate in settings.tools.items())
 
     def count(self, caller: Caller, account: str, method: str, tool: str | None, now: float) -> None:
-        """Count a request of *caller*, whose *account* is its key, or its address if it is anonymous.
+        """Count a request of *caller*. Its *account* is its key, or its address if it is anonymous.
 
         Raises `Overloaded`, with the seconds after which it would be let through.
         """

@@ -40,7 +40,7 @@ MAX_REMEMBERED: Final = 512
 """Longest name or URI, in characters, for which that is remembered: 8 MiB for all of them."""
 
 MAX_HELD: Final = 4096
-"""Most pairs of granted and needed scopes whose comparison is remembered."""
+"""Most comparisons of granted with needed scopes that are remembered."""
 
 _SELECTORS: Final = ("tool", "prompt", "resource", "method", "server")
 _WILD: Final = re.compile(r"[*?\[]")
@@ -59,7 +59,7 @@ class Decision:
     is_listed: bool = True
     """Whether lists show it."""
     approve: Approval | None = None
-    """Who must approve of each call."""
+    """The one that must approve of each call, if any."""
 
     def check(self) -> None:
         """Raises `InsufficientScope`."""
@@ -93,7 +93,7 @@ class Condition:
 
 
 Holds: TypeAlias = Callable[[frozenset[str], frozenset[str]], bool]
-"""Whether who was granted the first scopes has all of the second."""
+"""Whether a caller with the first scopes has all of the second."""
 
 
 def claim_of(claims: Mapping[str, Any], name: str) -> Any:
@@ -150,7 +150,7 @@ class Rule:
     methods: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     needs: frozenset[str] = attrs.field(default=NO_SCOPES, converter=_scope_set)
     only: tuple[Condition, ...] | None = None
-    """Those of whom one must fit. None: anybody."""
+    """Conditions of which one must fit the caller. None: no condition."""
     deny: bool | tuple[Condition, ...] = False
     hide: bool = False
     """Whether lists leave it out as long as scopes of this rule are missing."""
@@ -260,7 +260,7 @@ class ScopeHierarchy:
         return self._all[scope]
 
     def holds(self, granted: frozenset[str], needed: frozenset[str]) -> bool:
-        """Whether who was *granted* these scopes has all that are *needed*."""
+        """Whether a caller with these *granted* scopes has all that are *needed*."""
         if needed <= granted:
             return True
         if not self._all:
@@ -368,7 +368,11 @@ class AccessRules:
 
     def sees_server(self, caller: Caller, server: str) -> bool:
         """Whether *caller* may know that there is this server. With `default = "deny"` some rule must be about it."""
-        return not self._gate(("", "server", server, "", NO_SCOPES), self._of_server).decide(caller).is_hidden
+        return not self.decide_server(caller, server).is_hidden
+
+    def decide_server(self, caller: Caller, server: str) -> Decision:
+        """What the rules about a whole server say. Those about single entries of it add to that."""
+        return self._gate(("", "server", server, "", NO_SCOPES), self._of_server).decide(caller)
 
     def holds(self, caller: Caller, scopes: Iterable[str]) -> bool:
         """Whether *caller* has all of these scopes, implied ones counted."""
@@ -386,11 +390,6 @@ class AccessRules:
         """What guards this tool, prompt or resource."""
         key = (method or METHOD_OF[kind], kind, server, name, scopes)
         return self._gates.get(key) or self._gate(key, self._of_item)
-
-    def matching(self, kind: GuardedKind, server: str, name: str) -> list[Rule]:
-        """The rules about it, for people to read."""
-        found, _ = self._of_item((METHOD_OF[kind], kind, server, name, NO_SCOPES))
-        return [self.rules[index] for index in found]
 
     # How it is worked out.
 

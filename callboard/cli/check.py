@@ -2,7 +2,7 @@
 
 import json as json_text
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -11,9 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from callboard.cli.check_rules import AssumedCaller, seen_by
 from callboard.cli.codes import Exit
 from callboard.cli.screen import Screen
 from callboard.config import BackendSpec, BadConfiguration, Configuration, Mistake, read_configuration
+from callboard.config.authorization import AuthorizationSettings, read_authorization
+from callboard.config.report import UnreadableConfiguration
 from callboard.supervisor.printable import clean
 
 CHECK_EXAMPLES: Final = """\
@@ -21,10 +24,12 @@ Examples:
 
   callboard check servers.toml
   callboard check ~/.config/mcp.json --json
+  callboard check servers.toml --as 'scope=files:read mcp:use' --claim groups=hr --tool files__delete
 
 Exit codes: 0 valid, perhaps with warnings; 2 invalid.
 """
 
+_SEEN: Final = ("kind", "name", "seen", "scopes", "approve")
 _COLUMNS: Final = ("name", "transport", "target", "prefix", "share")
 
 
@@ -32,40 +37,91 @@ def check(
     config: Annotated[Path, Parameter(name="CONFIG", help="Configuration file: `mcpServers` in JSON, or TOML.")],
     /,
     *,
+    as_: Annotated[
+        tuple[str, ...],
+        Parameter(name="--as", help="Show what such a caller sees: `scope=a b`, `principal=p`, `tenant=t`."),
+    ] = (),
+    tenant: Annotated[str, Parameter(help="The tenant of that caller.")] = "",
+    principal: Annotated[str, Parameter(help="The principal of that caller.")] = "",
+    claim: Annotated[
+        tuple[str, ...], Parameter(help="A claim of that caller: NAME=VALUE; several of one name are a list.")
+    ] = (),
+    tool: Annotated[tuple[str, ...], Parameter(help="A tool to decide about, by the name that clients see.")] = (),
     json: Annotated[
         bool, Parameter(name="--json", negative="", show_default=False, help="Print JSON instead of text.")
     ] = False,
 ) -> int:
-    """Validate a configuration file: print errors and warnings with their lines, and the servers. Starts nothing."""
+    """Validate a configuration file: print errors and warnings with their lines, and the servers. Starts nothing.
+
+    With `--as`, `--tenant`, `--principal`, `--claim` or `--tool`, print also what such a caller sees of each server,
+    rule and tool, and which scopes it lacks. Tools are known by the names that are given: nothing is started to list
+    them.
+    """
     try:
-        configuration = read_configuration(config.expanduser())
+        configuration, authorization = _read(config.expanduser())
     except BadConfiguration as error:
         found = Configuration(file=config, warnings=error.warnings)
-        _tell(found, error.mistakes, is_json=json)
+        _tell(found, error.mistakes, None, is_json=json)
         return Exit.USAGE
-    _tell(configuration, (), is_json=json)
+    seen = None
+    if as_ or tenant or principal or claim or tool:
+        assumed = AssumedCaller(said=as_, tenant=tenant, principal=principal, claims=claim)
+        servers = [(spec.name, spec.prefix) for spec in configuration.backends]
+        seen = seen_by(assumed.caller(), authorization, servers, tool)
+    _tell(configuration, (), seen, is_json=json)
     return Exit.FINE
 
 
-def _tell(configuration: Configuration, mistakes: Sequence[Mistake], *, is_json: bool) -> None:
+def _read(path: Path) -> tuple[Configuration, AuthorizationSettings | None]:
+    """Raises `BadConfiguration`, with the mistakes of both parts of the file."""
+    mistakes: list[Mistake] = []
+    warnings: list[Mistake] = []
+    configuration, authorization = Configuration(file=path), None
+    try:
+        authorization = read_authorization(path, read_issuers=lambda _: ())
+    except UnreadableConfiguration:
+        raise
+    except BadConfiguration as error:
+        mistakes += error.mistakes
+    try:
+        if authorization is None or not authorization.stands_alone:
+            configuration = read_configuration(path)
+    except BadConfiguration as error:
+        mistakes += [one for one in error.mistakes if one not in mistakes]
+        warnings += error.warnings
+    if mistakes:
+        raise BadConfiguration(mistakes, warnings)
+    return configuration, authorization
+
+
+def _tell(
+    configuration: Configuration,
+    mistakes: Sequence[Mistake],
+    seen: Sequence[Mapping[str, Any]] | None,
+    *,
+    is_json: bool,
+) -> None:
     if is_json:
-        sys.stdout.write(json_text.dumps(_told(configuration, mistakes), indent=2) + "\n")
+        told = _told(configuration, mistakes) | ({} if seen is None else {"seen": seen})
+        sys.stdout.write(json_text.dumps(told, indent=2) + "\n")
         return
     screen = Screen()
     for mistake in sorted((*mistakes, *configuration.warnings), key=lambda one: one.line or 0):
         screen.say(str(mistake), style="yellow" if mistake.is_warning else "red")
     if not mistakes:
-        _show(configuration.backends)
+        _show(_COLUMNS, [_cells(spec) for spec in configuration.backends])
+    if seen is not None:
+        _show(_SEEN, [_seen_cells(one) for one in seen])
 
 
-def _show(backends: Sequence[BackendSpec]) -> None:
+def _show(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
     console = Console()
-    rows = [[clean(cell).replace("\n", " ").replace("\t", " ") for cell in _cells(spec)] for spec in backends]
+    rows = [[clean(cell).replace("\n", " ").replace("\t", " ") for cell in row] for row in cells]
     if not console.is_terminal:
         sys.stdout.writelines("\t".join(row) + "\n" for row in rows)
         return
     table = Table()
-    for column in _COLUMNS:
+    for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
@@ -74,6 +130,10 @@ def _show(backends: Sequence[BackendSpec]) -> None:
 
 def _cells(spec: BackendSpec) -> tuple[str, ...]:
     return spec.name, spec.transport, spec.shown, spec.prefix, spec.settings.share
+
+
+def _seen_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return row["kind"], row["name"], row["seen"], " ".join(row["scopes"]), row["approve"] or ""
 
 
 def _told(configuration: Configuration, mistakes: Sequence[Mistake]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The tables `authorization` and `quotas`: which tokens are good, what their callers may use, and how often.
 
 They stand in the file of the servers, or in a file of their own. What is unknown here is an error and no warning: a
-rule with a misspelled condition would let everybody in.
+rule with a misspelled condition would let every caller in.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -64,6 +64,8 @@ class AuthorizationSettings:
     resource_name: str | None = None
     documentation: str | None = None
     quotas: QuotaSettings | None = None
+    stands_alone: bool = attrs.field(default=False, eq=False)
+    """Whether the file has no servers."""
     warnings: tuple[Mistake, ...] = attrs.field(default=(), eq=False)
 
     def make_rules(self) -> AccessRules | None:
@@ -105,6 +107,7 @@ def read_authorization(
         resource_name=authorization.text("resource_name", None),
         documentation=authorization.text("documentation", None),
         quotas=_quotas(table),
+        stands_alone=not has_servers,
     )
     report.check()
     return attrs.evolve(settings, warnings=report.warnings)
@@ -255,7 +258,7 @@ def _servers(table: Table) -> set[str]:
 
 
 def _check_servers(table: Table, rules: Sequence[Rule | None], names: Collection[str]) -> None:
-    """Report rules whose servers are none of the file's: they never match, and what they were to guard is open."""
+    """Report rules for servers that the file does not have: they never match, and what they were to guard is open."""
     for rule, place in zip(rules, _items(table.members["rules"], "tables") if rules else (), strict=False):
         if rule is None or not rule.servers:
             continue

@@ -150,7 +150,7 @@ class Context:
 
     @property
     def caller(self) -> Caller:
-        """Who calls: the principal, tenant, scopes and claims of the token. `ANONYMOUS` without one."""
+        """The caller: the principal, tenant, scopes and claims of the token. `ANONYMOUS` without one."""
         return self._exchange.terms.caller
 
     def require_scopes(self, *scopes: str) -> None:

@@ -92,7 +92,7 @@ async def names(client: Peer, kind: str) -> list[str]:
         "templates": ("resources/templates/list", "resourceTemplates", "uriTemplate"),
     }[kind]
     found: list[str] = []
-    more: dict[str, str] = {}
+    more: dict[str, Any] = {}
     while True:
         page = await client.request(method, **more)
         found += [one[key] for one in page[member]]
@@ -426,7 +426,7 @@ async def test_a_parked_call_of_what_became_hidden_is_refused(side: Side) -> Non
 
     answers = {"elicitation/create": lambda _: {"action": "accept", "content": {"x": "y"}}}
     async with stood(side, server, AccessRules()) as host, peer(host, answers=answers, principal=BOB) as client:
-        params = {"name": "ask", "arguments": {}}
+        params: dict[str, Any] = {"name": "ask", "arguments": {}}
         parked = await client.request("tools/call", **params)
         await apply(host, AccessRules([Rule(tools=["ask"], only=ACME)]))
         with pytest.raises(Refusal, match="Unknown tool: ask"):

@@ -120,3 +120,77 @@ async def test_a_person_sees_a_table(tmp_path: Path) -> None:
         assert await terminal.wait_ended() == 0
         assert "http://h/[red]" in terminal.screen
         assert "│" in terminal.screen
+
+
+RULES = """
+[[authorization.rules]]
+tools = ["weather__delete_*"]
+needs = ["weather:write"]
+approve = "operator"
+
+[[authorization.rules]]
+servers = ["remote"]
+only = { claim = "groups", has = "hr" }
+
+[authorization.implies]
+admin = ["weather:*"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "seen"),
+    [
+        (
+            ("--as", "scope=a b"),
+            [
+                "server\tweather\topen\t\t",
+                "server\tremote\thidden\t\t",
+                "rule\ttools=weather__delete_*\tneeds scopes\tweather:write\t",
+                "rule\tservers=remote\thidden\t\t",
+                "tool\tweather__delete_all\tneeds scopes\tweather:write\t",
+                "tool\tget\thidden\t\t",
+            ],
+        ),
+        (
+            ("--as", "scope=admin", "--claim", "groups=it", "--claim", "groups=hr", "--tenant", "x"),
+            [
+                "server\tweather\topen\t\t",
+                "server\tremote\topen\t\t",
+                "rule\ttools=weather__delete_*\topen\t\toperator",
+                "rule\tservers=remote\topen\t\t",
+                "tool\tweather__delete_all\topen\t\toperator",
+                "tool\tget\topen\t\t",
+            ],
+        ),
+    ],
+)
+def test_it_says_what_a_caller_would_see(tmp_path: Path, flags: tuple[str, ...], seen: list[str]) -> None:
+    file = tmp_path / "servers.toml"
+    file.write_text(GOOD + RULES)
+    done = piped("check", str(file), *flags, "--tool", "weather__delete_all", "--tool", "get", NOT_SECRET="v")  # noqa: S106
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[2:] == seen
+
+
+def test_a_file_of_rules_alone_is_checked(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_text("[authorization]\nrules = [{ tools = ['x'], need = ['y'] }]\n")
+    done = piped("check", str(file))
+    assert done.returncode == 2
+    assert "rules.toml:2: authorization.rules[0].need: is unknown; did you mean `needs`?" in done.stderr
+    file.write_text("[authorization]\nrules = [{ tools = ['x'], needs = ['y'] }]\n")
+    done = piped("check", str(file), "--tool", "x", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["seen"][-1] == {
+        "kind": "tool",
+        "name": "x",
+        "seen": "needs scopes",
+        "scopes": ["y"],
+        "approve": None,
+    }
+
+
+def test_a_caller_that_cannot_be_read_is_told(good: Path) -> None:
+    done = piped("check", str(good), "--as", "scopes", NOT_SECRET="v")  # noqa: S106
+    assert done.returncode == 2
+    assert "expected scope=" in done.stderr

@@ -18,7 +18,7 @@ GUARDED: Final[Mapping[Kind, GuardedKind]] = {
 }
 
 MAX_LISTS: Final = 32
-"""Lists that are kept for callers who do not see everything. One more is made when it is needed: ten thousand entries
+"""Lists that are kept for callers that do not see everything. One more is made when it is needed: ten thousand entries
 take a millisecond."""
 
 

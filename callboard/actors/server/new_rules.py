@@ -1,4 +1,4 @@
-"""Rules that change while clients are connected: what they hide is gone at once, and those who saw it are told."""
+"""Rules that change while clients are connected: what they hide is gone at once, and clients that saw it are told."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -2,13 +2,12 @@
 
 import sys
 from collections.abc import Callable, Container, Mapping
-from contextlib import suppress
 from typing import ClassVar, Final, TypeVar
 
 import attrs
 import trio
 
-from callboard.actors.changes import LISTS, ListChanged, ResourceUpdated
+from callboard.actors.changes import LISTS, ListChanged
 from callboard.actors.frames import MAX_ANSWER, error_frame
 from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.outlet import CLOSED, BatchSink, Carrier, Outbound, Outlet, PostingSink, Sink
@@ -210,9 +209,7 @@ class Session(Actor[Outbound]):
             await self.address.send(message)
 
     def send_nowait(self, message: Outbound) -> None:
-        try:
-            self.address.send_nowait(message)
-        except trio.WouldBlock:
+        if not self.try_send(message):
             self.lose(message)
 
     def lose(self, message: object) -> None:
@@ -498,13 +495,5 @@ class Session(Actor[Outbound]):
         if not record.is_ready:
             return
         self._ready()
-        hearing = self.hearing
-        if hearing is None:
-            return
-        for uri in record.followed:
-            with suppress(PeerError, RequestFailed):  # it may be gone by now
-                await hearing.follow(uri)
-        for changed in hearing.lists:
-            hearing.hear(changed)
-        for uri in hearing.followed:
-            hearing.hear(ResourceUpdated(uri))
+        if self.hearing is not None:
+            await self.hearing.follow_again(record.followed)

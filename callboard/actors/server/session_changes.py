@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, Protocol
 
@@ -17,7 +18,7 @@ from callboard.actors.server.subscription import change_notification
 from callboard.actors.subscribers import Audience, Following
 from callboard.actors.terms import Terms
 from callboard.codecs.caller import Caller
-from callboard.errors import ResourceNotFound
+from callboard.errors import PeerError, RequestFailed, ResourceNotFound
 from callboard.supervisor import Address, Mailbox, Snapshot, get_logger
 
 MAX_WAITING: Final = 512
@@ -121,6 +122,16 @@ class SessionChanges:
         finally:
             if not is_kept:
                 session.host.followed.give_back(session.account, weight)
+
+    async def follow_again(self, uris: Iterable[str]) -> None:
+        """Hear of these resources, as another worker's session did, and be told once that everything has changed."""
+        for uri in uris:
+            with suppress(PeerError, RequestFailed):  # it may be gone by now
+                await self.follow(uri)
+        for changed in self.lists:
+            self.hear(changed)
+        for uri in self.followed:
+            self.hear(ResourceUpdated(uri))
 
     def unfollow(self, uri: str) -> None:
         """Hear of it no more. Harmless if it was never followed."""

@@ -71,7 +71,7 @@ def new_mark() -> str:
 
 
 @attrs.define(eq=False)
-class Guard:
+class ProcessGuard:
     """The shell that outlives this process. It runs while there are servers to be ended."""
 
     _pids: set[int] = attrs.field(factory=set, init=False)
@@ -126,7 +126,7 @@ class Guard:
         return True
 
 
-GUARD: Final = Guard()
+GUARD: Final = ProcessGuard()
 """This process's."""
 
 
