@@ -5,6 +5,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from callboard.codecs.caller import Caller
 from callboard.codecs.revisions.revision import R3, R4, R5
 from callboard.testing import Peer
 from tests.broker.back import Back, Line, form, named, text
@@ -301,3 +302,22 @@ async def test_what_is_said_while_a_call_is_parked_is_for_the_retry(autojump_clo
         told = client.notifications("notifications/progress")
         assert [(one["progressToken"], one["progress"]) for one in told] == [(7, 3)]
         assert [one["data"] for one in client.notifications("notifications/message")] == ["warning"]
+
+
+# Tenants.
+
+
+async def test_the_clients_of_one_tenant_share_a_process(autojump_clock: MockClock) -> None:
+    back = Back(R4)
+    lines = []
+    async with brokered(backend(back.ways, share="tenant")) as host:
+        for principal, tenant in (("ada", "acme"), ("bob", "acme"), ("ada", "other"), ("acme", ""), ("eve", "")):
+            caller = Caller(principal=principal, tenant=tenant)
+            async with peer(host, capabilities={}, principal=caller) as client:
+                begun = await client.begin("tools/call", **params(principal))
+                line, request = await back.hear()
+                lines.append(line)
+                await line.answer(request, **text("done"))
+                await client.finish(begun)
+    assert lines[0] is lines[1]
+    assert len({id(line) for line in lines}) == 4

@@ -1,6 +1,6 @@
 """The audience of a broker: clients hear of the merged lists, and follow resources at the backends that own them."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import islice
 from types import MappingProxyType
 from typing import ClassVar, Final, Never, TypeAlias
@@ -9,13 +9,12 @@ import attrs
 import trio
 
 from callboard.actors.broker.backend import Backend
-from callboard.actors.broker.leases import EVERYBODY
+from callboard.actors.broker.leases import sharer
 from callboard.actors.broker.upstream_subscriptions import UpstreamSubscription
 from callboard.actors.changes import LISTS, Hear, ListChanged, ListName
 from callboard.actors.fan_out import FanOut
 from callboard.actors.subscribers import Following, Subscribers
 from callboard.codecs.bridge.askable import Signature, signature_of
-from callboard.codecs.caller import ANYBODY
 from callboard.codecs.revisions import ClientCapabilities
 from callboard.errors import CallboardError, SupervisorClosed
 from callboard.supervisor import Actor, get_logger
@@ -104,8 +103,7 @@ class BrokerAudience:
     async def _follow(self, uri: str, principal: str, hear: Hear) -> UpstreamSubscription | None:
         try:
             backend, there = self.find(uri)
-            is_shared = backend.settings.share == "all" or principal == ANYBODY
-            who: Hashable = EVERYBODY if is_shared else principal
+            who = sharer(backend.settings.share, principal)
             return await backend.subscriptions.follow(there, who, uri, hear)
         except CallboardError as error:
             log.info("subscribe_failed", uri=uri[:200], reason=str(error)[:200])

@@ -14,7 +14,7 @@ from callboard import tree
 from callboard.actors.broker.circuit import Circuit, CircuitState
 from callboard.actors.broker.connection import BackendConnection, Reach
 from callboard.actors.broker.health import HEALTH, SILENT, BackendHealth, Check
-from callboard.actors.broker.leases import EVERYBODY, SHARED, ConnectionKey, Lease
+from callboard.actors.broker.leases import SHARED, ConnectionKey, Lease, sharer
 from callboard.actors.broker.listing import BackendLists
 from callboard.actors.broker.policy import BackendSettings
 from callboard.actors.broker.pool import BackendPool
@@ -31,7 +31,6 @@ from callboard.actors.undo import undo_unless_done
 from callboard.codecs.bridge.askable import NOTHING, signature_of
 from callboard.codecs.bridge.definitions import TOOLS
 from callboard.codecs.bridge.tasks import runs_tasks
-from callboard.codecs.caller import ANYBODY
 from callboard.codecs.revisions import LATEST, METHODS, Implementation
 from callboard.errors import (
     BackendGone,
@@ -234,10 +233,10 @@ class Backend(Actor[Never]):
         """The connections that a request may use."""
         signature = NOTHING if exchange is None else signature_of(terms.capabilities)
         session = None if exchange is None else exchange.session
-        who = EVERYBODY if self.settings.share == "all" or terms.principal == ANYBODY else terms.principal
+        who = sharer(self.settings.share, terms.principal)
         if session is not None and (signature or self.settings.share == "session"):
             return ConnectionKey(session, signature, who)  # what it is asked, only this session can answer
-        return ConnectionKey(who, signature) if who or signature else SHARED
+        return ConnectionKey(who, signature) if who != EVERYBODY or signature else SHARED
 
     def give_back(self, connection: BackendConnection, use: Lease) -> None:
         self.pool.give_back(connection, use)

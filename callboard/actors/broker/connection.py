@@ -13,7 +13,7 @@ from msgspec import Raw
 from trio.lowlevel import ParkingLot
 
 from callboard.actors.broker.client_meta import ClientMeta, written_capabilities
-from callboard.actors.broker.leases import EVERYBODY, SHARED, ConnectionKey, Lease, are_of_one_client, is_one_session
+from callboard.actors.broker.leases import SHARED, ConnectionKey, Lease, are_of_one_client, is_one_session
 from callboard.actors.broker.question_relay import KnownTask, QuestionRelay
 from callboard.actors.broker.visits import UrlVisits
 from callboard.actors.client.answerer import question_bytes
@@ -340,7 +340,7 @@ class BackendConnection(Actor[Never]):
         listening = [
             use.exchange for use in self.uses if use.exchange is not None and use.exchange.terms.log_level is not None
         ]
-        if listening and (self.key.who != EVERYBODY or are_of_one_client(self.uses)):
+        if listening and (self.key.is_of_one_client or are_of_one_client(self.uses)):
             listening[-1].log_nowait(params)
         elif self._said.allow(None, trio.current_time()):
             log.debug("backend_log", backend=self.backend, level=params.level)

@@ -6,16 +6,32 @@ from typing import Final
 import attrs
 from msgspec import UNSET
 
+from callboard.actors.broker.policy import Share
 from callboard.actors.client.hearer import OnChange, OnLog, OnQuestion
 from callboard.actors.server.exchange import Exchange
 from callboard.actors.server.progress import MAX_REPORT_TEXT, ProgressReport
 from callboard.actors.server.spans import TraceHeaders
 from callboard.codecs.bridge.askable import NOTHING, Signature
-from callboard.codecs.caller import ANYBODY
+from callboard.codecs.caller import ANYBODY, caller_of_key
 from callboard.codecs.revisions import ProgressNotificationParams
 
 EVERYBODY: Final = ""
 """Key of a connection that all clients share."""
+
+
+@attrs.frozen
+class TenantShare:
+    """The clients of one tenant, that share a connection. They are several principals all the same."""
+
+    tenant: str
+
+
+def sharer(share: Share, principal: str) -> Hashable:
+    """The clients that may be on a connection together with those of *principal*."""
+    if share == "all" or principal == ANYBODY:
+        return EVERYBODY
+    tenant = caller_of_key(principal).tenant if share == "tenant" else ""
+    return TenantShare(tenant) if tenant else principal
 
 
 @attrs.frozen
@@ -26,6 +42,10 @@ class ConnectionKey:
     signature: Signature = NOTHING
     whose: Hashable = attrs.field(default=attrs.Factory(lambda self: self.who, takes_self=True))
     """The principal of a session, or the account that all clients share."""
+
+    @property
+    def is_of_one_client(self) -> bool:
+        return self.who != EVERYBODY and not isinstance(self.who, TenantShare)
 
 
 SHARED: Final = ConnectionKey()

@@ -10,10 +10,11 @@ import attrs
 from callboard.codecs.revisions import Revision
 from callboard.supervisor import Backoff, Intensity
 
-Share: TypeAlias = Literal["all", "principal", "session"]
-"""The requests that share a connection to a legacy backend: all, those of one principal, or those of one session."""
+Share: TypeAlias = Literal["all", "tenant", "principal", "session"]
+"""The requests that share a connection to a legacy backend: all, those of one tenant (of a principal without one: its
+own), of one principal, or of one session."""
 
-SHARES: Final[tuple[Share, ...]] = ("all", "principal", "session")
+SHARES: Final[tuple[Share, ...]] = ("all", "tenant", "principal", "session")
 
 TIMEOUT: Final = 60.0
 """Seconds that a backend may say nothing about a request. Each progress report begins them anew."""
