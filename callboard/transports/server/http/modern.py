@@ -33,7 +33,7 @@ from callboard.errors import InsufficientScope, InvalidParams, PeerError, Reques
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.homes import Homes
 from callboard.transports.server.http.keepalive import KeepAlive
-from callboard.transports.server.http.response import Response
+from callboard.transports.server.http.response import Response, cut
 
 PATH: Final = b"/mcp"
 """Path of the endpoint, on every listener."""
@@ -150,6 +150,8 @@ class Modern:
             host.count_refusal(error)
             await answer_unread(response, error, request.id)
             return
+        if caller.expires is not None and request.method == "subscriptions/listen":
+            host.expiry.add(response, lambda: caller, cut)
         way, info = ResponseWay(response, self.pulse), host.server_info(terms.revision)
         account = account_of(caller.key, response.peer)
         slot = ReplySlot(request.id, request.method, terms, way, info, self, account, host.unread)
