@@ -85,7 +85,11 @@ class ResponseWay:
         return self._is_stream
 
     async def give_up(self) -> None:
-        await self.response.end()
+        if self._is_stream:
+            self.pulse.discard(self.response)
+            await self.response.end()
+        else:
+            self.response.cut()
 
     async def close_stream(self, retry: float) -> None:
         """A modern stream cannot be resumed."""

@@ -82,7 +82,7 @@ def house() -> Server:
     @server.tool
     async def late(ctx: Context) -> str:
         """Need a scope after the first word."""
-        await ctx.report_progress(1)
+        await ctx.report(1)
         raise InsufficientScope(["files:write"])
 
     return server
