@@ -1,32 +1,50 @@
-"""Revocation of a token: ends the sessions and subscriptions that were opened with it."""
+"""Revocation of a principal: ends all that is open, waits, or runs for it. Others notice nothing."""
 
+import sys
 from collections.abc import Set
-from typing import Any
+from typing import Any, Final
 
 import trio
 
 from callboard import tree
+from callboard.actors.broker.offer import BrokerOffer
+from callboard.actors.lifecycle import RequestEvent
 from callboard.actors.server.host import Host
+from callboard.actors.server.request import RequestActor
 from callboard.actors.server.session import Session
 from callboard.actors.server.subscription import Subscription
 from callboard.supervisor import Address, Supervisor
 
+_REASON: Final = "the token was revoked"
+
 
 async def end_all_of(host: Host, principals: Set[str]) -> int:
-    """End the sessions and subscriptions of *principals*, as at the server's own end. Returns how many there were."""
+    """End the sessions and subscriptions of *principals* as at the server's own end; give up their other requests, the
+    parked ones too, their tasks, and the connections to backends that are theirs alone.
+
+    Returns how many sessions and subscriptions there were.
+    """
+    place = host.root.supervisor_of(tree.REQUESTS)
     ending: list[Address[Any]] = [
         address
-        for address, place in host.root.supervisor_of(tree.SESSIONS).actors()
-        if isinstance(place, Supervisor) and _principal(place) in principals
+        for address, session in host.root.supervisor_of(tree.SESSIONS).actors()
+        if isinstance(session, Supervisor) and _principal(session) in principals
     ]
     ending += [
         address
-        for address, actor in host.root.supervisor_of(tree.REQUESTS).actors()
+        for address, actor in place.actors()
         if isinstance(actor, Subscription) and actor.exchange.terms.principal in principals
     ]
     async with trio.open_nursery() as nursery:
         for address in ending:
             nursery.start_soon(address.stop)
+        for actor in list(place.some(sys.maxsize)):
+            if isinstance(actor, RequestActor) and actor.exchange.terms.principal in principals:
+                exchange = actor.exchange
+                if exchange.cancel(RequestEvent.SESSION_ENDED, _REASON):
+                    nursery.start_soon(exchange.give_up)
+    if isinstance(host.offer, BrokerOffer):
+        host.offer.end_all_of(principals)
     return len(ending)
 
 

@@ -1,7 +1,7 @@
 """A configured server that the broker stands in front of: kept alive, listened to, and left alone when it is down."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from typing import Final, Never, TypeAlias
 
@@ -280,6 +280,13 @@ class Backend(Actor[Never]):
         for connection in list(self.pool):
             connection.fail(ConnectionLost("restarted by the operator"))
         self.try_now()
+
+    def end_all_of(self, principals: Set[str]) -> int:
+        """End the connections that are only for *principals*. Returns how many there were."""
+        found = [connection for connection in self.pool if connection.key.whose in principals]
+        for connection in found:
+            connection.fail(ConnectionLost("its user was revoked"))
+        return len(found)
 
     def try_now(self) -> None:
         """If it rests, end that."""

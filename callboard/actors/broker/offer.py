@@ -251,6 +251,12 @@ class BrokerOffer:
         except PeerError:
             return NOTHING
 
+    def end_all_of(self, principals: Set[str]) -> None:
+        """Forget the tasks of *principals*, and end the connections that are theirs alone."""
+        self.tasks.forget_all_of(principals)
+        for backend in self.backends.values():
+            backend.end_all_of(principals)
+
     # What goes to a backend.
 
     def _forward(self, exchange: Exchange) -> Awaitable[Model | Forwarded]:

@@ -7,7 +7,7 @@ useless to any other client. BRIDGING.md, section 14.
 import math
 import secrets
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -246,6 +246,13 @@ class Tasks(Actor[Never]):
         self._held[held.id] = held
         self._changed.unpark_all()
         return held
+
+    def forget_all_of(self, principals: Set[str]) -> int:
+        """Forget the tasks of *principals*. Returns how many there were."""
+        found = [held for held in self._held.values() if held.principal in principals]
+        for held in found:
+            self._forget(held)
+        return len(found)
 
     def _forget(self, held: BrokeredTask) -> None:
         del self._held[held.id]

@@ -25,6 +25,7 @@ from callboard.actors.server.bounds import (
 )
 from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.exchange import Exchange, Handler
+from callboard.actors.server.expiry import TokenExpiry
 from callboard.actors.server.observer import Observer
 from callboard.actors.server.parking import PARKED, Parking, taken_up
 from callboard.actors.server.progress import ProgressTimer
@@ -215,6 +216,7 @@ class Host:
     retry_handler: Callable[[Exchange], Handler | None] = attrs.field(default=lambda _: None)
     """What serves a retry on a connection of many requests, if it belongs to another worker."""
     reports: ProgressTimer = attrs.field(factory=ProgressTimer)
+    expiry: TokenExpiry = attrs.field(init=False)
     context: Context = attrs.field(factory=copy_context, init=False)
     observer: Observer | None = attrs.field(default=None, init=False)
     tracer: Tracer | None = attrs.field(default=None, init=False)
@@ -228,7 +230,7 @@ class Host:
     _infos: dict[Revision, Raw | None] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        memory = self.memory
+        memory, self.expiry = self.memory, TokenExpiry(self.root)
         self.in_flight = Shares("requests are in flight", MAX_IN_FLIGHT_IN_ALL, MAX_IN_FLIGHT, IN_FLIGHT_WEIGHT, memory)
         self.sessions = Shares("sessions", MAX_SESSIONS, MAX_SESSIONS_EACH, SESSION_WEIGHT, memory)
         self.bodies = Shares("bytes are being sent", MAX_BODY_BYTES, MAX_BODY_BYTES // 2, 1, memory)

@@ -37,7 +37,7 @@ from callboard.transports.server.http.homes import Alone, Elsewhere, Homes, not_
 from callboard.transports.server.http.keepalive import KeepAlive
 from callboard.transports.server.http.legacy import SESSION, Legacy
 from callboard.transports.server.http.modern import PATH, Modern, answer_unread, asked_id
-from callboard.transports.server.http.response import Response
+from callboard.transports.server.http.response import Response, cut
 from callboard.transports.server.http.sse_pair import MESSAGES_PATH, SSE_PATH, Pairs
 from callboard.transports.server.http.upgraded import Reading, Upgraded
 from callboard.transports.wire import Wire
@@ -290,6 +290,7 @@ class Endpoint:
             return
         if not covers(head.all(b"accept"), _EVENTS):
             raise HttpRefusal(406, "Accept must include text/event-stream")
+        self.host.expiry.add(response, lambda: session.session.caller, cut)
         await session.get(head.get(b"last-event-id"), response)
 
 

@@ -34,7 +34,7 @@ from callboard.errors import InsufficientScope, InvalidParams, PeerError, Reques
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.homes import Homes
 from callboard.transports.server.http.keepalive import KeepAlive
-from callboard.transports.server.http.response import Response
+from callboard.transports.server.http.response import Response, cut
 
 PATH: Final = b"/mcp"
 """Path of the endpoint, on every listener."""
@@ -86,7 +86,11 @@ class ResponseWay:
         return self._is_stream
 
     async def give_up(self) -> None:
-        await self.response.end()
+        if self._is_stream:
+            self.pulse.discard(self.response)
+            await self.response.end()
+        else:
+            self.response.cut()
 
     async def close_stream(self, retry: float) -> None:
         """A modern stream cannot be resumed."""
@@ -151,6 +155,8 @@ class Modern:
             host.count_refusal(error)
             await answer_unread(response, error, request.id)
             return
+        if caller.expires is not None and request.method == "subscriptions/listen":
+            host.expiry.add(response, lambda: caller, cut)
         way, info = ResponseWay(response, self.pulse), host.server_info(terms.revision)
         account = account_of(caller.key, response.peer)
         slot = ReplySlot(request.id, request.method, terms, way, info, self, account, host.unread)

@@ -79,6 +79,13 @@ class Response(Protocol):
         """End at once, politely if that needs no waiting: nothing more will be said."""
 
 
+def cut(response: Response) -> None:
+    """End a stream, and tell its session that the client has to come again."""
+    on_lost = response.on_lost
+    response.cut()
+    on_lost()
+
+
 def _nobody_minds() -> None:
     """Used until a request wants to know that the client has left."""
 

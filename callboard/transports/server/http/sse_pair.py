@@ -19,7 +19,7 @@ from callboard.codecs.sse import encode_event
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.homes import Homes
 from callboard.transports.server.http.keepalive import KeepAlive
-from callboard.transports.server.http.response import Response
+from callboard.transports.server.http.response import Response, cut
 
 SSE_PATH: Final = b"/sse"
 MESSAGES_PATH: Final = b"/messages"
@@ -76,6 +76,7 @@ class Pairs:
             supervisor.address.begin_stop()
 
         response.on_lost = lost
+        self.host.expiry.add(response, lambda: session.caller, cut)
         await response.begin(STREAM)
         self.pulse.add(response)
         where = f"{MESSAGES_PATH.decode()}?session={session_id}"
@@ -90,6 +91,8 @@ class Pairs:
         session = self._sessions.get(named[0])
         if session is None or session.principal != caller.key:
             raise self.homes.missing(named[0], caller)
+        if session.caller is not caller:
+            session.renew(caller)
         carrier = response.carrier
         await response.answer(202, ())
         await session.receive(body, carrier)

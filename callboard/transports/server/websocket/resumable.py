@@ -106,6 +106,11 @@ class ResumableSession:
         self.kept = ReplayBuffer(self.settings.max_events, self.settings.max_event_bytes, self.host.kept)
         self.session = SocketSession(self.host, self, self.caller, self._ended, peer=self.peer, conversation=self)
 
+    def renew(self, caller: Caller) -> None:
+        """The client is back, perhaps with another token."""
+        self.caller = caller
+        self.session.renew(caller)
+
     @property
     def wire(self) -> Wire | None:
         return None if self._link is None else self._link.wire

@@ -26,6 +26,8 @@ from callboard.transports.server.websocket.resumable import ResumableSession
 from callboard.transports.server.websocket.socket import WebSocketConnection, part
 from callboard.transports.wire import Wire
 
+EXPIRED: Final = Close(Code.POLICY, "the token has expired")
+
 START_TIME: Final = 5.0
 """Seconds for a session to begin. It waits for nothing but its turn."""
 
@@ -58,6 +60,7 @@ class WebSocketUpgrade:
             caller = await self._caller(head, handshake)
         if handshake.session is not None:
             conversation = self._returned(handshake.session, caller, handshake.received)
+            conversation.renew(caller)
         elif not self._has_room(account_of(caller.key, reading.peer)):
             await self._turn_away(handshake, wire)
             raise trio.ClosedResourceError("it was turned away")
@@ -69,6 +72,7 @@ class WebSocketUpgrade:
             await self._start(conversation)
         wire.stop_probing()
         self._heart.add(link)
+        self.host.expiry.add(link, lambda: caller, _close_expired)
         link.begin_with(_opening(handshake, conversation), handshake.received, rest)
         return link
 
@@ -139,6 +143,10 @@ class WebSocketUpgrade:
 
     def __len__(self) -> int:
         return len(self._conversations)
+
+
+def _close_expired(link: WebSocketConnection) -> None:
+    link.begin_close(EXPIRED)
 
 
 def _opening(handshake: Handshake, conversation: ResumableSession) -> bytes:

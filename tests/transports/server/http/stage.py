@@ -20,7 +20,7 @@ from callboard.codecs.sse import Event, EventDecoder
 from callboard.supervisor import Supervisor
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.endpoint import Endpoint
-from callboard.transports.server.http.guard import Authenticate
+from callboard.transports.server.http.guard import Authenticate, Guard
 from callboard.transports.server.http.listener import http_edge
 
 Json: TypeAlias = dict[str, Any]
@@ -81,7 +81,7 @@ async def serving(
     server: Server,
     settings: Settings = QUICK,
     *,
-    authenticate: Authenticate | None = None,
+    authenticate: Authenticate | Guard | None = None,
     access: Access | None = None,
     parking: Parking | None = None,
     tls: tuple[ssl.SSLContext, ssl.SSLContext] | None = None,

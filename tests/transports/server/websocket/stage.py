@@ -27,7 +27,7 @@ from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.memory import MemoryConnection
 from callboard.transports.server.http.connection import HttpConnection
 from callboard.transports.server.http.endpoint import Endpoint
-from callboard.transports.server.http.guard import Authenticate
+from callboard.transports.server.http.guard import Authenticate, Guard
 from callboard.transports.server.http.slow_requests import SlowRequests
 from callboard.transports.server.websocket.resumable import SESSION_KEY
 from callboard.transports.server.websocket.upgrade import WebSocketUpgrade
@@ -300,7 +300,7 @@ def back(session_id: str, received: int) -> dict[str, str]:
 
 @asynccontextmanager
 async def house(
-    server: Server, settings: Settings = DEFAULTS, *, authenticate: Authenticate | None = None
+    server: Server, settings: Settings = DEFAULTS, *, authenticate: Authenticate | Guard | None = None
 ) -> AsyncIterator[House]:
     async with server.host(parking=Parking(server.info.name)) as host:
         door = WebSocketUpgrade(host, settings, authenticate)
