@@ -14,7 +14,7 @@ from callboard import tree
 from callboard.actors.broker.circuit import Circuit, CircuitState
 from callboard.actors.broker.connection import BackendConnection, Reach
 from callboard.actors.broker.health import HEALTH, SILENT, BackendHealth, Check
-from callboard.actors.broker.leases import SHARED, ConnectionKey, Lease, sharer
+from callboard.actors.broker.leases import EVERYBODY, SHARED, ConnectionKey, Lease, sharer
 from callboard.actors.broker.listing import BackendLists
 from callboard.actors.broker.policy import BackendSettings
 from callboard.actors.broker.pool import BackendPool
