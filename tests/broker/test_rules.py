@@ -17,9 +17,10 @@ from callboard.actors.rules import AccessRules, Condition, Rule
 from callboard.actors.server.host import Host
 from callboard.actors.server.new_rules import apply
 from callboard.actors.server.parking import Parking
+from callboard.client.routes import TransportRoute, TransportRoutes
 from callboard.codecs.caller import TRUSTED, Caller
 from callboard.codecs.revisions import LATEST, LEGACY, Revision
-from callboard.errors import INSUFFICIENT_SCOPE, OVERLOADED
+from callboard.errors import BACKEND_GONE, DEFINITION_CHANGED, INSUFFICIENT_SCOPE, OVERLOADED, CannotConnect
 from callboard.server import Server
 from callboard.server.context import Context
 from callboard.testing import Peer, Refusal
@@ -466,6 +467,44 @@ async def test_a_hidden_server_leaves_no_trace() -> None:
             assert "secret" in str(client.agreed)
             with pytest.raises(Refusal, match="several servers"):
                 await client.request("resources/read", uri="back://read")
+
+
+async def test_a_hidden_tool_that_is_withheld_looks_unknown() -> None:
+    async with brokered(backend(made(), "back", pin=True)) as host:
+        await trio.testing.wait_all_tasks_blocked()
+        offer: Any = host.offer
+        offer.catalogue.approve = lambda _, digests: dict.fromkeys(digests, "another")
+        offer.catalogue.review()
+        host.rules = AccessRules([Rule(tools=["wr?te"], only=ACME)])
+        async with peer(host, principal=BOB) as client:
+            hidden, unknown = (
+                await outcome(client, *USES["tool"]("write")),
+                await outcome(client, *USES["tool"]("wrxte")),
+            )
+            assert hidden == unknown == "unknown -32602"
+            assert await outcome(client, *USES["tool"]("read")) == f"unknown {DEFINITION_CHANGED}"
+        async with peer(host, principal=ALICE) as client:
+            assert await outcome(client, *USES["tool"]("write")) == f"unknown {DEFINITION_CHANGED}"
+
+
+async def test_a_hidden_server_that_is_down_is_not_told_of() -> None:
+    why = ["it is down"]
+
+    @asynccontextmanager
+    async def fails() -> AsyncIterator[Any]:
+        if why:
+            raise CannotConnect(why[0])
+        yield
+
+    down = TransportRoutes(None, (TransportRoute("memory", fails),))
+    async with brokered(backend(down, "pay", BackendSettings()), backend(made(), "back", BackendSettings())) as host:
+        host.rules = AccessRules([Rule(servers=["pay"], only=ACME)])
+        for kind in ("tool", "prompt"):
+            async with peer(host, principal=BOB) as client:
+                hidden, unknown = [await outcome(client, *USES[kind](f"{name}__x")) for name in ("pay", "pax")]
+                assert hidden == unknown == "unknown -32602"
+            async with peer(host, principal=ALICE) as client:
+                assert await outcome(client, *USES[kind]("pay__x")) == f"unknown {BACKEND_GONE}"
 
 
 async def test_lists_are_written_once_for_callers_that_see_the_same() -> None:
