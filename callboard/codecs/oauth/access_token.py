@@ -56,6 +56,10 @@ class Binding:
     certificate: str | None = None
     """The thumbprint of a certificate, which TLS is proof of (RFC 8705)."""
 
+    @property
+    def is_bound(self) -> bool:
+        return self.key is not None or self.certificate is not None
+
     def check_certificate(self, presented: bytes | None) -> None:
         """Raises `BadToken`."""
         if self.certificate is None:
@@ -71,7 +75,7 @@ UNBOUND: Final = Binding()
 def check_claims(
     claims: Mapping[str, Any], issuer: IssuerSettings, resource: str, *, now: float, is_told: bool = False
 ) -> None:
-    """Look at what *claims* say. If *is_told*, they come from the issuer itself, which may leave out what it has checked.
+    """Look at what *claims* say. If *is_told*, the issuer itself says them, and may leave out what it has checked.
 
     Raises `BadToken`.
     """

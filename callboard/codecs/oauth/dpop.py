@@ -75,7 +75,7 @@ def check_proof(text: str | None, *, token: str, key: str, method: str, url: str
     _need(issued is not None and abs(now - issued) <= PROOF_WINDOW, "iat is not now")
     _need(claims.get("htm") == method, "another htm")
     _need(isinstance(claims.get("htu"), str) and plain_url(claims["htu"]) == plain_url(url) is not None, "another htu")
-    _need(_same(claims.get("ath"), thumbprint(hashlib.sha256(token.encode()).digest())), "another ath")
+    _need(_same(claims.get("ath"), thumbprint(hashlib.sha256(_octets(token)).digest())), "another ath")
     public = _key(header.get("jwk"))
     _need(_same(public.thumbprint(), key), "another key than the token's")
     _need(proof.is_by(public), "the signature is wrong")
@@ -119,7 +119,7 @@ class SeenProofs:
         """Use *proof*: False if it was used before. Raises OverflowError if there is no room to remember it."""
         self._purge(now)
         slot = int((proof.issued + PROOF_WINDOW) // _SLOT)
-        digest = hashlib.blake2b(f"{proof.key} {proof.jti}".encode(), key=self.secret, digest_size=12).digest()
+        digest = hashlib.blake2b(_octets(f"{proof.key} {proof.jti}"), key=self.secret, digest_size=12).digest()
         seen = self._slots.setdefault(slot, set())
         if digest in seen:
             return False
@@ -173,7 +173,11 @@ def _key(said: Any) -> PublicKey:
 
 
 def _same(said: object, meant: str) -> bool:
-    return isinstance(said, str) and hmac.compare_digest(said.encode(), meant.encode())
+    return isinstance(said, str) and hmac.compare_digest(_octets(said), _octets(meant))
+
+
+def _octets(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _escape(found: re.Match[str]) -> str:

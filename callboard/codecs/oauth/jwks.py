@@ -127,7 +127,7 @@ def _public_key(entry: Any) -> PublicKey | None:
 
 
 def public_key(entry: Mapping[str, Any]) -> PublicKey | None:
-    """The public key that *entry* describes; None for what is none, or is of no use here. Private parts are not read."""
+    """The public key that *entry* describes; None for what is none, or of no use. Private parts are not read."""
     kind = _KINDS.get(str(entry.get("kty")))
     parts = {name: entry.get(name) for name in _PARTS.get(str(entry.get("kty")), ())}
     if kind is None or not all(isinstance(part, str) and len(part) <= 2048 for part in parts.values()):
@@ -170,51 +170,73 @@ class Refetch(Enum):
 
 @attrs.define(eq=False)
 class KeyCache:
-    """The keys of one issuer, and when to ask for them again. *now* is the time of one clock that never goes back."""
+    """The keys of one issuer, and when to ask for them again. *now* is the time of a clock that never goes back."""
 
     keys: IssuerKeys | None = None
     is_fixed: bool = False
     """Whether they never change."""
-    generation: int = 0
+    generation: int = attrs.field(default=0, init=False)
     """How often a key was taken out: what was believed by it, is no longer."""
-    _stale_at: float = 0.0
-    _gone_at: float = 0.0
+    attempts: int = attrs.field(default=0, init=False)
+    """How many fetches have ended, well or not."""
+    _stale_at: float = attrs.field(default=0.0, init=False)
+    _gone_at: float = attrs.field(default=0.0, init=False)
     _failed_at: float | None = attrs.field(default=None, init=False)
     _unknown_at: float | None = attrs.field(default=None, init=False)
+    _asked: int = attrs.field(default=-1, init=False)
+    """The attempt that was asked for last: it is under way if that is none of those that have ended."""
 
     def usable(self, now: float) -> IssuerKeys | None:
         return self.keys if self.is_fixed or now < self._gone_at else None
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last attempt failed."""
+        return self._failed_at is not None
+
     def before_check(self, now: float) -> Refetch:
-        """What to do before any token is looked at."""
-        if self.is_fixed or (self.keys is not None and now < self._stale_at):
+        """What to do before a token is looked at."""
+        usable = self.usable(now)
+        if usable is not None and (self.is_fixed or now < self._stale_at):
             return Refetch.NO
-        waits = self._failed_at is not None and now < self._failed_at + self._pause(now)
-        if self.usable(now) is None:
-            return Refetch.CANNOT if waits else Refetch.WAIT
-        if waits:
+        pause = RETRY_AFTER if usable is None else UNKNOWN_EVERY
+        if self._failed_at is not None and now < self._failed_at + pause:
+            return Refetch.CANNOT if usable is None else Refetch.NO
+        if usable is None or self._failed_at is None:
+            return Refetch.WAIT
+        return Refetch.NO if self._is_asked else Refetch.MEANWHILE
+
+    def after_unknown(self, now: float) -> Refetch:
+        """What to do about a token by an unknown key: ask again, once in a while."""
+        if self.is_fixed:
             return Refetch.NO
-        return Refetch.WAIT if self._failed_at is None else Refetch.MEANWHILE
-
-    def may_refetch(self, now: float) -> bool:
-        """Whether a token by an unknown key is a reason to ask: once in a while."""
-        return not self.is_fixed and (self._unknown_at is None or now >= self._unknown_at + UNKNOWN_EVERY)
-
-    def asked_for_unknown(self, now: float) -> None:
+        if self._is_asked:
+            return Refetch.WAIT  # for what another token asked for
+        if self._unknown_at is not None and now < self._unknown_at + UNKNOWN_EVERY:
+            return Refetch.CANNOT if self.is_failing else Refetch.NO
         self._unknown_at = now
+        return Refetch.WAIT
+
+    def ask(self) -> int:
+        """Note that keys are asked for. Which attempt that is."""
+        self._asked = self.attempts
+        return self.attempts
 
     def fetched(self, keys: IssuerKeys, now: float, kept: float) -> None:
         if self.keys is not None and self.keys.without(keys):
             self.generation += 1
+        self.attempts += 1
         self.keys, self._failed_at = keys, None
         self._stale_at, self._gone_at = now + kept, now + kept + KEPT_MOST
 
     def failed(self, now: float) -> None:
         """What there was stays, for as long as keys are kept at most."""
+        self.attempts += 1
         self._failed_at = now
         if self.keys is not None and now >= self._gone_at:
             self.keys = None
             self.generation += 1
 
-    def _pause(self, now: float) -> float:
-        return RETRY_AFTER if self.usable(now) is None else UNKNOWN_EVERY
+    @property
+    def _is_asked(self) -> bool:
+        return self._asked == self.attempts

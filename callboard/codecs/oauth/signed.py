@@ -34,8 +34,11 @@ KINDS: Final[Mapping[str, str]] = {
 """The kind of key that each algorithm needs. There is no other, and not `none`."""
 
 CURVES: Final[Mapping[str, str]] = {
-    **{"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"},
-    **{"EdDSA": "Ed25519", "Ed25519": "Ed25519"},
+    "ES256": "P-256",
+    "ES384": "P-384",
+    "ES512": "P-521",
+    "EdDSA": "Ed25519",
+    "Ed25519": "Ed25519",
 }
 
 PublicKey: TypeAlias = RSAKey | ECKey | OKPKey | OctKey
@@ -92,7 +95,7 @@ def read_signed(text: str) -> SignedStatement:
     parts = text.split(".", 3)
     if len(parts) != 3:
         raise NotSigned("not three parts")
-    header, claims = _object(_bytes(parts[0])), _object(_bytes(parts[1]))
+    header, claims = read_object(_bytes(parts[0])), read_object(_bytes(parts[1]))
     signature = _bytes(parts[2])
     if not signature or len(signature) > MAX_SIGNATURE:
         raise NotSigned("no signature, or too long a one")
@@ -131,9 +134,12 @@ def _bytes(part: str) -> bytes:
     return data
 
 
-def _object(data: bytes) -> dict[str, Any]:
+def read_object(data: bytes) -> dict[str, Any]:
+    """A JSON object with nothing odd in it. Raises `NotSigned`."""
     try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=_members, parse_constant=_refuse, parse_float=_finite)
+        value = json.loads(
+            data.decode("utf-8"), object_pairs_hook=_members, parse_constant=_refuse, parse_float=_finite
+        )
         is_flat = _is_flat(value, MAX_NESTING)
     except (ValueError, RecursionError):
         raise NotSigned("not JSON, or a member twice") from None
