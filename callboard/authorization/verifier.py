@@ -56,8 +56,8 @@ class TokenVerifier:
     proofs: SeenProofs = attrs.field(factory=lambda: SeenProofs(os.urandom(32)))
     checked: int = attrs.field(default=0, init=False)
     """How many tokens were checked by their signature, well or not."""
-    _sources: dict[str, Source] = attrs.field(factory=dict, init=False)
-    _group: Supervisor | None = attrs.field(default=None, init=False)
+    _sources: dict[str, Source] = attrs.field(factory=dict, init=False, repr=False)
+    _group: Supervisor | None = attrs.field(default=None, init=False, repr=False)
     _numbers: int = attrs.field(default=0, init=False)
 
     # Its life.

@@ -48,6 +48,8 @@ RETRY_AFTER: Final = 5.0
 """Seconds until keys are asked for again that could not be had."""
 
 _MAX_AGE: Final = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?(\d{1,9})\"?(?=$|[\s,])", re.IGNORECASE)
+_PARTS: Final[Mapping[str, tuple[str, ...]]] = {"RSA": ("n", "e"), "EC": ("crv", "x", "y"), "OKP": ("crv", "x")}
+_LONGEST: Final = MAX_KEY_BITS // 6 + 2
 _KINDS: Final[Mapping[str, type[PublicKey]]] = {"RSA": RSAKey, "EC": ECKey, "OKP": OKPKey}
 
 
@@ -128,24 +130,18 @@ def _public_key(entry: Any) -> PublicKey | None:
 
 def public_key(entry: Mapping[str, Any]) -> PublicKey | None:
     """The public key that *entry* describes; None for what is none, or of no use. Private parts are not read."""
-    kind = _KINDS.get(str(entry.get("kty")))
-    parts = {name: entry.get(name) for name in _PARTS.get(str(entry.get("kty")), ())}
-    if kind is None or not all(isinstance(part, str) and len(part) <= 2048 for part in parts.values()):
+    kind = str(entry.get("kty"))
+    parts = {name: entry.get(name) for name in _PARTS.get(kind, ())}
+    if not parts or not all(isinstance(part, str) and 0 < len(part) <= _LONGEST for part in parts.values()):
+        return None
+    if kind != "RSA" and parts["crv"] not in CURVES.values():
         return None
     try:
-        key = kind.import_key({"kty": entry["kty"], **parts})  # type: ignore[dict-item]  # strings, as seen above
-        return key if _is_strong(key) else None
+        key = _KINDS[kind].import_key({"kty": kind, **parts})  # type: ignore[dict-item]  # strings, as seen above
     except (JoseError, ValueError, TypeError, OverflowError):
         return None
-
-
-_PARTS: Final[Mapping[str, tuple[str, ...]]] = {"RSA": ("n", "e"), "EC": ("crv", "x", "y"), "OKP": ("crv", "x")}
-
-
-def _is_strong(key: PublicKey) -> bool:
-    if isinstance(key, RSAKey):
-        return MIN_KEY_BITS <= key.public_key.key_size <= MAX_KEY_BITS
-    return isinstance(key, ECKey | OKPKey) and key.curve_name in CURVES.values()
+    is_strong = not isinstance(key, RSAKey) or MIN_KEY_BITS <= key.public_key.key_size <= MAX_KEY_BITS
+    return key if is_strong else None
 
 
 def kept_for(cache_control: str) -> float:
