@@ -79,8 +79,14 @@ class Authority:
 
     def claims(self, now: float, **changes: Any) -> dict[str, Any]:
         said: dict[str, Any] = {
-            **{"iss": self.url, "aud": RESOURCE, "sub": "alice", "client_id": "app", "scope": "read write"},
-            **{"iat": int(now), "exp": int(now) + 3600, "jti": "1"},
+            "iss": self.url,
+            "aud": RESOURCE,
+            "sub": "alice",
+            "client_id": "app",
+            "scope": "read write",
+            "iat": int(now),
+            "exp": int(now) + 3600,
+            "jti": "1",
         } | changes
         return {name: value for name, value in said.items() if value is not None}
 
@@ -89,7 +95,9 @@ class Authority:
 
     def _metadata(self, _: Asked) -> Said:
         said = {
-            **{"issuer": self.url, "token_endpoint": f"{self.url}/token", "jwks_uri": f"{self.url}/jwks"},
+            "issuer": self.url,
+            "token_endpoint": f"{self.url}/token",
+            "jwks_uri": f"{self.url}/jwks",
             "introspection_endpoint": f"{self.url}/introspect",
         } | self.changes
         return Said.json({name: value for name, value in said.items() if value is not None})

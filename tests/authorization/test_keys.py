@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.lowlevel
 from joserfc.jwk import ECKey
 from trio.testing import MockClock
 
@@ -120,7 +121,7 @@ async def test_the_first_token_by_an_unknown_key_costs_one_fetch(autojump_clock:
 
 async def test_a_key_that_is_taken_out_takes_its_tokens_with_it(autojump_clock: MockClock) -> None:
     async with open_gate(Authority(cache_control="max-age=300")) as gate:
-        await trio.sleep(0)
+        await trio.lowlevel.checkpoint()
         gone, stays = bearer(gate.token()), bearer(gate.token(EC, "ES256"))
         await gate.verifier.verify(gone)
         await gate.verifier.verify(stays)
@@ -304,7 +305,7 @@ async def test_a_rotated_key_takes_effect_with_one_fetch_and_within_a_second() -
     async with open_real_gate() as gate:
         others = bearer(gate.token())
         await gate.verifier.verify(others)
-        gate.authority.keys = [public(RSA), public(NEW)]
+        gate.authority.keys.append(public(NEW))
         began = time.perf_counter()
         await gate.verifier.verify(bearer(gate.token(NEW, "ES256")))
         assert time.perf_counter() - began < 1

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 import trio
+from joserfc.jwk import OctKey
+from joserfc.jws import JWSRegistry
 from trio.testing import MockClock
 
 from callboard.codecs.oauth.issuer import IssuerSettings
@@ -330,12 +332,8 @@ def _json(value: object) -> bytes:
 
 
 def _signature(text: str) -> bytes:
-    from joserfc.jws import JWSRegistry
-
     return JWSRegistry.algorithms["RS256"].sign(text.encode(), RSA)
 
 
 def _shared(claims: dict[str, Any], secret: str) -> str:
-    from joserfc.jwk import OctKey
-
     return sign(claims, OctKey.import_key(secret), "HS256", kid=None)

@@ -5,6 +5,7 @@ can make such tokens without end: the answer to "ask again?" is arithmetic, with
 """
 
 import re
+from base64 import urlsafe_b64decode
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any, Final
@@ -134,14 +135,18 @@ def public_key(entry: Mapping[str, Any]) -> PublicKey | None:
     parts = {name: entry.get(name) for name in _PARTS.get(kind, ())}
     if not parts or not all(isinstance(part, str) and 0 < len(part) <= _LONGEST for part in parts.values()):
         return None
-    if kind != "RSA" and parts["crv"] not in CURVES.values():
-        return None
     try:
-        key = _KINDS[kind].import_key({"kty": kind, **parts})  # type: ignore[dict-item]  # strings, as seen above
+        if not (_is_strong(str(parts["n"])) if kind == "RSA" else parts["crv"] in CURVES.values()):
+            return None
+        return _KINDS[kind].import_key({"kty": kind, **parts})  # type: ignore[dict-item]  # strings, as seen above
     except (JoseError, ValueError, TypeError, OverflowError):
         return None
-    is_strong = not isinstance(key, RSAKey) or MIN_KEY_BITS <= key.public_key.key_size <= MAX_KEY_BITS
-    return key if is_strong else None
+
+
+def _is_strong(modulus: str) -> bool:
+    """Whether an RSA key is neither too small nor too large. Raises ValueError."""
+    number = int.from_bytes(urlsafe_b64decode(modulus + "=" * (-len(modulus) % 4)), "big")
+    return MIN_KEY_BITS <= number.bit_length() <= MAX_KEY_BITS
 
 
 def kept_for(cache_control: str) -> float:

@@ -141,6 +141,8 @@ def read_object(data: bytes) -> dict[str, Any]:
             data.decode("utf-8"), object_pairs_hook=_members, parse_constant=_refuse, parse_float=_finite
         )
         is_flat = _is_flat(value, MAX_NESTING)
+        if b"\\u" in data and is_flat:  # half a character could be escaped, and nobody could write it again
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError):
         raise NotSigned("not JSON, or a member twice") from None
     if not isinstance(value, dict) or not is_flat:
