@@ -142,12 +142,12 @@ def session(name: str, own: Make, readers: Iterable[Make], requests: Supervisor)
 
 
 def issuers() -> SupervisorSpec:
-    """Those who speak to authorization servers. None of them ends the server, whatever an issuer says."""
+    """The actors that speak to authorization servers. A crash of one never ends the server."""
     return SupervisorSpec(ISSUERS, intensity=ENDLESS, backoff=AFTER_CRASH)
 
 
 def issuer(name: str, make: Make) -> ChildSpec[Any]:
-    """One of them, below `issuers`."""
+    """The actor for one issuer, below `issuers`."""
     return ChildSpec(name, make, shutdown=0, kept="tokens are checked by what it has")
 
 

@@ -50,7 +50,7 @@ class Introspect(Ask["Claims"]):
 
 @attrs.define(eq=False)
 class Introspector(Actor[Introspect]):
-    """Asks one issuer: once about each token, whoever waits for the answer."""
+    """Asks one issuer: once about each token, for all requests that wait for the answer."""
 
     issuer: IssuerSettings
     settings: IntrospectionSettings
@@ -74,7 +74,7 @@ class Introspector(Actor[Introspect]):
         return cls(issuer, settings, fetcher or Fetcher(Reach.of_server(where, issuer.trust)), clock)
 
     async def run(self) -> None:
-        self._waiting.clear()  # whoever waited for an earlier incarnation knows that it is gone
+        self._waiting.clear()  # requests that waited for an earlier incarnation have failed
         limit = trio.Semaphore(AT_ONCE)
         async with self.cancel_on_stop() as nursery:
             async for message in self.inbox:

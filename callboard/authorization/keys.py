@@ -1,4 +1,4 @@
-"""The keys of one issuer, fetched when they are first needed. One fetch at a time, whoever waits for it."""
+"""The keys of one issuer, fetched when they are first needed. One fetch serves all requests that wait for it."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -57,6 +57,7 @@ class KeySource(Actor[RenewKeys]):
         return cls(issuer, fetcher or Fetcher(Reach.of_server(where, issuer.trust)))
 
     async def run(self) -> None:
+        self.cache.lost()  # what an earlier incarnation was about to fetch
         async for message in self.inbox:
             if message.seen == self.cache.attempts:
                 await self._fetch()
@@ -94,7 +95,7 @@ class KeySource(Actor[RenewKeys]):
             raise IssuerUnavailable(f"the keys of the issuer cannot be had: {error}") from None
 
     def _renew_meanwhile(self) -> None:
-        with suppress(trio.WouldBlock):  # others have asked
+        with suppress(trio.WouldBlock):  # enough questions are waiting
             self.address.send_nowait(RenewKeys(self.cache.ask()))
 
     async def _fetch(self) -> None:

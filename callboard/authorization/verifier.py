@@ -1,6 +1,7 @@
-"""Whether a token is good, and who presents it: by the issuers that the operator has named, and by no others."""
+"""Whether a token is good, and its caller: only tokens of configured issuers are."""
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -24,6 +25,8 @@ from callboard.transports.client.fetch import Fetcher
 
 TOLD_FOR: Final = 60.0
 """Seconds that is believed what an issuer says of a token: it may take it back."""
+
+_VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 
 WallClock: TypeAlias = Callable[[], float]
 """Seconds since 1970."""
@@ -109,8 +112,8 @@ class TokenVerifier:
 
     async def verify(self, presented: PresentedToken) -> Caller:
         """The caller. Raises `BadToken`, `IssuerUnavailable`."""
-        if len(presented.token) > MAX_TOKEN:
-            raise BadToken(reason="too long")
+        if len(presented.token) > MAX_TOKEN or _VISIBLE.fullmatch(presented.token) is None:
+            raise BadToken(reason="too long, or with odd characters")
         digest = self.cache.digest(presented.token)
         known = self._known(digest) or await self._check(presented.token, digest)
         known.binding.check_certificate(presented.certificate)
@@ -160,7 +163,7 @@ class TokenVerifier:
         return known
 
     def _opaque(self) -> Source | None:
-        """The issuer to ask about a token that does not say whose it is. It is told to one and not to several."""
+        """The issuer to ask about a token that names no issuer. The token is shown to one issuer, never to several."""
         asking = [source for source in self._sources.values() if isinstance(source, Introspector)]
         return asking[0] if len(asking) == 1 else None
 
@@ -168,7 +171,6 @@ class TokenVerifier:
         """Raises `BadToken`, `IssuerUnavailable`."""
         check_header(statement, source.issuer)
         check_claims(statement.claims, source.issuer, self.resource, now=self.clock())
-        caller_of(statement.claims, source.issuer)
         keys, is_new = await source.keys()
         self.checked += 1
         if check_signature(statement, keys):

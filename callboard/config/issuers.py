@@ -1,4 +1,4 @@
-"""The authorization servers whose tokens are taken: `[[authorization.issuers]]`."""
+"""The authorization servers that issue accepted tokens: `[[authorization.issuers]]`."""
 
 from pathlib import Path
 from typing import Any, Final

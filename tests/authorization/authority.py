@@ -104,7 +104,7 @@ class Authority:
 
     def _jwks(self, _: Asked) -> Said:
         headers = {"cache-control": self.cache_control} if self.cache_control else {}
-        return self.fault or Said.json({"keys": self.keys}, **headers)
+        return self.fault or Said(200, Said.json({"keys": self.keys}).body, headers)
 
     def _introspect(self, asked: Asked) -> Said:
         return self.fault or Said.json(self.tokens.get(asked.form["token"], {"active": False}))

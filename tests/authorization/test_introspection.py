@@ -34,7 +34,7 @@ async def refused(gate: Gate, token: str = "opaque") -> BadToken:  # noqa: S107 
 async def test_an_opaque_token_is_good_if_its_issuer_says_so(autojump_clock: MockClock) -> None:
     async with open_gate(authority(exp=START + 600), introspection=ASKS) as gate:
         caller = await gate.verifier.verify(bearer("opaque"))
-        assert (caller.principal, caller.client_id, caller.scopes) == ("alice", "app", {"read"})
+        assert (caller.principal, caller.client_id, caller.scopes) == ("alice", "app", frozenset(("read",)))
         assert (caller.issuer, caller.expires) == (ISSUER, START + 600)
         [asked] = [asked for asked in gate.authority.house.asked if asked.path == "/introspect"]
         assert basic(asked) == ("gate", "hush")
@@ -148,6 +148,13 @@ async def test_a_signed_token_of_such_an_issuer_is_asked_about_too(autojump_cloc
         await refused(gate, gate.token(iss="https://evil.example.com"))  # of which no one else hears
         assert gate.authority.visits("/introspect") == 2
         assert gate.authority.visits("/jwks") == 0
+
+
+@pytest.mark.parametrize("token", ["", "a b", "a\r\nb", "\u00e4", "\ud800", "x" * 16_385])
+async def test_what_cannot_be_a_token_is_not_asked_about(token: str, autojump_clock: MockClock) -> None:
+    async with open_gate(authority(), introspection=ASKS) as gate:
+        await refused(gate, token)
+        assert gate.authority.house.asked == []
 
 
 async def test_a_token_is_not_shown_to_two_issuers(autojump_clock: MockClock) -> None:

@@ -290,7 +290,38 @@ async def test_a_crash_of_the_source_leaves_its_keys(autojump_clock: MockClock) 
         await gate.verifier.verify(bearer(gate.token(NEW, "ES256")))
 
 
+async def test_a_crash_during_a_fetch_is_made_up_for(autojump_clock: MockClock) -> None:
+    async with open_gate(Authority(cache_control="max-age=300")) as gate:
+        await gate.verifier.verify(bearer(gate.token()))
+        gate.authority.is_down = True
+        await trio.sleep(300)
+        await gate.verifier.verify(bearer(gate.token(jti="2")))
+        gate.authority.is_down, gate.authority.delay = False, 5
+        await trio.sleep(UNKNOWN_EVERY)
+        await gate.verifier.verify(bearer(gate.token(jti="3")))  # asks, and does not wait
+        await trio.sleep(1)
+        gate.root.supervisor_of("issuers").child("issuer-1").kill("by a test")
+        await trio.sleep(5)
+        before = gate.authority.visits("/jwks")
+        await gate.verifier.verify(bearer(gate.token(jti="4")))
+        await trio.sleep(20)
+        assert gate.authority.visits("/jwks") == before + 1
+
+
 # By real sockets.
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Said(302, b"", {"location": "/elsewhere"}), Said(200, b" " * 70_000), Said(404), Said(204)],
+    ids=["a redirect", "too large", "not there", "nothing"],
+)
+async def test_an_odd_answer_for_keys_is_no_keys(fault: Said) -> None:
+    async with open_real_gate(Authority(fault=fault)) as gate:
+        with pytest.raises(IssuerUnavailable):
+            await gate.verifier.verify(bearer(gate.token()))
+        assert gate.authority.visits("/elsewhere") == 0
+        assert gate.authority.visits("/jwks") == 1
 
 
 async def test_private_addresses_are_fetched_from_only_if_they_are_trusted() -> None:

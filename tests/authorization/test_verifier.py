@@ -165,7 +165,8 @@ async def test_a_token_without_the_claim_of_its_tenant_is_refused(org: object, a
 async def test_required_claims_are_required(autojump_clock: MockClock) -> None:
     async with open_gate(required_claims=("groups",)) as gate:
         await gate.verifier.verify(bearer(gate.token(groups=["a"])))
-        for without in ({}, {"groups": []}, {"groups": ""}):
+        absent: list[dict[str, Any]] = [{}, {"groups": []}, {"groups": ""}]
+        for without in absent:
             with pytest.raises(BadToken):
                 await gate.verifier.verify(bearer(gate.token(**without)))
 
@@ -252,6 +253,13 @@ async def test_known_tokens_are_bounded_and_strangers_drive_none_out(autojump_cl
         assert [gate.verifier.known(bearer(token)) is not None for token in good] == [False, False, True, True, True]
         await gate.verifier.verify(bearer(gate.token(more="x" * 6500)))  # 9 KiB of 10
         assert len(gate.verifier.cache) == 2
+
+
+async def test_nobody_changes_the_claims_that_others_go_by(autojump_clock: MockClock) -> None:
+    async with open_gate() as gate:
+        caller = await gate.verifier.verify(bearer(gate.token()))
+        with pytest.raises(TypeError):
+            caller.claims["sub"] = "bob"  # type: ignore[index]
 
 
 async def test_a_caller_may_be_forgotten(autojump_clock: MockClock) -> None:

@@ -13,6 +13,7 @@ from callboard.config.issuers import INTROSPECTION_KEYS, ISSUER_KEYS, read_issue
 from callboard.config.reader import Place, Table
 from callboard.config.report import Report
 from callboard.config.toml import read_toml
+from tests.shared import ROOT
 
 VARIABLE = "CALLBOARD_TEST_SECRET"
 SECRET = "hush, this is a secret of more than 32 bytes"  # noqa: S105  # of a test
@@ -181,3 +182,11 @@ def test_the_keys_are_those_of_the_settings() -> None:
     assert names(IssuerSettings) == set(ISSUER_KEYS) - {"secret_env"}
     extra = {"client_secret_env", "private_key_env", "private_key_file"}
     assert names(IntrospectionSettings) == set(INTROSPECTION_KEYS) - extra
+
+
+def test_every_key_is_documented_and_the_example_is_read() -> None:
+    page = (ROOT / "docs" / "reference" / "issuers.md").read_text()
+    assert [key for key in (*ISSUER_KEYS, *INTROSPECTION_KEYS) if f"`{key}`" not in page] == []
+    _, example, *_ = page.split("```")
+    found, told = read(example.removeprefix("toml\n"))
+    assert (len(found), told) == (1, [])

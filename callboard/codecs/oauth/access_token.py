@@ -1,13 +1,14 @@
-"""Whether an access token is good, and who its caller is: by its claims, its keys, and what the operator says.
+"""Whether an access token is good, and its caller: by its claims, the issuer's keys, and the settings.
 
-The checks that cost little come first: a stranger who knows neither issuer nor audience makes nobody compute a
-signature. All causes look the same from outside, but for a token that has ended, which is worth renewing.
+The cheap checks come first: a token with a wrong issuer or audience costs no signature check. All causes look the same
+from outside, but for a token that has ended, which is worth renewing.
 """
 
 import hashlib
 import hmac
 import re
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
@@ -48,8 +49,8 @@ _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")
 
 
 @attrs.frozen
-class Binding:
-    """What a token is bound to, by its claim `cnf`: nobody else may use it."""
+class TokenBinding:
+    """What a token is bound to, by its claim `cnf`: only the holder of that may use it."""
 
     key: str | None = None
     """The thumbprint of a key, for which DPoP is proof (RFC 9449)."""
@@ -69,7 +70,7 @@ class Binding:
             raise BadToken(reason="another client certificate than the token's")
 
 
-UNBOUND: Final = Binding()
+UNBOUND: Final = TokenBinding()
 
 
 def check_claims(
@@ -122,18 +123,18 @@ def check_signature(token: SignedStatement, keys: IssuerKeys) -> bool:
     return False
 
 
-def binding_of(claims: Mapping[str, Any]) -> Binding:
+def binding_of(claims: Mapping[str, Any]) -> TokenBinding:
     """Raises `BadToken` for one that is not understood: such a token must not be taken for an unbound one."""
     confirmation = claims.get("cnf")
     if confirmation is None:
         return UNBOUND
     _need(isinstance(confirmation, dict) and set(confirmation) <= {"jkt", "x5t#S256"} and confirmation, "unknown cnf")
     _need(all(isinstance(value, str) and value for value in confirmation.values()), "unknown cnf")
-    return Binding(confirmation.get("jkt"), confirmation.get("x5t#S256"))
+    return TokenBinding(confirmation.get("jkt"), confirmation.get("x5t#S256"))
 
 
 def caller_of(claims: Mapping[str, Any], issuer: IssuerSettings) -> Caller:
-    """Who calls, by claims that were checked. Raises `BadToken` if they do not say."""
+    """The caller, by claims that were checked. Raises `BadToken` if they do not say."""
     client = _client(claims)
     if issuer.principal:
         parts = [_name(claims.get(name)) for name in issuer.principal]
@@ -146,7 +147,7 @@ def caller_of(claims: Mapping[str, Any], issuer: IssuerSettings) -> Caller:
         issuer=issuer.issuer,
         client_id=client,
         scopes=scopes_of(claims),
-        claims=claims,
+        claims=MappingProxyType(dict(claims)),
         expires=moment(claims, "exp"),
     )
 

@@ -57,8 +57,8 @@ class DpopProof:
 
 
 def check_proof(text: str | None, *, token: str, key: str, method: str, url: str, now: float) -> DpopProof:
-    """Check the proof for a request with *token*, which is bound to *key*. Its signature is looked at last, and only if
-    it is by that key: nobody else has us compute one. Raises `BadToken`."""
+    """Check the proof for a request with *token*, which is bound to *key*. Its signature is checked last, and only if
+    its key is that one: a client without a good token cannot cause the check. Raises `BadToken`."""
     if text is None or len(text) > MAX_PROOF:
         raise bad_proof("no proof, or too long a one")
     try:

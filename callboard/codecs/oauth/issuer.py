@@ -29,7 +29,7 @@ ACCESS_TYPE: Final = "at+jwt"
 
 @attrs.frozen(kw_only=True)
 class IntrospectionSettings:
-    """How an issuer is asked about its tokens (RFC 7662), and who asks."""
+    """How an issuer is asked about its tokens (RFC 7662), and the client that asks."""
 
     client_id: str
     client_secret: str | None = attrs.field(default=None, repr=False)
@@ -44,14 +44,14 @@ class IntrospectionSettings:
 
 @attrs.frozen(kw_only=True)
 class IssuerSettings:
-    """An authorization server whose tokens are taken."""
+    """An authorization server, and which of its tokens are accepted."""
 
     issuer: str
     """Compared letter by letter with `iss`."""
     audiences: tuple[str, ...] | None = None
     """One of these must be in `aud`. None: the URL of the server itself. Empty: `client_ids` decide."""
     client_ids: tuple[str, ...] = ()
-    """The clients whose tokens are taken; empty: all. For issuers whose tokens have no `aud`."""
+    """Tokens of these clients are accepted; empty: of all. For issuers that write no `aud`."""
     jwks: str | Path | Mapping[str, Any] | None = attrs.field(default=None, repr=False)
     """Its keys: a URL, a file, or the keys themselves. None: as its metadata says."""
     secret: str | None = attrs.field(default=None, repr=False)

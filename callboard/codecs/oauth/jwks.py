@@ -1,7 +1,7 @@
 """The public keys of an issuer (RFC 7517), and how long they are kept.
 
-An issuer replaces its keys whenever it wants to. So a token by an unknown key is a reason to ask again, and a stranger
-can make such tokens without end: the answer to "ask again?" is arithmetic, with the time as an argument.
+An issuer replaces its keys whenever it wants to. So a token by an unknown key is a reason to ask again. Any
+client can make such tokens without end, so `KeyCache` limits how often; the time is an argument.
 """
 
 import re
@@ -104,7 +104,7 @@ class IssuerKeys:
         return tuple(exact or [key for key in fitting if key.key_id is None])[:MAX_CHECKS]
 
     def without(self, others: "IssuerKeys") -> bool:
-        """Whether *others* lack any of these: then tokens by it are no longer good."""
+        """Whether *others* lack one of these keys: tokens by that key are no longer good."""
         left = {key.thumbprint for key in others.keys}
         return any(key.thumbprint not in left for key in self.keys)
 
@@ -222,6 +222,10 @@ class KeyCache:
         """Note that keys are asked for. Which attempt that is."""
         self._asked = self.attempts
         return self.attempts
+
+    def lost(self) -> None:
+        """A fetch that was under way will not end."""
+        self._asked = -1
 
     def fetched(self, keys: IssuerKeys, now: float, kept: float) -> None:
         if self.keys is not None and self.keys.without(keys):

@@ -1,4 +1,4 @@
-"""Signed statements of others (RFC 7515, 7519): each is read once, strictly, and has one spelling.
+"""Signed statements of peers (RFC 7515, 7519): each is read once, strictly, and has one spelling.
 
 What is looked at before the signature, and what is believed after it, is the same object: there is no second reading
 that could find something else. JSON with a member twice, base64 with other bits than it needs, and numbers that are
@@ -129,7 +129,7 @@ def _bytes(part: str) -> bytes:
         data = urlsafe_b64decode(raw + b"=" * (-len(raw) % 4))
     except ValueError:
         raise NotSigned("not base64") from None
-    if urlsafe_b64encode(data).rstrip(b"=") != raw:  # signs that are skipped, or bits that nobody reads
+    if urlsafe_b64encode(data).rstrip(b"=") != raw:  # characters that decoders skip, or unused bits
         raise NotSigned("not base64")
     return data
 
@@ -141,7 +141,7 @@ def read_object(data: bytes) -> dict[str, Any]:
             data.decode("utf-8"), object_pairs_hook=_members, parse_constant=_refuse, parse_float=_finite
         )
         is_flat = _is_flat(value, MAX_NESTING)
-        if b"\\u" in data and is_flat:  # half a character could be escaped, and nobody could write it again
+        if b"\\u" in data and is_flat:  # an escaped half of a surrogate pair cannot be encoded again
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError):
         raise NotSigned("not JSON, or a member twice") from None

@@ -1,6 +1,6 @@
 """Tokens that were found good, so that each costs one signature check and not one for each request.
 
-They are kept by a keyed digest: the tokens themselves are not in memory, and nobody can look for two that collide.
+They are kept by a keyed digest: the tokens themselves are not in memory, and collisions cannot be searched for.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from callboard.codecs.caller import Caller
-from callboard.codecs.oauth.access_token import UNBOUND, Binding
+from callboard.codecs.oauth.access_token import UNBOUND, TokenBinding
 
 MAX_KNOWN: Final = 10_000
 """Good tokens that are remembered. With more, the oldest costs another check: only good ones get in."""
@@ -28,7 +28,7 @@ class KnownToken:
     caller: Caller = attrs.field(repr=False)
     until: float
     size: int
-    binding: Binding = UNBOUND
+    binding: TokenBinding = UNBOUND
     generation: int = 0
     """That of the issuer's keys when it was checked."""
 

@@ -220,7 +220,7 @@ def test_odd_json_is_refused_although_it_is_signed(data: bytes) -> None:
 
 def test_a_token_has_a_largest_length() -> None:
     claims = json.dumps(CLAIMS | {"more": "x" * 9000}).encode()
-    assert check(signed(HEADER, claims))
+    check(signed(HEADER, claims))
     long = signed(HEADER, json.dumps(CLAIMS | {"more": "x" * MAX_TOKEN}).encode())
     with pytest.raises(BadToken) as refused:
         check(long)
