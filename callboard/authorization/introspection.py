@@ -74,15 +74,14 @@ class Introspector(Actor[Introspect]):
         return cls(issuer, settings, fetcher or Fetcher(Reach.of_server(where, issuer.trust)), clock)
 
     async def run(self) -> None:
-        self._waiting.clear()  # requests that waited for an earlier incarnation have failed
         limit = trio.Semaphore(AT_ONCE)
         async with self.cancel_on_stop() as nursery:
             async for message in self.inbox:
                 if message.digest in self._waiting:
                     self._waiting[message.digest].append(message)
                     continue
-                self._waiting[message.digest] = [message]
                 await limit.acquire()
+                self._waiting[message.digest] = [message]
                 nursery.start_soon(self._answer, message, limit)
 
     async def claims(self, token: str, digest: bytes) -> Claims:

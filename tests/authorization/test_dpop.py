@@ -16,7 +16,7 @@ from callboard.codecs.oauth.jwt import ProofKey
 from callboard.codecs.oauth.presented import PresentedToken
 from callboard.codecs.oauth.signed import thumbprint
 from callboard.errors import BadToken, IssuerUnavailable
-from tests.authorization.authority import EC, RESOURCE, STRANGER, Gate, bearer, open_gate, public, sign
+from tests.authorization.authority import EC, RESOURCE, START, STRANGER, Gate, bearer, open_gate, public, sign
 from tests.oauth.house import Said
 
 HOLDER = ECKey.generate_key("P-256")
@@ -181,6 +181,13 @@ async def test_a_proof_with_a_wrong_signature_is_refused(autojump_clock: MockClo
         await gate.verifier.verify(shown(token, mine))  # what was refused is not used
 
 
+async def test_a_faultless_proof_by_another_key_is_refused(autojump_clock: MockClock) -> None:
+    async with open_gate() as gate:
+        token = bound(gate)
+        error = await refused(gate, shown(token, prove(gate, token, EC)))
+        assert error.reason == "DPoP: another key than the token's"
+
+
 async def test_a_bound_token_as_bearer_is_told_to_use_dpop(autojump_clock: MockClock) -> None:
     async with open_gate() as gate:
         token = bound(gate)
@@ -240,6 +247,16 @@ async def test_when_no_more_proofs_can_be_remembered_further_ones_wait(autojump_
         await trio.sleep(PROOF_WINDOW + 60)
         await gate.verifier.verify(shown(one, prove(gate, one)))
         assert gate.verifier.proofs.count == 1
+
+
+@pytest.mark.parametrize("issued", [START, START + 0.5, START + 59, START + 59.9])
+def test_a_proof_is_remembered_for_as_long_as_it_is_good(issued: float) -> None:
+    seen = SeenProofs(b"key")
+    proof = DpopProof("a", "1", issued)
+    assert seen.take(proof, issued)
+    assert not seen.take(proof, issued + PROOF_WINDOW)
+    assert seen.take(DpopProof("a", "2", issued + 1000), issued + 1000)
+    assert seen.count == 1
 
 
 def test_proofs_of_two_keys_may_have_one_name() -> None:

@@ -119,6 +119,15 @@ async def test_the_first_token_by_an_unknown_key_costs_one_fetch(autojump_clock:
         assert gate.authority.visits("/jwks") == 1
 
 
+async def test_a_wrong_signature_by_a_known_key_is_no_reason_to_ask(autojump_clock: MockClock) -> None:
+    async with open_gate() as gate:
+        good = gate.token()
+        await gate.verifier.verify(bearer(good))
+        for number in range(5):
+            await refused(gate, f"{gate.token(jti=str(number)).rpartition('.')[0]}.{good.rpartition('.')[2]}")
+        assert gate.authority.visits("/jwks") == 1
+
+
 async def test_a_key_that_is_taken_out_takes_its_tokens_with_it(autojump_clock: MockClock) -> None:
     async with open_gate(Authority(cache_control="max-age=300")) as gate:
         await trio.lowlevel.checkpoint()

@@ -9,7 +9,9 @@ from joserfc.jwk import OctKey
 from joserfc.jws import JWSRegistry
 from trio.testing import MockClock
 
+from callboard.authorization.keys import KeySource
 from callboard.codecs.oauth.issuer import IssuerSettings
+from callboard.codecs.oauth.jwks import IssuerKeys
 from callboard.codecs.oauth.signed import thumbprint
 from callboard.codecs.oauth.token_cache import KNOWN_FOR, TokenCache
 from callboard.errors import BadToken
@@ -313,6 +315,23 @@ async def test_a_changed_issuer_forgets_what_it_believed(autojump_clock: MockClo
         assert gate.verifier.known(token) is None
         with pytest.raises(BadToken):
             await gate.verifier.verify(token)
+
+
+async def test_what_was_believed_by_old_settings_is_not_kept(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_gate() as gate:
+        found = KeySource.keys
+
+        async def keys(self: KeySource) -> tuple[IssuerKeys, bool]:
+            keys = await found(self)
+            await gate.verifier.use([IssuerSettings(issuer=ISSUER, audiences=("other",))])
+            return keys
+
+        monkeypatch.setattr(KeySource, "keys", keys)
+        token = bearer(gate.token())
+        await gate.verifier.verify(token)  # which was on its way
+        assert gate.verifier.known(token) is None
 
 
 async def test_two_issuers_of_one_name_change_nothing(autojump_clock: MockClock) -> None:

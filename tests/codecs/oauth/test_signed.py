@@ -14,7 +14,15 @@ from joserfc.jws import JWSRegistry
 from callboard.codecs.oauth.access_token import caller_of, check_claims, check_header, check_signature
 from callboard.codecs.oauth.issuer import IssuerSettings
 from callboard.codecs.oauth.jwks import IssuerKeys
-from callboard.codecs.oauth.signed import MAX_NESTING, MAX_TOKEN, NotSigned, SignedStatement, read_object, read_signed
+from callboard.codecs.oauth.signed import (
+    MAX_NESTING,
+    MAX_TOKEN,
+    NotSigned,
+    SignedStatement,
+    fits,
+    read_object,
+    read_signed,
+)
 from callboard.errors import BadToken, FetchFailed
 
 NOW = 1_900_000_000.0
@@ -167,6 +175,24 @@ def test_no_key_is_used_for_an_algorithm_of_another_kind() -> None:
     assert KEYS.named(token) == ()
     assert not token.is_by(KEY)
     assert not token.is_by(OTHER)
+
+
+def test_a_key_fits_only_algorithms_of_its_kind_and_curve() -> None:
+    larger = ECKey.generate_key("P-384")
+    for key, fitting in ((KEY, {"RS256", "PS512"}), (OTHER, {"ES256"}), (larger, {"ES384"}), (_secret(), {"HS256"})):
+        names = ("RS256", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256", "none")
+        assert {name for name in names if fits(key, name)} == fitting
+
+
+def test_an_algorithm_that_the_issuer_does_not_use_is_refused() -> None:
+    only = IssuerSettings(issuer=ISSUER.issuer, algorithms=("ES256",))
+    check(signed(b'{"alg":"ES256","kid":"ec"}', json.dumps(CLAIMS).encode(), OTHER, "ES256"), only)
+    with pytest.raises(BadToken):
+        check(GOOD, only)
+    unusual = signed(b'{"alg":"RS512","kid":"rsa"}', json.dumps(CLAIMS).encode(), KEY, "RS512")
+    with pytest.raises(BadToken):
+        check(unusual)
+    check(unusual, IssuerSettings(issuer=ISSUER.issuer, algorithms=("RS512",)))
 
 
 @pytest.mark.parametrize(
