@@ -114,7 +114,7 @@ class Authority:
 class Desk(Fetcher):
     """Fetches from an authority without a socket: so that virtual time passes where a test lets it."""
 
-    authority: Authority = attrs.field(factory=Authority, kw_only=True)
+    authority: Authority = attrs.field(factory=Authority, kw_only=True, repr=False)
 
     async def get(self, url: str) -> Fetched:
         return await self._said("GET", url, b"", {})

@@ -139,6 +139,23 @@ async def test_an_issuer_that_does_not_answer_refuses_nobody(fault: Said, autoju
         await gate.verifier.verify(bearer("opaque"))
 
 
+async def test_no_log_line_has_a_token_or_a_secret_in_it(
+    autojump_clock: MockClock, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with open_gate(authority(), introspection=ASKS) as gate:
+        gate.authority.fault = Said(500, b"canary-token hush")
+        with pytest.raises(IssuerUnavailable) as caught:
+            await gate.verifier.verify(bearer("canary-token"))
+        await trio.sleep(PAUSE)
+        gate.authority.fault = Said(200, b'{"active": canary-token hush}')
+        with pytest.raises(IssuerUnavailable):
+            await gate.verifier.verify(bearer("canary-token"))
+        shown = [str(caught.value), str(gate.root.tree()), repr(gate.verifier), repr(gate.verifier.issuers)]
+    out, err = capfd.readouterr()
+    assert "introspection_failed" in err
+    assert not [text for text in (out, err, *shown) if "canary-token" in text or "hush" in text]
+
+
 async def test_a_signed_token_of_such_an_issuer_is_asked_about_too(autojump_clock: MockClock) -> None:
     async with open_gate(authority(), introspection=ASKS) as gate:
         token = gate.token()

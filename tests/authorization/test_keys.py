@@ -40,7 +40,7 @@ from tests.authorization.authority import (
     public,
     sign,
 )
-from tests.oauth.house import Said
+from tests.oauth.house import House, Said
 
 NEW = ECKey.generate_key("P-256", {"kid": "new"})
 
@@ -286,6 +286,16 @@ async def test_metadata_of_another_or_without_keys_is_not_believed(
         with pytest.raises(IssuerUnavailable):
             await gate.verifier.verify(bearer(gate.token()))
         assert gate.authority.visits("/jwks") == 0
+
+
+async def test_an_issuer_with_a_path_is_found_by_openid_discovery(autojump_clock: MockClock) -> None:
+    authority = Authority(House(url=f"{ISSUER}/realms/x"))
+    rooms = authority.house.rooms
+    rooms["/realms/x/.well-known/openid-configuration"] = rooms.pop("/.well-known/oauth-authorization-server")
+    rooms["/realms/x/jwks"] = rooms.pop("/jwks")
+    async with open_gate(authority) as gate:
+        assert (await gate.verifier.verify(bearer(gate.token()))).issuer == f"{ISSUER}/realms/x"
+        await refused(gate, gate.token(iss=ISSUER))
 
 
 async def test_a_crash_of_the_source_leaves_its_keys(autojump_clock: MockClock) -> None:
