@@ -7,6 +7,8 @@
           backend                             the actor that connects, reads lists, checks health
       control
         broker                                owns the catalogue, starts and ends backends; a broker has one
+      issuers                                 where tokens are checked
+        issuer-N                              fetches the keys of one issuer, or asks it about its tokens
       parking                                 requests that wait for their clients' next message
       progress                                sends progress reports that came too fast
       requests                                requests of modern clients that wait, each an actor
@@ -49,6 +51,7 @@ SUBSCRIPTIONS: Final = "subscriptions"
 CONTROL: Final = "control"
 BROKER: Final = "broker"
 BACKGROUND: Final = "background"
+ISSUERS: Final = "issuers"
 
 AFTER_CRASH: Final = Backoff(first=1.0, most=30.0)
 """How long a backend stays down whose actor crashed: that is a fault of ours, which the next attempt may meet again."""
@@ -136,6 +139,16 @@ def session(name: str, own: Make, readers: Iterable[Make], requests: Supervisor)
         ),
         restart=Restart.TEMPORARY,
     )
+
+
+def issuers() -> SupervisorSpec:
+    """The actors that speak to authorization servers. A crash of one never ends the server."""
+    return SupervisorSpec(ISSUERS, intensity=ENDLESS, backoff=AFTER_CRASH)
+
+
+def issuer(name: str, make: Make) -> ChildSpec[Any]:
+    """The actor for one issuer, below `issuers`."""
+    return ChildSpec(name, make, shutdown=0, kept="tokens are checked by what it has")
 
 
 def node() -> SupervisorSpec:

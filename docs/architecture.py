@@ -53,6 +53,7 @@ FOR: Final = {
     "transports.server": "listeners: HTTP, WebSocket, ASGI, stdio",
     "transports.client": "links: HTTP, WebSocket, a process",
     "oauth": "OAuth 2.1 for a client",
+    "authorization": "whether a token is good",
     "server": "Server: tools, resources, prompts",
     "config": "mcp.json and TOML, explained where wrong",
     "client": "connect() and Client",

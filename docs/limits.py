@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "callboard"
-ROOMS = ("codecs", "supervisor", "actors", "transports", "oauth", "workers", "cluster", "serve")
+ROOMS = ("codecs", "supervisor", "actors", "transports", "oauth", "authorization", "workers", "cluster", "serve")
 HEAD = """# Limits
 
 Every queue, buffer, count and wait has a limit, and one behaviour when it is reached. This page is made from the code
@@ -31,7 +31,9 @@ author's `rates` are exact over all workers. [Settings](settings.md) says the sa
 
 WORKER, ALL, KEEPER = "each worker", "all workers", "the keeper"
 HOLDS = {
-    **dict.fromkeys(("codecs", "supervisor", "actors", "transports", "oauth", "workers", "serve"), WORKER),
+    **dict.fromkeys(
+        ("codecs", "supervisor", "actors", "transports", "oauth", "authorization", "workers", "serve"), WORKER
+    ),
     "cluster": ALL,  # only the parent speaks to the store
     "workers.book": ALL,  # the parent has it
     "workers.fair_share": ALL,  # a page of shared memory

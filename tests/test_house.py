@@ -16,7 +16,7 @@ ORDER = (
     *("_version", "errors", "codecs", "supervisor", "tree"),
     *("actors", "actors.server", "actors.client", "actors.broker"),
     *("transports", "transports.server", "transports.client"),
-    *("oauth", "server", "config", "client", "broker", "observe"),
+    *("oauth", "authorization", "server", "config", "client", "broker", "observe"),
     *("workers", "cluster", "serve", "testing", "bench", "cli"),
 )
 """The rooms. Each may import what stands to its left."""

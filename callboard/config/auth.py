@@ -95,8 +95,8 @@ def read_auth(place: Place, url: str) -> UpstreamAuth | None:
     auth = UpstreamAuth(
         grant=table.choice("grant", GRANTS, GRANTS[0]),
         client_id=table.text("client_id", None),
-        client_secret=_secret(table, "client_secret"),
-        private_key=_private_key(table),
+        client_secret=read_secret(table, "client_secret"),
+        private_key=read_private_key(table),
         algorithm=table.choice("algorithm", ALGORITHMS, "ES256"),
         assertion_file=_assertion_file(table),
         issuer=table.text("issuer", None),
@@ -121,7 +121,7 @@ def _check(place: Place, table: Table, auth: UpstreamAuth) -> None:
         place.wrong("has both a secret and a private key: use one")
 
 
-def _secret(table: Table, key: str) -> str | None:
+def read_secret(table: Table, key: str) -> str | None:
     """By the name of a variable, or with one in it: in the file itself it would be none for long."""
     named, written = table.members.get(f"{key}_env"), table.members.get(key)
     if named is not None and written is not None:
@@ -142,8 +142,8 @@ def _secret(table: Table, key: str) -> str | None:
     return written.text()
 
 
-def _private_key(table: Table) -> str | None:
-    pem = _secret(table, "private_key")
+def read_private_key(table: Table) -> str | None:
+    pem = read_secret(table, "private_key")
     place = table.members.get("private_key_env") or table.members.get("private_key")
     from_file = table.members.get("private_key_file")
     if from_file is not None:

@@ -77,11 +77,16 @@ async def _resource(server: str, named: str | None, fetcher: Fetcher) -> Resourc
 
 
 async def _server(issuer: str, fetcher: Fetcher) -> ServerMetadata:
+    return read_server(await server_document(issuer, fetcher), issuer)
+
+
+async def server_document(issuer: str, fetcher: Fetcher) -> bytes:
+    """The metadata of an authorization server, as it is found. Raises `NotAuthorized`, `UnsafeUrl`, `FetchFailed`."""
     locate(issuer, fetcher.reach)  # before anything is made of it
     for url in server_metadata_urls(issuer):
         fetched = await fetcher.get(url)
         if _is_there(fetched):
-            return read_server(fetched.body, issuer)
+            return fetched.body
     raise NotAuthorized(f"no metadata found for the authorization server {issuer[:200]!r}")
 
 

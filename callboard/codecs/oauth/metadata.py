@@ -40,6 +40,14 @@ class ServerMetadata(msgspec.Struct, frozen=True):
     dpop_signing_alg_values_supported: list[str] | None = None
 
 
+class IssuerMetadata(msgspec.Struct, frozen=True):
+    """The same, as far as a server uses it that checks tokens."""
+
+    issuer: str
+    jwks_uri: str | None = None
+    introspection_endpoint: str | None = None
+
+
 def read_resource(body: bytes) -> ResourceMetadata:
     """Raises `FetchFailed`."""
     return read(ResourceMetadata, body)
@@ -51,11 +59,20 @@ def read_server(body: bytes, issuer: str, *spellings: str) -> ServerMetadata:
     Raises `FetchFailed`, `NotAuthorized`.
     """
     metadata = read(ServerMetadata, body)
-    if metadata.issuer not in (issuer, *spellings):
-        raise NotAuthorized(
-            f"the metadata of the authorization server {issuer[:200]!r} was issued by {metadata.issuer[:200]!r}"
-        )
+    _check_issuer(metadata.issuer, issuer, *spellings)
     return metadata
+
+
+def read_issuer(body: bytes, issuer: str) -> IssuerMetadata:
+    """As `read_server`, for a server that checks its tokens. Raises `FetchFailed`, `NotAuthorized`."""
+    metadata = read(IssuerMetadata, body)
+    _check_issuer(metadata.issuer, issuer)
+    return metadata
+
+
+def _check_issuer(said: str, issuer: str, *spellings: str) -> None:
+    if said not in (issuer, *spellings):
+        raise NotAuthorized(f"the metadata of the authorization server {issuer[:200]!r} was issued by {said[:200]!r}")
 
 
 def agreed_server(server: str) -> ServerMetadata:

@@ -1,0 +1,66 @@
+"""The official Python SDK of the legacy era (PyPI: mcp 1) logs in at a guarded server. Runs in its environment.
+
+Usage: login_one.py URL legacy. Prints what it heard as JSON.
+"""
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+import httpx
+from mcp import ClientSession
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import OAuthClientMetadata
+
+from tests.authorization.browse import REDIRECT, log_in
+
+
+class Login:
+    """Keeps what a login brings."""
+
+    def __init__(self) -> None:
+        self.tokens: Any = None
+        self.client: Any = None
+        self.found: dict[str, str] = {}
+        self.scopes: list[str] = []
+
+    async def get_tokens(self) -> Any:
+        return self.tokens
+
+    async def set_tokens(self, tokens: Any) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> Any:
+        return self.client
+
+    async def set_client_info(self, client_info: Any) -> None:
+        self.client = client_info
+
+    async def visit(self, url: str) -> None:
+        self.scopes.append(httpx.URL(url).params.get("scope", ""))
+        self.found = await asyncio.to_thread(log_in, url)
+
+    async def come_back(self) -> tuple[str, str | None]:
+        return self.found["code"], self.found.get("state")
+
+
+async def main(url: str, _: str) -> dict[str, Any]:
+    login = Login()
+    metadata = OAuthClientMetadata(client_name="login", redirect_uris=[REDIRECT], token_endpoint_auth_method="none")
+    provider = OAuthClientProvider(url, metadata, login, login.visit, login.come_back)
+    async with (
+        httpx.AsyncClient(auth=provider, timeout=30) as http,
+        streamable_http_client(url, http_client=http) as (read, write, *_),
+        ClientSession(read, write) as session,
+    ):
+        agreed = await session.initialize()
+        tools = [tool.name for tool in (await session.list_tools()).tools]
+        who = (await session.call_tool("who", {})).content[0].text
+        written = (await session.call_tool("write", {})).content[0].text
+    said = {"revision": str(agreed.protocolVersion), "tools": tools, "who": who, "write": written}
+    return {**said, "scopes": login.scopes}
+
+
+print(json.dumps(asyncio.run(main(*sys.argv[1:]))))
