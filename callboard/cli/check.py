@@ -78,7 +78,7 @@ def _read(path: Path) -> tuple[Configuration, AuthorizationSettings | None]:
     warnings: list[Mistake] = []
     configuration, authorization = Configuration(file=path), None
     try:
-        authorization = read_authorization(path, read_issuers=lambda _: ())
+        authorization = read_authorization(path)
     except UnreadableConfiguration:
         raise
     except BadConfiguration as error:

@@ -4,11 +4,11 @@ They stand in the file of the servers, or in a file of their own. What is unknow
 rule with a misspelled condition would let every caller in.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -28,6 +28,9 @@ from callboard.config.load import AUTHORIZATION_MEMBERS, MEMBERS, read_root
 from callboard.config.reader import Place, Table, nearest, quoted
 from callboard.config.report import Mistake
 
+if TYPE_CHECKING:
+    from callboard.codecs.oauth.issuer import IssuerSettings
+
 AUTHORIZATION_KEYS: Final = (
     *("resource", "scopes", "issuers", "implies", "rules", "default"),
     *("resource_name", "documentation"),
@@ -42,9 +45,6 @@ DEFAULTS: Final[tuple[DefaultRule, ...]] = ("open", "deny")
 MAX_RULES: Final = 10_000
 """Most rules of a file: ten times as many as any gateway's users have asked for."""
 
-ReadIssuers: TypeAlias = Callable[[Place], Sequence[Any]]
-"""Reads the list of issuers at a place, and reports what is wrong with it there."""
-
 _NO_IMPLIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
 
 
@@ -57,7 +57,7 @@ class AuthorizationSettings:
     """The URL of this server, as tokens name it in their audience."""
     scopes: tuple[str, ...] = ()
     """The least that a token needs for anything."""
-    issuers: tuple[Any, ...] = ()
+    issuers: "tuple[IssuerSettings, ...]" = ()
     implies: Mapping[str, tuple[str, ...]] = _NO_IMPLIES
     rules: tuple[Rule, ...] = ()
     default: DefaultRule = "open"
@@ -76,9 +76,7 @@ class AuthorizationSettings:
         return AccessRules(self.rules, self.implies, self.default)
 
 
-def read_authorization(
-    path: Path, *, read_issuers: ReadIssuers | None = None, is_running: bool = False
-) -> AuthorizationSettings | None:
+def read_authorization(path: Path, *, is_running: bool = False) -> AuthorizationSettings | None:
     """The tables in the file at *path*; None if it has none. Raises `BadConfiguration`, with all of its mistakes.
 
     A file that has no servers may have nothing else.
@@ -100,7 +98,7 @@ def read_authorization(
         file=path,
         resource=authorization.text("resource", None),
         scopes=_scopes(authorization, "scopes"),
-        issuers=_issuers(authorization, read_issuers),
+        issuers=_issuers(authorization.members.get("issuers")),
         implies=_implies(authorization),
         rules=tuple(rule for rule in rules if rule is not None),
         default=authorization.choice("default", DEFAULTS, "open"),
@@ -119,13 +117,11 @@ def _refuse_unknown(table: Table, known: Collection[str]) -> None:
             table.members[key].wrong(f"is unknown{nearest(key, known)}")
 
 
-def _issuers(table: Table, read_issuers: ReadIssuers | None) -> tuple[Any, ...]:
-    place = table.members.get("issuers")
+def _issuers(place: Place | None) -> "tuple[IssuerSettings, ...]":
     if place is None:
         return ()
-    if read_issuers is None:
-        place.wrong("cannot be used here: no issuers are known to this command")
-        return ()
+    from callboard.config.issuers import read_issuers  # it takes time to load
+
     return tuple(read_issuers(place))
 
 
