@@ -42,6 +42,7 @@ MAX_REMEMBERED: Final = 512
 MAX_HELD: Final = 4096
 """Most comparisons of granted with needed scopes that are remembered."""
 
+_LISTS: Final = (list, tuple)
 _SELECTORS: Final = ("tool", "prompt", "resource", "method", "server")
 _WILD: Final = re.compile(r"[*?\[]")
 NO_SCOPES: Final[frozenset[str]] = frozenset()
@@ -109,8 +110,11 @@ def claim_of(claims: Mapping[str, Any], name: str) -> Any:
 
 
 def _has(found: Any, wanted: Sequence[object]) -> bool:
-    those = found if isinstance(found, list | tuple) else (found,)
-    return any(type(one) is type(value) and one == value for one in those for value in wanted)
+    for one in found if type(found) in _LISTS else (found,):  # plain loops: each call with a rule on claims comes by
+        for value in wanted:
+            if type(one) is type(value) and one == value:
+                return True
+    return False
 
 
 def is_scope(text: str) -> bool:
@@ -278,7 +282,10 @@ class ScopeHierarchy:
 class Gate:
     """The rules that match one operation, added up. Operations that the same rules match share one."""
 
-    __slots__ = ("_denies", "_hiding", "_holds", "_needing", "_needing_unlisted", "_onlys", "_open", "_shut", "needs")
+    __slots__ = (
+        *("_denies", "_hiding", "_holds", "_needing", "_needing_unlisted", "_onlys", "_open", "_shut"),
+        *("is_private", "needs"),
+    )
 
     def __init__(self, rules: Sequence[Rule], holds: Holds, *, is_shut: bool, scopes: frozenset[str]) -> None:
         self._holds = holds
@@ -289,14 +296,11 @@ class Gate:
         self._hiding = NO_SCOPES.union(*(rule.needs for rule in rules if rule.hide))
         approve = max((rule.approve for rule in rules if rule.approve), key=APPROVALS.index, default=None)
         self._open = OPEN if approve is None else Decision(approve=approve)
+        self.is_private = bool(self._shut or self._denies or self._onlys or self.needs)
+        """Whether callers may be answered differently."""
         needs = tuple(sorted(self.needs))
         self._needing = Decision(needs=needs)
         self._needing_unlisted = Decision(needs=needs, is_listed=False)
-
-    @property
-    def is_private(self) -> bool:
-        """Whether callers may be answered differently."""
-        return bool(self._shut or self._denies or self._onlys or self.needs)
 
     def decide(self, caller: Caller) -> Decision:
         if caller is TRUSTED:
@@ -308,7 +312,10 @@ class Gate:
             if one.fits(caller, holds):
                 return HIDDEN
         for only in self._onlys:
-            if not any(one.fits(caller, holds) for one in only):
+            for one in only:
+                if one.fits(caller, holds):
+                    break
+            else:
                 return HIDDEN
         if self.needs and not holds(caller.scopes, self.needs):
             return self._needing if holds(caller.scopes, self._hiding) else self._needing_unlisted
@@ -360,11 +367,14 @@ class AccessRules:
     ) -> Decision:
         """May *caller* use this tool, prompt or resource of *server*? *scopes* are those that the entry itself needs;
         the method is the usual one for its kind, or another that touches it."""
-        return self.gate(kind, server, name, method=method, scopes=scopes).decide(caller)
+        key = (method or METHOD_OF[kind], kind, server, name, scopes)
+        return (self._gates.get(key) or self._gate(key, self._of_item)).decide(caller)
 
     def decide_method(self, caller: Caller, method: str) -> Decision:
         """May *caller* use a method at all?"""
-        return self._gate((method, "", "", "", NO_SCOPES), self._of_method).decide(caller)
+        key = (method, "", "", "", NO_SCOPES)
+        gate = self._gates.get(key) or self._gate(key, self._of_method)
+        return gate.decide(caller) if gate.is_private else OPEN
 
     def sees_server(self, caller: Caller, server: str) -> bool:
         """Whether *caller* may know that there is this server. With `default = "deny"` some rule must be about it."""
