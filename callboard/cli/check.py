@@ -3,6 +3,7 @@
 import json as json_text
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -29,6 +30,7 @@ Examples:
 Exit codes: 0 valid, perhaps with warnings; 2 invalid.
 """
 
+_SOME: Final = partial(Parameter, negative="", show_default=False)
 _SEEN: Final = ("kind", "name", "seen", "scopes", "approve")
 _COLUMNS: Final = ("name", "transport", "target", "prefix", "share")
 
@@ -39,23 +41,21 @@ def check(
     *,
     as_: Annotated[
         tuple[str, ...],
-        Parameter(name="--as", help="Show what such a caller sees: `scope=a b`, `principal=p`, `tenant=t`."),
+        _SOME(name="--as", help="Show what such a caller sees: `scope=a b`, `principal=p`, `tenant=t`."),
     ] = (),
-    tenant: Annotated[str, Parameter(help="The tenant of that caller.")] = "",
-    principal: Annotated[str, Parameter(help="The principal of that caller.")] = "",
+    tenant: Annotated[str, _SOME(help="The tenant of that caller.")] = "",
+    principal: Annotated[str, _SOME(help="The principal of that caller.")] = "",
     claim: Annotated[
-        tuple[str, ...], Parameter(help="A claim of that caller: NAME=VALUE; several of one name are a list.")
+        tuple[str, ...], _SOME(help="A claim of that caller: NAME=VALUE; several of one name are a list.")
     ] = (),
-    tool: Annotated[tuple[str, ...], Parameter(help="A tool to decide about, by the name that clients see.")] = (),
+    tool: Annotated[tuple[str, ...], _SOME(help="A tool to decide about, by the name that clients see.")] = (),
     json: Annotated[
         bool, Parameter(name="--json", negative="", show_default=False, help="Print JSON instead of text.")
     ] = False,
 ) -> int:
     """Validate a configuration file: print errors and warnings with their lines, and the servers. Starts nothing.
 
-    With `--as`, `--tenant`, `--principal`, `--claim` or `--tool`, print also what such a caller sees of each server,
-    rule and tool, and which scopes it lacks. Tools are known by the names that are given: nothing is started to list
-    them.
+    With `--as`, `--tenant`, `--principal`, `--claim` or `--tool`: what such a caller sees, and the scopes it lacks.
     """
     try:
         configuration, authorization = _read(config.expanduser())
