@@ -199,7 +199,7 @@ def _edge(plan: ServePlan, host: Host, place: BindAddress, bound: Bound, tls: Ce
         guard=guard,
         is_http=is_http,
         legacy_sse=is_http and plan.legacy_sse,
-        on_upgrade=WebSocketUpgrade(host, settings, guard, homes, scheme=plan.schemes[0]).serve if is_ws else None,
+        on_upgrade=WebSocketUpgrade(host, settings, guard, homes).serve if is_ws else None,
         homes=homes,
         on_unauthorized=refused.token,
     )
