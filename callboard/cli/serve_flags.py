@@ -83,7 +83,9 @@ class Where:
     token_file: Annotated[
         Path | None,
         Parameter(
-            group=ACCESS, help="Require a bearer token. File with a line `principal token` for each. Not for stdio."
+            group=ACCESS,
+            help="Require a bearer token. File with a line `principal token [scope ...]` for each (see callboard "
+            "token). Not for stdio.",
         ),
     ] = None
 

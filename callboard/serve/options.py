@@ -289,7 +289,7 @@ class ServePlan:
 
         if self.admin_token_file is not None:
             return TokenTable.read(Path(self.admin_token_file))
-        return None if place.is_local else TokenTable({})  # health alone: no token fits
+        return None if place.is_local else TokenTable()  # health alone: no token fits
 
     def room(self, overview: "Overview", health: "Balanced", place: BindAddress) -> "ShowRoom":
         """What the admin listener at *place* shows. Raises `CannotServe`."""
