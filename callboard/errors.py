@@ -219,9 +219,7 @@ class NotApproved(RequestFailed):
 class BadToken(CallboardError):
     """A token or a proof is no good. Clients hear *description* alone, which is one text for all causes but a few."""
 
-    def __init__(
-        self, description: str = "the token is invalid", *, reason: str = "", scheme: str = "Bearer"
-    ) -> None:
+    def __init__(self, description: str = "the token is invalid", *, reason: str = "", scheme: str = "Bearer") -> None:
         super().__init__(description)
         self.description = description
         self.reason = reason

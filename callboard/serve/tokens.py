@@ -9,10 +9,11 @@ from typing import ClassVar, Final
 
 import attrs
 
-from callboard.codecs.caller import Caller
+from callboard.codecs.caller import Caller, caller_of_key
 from callboard.config.files import NotRegular, read_file
 from callboard.errors import CannotRead, CannotServe
 from callboard.serve.token_line import TokenLine, read_line, token_digest
+from callboard.supervisor.audit import note
 
 MAX_FILE: Final = 4 * 1024 * 1024
 """Largest file of tokens that is read, in bytes: some forty thousand of them."""
@@ -116,6 +117,8 @@ class TokenFile:
         before = self.tokens
         self.tokens = tokens = tokens.after(before)
         gone = (before.keys - tokens.keys) | tokens.narrowed(before)
+        for key in sorted(gone):
+            note("principal_revoked", caller=caller_of_key(key), reason="token file")
         ended = await self.on_gone(gone) if gone and self.on_gone is not None else 0
         added, revoked = len(before.missing(tokens)), len(tokens.missing(before))
         return {"principals": len(tokens.keys), "added": added, "revoked": revoked, "sessions_ended": ended}
