@@ -217,8 +217,14 @@ class Audit:
                     line.duration = round(line.duration, 6)
                 if arguments is not None and self.key is not None:
                     line.arguments = digest_of(self.key, arguments)
-            lines.append(self.encoder.encode(line) + b"\n")
+            lines.append(self._encode(line) + b"\n")
         return lines
+
+    def _encode(self, line: AuditLine) -> bytes:
+        try:
+            return self.encoder.encode(line)
+        except (ValueError, TypeError, OverflowError):  # half a character: the rest must not wait behind it for ever
+            return self.encoder.encode(AuditLine(line.time, line.event, id=line.id, reason="cannot be written as JSON"))
 
     def settle(self, count: int, *, is_failing: bool) -> None:
         """The first *count* lines are written."""

@@ -1,6 +1,7 @@
 """What the audit log is told of requests and sessions: an `Observer` and `Auditor`."""
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from time import perf_counter
 from typing import Any, Final
 
@@ -34,6 +35,9 @@ OUTCOMES: Final[Mapping[str, str]] = {
 }
 """By error. Others are `failed`."""
 
+REMEMBERED: Final = 256
+"""Terms of which it is remembered whose they are."""
+
 UNNOTED: Final = frozenset({"auth"})
 """Reasons of refusals that have an event of their own, with more to say."""
 
@@ -45,6 +49,8 @@ class AuditObserver:
     audit: Audit
     owner_of: Callable[[str, str], str | None]
     next: Observer | None = None
+    _whose: dict[int, tuple[Terms, AuditLine]] = attrs.field(factory=dict, init=False)
+    """What the lines of a client have in common, by its terms: they are the same for most of its requests."""
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -80,10 +86,17 @@ class AuditObserver:
 
     def line(self, slot: EndedRequest, event: str) -> AuditLine:
         """What all lines of requests say."""
-        line = about(AuditLine(self.audit.clock(), event), slot.terms)
+        terms = slot.terms
+        whose = self._whose.get(id(terms))
+        if whose is None or whose[0] is not terms:
+            if len(self._whose) >= REMEMBERED:
+                self._whose.clear()
+            whose = self._whose[id(terms)] = terms, about(AuditLine(0.0, ""), terms)
+        line = copy(whose[1])
+        line.time, line.event = self.audit.clock(), event
         line.method = clipped(slot.method)
         line.remote = remote_of(slot)
-        line.request = str(getattr(slot, "request_id", ""))[:LONGEST_ID]
+        line.request = str(slot.request_id)[:LONGEST_ID]
         if slot.admission is not None:
             line.transport = slot.admission.transport
         if slot.trace is not None:

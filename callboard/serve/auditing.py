@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from callboard import tree
 from callboard.actors.server.host import Host
 from callboard.errors import CannotServe, Overloaded
 from callboard.observe.audit import Audit
@@ -28,12 +29,12 @@ class AuditLog:
     audit: Audit
     file: AuditFile
 
-    def join(self, host: Host) -> None:
+    async def join(self, host: Host) -> None:
         """Write what *host* does from now on. Other observers are told of it as before."""
         observer = AuditObserver(self.audit, host.offer.owner_of, host.observer)
         host.observer = host.auditor = observer
         self.audit.on_full = lambda is_full: host.bar(_refused if is_full else None)
-        host.root.spawn(AuditWriter(self.audit, self.file), name="audit", shutdown=0)
+        await host.root.add(tree.audit(lambda: AuditWriter(self.audit, self.file)))
 
 
 def open_audit_log(plan: ServePlan, server: Hosted, stack: AsyncExitStack) -> AuditLog | None:

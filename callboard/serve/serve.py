@@ -84,7 +84,7 @@ async def serve(
         if plan.trace:
             stack.push_async_callback(begin_tracing(host, plan.accepts_traces()))
         if audit is not None:
-            audit.join(host)  # around all other observers
+            await audit.join(host)  # around all other observers
         if admin is not None and view is not None:
             room = plan.room(view, health, admin.place)
             host.root.spawn(room.viewers, name="viewers", shutdown=0)

@@ -14,6 +14,7 @@ import pytest
 import structlog.testing
 import trio
 
+from callboard import tree
 from callboard.codecs.caller import Caller
 from callboard.errors import CannotServe
 from callboard.observe import audit as audit_module
@@ -130,6 +131,15 @@ def test_the_key_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
     file.write_text("short")
     with pytest.raises(CannotServe, match="64 hexadecimal digits"):
         read_audit_key(name)
+
+
+def test_a_line_that_is_no_unicode_does_not_hold_up_the_others() -> None:
+    audit = Audit()
+    for name in ("a", "half \ud800", "b"):
+        audit.put(line(name))
+    lines = [json.loads(one) for one in audit.encode(audit.batch())]
+    assert [one.get("name") for one in lines] == ["a", None, "b"]
+    assert lines[1]["reason"] == "cannot be written as JSON"
 
 
 def test_strangers_cannot_fill_the_log() -> None:
@@ -303,6 +313,21 @@ async def test_a_full_disk_is_tried_again_until_there_is_room(
     assert [one["name"] for one in told(link)] == ["first"]
     assert [one["event"] for one in logged] == ["audit_log_not_written", "audit_log_written_again"]
     assert logged[0]["reason"] == "No space left on device"
+
+
+async def test_a_writer_that_crashes_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    audit, path, write = Audit(), tmp_path / "audit", AuditFile.write
+
+    def broken(self: AuditFile, lines: Any) -> int:
+        monkeypatch.setattr(AuditFile, "write", write)
+        raise RuntimeError("by a test")
+
+    monkeypatch.setattr(AuditFile, "write", broken)
+    with structlog.testing.capture_logs(), opened(path) as file:
+        async with open_tree(tree.audit(lambda: AuditWriter(audit, file))):
+            audit.put(line("kept"))
+            await wait_written(audit, 1)
+    assert [one["name"] for one in told(path)] == ["kept"]
 
 
 async def test_a_hangup_opens_the_file_anew(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from callboard.actors.server.spans import FrontSpan
 from callboard.actors.terms import Terms
-from callboard.codecs.envelope import Request
+from callboard.codecs.envelope import Request, RequestId
 from callboard.codecs.routing import Route
 
 CANCELLED: Final = "cancelled"
@@ -27,6 +27,7 @@ class RequestSource(Protocol):
 class EndedRequest(Protocol):
     """A request that is over: its `ReplySlot`."""
 
+    request_id: RequestId
     method: str
     terms: Terms
     target: str | None
