@@ -11,9 +11,10 @@ from callboard.actors.server.observer import CANCELLED, TOOL_ERROR, EndedRequest
 from callboard.actors.terms import Terms
 from callboard.codecs.caller import Caller, caller_of_key
 from callboard.codecs.envelope import Request
+from callboard.codecs.revisions import Implementation
 from callboard.codecs.routing import Route
 from callboard.errors import DRAINING, INSUFFICIENT_SCOPE, NOT_APPROVED, OVERLOADED, TIMED_OUT
-from callboard.observe.audit import LONGEST_ID, Audit, AuditLine, clipped, tell_caller, without_query
+from callboard.observe.audit import LONGEST, LONGEST_ID, Audit, AuditLine, clipped, tell_caller, without_query
 
 AUDITED: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
 """Methods of which each request has a line. Of others those have one that are refused."""
@@ -36,7 +37,7 @@ OUTCOMES: Final[Mapping[str, str]] = {
 """By error. Others are `failed`."""
 
 REMEMBERED: Final = 256
-"""Terms of which it is remembered whose they are."""
+"""Clients of which it is remembered what their lines have in common."""
 
 UNNOTED: Final = frozenset({"auth"})
 """Reasons of refusals that have an event of their own, with more to say."""
@@ -49,8 +50,10 @@ class AuditObserver:
     audit: Audit
     owner_of: Callable[[str, str], str | None]
     next: Observer | None = None
-    _whose: dict[int, tuple[Terms, AuditLine]] = attrs.field(factory=dict, init=False)
-    """What the lines of a client have in common, by its terms: they are the same for most of its requests."""
+    _whose: dict[tuple[int, int], tuple[Caller, Implementation | None, AuditLine]] = attrs.field(
+        factory=dict, init=False
+    )
+    """What the lines of a client have in common: these two are the same objects for most of its requests."""
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -87,12 +90,14 @@ class AuditObserver:
     def line(self, slot: EndedRequest, event: str) -> AuditLine:
         """What all lines of requests say."""
         terms = slot.terms
-        whose = self._whose.get(id(terms))
-        if whose is None or whose[0] is not terms:
+        caller, info = caller_of(terms), terms.client_info
+        whose = self._whose.get((id(caller), id(info)))
+        if whose is None or whose[0] is not caller or whose[1] is not info:
             if len(self._whose) >= REMEMBERED:
                 self._whose.clear()
-            whose = self._whose[id(terms)] = terms, about(AuditLine(0.0, ""), terms)
-        line = copy(whose[1])
+            whose = self._whose[id(caller), id(info)] = caller, info, about(AuditLine(0.0, ""), caller, info)
+        line = copy(whose[2])
+        line.revision = terms.revision.value
         line.time, line.event = self.audit.clock(), event
         line.method = clipped(slot.method)
         line.remote = remote_of(slot)
@@ -118,7 +123,8 @@ class AuditObserver:
             self.next.session_over(transport, revision, seconds)
 
     def session_ended(self, terms: Terms, transport: str, peer: str, seconds: float) -> None:
-        line = about(AuditLine(self.audit.clock(), "session_ended"), terms)
+        line = about(AuditLine(self.audit.clock(), "session_ended"), caller_of(terms), terms.client_info)
+        line.revision = terms.revision.value
         line.transport, line.remote, line.duration = transport, address_of(peer), seconds
         self.audit.put(line)
 
@@ -147,13 +153,16 @@ class AuditedRequest:
         self._log.session_over(transport, revision, seconds)
 
 
-def about(line: AuditLine, terms: Terms) -> AuditLine:
+def caller_of(terms: Terms) -> Caller:
+    caller: Caller | None = getattr(terms, "caller", None)
+    return caller_of_key(terms.principal) if caller is None else caller
+
+
+def about(line: AuditLine, caller: Caller, info: Implementation | None) -> AuditLine:
     """Say whose request or session it is."""
-    found = getattr(terms, "caller", None)
-    tell_caller(line, found if isinstance(found, Caller) else caller_of_key(terms.principal))
-    line.revision = terms.revision.value
-    if (info := terms.client_info) is not None:
-        line.client = clipped(f"{info.name[:256]} {info.version[:64]}")
+    tell_caller(line, caller)
+    if info is not None:
+        line.client = clipped(f"{info.name[:LONGEST]} {info.version[:LONGEST_ID]}")
     return line
 
 

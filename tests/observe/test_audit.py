@@ -50,6 +50,11 @@ async def wait_written(audit: Audit, count: int) -> None:
             await trio.sleep(0.01)
 
 
+async def wait_failing(audit: Audit) -> None:
+    while not audit.is_failing:  # noqa: ASYNC110  # a thread writes
+        await trio.sleep(0.01)
+
+
 # A line.
 
 
@@ -302,8 +307,7 @@ async def test_a_full_disk_is_tried_again_until_there_is_room(
         async with open_tree(SupervisorSpec("top")) as root:
             root.spawn(AuditWriter(audit, file), name="audit", shutdown=0)
             audit.put(line("first"))
-            while not audit.is_failing:  # noqa: ASYNC110  # a thread writes
-                await trio.sleep(0.01)
+            await wait_failing(audit)
             assert audit.written == 0
             assert full.heard == ([True] if when_full == "refuse" else [])
             link.unlink()  # there is room
