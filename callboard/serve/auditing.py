@@ -9,13 +9,14 @@ import attrs
 
 from callboard import tree
 from callboard.actors.server.host import Host
+from callboard.codecs.revisions import Implementation
 from callboard.errors import CannotServe, Overloaded
 from callboard.observe.audit import Audit
 from callboard.observe.audit_file import STANDARD_ERROR, AuditFile, read_audit_key
 from callboard.observe.audit_observer import AuditObserver
 from callboard.observe.audit_writer import AuditWriter, finish
-from callboard.serve.options import ServePlan
-from callboard.server.served import Hosted
+from callboard.serve.options import ServePlan, ServerName
+from callboard.supervisor import Supervisor
 from callboard.supervisor.audit import note, taking_notes
 
 RETRY_AFTER: Final = 5.0
@@ -34,10 +35,14 @@ class AuditLog:
         observer = AuditObserver(self.audit, host.offer.owner_of, host.observer)
         host.observer = host.auditor = observer
         self.audit.on_full = lambda is_full: host.bar(_refused if is_full else None)
-        await host.root.add(tree.audit(lambda: AuditWriter(self.audit, self.file)))
+        await self.begin(host.root)
+
+    async def begin(self, root: Supervisor) -> None:
+        """Write what waits, now and from now on."""
+        await root.add(tree.audit(lambda: AuditWriter(self.audit, self.file)))
 
 
-def open_audit_log(plan: ServePlan, server: Hosted, stack: AsyncExitStack) -> AuditLog | None:
+def open_audit_log(plan: ServePlan, server: Implementation | ServerName, stack: AsyncExitStack) -> AuditLog | None:
     """The log that *plan* wants, until *stack* unwinds: before the tree is entered, so that it outlives all that has
     something to say. Raises `CannotServe`."""
     if plan.audit is None:
@@ -53,7 +58,7 @@ def open_audit_log(plan: ServePlan, server: Hosted, stack: AsyncExitStack) -> Au
     if plan.audit_arguments == "digest":
         audit.key = read_audit_key(name)
     stack.enter_context(taking_notes(audit.take))
-    about = {"server": server.info.name, "version": server.info.version, "pid": os.getpid()}
+    about = {"server": server.name, "version": server.version, "pid": os.getpid()}
     note("server_started", **about)
     stack.callback(note, "server_ended", **about)
     return AuditLog(audit, file)

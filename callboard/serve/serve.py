@@ -68,7 +68,7 @@ async def serve(
             admin = None if plan.admin is None else await stack.enter_async_context(listen(plan.admin))
             parking = plan.parking(server.info.name)
         ready = Ready(server.info, tuple(listening_at(plan, bound, admin)), tuple(warnings_for(plan, bound, admin)))
-        audit = open_audit_log(plan, server, stack)
+        audit = open_audit_log(plan, server.info, stack)
         host = await stack.enter_async_context(server.host(parking=parking))
         health = Health(server, host)
         view = None

@@ -4,6 +4,7 @@ import json
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import attrs
 import pytest
@@ -14,7 +15,7 @@ from callboard import Context, Server, connect
 from callboard.errors import CannotServe
 from callboard.serve.auditing import RETRY_AFTER
 from callboard.serve.tokens import TokenFile
-from tests.observe.admin import token_file
+from tests.observe.admin import Operator, token_file
 from tests.process import CALLBOARD, started
 from tests.serve.test_serve import TOKEN, call, hosted, post, served
 
@@ -95,6 +96,7 @@ async def test_sessions_and_resources_have_lines(tmp_path: Path, revision: str) 
         await client.call("echo", text="x")
     read, _ = about(file, "request")
     assert (read["method"], read["name"], read["revision"]) == ("resources/read", "notes://a", revision)
+    assert read["remote"] == "127.0.0.1"
     has_sessions = revision < "2026"
     begun, ended = about(file, "session_begun"), about(file, "session_ended")
     assert (len(begun), len(ended)) == (has_sessions, has_sessions)
@@ -102,6 +104,7 @@ async def test_sessions_and_resources_have_lines(tmp_path: Path, revision: str) 
         assert begun[0]["client"].startswith("callboard")
         assert ended[0]["duration"] > 0
         assert ended[0]["principal"] == "anonymous"
+        assert begun[0]["remote"] == ended[0]["remote"] == "127.0.0.1"
 
 
 async def test_nothing_new_is_begun_that_cannot_be_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,12 +188,18 @@ async def test_processes_write_whole_lines_to_one_file(workers: str, tmp_path: P
     app = tmp_path / "app.py"
     write(app, "from callboard import Server\nserver = Server('app')\n@server.tool\ndef f() -> str:\n    return 'x'\n")
     words = ["run", str(app), "--http", "0", "--workers", workers, "--audit", str(file), "--json"]
+    words += ["--admin", "0", "--admin-actions", "--admin-token-file", token_file(tmp_path)]
     async with started(*CALLBOARD, *words) as process:
-        url = (await process.hear())["listening"][0]["url"]
+        urls = {one["transport"]: one["url"] for one in (await process.hear())["listening"]}
+        url, operator = urls["http"], Operator(urlsplit(urls["admin"]).port or 0)
+        assert await operator.act("restart", "nothing") == 404
         async with trio.open_nursery() as nursery:
             for _ in range(40):
                 nursery.start_soon(partial(post, url, call("f")))
         process.signal()
         assert await process.wait() == 0
     assert [line["outcome"] for line in about(file, "request")] == ["ok"] * 40
-    assert len({line["detail"]["pid"] for line in about(file, "server_ended")}) == int(workers)
+    parents = int(workers) > 1
+    assert len({line["detail"]["pid"] for line in about(file, "server_ended")}) == int(workers) + parents
+    (act,) = about(file, "operator_action")
+    assert (act["principal"], act["outcome"], act["detail"]["action"]) == ("ops", "failed", "restart")
