@@ -67,7 +67,7 @@ class Renewing(Actor[Never]):
         if why is not None or changed.get("added") or changed.get("revoked"):  # since they were read first, too
             self.renewed += 1
             log.info(f"{what.name}_reloaded", **facts)
-            note("configuration_reloaded", outcome="ok", name=what.name, files=", ".join(files), **changed)
+            note("configuration_reloaded", **{**changed, "outcome": "ok", "name": what.name, "files": ", ".join(files)})
 
     def facts(self) -> dict[str, Fact]:
         return {"renewed": self.renewed}

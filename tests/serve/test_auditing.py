@@ -131,6 +131,9 @@ async def test_lines_that_cannot_be_written_are_dropped_and_calls_go_on(tmp_path
     async with served(http="127.0.0.1:0", audit="/dev/full", admin="127.0.0.1:0") as here:
         for _ in range(3):
             assert (await post(here.url("http"), call("echo", text="x")))[0] == 200
+        shown = (await Operator(urlsplit(here.url("admin")).port or 0).ask("/metrics")).body.decode()
+        assert 'callboard_audit_lines_total{outcome="written"} 0' in shown
+        assert 'callboard_audit_lines_total{outcome="dropped"} 0' in shown  # they wait
 
 
 @pytest.mark.parametrize(
