@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 from cyclopts.config import Env
 
 from callboard.errors import CannotServe
-from callboard.observe.audit_file import AuditArguments, WhenFull
+from callboard.observe.audit_file import STANDARD_ERROR, AuditArguments, WhenFull
 from callboard.serve.banner import announce, announce_json
 from callboard.serve.options import HttpEngine, Options, TraceAccept
 from callboard.supervisor.logs import FORMAT_VARIABLE, LEVEL_VARIABLE, LEVELS
@@ -121,7 +121,11 @@ class Where:
     ] = False
     audit: Annotated[
         Path | None,
-        Parameter(group=LOGS, help="Append a JSON line for each call and decision to this file; - for standard error."),
+        Parameter(
+            group=LOGS,
+            allow_leading_hyphen=True,
+            help="Append a JSON line for each call and decision to this file; - for standard error.",
+        ),
     ] = None
     audit_when_full: Annotated[
         WhenFull,
@@ -181,7 +185,7 @@ class Where:
             admin_token_file=_path(self.admin_token_file),
             admin_actions=self.admin_actions,
             access_log=self.access_log,
-            audit=_path(self.audit),
+            audit=_audit(self.audit),
             audit_when_full=self.audit_when_full,
             audit_arguments=self.audit_arguments,
             trace=self.trace,
@@ -241,6 +245,12 @@ class Where:
 
 def _path(path: Path | None) -> str | None:
     return None if path is None else str(path)
+
+
+def _audit(path: Path | None) -> str | None:
+    if path is not None and str(path).startswith("-") and str(path) != STANDARD_ERROR:
+        raise CannotServe(f"--audit {str(path)[:20]}: expected a file, or - for standard error")  # the next flag
+    return _path(path)
 
 
 def _count(workers: str) -> int | Literal["auto"]:

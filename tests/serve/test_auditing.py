@@ -16,7 +16,7 @@ from callboard.errors import CannotServe
 from callboard.serve.auditing import RETRY_AFTER
 from callboard.serve.tokens import TokenFile
 from tests.observe.admin import Operator, token_file
-from tests.process import CALLBOARD, started
+from tests.process import CALLBOARD, callboard, started
 from tests.serve.test_serve import TOKEN, call, hosted, post, served
 
 ADA = {"principal": "ada", "tenant": "acme"}
@@ -206,3 +206,20 @@ async def test_processes_write_whole_lines_to_one_file(workers: str, tmp_path: P
     assert len({line["detail"]["pid"] for line in about(file, "server_ended")}) == int(workers) + parents
     (act,) = about(file, "operator_action")
     assert (act["principal"], act["outcome"], act["detail"]["action"]) == ("ops", "failed", "restart")
+
+
+async def test_lines_may_go_to_standard_error(tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    write(app, "from callboard import Server\nserver = Server('app')\n")
+    async with started(*CALLBOARD, "run", str(app), "--http", "0", "--audit", "-", "--json") as process:
+        await process.hear()
+        process.signal()
+        assert await process.wait() == 0
+    lines = [json.loads(line) for line in process.words.splitlines() if line.startswith("{")]
+    assert [line["event"] for line in lines] == ["server_started", "server_ended"]
+
+
+def test_a_flag_is_not_taken_for_the_file() -> None:
+    done = callboard("run", "app.py", "--http", "0", "--audit", "--json")
+    assert done.returncode == 2
+    assert "--audit --json: expected a file, or - for standard error" in done.stderr
