@@ -15,6 +15,8 @@
       sessions
         NAME                                  one for each session: it ends when either of the two does
           session, reader                     writes to the client; reads what it says
+      audit                                   the audit log, if there is one
+        writer                                appends what waits, by a thread
       http-N, admin, asgi, pings-N            listeners, added while they listen
         keep-alive, write-batch, slow-requests  one timer or queue for all connections of a listener
         connections                           one for each connection
@@ -223,6 +225,13 @@ def inner(name: str, listening: Children) -> SupervisorSpec:
 def admin(listening: Children) -> SupervisorSpec:
     """The admin listener. It is there before the others listen, and after they have stopped."""
     return SupervisorSpec("admin", children=listening, intensity=ENDLESS)
+
+
+def audit(writer: Make) -> SupervisorSpec:
+    """The audit log. What waits to be written outlives its writer."""
+    return SupervisorSpec(
+        "audit", children=(ChildSpec("writer", writer, shutdown=0),), intensity=ENDLESS, backoff=STORE_WAITS
+    )
 
 
 def client() -> SupervisorSpec:

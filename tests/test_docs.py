@@ -99,6 +99,7 @@ def _flags(app: App) -> set[str]:
     found = {
         name
         for command in (app[name] for name in app if not name.startswith("-"))
+        if command.default_command is not None
         for argument in command.assemble_argument_collection()
         for name in argument.names
         if name.startswith("--")

@@ -42,7 +42,7 @@ class TokenVerifier:
     verifier = TokenVerifier(resource="https://tools.example.com/mcp")
     await verifier.open(root)
     await verifier.use([IssuerSettings(issuer="https://login.example.com")])
-    caller = verifier.known(presented) or await verifier.verify(presented)
+    caller = verifier.known(presented.token) or await verifier.verify(presented)
     ```
     """
 
@@ -102,12 +102,10 @@ class TokenVerifier:
 
     # What the endpoint calls.
 
-    def known(self, presented: PresentedToken) -> Caller | None:
-        """The caller of a token that was found good a little while ago. None for all that is to be verified: also for
-        tokens that are bound to something, which is looked at each time."""
-        if presented.scheme != "bearer":
-            return None
-        known = self._known(self.cache.digest(presented.token))
+    def known(self, token: str) -> Caller | None:
+        """The caller of a bearer token that was found good a little while ago. None for all that is to be verified:
+        also for tokens that are bound to something, which is looked at each time."""
+        known = self._known(self.cache.digest(token))
         return None if known is None or known.binding.is_bound or self.requires_proof else known.caller
 
     async def verify(self, presented: PresentedToken) -> Caller:

@@ -24,6 +24,7 @@ from callboard.config.files import read_file
 from callboard.config.watch import Stamp, look
 from callboard.errors import CannotServe
 from callboard.supervisor import Actor, Address, Fact, get_logger
+from callboard.supervisor.audit import note
 
 log = get_logger("callboard.broker")
 
@@ -112,6 +113,7 @@ class Pins:
                     log.warning(
                         "definition_changed", backend=server, tool=tool, pinned=withheld[tool], found=after.found
                     )
+                    note("definition_changed", server=server, name=tool, pinned=withheld[tool], found=after.found)
         return withheld
 
     def waiting(self, server: str | None = None, tool: str | None = None) -> list[Waiting]:
@@ -255,6 +257,7 @@ class Pinning(Actor[Never]):
         try:
             if await self.pins.look_aside():
                 log.info("pins_reloaded", file=str(self.pins.file), waiting=len(self.pins.waiting()))
+                note("definition_approved", reason="pins file", waiting=len(self.pins.waiting()))
                 self.broker.send_nowait(Approved())
         except CannotServe as error:
             log.warning("pins_rejected", reason=str(error)[:200])

@@ -13,6 +13,7 @@ from callboard.config import BackendSpec, BadConfiguration, Configuration, diffe
 from callboard.config.watch import Watcher, Why, watching
 from callboard.errors import AskFailed, CannotConnect, CannotRead, CannotServe
 from callboard.supervisor import Actor, Fact, get_logger
+from callboard.supervisor.audit import note
 
 log = get_logger("callboard.broker")
 
@@ -84,12 +85,14 @@ class Reloader(Actor[Never]):
             return
         self.current = found
         self.reloaded += 1
+        note("configuration_reloaded", outcome="ok", name="servers", files=str(self.file))
         self.reloaded_at = time.time()
 
     def _refuse(self, mistakes: list[str]) -> None:
         """Say why nothing changes; of a file that is tried again and again, once."""
         if mistakes != self._refused:
             log.warning("config_rejected", file=str(self.file), mistakes=mistakes)
+            note("configuration_reloaded", outcome="failed", name="servers", files=str(self.file))
             self.rejected += 1
         self._refused = mistakes
 

@@ -15,6 +15,7 @@ from callboard.cli.arguments import BadArgument
 from callboard.codecs.sse import Event, EventDecoder
 from callboard.config.files import read_file
 from callboard.errors import BadAnswer, CannotConnect, CannotServe, ConnectionLost, NotAuthorized
+from callboard.serve.token_line import HASHED
 from callboard.transports.bind import BindAddress
 from callboard.transports.client.pool import Channel, Origin, reach
 
@@ -136,7 +137,7 @@ def origin_of(written: str) -> Origin:
 
 
 def _token(file: Path | None) -> str | None:
-    """The first token of *file*, which has lines of `principal token` or of tokens alone; else that of the variable."""
+    """The first token of *file*, which is a token file or has a token alone; else that of the variable."""
     if file is None:
         token = os.environ.get(TOKEN_VARIABLE, "").strip()
         where = f"${TOKEN_VARIABLE}"
@@ -157,9 +158,10 @@ def _first_token(path: Path) -> str:
     for line in text.splitlines():
         words = line.split()
         if words and not words[0].startswith("#"):
-            if len(words) > 2:
-                raise BadArgument(f"{path}: expected a token, or a principal and a token")
-            return words[-1]
+            token = words[0] if len(words) == 1 else words[1]
+            if token.startswith(HASHED):
+                raise BadArgument(f"{path}: has the hash of a token, and not the token itself")
+            return token
     raise BadArgument(f"{path}: no token")
 
 

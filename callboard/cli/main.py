@@ -26,7 +26,7 @@ _LOOK = Group("Look at a running server", sort_key=1)
 _CLIENTS = Group("Use a server", sort_key=2)
 
 # By name, so that a command loads its own modules only: all of them together take half as long again to import.
-for _place, _name in enumerate(("run", "serve", "check", "approve")):
+for _place, _name in enumerate(("run", "serve", "check", "approve", "token")):
     app.command(f"callboard.cli.{_name}:APP", name=_name, group=_SERVERS, sort_key=_place)
 for _place, _name in enumerate(("status", "top")):
     app.command(f"callboard.cli.{_name}:APP", name=_name, group=_LOOK, sort_key=_place)

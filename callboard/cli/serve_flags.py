@@ -11,6 +11,7 @@ from cyclopts import Group, Parameter
 from cyclopts.config import Env
 
 from callboard.errors import CannotServe
+from callboard.observe.audit_file import STANDARD_ERROR, AuditArguments, WhenFull
 from callboard.serve.banner import announce, announce_json
 from callboard.serve.options import HttpEngine, Options, TraceAccept
 from callboard.supervisor.logs import FORMAT_VARIABLE, LEVEL_VARIABLE, LEVELS
@@ -83,7 +84,9 @@ class Where:
     token_file: Annotated[
         Path | None,
         Parameter(
-            group=ACCESS, help="Require a bearer token. File with a line `principal token` for each. Not for stdio."
+            group=ACCESS,
+            help="Require a bearer token. File with a line `principal token [scope ...]` for each (see callboard "
+            "token). Not for stdio.",
         ),
     ] = None
 
@@ -116,6 +119,22 @@ class Where:
     access_log: Annotated[
         bool, FLAG, Parameter(group=LOGS, help="Log each request: client, method, tool, server, outcome, time.")
     ] = False
+    audit: Annotated[
+        Path | None,
+        Parameter(
+            group=LOGS,
+            allow_leading_hyphen=True,
+            help="Append a JSON line for each call and decision to this file; - for standard error.",
+        ),
+    ] = None
+    audit_when_full: Annotated[
+        WhenFull,
+        Parameter(group=LOGS, help="When the audit log cannot be written: drop lines, or refuse new requests."),
+    ] = "drop"
+    audit_arguments: Annotated[
+        AuditArguments,
+        Parameter(group=LOGS, help="What audit lines say of arguments: nothing, or a keyed digest (key in FILE.key)."),
+    ] = "none"
     trace: Annotated[
         bool, FLAG, Parameter(group=LOGS, help="Make OpenTelemetry spans, with the SDK that the process has set up.")
     ] = False
@@ -166,6 +185,9 @@ class Where:
             admin_token_file=_path(self.admin_token_file),
             admin_actions=self.admin_actions,
             access_log=self.access_log,
+            audit=_audit(self.audit),
+            audit_when_full=self.audit_when_full,
+            audit_arguments=self.audit_arguments,
             trace=self.trace,
             trace_accept=self.trace_accept,
             tls_cert=_path(self.tls_cert),
@@ -223,6 +245,12 @@ class Where:
 
 def _path(path: Path | None) -> str | None:
     return None if path is None else str(path)
+
+
+def _audit(path: Path | None) -> str | None:
+    if path is not None and str(path).startswith("-") and str(path) != STANDARD_ERROR:
+        raise CannotServe(f"--audit {str(path)[:20]}: expected a file, or - for standard error")  # the next flag
+    return _path(path)
 
 
 def _count(workers: str) -> int | Literal["auto"]:

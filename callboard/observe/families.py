@@ -222,6 +222,9 @@ def _losses(host: Host, journal: Journal) -> Iterator[Family]:
     yield Family("callboard_dead_letters_total", "counter", "Messages between actors that were not delivered.", letters)
     refused = [Sample({"reason": reason}, count) for reason, count in journal.refused.items()]
     yield Family("callboard_refused_total", "counter", "Requests that were refused before they began.", refused)
+    if host.auditor is not None:
+        lines = [Sample({"outcome": outcome}, count) for outcome, count in host.auditor.counts.items()]
+        yield Family("callboard_audit_lines_total", "counter", "Lines of the audit log, written and dropped.", lines)
     for name, error, help_ in (
         ("callboard_cancelled_total", CANCELLED, "Requests that their clients cancelled."),
         ("callboard_timeouts_total", _TIMED_OUT, "Requests that took too long."),

@@ -7,6 +7,7 @@ import attrs
 from callboard.errors import CannotServe
 from callboard.observe.rows import clip
 from callboard.supervisor import get_logger
+from callboard.supervisor.audit import note
 
 log = get_logger("callboard.admin")
 
@@ -44,6 +45,8 @@ class OperatorDesk:
             log.warning("action_failed", action=action, reason=str(error)[:200])
         finally:
             log.warning("operator_action", operator=operator, action=action, subject=clip(subject), outcome=outcome)
+            name = "definition_approved" if action == "approve" else "operator_action"
+            note(name, principal=operator, name=subject, action=action, outcome="ok" if outcome == "done" else "failed")
         return outcome
 
     async def _act(self, action: str, subject: str) -> ActionOutcome:

@@ -15,6 +15,7 @@ import attrs
 
 from callboard.codecs.http.access import EVERYONE, Access, is_wildcard
 from callboard.errors import CannotServe
+from callboard.observe.audit_file import AUDIT_ARGUMENTS, STANDARD_ERROR, WHEN_FULL, AuditArguments, WhenFull
 from callboard.serve.cluster_options import ClusterPlan, cluster_plan
 from callboard.serve.refused_names import RefusedNames
 from callboard.serve.state_keys import read_state_keys
@@ -100,6 +101,12 @@ class Options(TypedDict, total=False):
     """Let operators restart servers, approve tools, disconnect clients and drain, with a token of that file."""
     access_log: bool
     """Write a log line for each request."""
+    audit: str | None
+    """File of the audit log: a JSON line for each call and each decision; `-` for standard error."""
+    audit_when_full: WhenFull
+    """What happens when it cannot be written: `drop` lines and count them, or `refuse` new requests."""
+    audit_arguments: AuditArguments
+    """What it says of arguments: nothing, or a keyed digest. The key lies beside the file."""
     trace: bool
     """Make spans, with the OpenTelemetry SDK that this process has set up."""
     trace_accept: TraceAccept | None
@@ -163,6 +170,9 @@ class ServePlan:
     admin_token_file: str | None = None
     admin_actions: bool = False
     access_log: bool = False
+    audit: str | None = None
+    audit_when_full: WhenFull = "drop"
+    audit_arguments: AuditArguments = "none"
     trace: bool = False
     trace_accept: TraceAccept | None = None
     workers: int = attrs.field(default=1, converter=_workers)
@@ -207,6 +217,10 @@ class ServePlan:
             raise CannotServe("tracing needs opentelemetry-api: pip install 'callboard[telemetry]'")
         if self.trace_accept not in (None, *TRACE_ACCEPT):
             raise CannotServe(f"invalid trace_accept {self.trace_accept!r}: expected one of {', '.join(TRACE_ACCEPT)}")
+        if self.audit_when_full not in WHEN_FULL or self.audit_arguments not in AUDIT_ARGUMENTS:
+            raise CannotServe("invalid audit_when_full or audit_arguments: expected drop or refuse, none or digest")
+        if self.audit == STANDARD_ERROR and self.audit_arguments == "digest":
+            raise CannotServe("digests of arguments need an audit file: their key lies beside it")
         if self.workers > 1 and self.serves_stdio:
             raise CannotServe("stdio is one client's own: it cannot be served by more than one worker")
         if self.cluster is not None and self.serves_stdio:
@@ -289,7 +303,7 @@ class ServePlan:
 
         if self.admin_token_file is not None:
             return TokenTable.read(Path(self.admin_token_file))
-        return None if place.is_local else TokenTable({})  # health alone: no token fits
+        return None if place.is_local else TokenTable()  # health alone: no token fits
 
     def room(self, overview: "Overview", health: "Balanced", place: BindAddress) -> "ShowRoom":
         """What the admin listener at *place* shows. Raises `CannotServe`."""

@@ -12,7 +12,8 @@ from functools import partial
 import trio
 
 from callboard import tree
-from callboard.serve.options import Options, ServePlan, listening_at, listening_told
+from callboard._version import __version__
+from callboard.serve.options import Options, ServePlan, ServerName, listening_at, listening_told
 from callboard.serve.parent import Parent
 from callboard.supervisor import open_tree
 from callboard.transports.bind import Bound, listen
@@ -65,7 +66,14 @@ async def _run(plan: ServePlan, has_backends: bool) -> int:
         meters = create_meters()
         stack.callback(os.close, meters)
         equipment = Equipment([], folder, list(_descriptors(bound.values())), page, meters, has_backends)
+        audit = None
+        if plan.audit is not None and plan.admin_actions:  # what operators do is done here; all else the workers write
+            from callboard.serve.auditing import open_audit_log
+
+            audit = open_audit_log(plan, ServerName("node", __version__), stack)
         root = await stack.enter_async_context(open_tree(tree.node()))
+        if audit is not None:
+            await audit.begin(root)
         parent = Parent(plan, equipment, root, bound, admin)
         if admin is not None:
             from callboard.serve.admin import admin_edge  # and not without an admin address

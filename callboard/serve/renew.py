@@ -10,6 +10,7 @@ import trio
 from callboard.config.watch import Watcher, Why, watching
 from callboard.errors import CannotRead, CannotServe
 from callboard.supervisor import Actor, Fact, get_logger
+from callboard.supervisor.audit import note
 
 log = get_logger("callboard.serving")
 
@@ -57,6 +58,7 @@ class Renewing(Actor[Never]):
                 watcher.try_again()
             if str(error) != self._refused:  # of files that are tried again and again it is said once
                 log.warning(f"{what.name}_not_reloaded", reason=str(error), **facts)
+                note("configuration_reloaded", outcome="failed", name=what.name, files=", ".join(files))
             self._refused = str(error)
             return
         self._refused = None
@@ -65,6 +67,7 @@ class Renewing(Actor[Never]):
         if why is not None or changed.get("added") or changed.get("revoked"):  # since they were read first, too
             self.renewed += 1
             log.info(f"{what.name}_reloaded", **facts)
+            note("configuration_reloaded", **{**changed, "outcome": "ok", "name": what.name, "files": ", ".join(files)})
 
     def facts(self) -> dict[str, Fact]:
         return {"renewed": self.renewed}

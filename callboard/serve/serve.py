@@ -14,6 +14,7 @@ from callboard.actors.server.drain import drain
 from callboard.actors.server.host import Host
 from callboard.errors import CannotServe
 from callboard.serve.admin import Health, admin_edge
+from callboard.serve.auditing import open_audit_log
 from callboard.serve.banner import announce, announce_drain
 from callboard.serve.collector import collecting_now_and_then, collecting_seldom
 from callboard.serve.options import Options, Ready, ServePlan, listening_at, listening_told, warnings_for
@@ -26,6 +27,7 @@ from callboard.serve.traces import begin_tracing
 from callboard.serve.worker import begin_work, inherited, leave, place_backends, started
 from callboard.server.served import Hosted
 from callboard.supervisor import Supervisor, SupervisorSpec, get_logger
+from callboard.supervisor.audit import note
 from callboard.transports.bind import BindAddress, Bound, listen
 from callboard.transports.descriptors import raise_descriptor_limit
 from callboard.transports.limits import Settings
@@ -67,6 +69,7 @@ async def serve(
             admin = None if plan.admin is None else await stack.enter_async_context(listen(plan.admin))
             parking = plan.parking(server.info.name)
         ready = Ready(server.info, tuple(listening_at(plan, bound, admin)), tuple(warnings_for(plan, bound, admin)))
+        audit = open_audit_log(plan, server.info, stack)
         host = await stack.enter_async_context(server.host(parking=parking))
         health = Health(server, host)
         view = None
@@ -81,6 +84,8 @@ async def serve(
             host.observer = AccessLog(host.offer.owner_of, host.observer)
         if plan.trace:
             stack.push_async_callback(begin_tracing(host, plan.accepts_traces()))
+        if audit is not None:
+            await audit.join(host)  # around all other observers
         if admin is not None and view is not None:
             room = plan.room(view, health, admin.place)
             host.root.spawn(room.viewers, name="viewers", shutdown=0)
@@ -199,15 +204,21 @@ def _edge(plan: ServePlan, host: Host, place: BindAddress, bound: Bound, tls: Ce
         guard=guard,
         is_http=is_http,
         legacy_sse=is_http and plan.legacy_sse,
-        on_upgrade=WebSocketUpgrade(host, settings, guard, homes, scheme=plan.schemes[0]).serve if is_ws else None,
+        on_upgrade=WebSocketUpgrade(host, settings, guard, homes).serve if is_ws else None,
         homes=homes,
-        on_unauthorized=refused.token,
+        on_unauthorized=partial(_tell_unauthorized, refused),
     )
     with_http2 = is_http and plan.http_engine == "asgi"
     turns = None if plan.worker is None else plan.worker.share.door()
     if plan.worker is not None:
         plan.worker.endpoints.append(endpoint)
     return http_edge("http" if is_http else "ws", endpoint, bound.sockets, tls, with_http2=with_http2, turns=turns)
+
+
+def _tell_unauthorized(refused: RefusedNames, peer: str, is_missing: bool) -> None:
+    refused.token(peer, is_missing)
+    reason = "no token" if is_missing else "invalid token"
+    note("authentication_refused", outcome="refused", remote=peer.rpartition("@")[2], reason=reason)
 
 
 async def _close_listeners(edges: Sequence[Supervisor], *, are_last: bool = False) -> None:

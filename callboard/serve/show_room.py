@@ -235,7 +235,8 @@ class ShowRoom:
         if self.tokens is None:
             return ANY_OPERATOR
         token = _token(head.get(b"authorization") or b"")
-        return None if token is None else await self.tokens(token)
+        caller = None if token is None else self.tokens.known(token)
+        return None if caller is None else caller.key
 
     async def why(self, head: Head) -> str:
         """Lines on what is up and what is not, for those who may look; nothing for others."""

@@ -1,76 +1,89 @@
 """A file of bearer tokens: the simplest way to authenticate clients."""
 
 import hashlib
-import hmac
-from collections.abc import Awaitable, Callable, Mapping, Set
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from pathlib import Path
 from typing import ClassVar, Final
 
 import attrs
 
-from callboard.codecs.caller import ANYBODY
+from callboard.codecs.caller import Caller, caller_of_key
 from callboard.config.files import NotRegular, read_file
 from callboard.errors import CannotRead, CannotServe
-from callboard.supervisor import get_logger
-
-log = get_logger("callboard.tokens")
-
-MIN_TOKEN: Final = 16
-"""Shortest token, in characters: what is shorter can be guessed."""
+from callboard.serve.token_line import TokenLine, read_line, token_digest
+from callboard.supervisor.audit import note
 
 MAX_FILE: Final = 4 * 1024 * 1024
 """Largest file of tokens that is read, in bytes: some forty thousand of them."""
 
+_KEY: Final = secrets.token_bytes(32)
+
 
 @attrs.frozen
 class TokenTable:
-    """The principal of each token. Only digests are kept, so that no dump and no log can tell a token."""
+    """The caller of each token.
 
-    _principals: Mapping[bytes, str]
-    open_mode: str | None = None
-    """The mode of the file, if others may read or write it."""
+    A token is looked up by a keyed digest, with a key that this process has drawn: the time that takes depends on
+    neither the number of tokens nor their text, since no client can choose how a digest begins. No dump tells a token.
+    """
+
+    _callers: Mapping[bytes, Caller] = attrs.field(factory=dict, repr=False)
+    clock: Callable[[], float] = time.time
+
+    @classmethod
+    def of(cls, lines: Iterable[TokenLine]) -> "TokenTable":
+        return cls({_place(line.digest): line.caller for line in lines})
 
     @classmethod
     def read(cls, path: Path, *, is_running: bool = False) -> "TokenTable":
-        """Lines of `principal token`; blank ones and those that begin with # are ignored. Raises `CannotServe`."""
-        try:
-            contents = read_file(path, MAX_FILE, is_running=is_running)
-            lines = contents.data.decode().splitlines()
-        except OSError as error:
-            failure = CannotServe if isinstance(error, NotRegular) else CannotRead
-            raise failure(f"{path}: {error.strerror or error}") from None
-        except UnicodeDecodeError:
-            raise CannotServe(f"{path}: not UTF-8") from None
-        if len(contents.data) > MAX_FILE:
-            raise CannotServe(f"{path}: larger than {MAX_FILE} bytes")
-        found: dict[bytes, str] = {}
-        for number, line in enumerate(lines, 1):
-            words = line.split()
-            if not words or words[0].startswith("#"):
-                continue
-            problem = _problem(words, found)
-            if problem:
-                raise CannotServe(f"{path}, line {number}: {problem}")
-            found[_digest(words[1])] = words[0]
-        if not found:
+        """Lines as `token_line` has them; blank ones and those that begin with # are ignored. Raises `CannotServe`.
+
+        A file without any token is refused: at the start it is a mistake, and a server that *is_running* may see one
+        that is still being written. But to a running server one with nothing but comments says that all are revoked.
+        """
+        text = read_text(path, is_running=is_running)
+        lines = read_lines(path, text)
+        if not lines and not (is_running and text.strip()):
             raise CannotServe(f"{path}: no tokens: every request would be rejected")
-        return cls(found, f"{contents.mode & 0o777:04o}" if contents.others_may_read else None)
+        return cls.of(lines)
 
     @property
-    def principals(self) -> Set[str]:
-        return set(self._principals.values())
+    def keys(self) -> Set[str]:
+        """The callers that have a token which has not ended."""
+        now = self.clock()
+        return {caller.key for caller in self._callers.values() if caller.expires is None or caller.expires > now}
 
-    def differs(self, other: "TokenTable") -> int:
-        """How many tokens are in here, and not, or for another principal, in *other*."""
-        return len(self._principals.items() - other._principals.items())  # noqa: SLF001  # one of us
+    def known(self, token: str) -> Caller | None:
+        """The caller of *token*, and the same object every time; None if it is wrong, or has ended."""
+        caller = self._callers.get(_place(token_digest(token)))
+        if caller is None or caller.expires is None or caller.expires > self.clock():
+            return caller
+        return None
 
-    async def __call__(self, token: str) -> str | None:
-        """The principal of *token*. Takes as long for a wrong one as for a right one."""
-        given, principal = _digest(token), None
-        for known, whose in self._principals.items():
-            if hmac.compare_digest(known, given):
-                principal = whose
-        return principal
+    def after(self, before: "TokenTable") -> "TokenTable":
+        """The same, with the callers of *before* where they are as they were."""
+        kept = {
+            place: old if (old := before._callers.get(place)) is not None and _says(old) == _says(new) else new  # noqa: SLF001  # one of us
+            for place, new in self._callers.items()
+        }
+        return TokenTable(kept, before.clock)
+
+    def missing(self, before: "TokenTable") -> list[Caller]:
+        """The callers of those tokens of *before* that are not in here, or say something else here."""
+        callers = self._callers
+        return [caller for place, caller in before._callers.items() if callers.get(place) is not caller]  # noqa: SLF001  # one of us
+
+    def narrowed(self, before: "TokenTable") -> Set[str]:
+        """Callers of *before* with a token that has fewer scopes here, or ends sooner."""
+        pairs = ((old, self._callers.get(place)) for place, old in before._callers.items())  # noqa: SLF001  # one of us
+        return {
+            old.key for old, new in pairs if new is not None and (old.scopes - new.scopes or _ends_sooner(old, new))
+        }
+
+    async def __call__(self, token: str) -> Caller | None:
+        return self.known(token)
 
 
 @attrs.define(eq=False)
@@ -80,13 +93,12 @@ class TokenFile:
     path: Path
     tokens: TokenTable = attrs.field(init=False)
     on_gone: Callable[[Set[str]], Awaitable[int]] | None = attrs.field(default=None, init=False)
-    """Ends what is open for these principals; how much that was."""
+    """Ends what is open for the callers with these keys; how much that was."""
 
     name: ClassVar[str] = "tokens"
 
     def __attrs_post_init__(self) -> None:
         self.tokens = TokenTable.read(self.path)
-        self._warn(None)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -97,35 +109,68 @@ class TokenFile:
         return TokenTable.read(self.path, is_running=True)
 
     async def use(self, tokens: TokenTable) -> Mapping[str, object]:
-        """Go by *tokens* from the next request on; how that differs. Principals without any token left are cut off."""
-        before, self.tokens = self.tokens, tokens
-        self._warn(before.open_mode)
-        gone = before.principals - tokens.principals
+        """Go by *tokens* from the next request on; how that differs.
+
+        Callers without any token left are cut off. So are those of which a token has less to say now: a WebSocket goes
+        on with what its token said when it was opened.
+        """
+        before = self.tokens
+        self.tokens = tokens = tokens.after(before)
+        gone = (before.keys - tokens.keys) | tokens.narrowed(before)
+        for key in sorted(gone):
+            note("principal_revoked", caller=caller_of_key(key), reason="token file")
         ended = await self.on_gone(gone) if gone and self.on_gone is not None else 0
-        added, revoked = tokens.differs(before), before.differs(tokens)
-        return {"principals": len(tokens.principals), "added": added, "revoked": revoked, "sessions_ended": ended}
+        added, revoked = len(before.missing(tokens)), len(tokens.missing(before))
+        return {"principals": len(tokens.keys), "added": added, "revoked": revoked, "sessions_ended": ended}
 
-    async def __call__(self, token: str) -> str | None:
-        return await self.tokens(token)
+    def known(self, token: str) -> Caller | None:
+        """The caller of *token*, and the same object until the file says something else of it."""
+        return self.tokens.known(token)
 
-    def _warn(self, before: str | None) -> None:
-        mode = self.tokens.open_mode
-        if mode is not None and mode != before:
-            log.warning("token_file_readable_by_others", file=str(self.path), mode=mode, fix="chmod 600")
-
-
-def _problem(words: list[str], found: Mapping[bytes, str]) -> str | None:
-    if len(words) != 2:
-        return "expected a principal and a token, separated by a space"
-    principal, token = words
-    if principal == ANYBODY:
-        return f"the principal {ANYBODY} is reserved for clients without a token"
-    if len(token) < MIN_TOKEN:
-        return f"the token is shorter than {MIN_TOKEN} characters"
-    if _digest(token) in found:
-        return "duplicate token"
-    return None
+    async def __call__(self, token: str) -> Caller | None:
+        return self.tokens.known(token)
 
 
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+def read_text(path: Path, *, is_running: bool = False) -> str:
+    """The text of a file that no other user may read or write. Raises `CannotServe`."""
+    try:
+        contents = read_file(path, MAX_FILE, is_running=is_running)
+        text = contents.data.decode()
+    except OSError as error:
+        failure = CannotServe if isinstance(error, NotRegular) else CannotRead
+        raise failure(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise CannotServe(f"{path}: not UTF-8") from None
+    if len(contents.data) > MAX_FILE:
+        raise CannotServe(f"{path}: larger than {MAX_FILE} bytes")
+    if contents.others_may_read:
+        mode = f"{contents.mode & 0o777:04o}"
+        raise CannotServe(f"{path}: other users can read or change it (mode {mode}); run: chmod 600 {path}")
+    return text
+
+
+def read_lines(path: Path, text: str) -> list[TokenLine]:
+    """Raises `CannotServe` with the number of the first line that is wrong."""
+    found: dict[bytes, TokenLine] = {}
+    for number, written in enumerate(text.splitlines(), 1):
+        try:
+            line = read_line(written)
+        except ValueError as error:
+            raise CannotServe(f"{path}, line {number}: {error}") from None
+        if line is None:
+            continue
+        if found.setdefault(line.digest, line) is not line:
+            raise CannotServe(f"{path}, line {number}: duplicate token")
+    return list(found.values())
+
+
+def _place(digest: bytes) -> bytes:
+    return hashlib.blake2b(digest, key=_KEY, digest_size=32).digest()
+
+
+def _says(caller: Caller) -> tuple[object, ...]:
+    return caller.key, caller.scopes, caller.expires
+
+
+def _ends_sooner(old: Caller, new: Caller) -> bool:
+    return new.expires is not None and (old.expires is None or new.expires < old.expires)

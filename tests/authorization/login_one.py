@@ -48,7 +48,8 @@ class Login:
 
 async def main(url: str, _: str) -> dict[str, Any]:
     login = Login()
-    metadata = OAuthClientMetadata(client_name="login", redirect_uris=[REDIRECT], token_endpoint_auth_method="none")
+    said: Any = {"client_name": "login", "redirect_uris": [REDIRECT], "token_endpoint_auth_method": "none"}
+    metadata = OAuthClientMetadata(**said)
     provider = OAuthClientProvider(url, metadata, login, login.visit, login.come_back)
     async with (
         httpx.AsyncClient(auth=provider, timeout=30) as http,
@@ -63,4 +64,4 @@ async def main(url: str, _: str) -> dict[str, Any]:
     return {**said, "scopes": login.scopes}
 
 
-print(json.dumps(asyncio.run(main(*sys.argv[1:]))))
+sys.stdout.write(json.dumps(asyncio.run(main(*sys.argv[1:]))) + "\n")

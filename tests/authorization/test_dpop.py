@@ -61,7 +61,7 @@ async def test_a_bound_token_is_good_with_its_proof_which_is_looked_at_each_time
         token = bound(gate)
         for _ in range(3):
             presented = shown(token, prove(gate, token))
-            assert gate.verifier.known(presented) is None
+            assert gate.verifier.known(presented.token) is None
             assert (await gate.verifier.verify(presented)).principal == "alice"
         assert gate.verifier.checked == 1  # the token itself is checked once
 
@@ -193,7 +193,7 @@ async def test_a_bound_token_as_bearer_is_told_to_use_dpop(autojump_clock: MockC
         token = bound(gate)
         for presented in (bearer(token), bearer(token, proof=prove(gate, token))):
             assert (await refused(gate, presented)).error == "invalid_token"
-            assert gate.verifier.known(presented) is None
+            assert gate.verifier.known(presented.token) is None
 
 
 async def test_an_unbound_token_is_no_dpop_token(autojump_clock: MockClock) -> None:

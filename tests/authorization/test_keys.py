@@ -95,7 +95,7 @@ async def test_a_token_by_a_new_key_has_the_keys_fetched_once_more(autojump_cloc
             for number in range(20):
                 nursery.start_soon(gate.verifier.verify, bearer(gate.token(NEW, "ES256", jti=str(number))))
         assert gate.authority.visits("/jwks") == 2
-        assert gate.verifier.known(old) is not None
+        assert gate.verifier.known(old.token) is not None
 
 
 async def test_strangers_cause_one_fetch_in_thirty_seconds(autojump_clock: MockClock) -> None:
@@ -136,7 +136,7 @@ async def test_a_key_that_is_taken_out_takes_its_tokens_with_it(autojump_clock: 
         await gate.verifier.verify(stays)
         gate.authority.keys = [public(EC), public(NEW)]
         await gate.verifier.verify(bearer(gate.token(NEW, "ES256")))  # which has the keys fetched
-        assert gate.verifier.known(gone) is None
+        assert gate.verifier.known(gone.token) is None
         await refused(gate, gone.token)
         await gate.verifier.verify(stays)
 
@@ -360,7 +360,7 @@ async def test_a_rotated_key_takes_effect_with_one_fetch_and_within_a_second() -
         await gate.verifier.verify(bearer(gate.token(NEW, "ES256")))
         assert time.perf_counter() - began < 1
         assert gate.authority.visits("/jwks") == 2
-        assert gate.verifier.known(others) is not None
+        assert gate.verifier.known(others.token) is not None
 
 
 @pytest.mark.parametrize(

@@ -257,6 +257,7 @@ async def broker_with_secrets(folder: Path) -> AsyncIterator[tuple[str, Process,
     """A broker in front of all of them, for principals with tokens."""
     tokens = folder / "tokens"
     tokens.write_text(f"ada {secret(17)}\neve {secret(18)}\n")
+    tokens.chmod(0o600)
     environment = {f"S{number}": secret(number) for number in range(1, 17)}
     with served(CAST, "--allow-host", "*") as cast:
         async with tapped(cast.http) as (http, wire):

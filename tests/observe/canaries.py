@@ -242,6 +242,7 @@ async def scenery(folder: Path, *flags: str) -> AsyncIterator[Scene]:
         words = ["--http", "0", "--admin", "0", "--json", "--access-log", "--trace", "--trace-accept", "always"]
         words += ["--token-file", str(folder / "tokens"), "--admin-actions", "--log-level", "info"]
         words += ["--admin-token-file", token_file(folder, line=f"ops {ADMIN}")]
+        words += ["--audit", str(folder / "audit"), "--audit-arguments", "digest"]
         words += ["--state-key-file", str(folder / "keys"), *flags]
         program = [sys.executable, "-m", "tests.observe.traced_callboard", str(folder / "spans"), "serve", str(config)]
         async with started(*program, *words, cwd=ROOT, patience=110) as process:

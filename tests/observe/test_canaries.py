@@ -18,13 +18,18 @@ async def test_nothing_that_was_confided_is_shown(
     async with scenery(tmp_path, "--log-format", log_format) as scene:
         await confide(scene)
     spans = (tmp_path / "spans").read_text()
-    shown = {**scene.shown, "log": scene.process.words, "spans": spans}
+    audit = (tmp_path / "audit").read_text()
+    shown = {**scene.shown, "log": scene.process.words, "spans": spans, "audit": audit}
     answers = {f"answer {number} to another client": text for number, text in enumerate(scene.answers)}
     # Each of them is where it should be: else nothing was looked at.
     assert all(shown.values())
     assert '"back"' in shown["/api/snapshot?history at the end"]
     assert "back__ask" in shown["/api/snapshot?history while it is parked"]
     assert "tools/call" in spans
+    lines = [json.loads(line) for line in audit.splitlines()]
+    assert {line["event"] for line in lines} >= {"request", "session_begun", "authentication_refused", "question_asked"}
+    assert {line.get("name") for line in lines} >= {"back__tell", "notes://shelf/a"}
+    assert all(line["arguments"] for line in lines if line.get("name") == "back__tell")
     assert scene.process.words.count("back__tell") == 2  # the access log
     assert len(scene.answers) >= 8
     sent = {**scene.sent, "arguments of a command": "canary-argv", "stderr": "canary-stderr"}

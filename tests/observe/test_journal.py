@@ -34,6 +34,7 @@ class Ended:
     behind: float = 0.0
     trace: FrontSpan | None = None
     admission: Source = attrs.field(factory=Source)
+    request_id: int | str = 1
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
-"""Who is let in where: tokens, and the names of a server that is bound to all addresses."""
+"""Who is let in where: the names of a server that is bound to all addresses."""
 
 import socket
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -9,44 +8,8 @@ import structlog.testing
 
 from callboard.codecs.http.access import Access
 from callboard.codecs.http.refusal import HttpRefusal
-from callboard.errors import CannotServe
 from callboard.serve.refused_names import MOST_NAMES, RefusedNames
-from callboard.serve.tokens import TokenTable
-from tests.serve.test_serve import TOKEN, call, post, said, served
-
-
-async def test_a_file_of_tokens_says_who_is_who(tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
-    path.write_text(f"# who may come in\n\nada {TOKEN}\nbob  fedcba9876543210-of-bob  \nada another-one-for-ada\n")
-    tokens = TokenTable.read(path)
-    assert await tokens(TOKEN) == "ada"
-    assert await tokens("another-one-for-ada") == "ada"
-    assert await tokens("fedcba9876543210-of-bob") == "bob"
-    for wrong in ("", "ada", TOKEN + " ", TOKEN[:-1], TOKEN.upper(), "ä\udcff"):
-        assert await tokens(wrong) is None
-    assert TOKEN not in repr(tokens)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "no tokens: every request"),
-        ("# only\n", "no tokens: every request"),
-        (f"\n{TOKEN}\n", "line 2: expected a principal and a token"),
-        (f"ada {TOKEN} more", "line 1: expected a principal"),
-        (f"anonymous {TOKEN}", "is reserved for clients without a token"),
-        ("ada short-secret", "shorter than 16"),
-        (f"ada {TOKEN}\nbob {TOKEN}", "line 2: duplicate token"),
-    ],
-)
-def test_a_wrong_file_of_tokens_is_refused_without_telling_one(text: str, words: str, tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
-    path.write_text(text)
-    with pytest.raises(CannotServe, match=words) as refused:
-        TokenTable.read(path)
-    assert TOKEN not in str(refused.value)
-    assert "short-secret" not in str(refused.value)
-
+from tests.serve.test_serve import call, post, said, served
 
 # Bound to all addresses.
 

@@ -236,7 +236,7 @@ def test_who_listens_to_other_machines_is_warned() -> None:
     open_to_all = warnings(BindAddress("192.0.2.1", 80))
     assert open_to_all[0] == "other machines can reach 192.0.2.1:80 without authentication"
     assert open_to_all[1] == "the Host header of requests must be 192.0.2.1:80; accept others with --allow-host NAME"
-    (only,) = warnings(BindAddress("192.0.2.1", 80), allow_hosts=["a.example"], authenticate=TokenTable({}))
+    (only,) = warnings(BindAddress("192.0.2.1", 80), allow_hosts=["a.example"], authenticate=TokenTable())
     assert "token" not in only
 
 

@@ -26,6 +26,7 @@ from callboard.actors.server.input_rounds import GATHER, InputRounds, PendingInp
 from callboard.actors.server.progress import Progress, ProgressRelay, ProgressReport, ProgressTimer, as_kept
 from callboard.actors.server.reply_slot import ReplySlot
 from callboard.actors.terms import Terms
+from callboard.codecs.caller import caller_of_key
 from callboard.codecs.envelope import Request
 from callboard.codecs.json_scan import check_modelled
 from callboard.codecs.members import raw, read_members, write_members
@@ -43,6 +44,7 @@ from callboard.codecs.revisions import (
 from callboard.codecs.routing import Route
 from callboard.errors import InvalidParams, InvalidRequest, RequestFailed
 from callboard.supervisor import Address, Supervisor
+from callboard.supervisor.audit import is_audited, note
 from callboard.supervisor.ended import drop_frames
 from callboard.supervisor.groups import own_nursery
 
@@ -262,6 +264,26 @@ class Exchange(Lifecycle):
         self._check_wanted()
         for question in questions:
             check_declared(question, self.terms)
+        if is_audited():
+            return await self._ask_noted(questions, at_once=at_once)
+        return await self._ask(questions, at_once=at_once)
+
+    async def _ask_noted(self, questions: Sequence[ClientRequest], *, at_once: bool) -> list[Model]:
+        """Note that the client is asked, and its action: neither the question nor the answer."""
+        about = {"caller": caller_of_key(self.terms.principal), "method": self.request.method, "name": self.target}
+        outcome, answers = "failed", list[Model]()
+        for question in questions:
+            note("question_asked", **about, kind=question.needs)
+        try:
+            answers = await self._ask(questions, at_once=at_once)
+            outcome = "ok"
+        finally:
+            for number, question in enumerate(questions):
+                action = getattr(answers[number], "action", "accept") if answers else "none"
+                note("question_answered", **about, kind=question.needs, outcome=outcome, action=action)
+        return answers
+
+    async def _ask(self, questions: Sequence[ClientRequest], *, at_once: bool) -> list[Model]:
         if self.terms.revision.dialect.asks_in_results:
             return await self._ask_in_rounds(questions, at_once=at_once)
         if self.session is None:

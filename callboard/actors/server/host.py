@@ -26,7 +26,7 @@ from callboard.actors.server.bounds import (
 from callboard.actors.server.client_requests import SessionKey
 from callboard.actors.server.exchange import Exchange, Handler
 from callboard.actors.server.expiry import TokenExpiry
-from callboard.actors.server.observer import Observer
+from callboard.actors.server.observer import Auditor, Observer
 from callboard.actors.server.parking import PARKED, Parking, taken_up
 from callboard.actors.server.progress import ProgressTimer
 from callboard.actors.server.reply_slot import InFlight, ReplySlot
@@ -221,6 +221,10 @@ class Host:
     observer: Observer | None = attrs.field(default=None, init=False)
     tracer: Tracer | None = attrs.field(default=None, init=False)
     """Only beside an observer, which ends the spans."""
+    auditor: Auditor | None = attrs.field(default=None, init=False)
+    """Only beside an observer, which is its own."""
+    barred: Callable[[], RequestFailed] | None = attrs.field(default=None, init=False)
+    """Why no new work is taken."""
     clients: dict[str, "OpenSession"] = attrs.field(factory=dict, init=False)
     """The sessions that are open, by their names in the tree."""
     is_draining: bool = attrs.field(default=False, init=False)
@@ -252,6 +256,8 @@ class Host:
                 head = slot.outlet.take_head()
             transport = "" if slot.admission is None else slot.admission.transport
             slot.trace = self.tracer.begin(request, route, slot.terms, transport, head)
+        if self.auditor is not None:
+            slot.observer = self.auditor.begin(slot, request, route)
 
     def count_refusal(self, error: PeerError | RequestFailed) -> None:
         """Have the observer told of what was refused before it was a request."""
@@ -314,12 +320,18 @@ class Host:
     def begin_drain(self) -> None:
         """Take no new work from now on. A retry of what is parked is refused, too: so nothing stays parked."""
         self.is_draining = True
+        self.barred = Draining
         self.parking.close()
 
     def check_admits(self) -> None:
-        """Raises `Draining` if no new work is taken."""
-        if self.is_draining:
-            raise Draining
+        """Raises `Draining`, or why else no new work is taken."""
+        if self.barred is not None:
+            raise self.barred()
+
+    def bar(self, why: Callable[[], RequestFailed] | None) -> None:
+        """Take no new work for now, and say *why*; None: take it again, unless the end has begun."""
+        if not self.is_draining:
+            self.barred = why
 
     def check_rate(self, method: str, principal: str) -> None:
         """Raises `Overloaded` if *principal* does this too often."""

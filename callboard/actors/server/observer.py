@@ -1,9 +1,12 @@
 """What is told of each request that has ended, to the observer of the server."""
 
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from callboard.actors.server.spans import FrontSpan
 from callboard.actors.terms import Terms
+from callboard.codecs.envelope import Request, RequestId
+from callboard.codecs.routing import Route
 
 CANCELLED: Final = "cancelled"
 """Error type of a request that its client did not want any more."""
@@ -24,6 +27,7 @@ class RequestSource(Protocol):
 class EndedRequest(Protocol):
     """A request that is over: its `ReplySlot`."""
 
+    request_id: RequestId
     method: str
     terms: Terms
     target: str | None
@@ -53,3 +57,17 @@ class Observer(Protocol):
 
     def session_over(self, transport: str, revision: str, seconds: float) -> None:
         """A session has ended after so long."""
+
+
+class Auditor(Protocol):
+    """Keeps the audit log: sees each request when it begins, too."""
+
+    def begin(self, slot: EndedRequest, request: Request, route: Route) -> Observer:
+        """The observer of this request."""
+
+    def session_ended(self, terms: Terms, transport: str, peer: str, seconds: float) -> None:
+        """A session has ended after so long."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Lines by what became of them."""

@@ -34,6 +34,9 @@ async def add_session(host: Host, session: Session, name: str, *readers: tree.Ma
         host.clients.pop(name, None)
         if host.observer is not None and session.terms is not None:
             host.observer.session_over(session.transport, session.terms.revision, trio.current_time() - began)
+            if host.auditor is not None:
+                seconds = trio.current_time() - began
+                host.auditor.session_ended(session.terms, session.transport, session.peer, seconds)
         tell()
 
     session.on_end, host.clients[name] = ended, session

@@ -17,13 +17,25 @@ WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 _UNSAFE: Final = re.compile(r'[^\x20-\x7e]|["\\]')
 
 
+def canonical(url: str) -> str:
+    """The URL of a resource in its one form: lower-case scheme and host, no default port, no fragment, no slash at the
+    end. Raises ValueError for what is no http or https URL."""
+    parts = urlsplit(url)
+    host = parts.hostname
+    if parts.scheme.lower() not in ("http", "https") or not host or parts.username is not None or parts.query:
+        raise ValueError("expected an http or https URL without a query")
+    named = f"[{host}]" if ":" in host else host
+    is_usual = parts.port in (None, {"http": 80, "https": 443}[parts.scheme.lower()])
+    return f"{parts.scheme.lower()}://{named}{'' if is_usual else f':{parts.port}'}{parts.path.rstrip('/')}"
+
+
 @attrs.frozen(kw_only=True)
 class ProtectedResource:
     """A server that takes tokens of these authorization servers."""
 
+    url: str = attrs.field(converter=canonical)
+    """Its address, as clients know it."""
     authorization_servers: tuple[str, ...]
-    url: str | None = None
-    """Its address, as clients know it. None: as each client calls it."""
     scopes: tuple[str, ...] = ()
     """The least that a token must have to be of any use."""
     name: str | None = None
@@ -33,11 +45,17 @@ class ProtectedResource:
     extra: Mapping[str, Any] = attrs.field(factory=dict)
     """More members of the metadata."""
 
-    def metadata(self, resource: str) -> bytes:
-        """The document for clients that know this server as *resource*."""
+    @property
+    def metadata_url(self) -> str:
+        """Where the metadata is: the path of the endpoint comes last."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}{WELL_KNOWN}{parts.path}"
+
+    def metadata(self) -> bytes:
+        """The document."""
         said: dict[str, Any] = {
             **self.extra,
-            "resource": resource,
+            "resource": self.url,
             "authorization_servers": list(self.authorization_servers),
             "bearer_methods_supported": ["header"],
         }
@@ -51,24 +69,6 @@ class ProtectedResource:
             said["dpop_signing_alg_values_supported"] = list(self.dpop_algorithms)
             said["dpop_bound_access_tokens_required"] = self.requires_dpop
         return msgspec.json.encode(said)
-
-
-def canonical(url: str) -> str:
-    """The URL of a resource in its one form: lower-case scheme and host, no default port, no fragment, no slash at the
-    end. Raises ValueError for what is no http or https URL."""
-    parts = urlsplit(url)
-    host = parts.hostname
-    if parts.scheme.lower() not in ("http", "https") or not host or parts.username is not None or parts.query:
-        raise ValueError("expected an http or https URL without a query")
-    named = f"[{host}]" if ":" in host else host
-    is_usual = parts.port in (None, {"http": 80, "https": 443}[parts.scheme.lower()])
-    return f"{parts.scheme.lower()}://{named}{'' if is_usual else f':{parts.port}'}{parts.path.rstrip('/')}"
-
-
-def metadata_url(resource: str) -> str:
-    """Where the metadata of *resource* is: the path of the endpoint comes last."""
-    parts = urlsplit(resource)
-    return f"{parts.scheme}://{parts.netloc}{WELL_KNOWN}{parts.path}"
 
 
 def write_challenge(scheme: str, parameters: Iterable[tuple[str, str | None]]) -> bytes:

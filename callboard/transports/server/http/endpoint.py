@@ -1,7 +1,6 @@
 """The MCP endpoint: answers a request, or passes it to an actor. Both HTTP engines use it."""
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Final, TypeAlias
 
 import attrs
@@ -163,7 +162,7 @@ class Endpoint:
             if caller is None:
                 caller = ANONYMOUS if self.guard is None else await self._caller(head, self.guard)
             if self.guard is not None:
-                response.scope_headers = partial(self.guard.scope_headers, head, self.access.scheme)
+                response.scope_headers = self.guard.scope_headers
             if head.path != PATH:
                 await self._other(head, body, caller, response)
             elif head.method == "POST":
@@ -211,7 +210,7 @@ class Endpoint:
             return known
         if head.method == "OPTIONS" or head.path not in METHODS:  # a preflight request, or one for the metadata
             return ANONYMOUS
-        return await guard.admit(head, self.access.scheme)
+        return await guard.admit(head)
 
     # These only choose the answering method. They are no coroutines: each would cost every request of theirs.
 
@@ -269,7 +268,7 @@ class Endpoint:
         if head.path not in METHODS and self.guard is not None:
             if head.method == "OPTIONS":
                 return response.answer(204, (*_PUBLIC, *_PREFLIGHT))
-            return response.answer(200, (*JSON, *_PUBLIC), self.guard.metadata(head, self.access.scheme))
+            return response.answer(200, (*JSON, *_PUBLIC), self.guard.metadata())
         if head.method == "OPTIONS":
             return response.answer(204, (_allow(head.path), *_PREFLIGHT))
         if head.path == SSE_PATH:

@@ -11,7 +11,7 @@ from callboard.codecs.http.head import Head
 from callboard.codecs.http.refusal import HttpRefusal
 from callboard.codecs.http.status import RETRY_AFTER
 from callboard.codecs.oauth.presented import PresentedToken
-from callboard.codecs.oauth.resource import WELL_KNOWN, ProtectedResource, metadata_url, write_challenge
+from callboard.codecs.oauth.resource import WELL_KNOWN, ProtectedResource, write_challenge
 from callboard.errors import BadToken, InsufficientScope, IssuerUnavailable
 from callboard.supervisor import get_logger
 
@@ -86,24 +86,24 @@ class Guard:
             return None
         return self.authenticator.known(given[len(_BEARER) :].decode("latin-1"))
 
-    async def admit(self, head: Head, scheme: str, token: str | None = None) -> Caller:
-        """The caller of a request. *scheme* is that of the address, *token* one that is not in a header.
+    async def admit(self, head: Head, token: str | None = None) -> Caller:
+        """The caller of a request; *token* is one that is not in a header.
 
         Raises `HttpRefusal`: 401 without a valid token, 400 for what is malformed, 503 if that cannot be told now.
         """
         self._warn(head)
-        presented = self._presented(head, scheme, token)
+        presented = self._presented(head, token)
         if presented is None:
-            raise self._unauthorized(head, scheme, None)
+            raise self._unauthorized(None)
         try:
             return await self.authenticator.verify(presented)
         except BadToken as error:
-            raise self._unauthorized(head, scheme, error) from None
+            raise self._unauthorized(error) from None
         except IssuerUnavailable:
             text = "the authorization server cannot be reached"
             raise HttpRefusal(503, text, headers=RETRY_AFTER, closes=True) from None
 
-    def _presented(self, head: Head, scheme: str, token: str | None) -> PresentedToken | None:
+    def _presented(self, head: Head, token: str | None) -> PresentedToken | None:
         """Raises `HttpRefusal` (400)."""
         given = head.get(b"authorization")
         if given is None and token is None:
@@ -125,7 +125,7 @@ class Guard:
             scheme=kind.decode(),
             proof=None if proof is None else proof.decode("latin-1"),
             method=head.method,
-            url=self.resource_url(head, scheme),
+            url="" if self.resource is None else self.resource.url,
         )
 
     def _warn(self, head: Head) -> None:
@@ -135,47 +135,38 @@ class Guard:
 
     # What is told.
 
-    def resource_url(self, head: Head, scheme: str) -> str:
-        """The address of the endpoint as clients know it: as it is configured, else as this one calls it, by a name
-        that was checked."""
-        if self.resource is not None and self.resource.url is not None:
-            return self.resource.url
-        host = (head.get(b"host") or b"localhost").decode("latin-1").lower()
-        return f"{scheme}://{host}/mcp"
-
     def is_metadata(self, path: bytes) -> bool:
         """Whether the metadata is at *path*."""
         if self.resource is None or not path.startswith(WELL_KNOWN.encode()):
             return False
         below = path[len(WELL_KNOWN) :].decode("latin-1").rstrip("/")
-        own = "" if self.resource.url is None else metadata_url(self.resource.url).partition(WELL_KNOWN)[2]
-        return below in ("", "/mcp", own)
+        return below in ("", "/mcp", self.resource.metadata_url.partition(WELL_KNOWN)[2])
 
-    def metadata(self, head: Head, scheme: str) -> bytes:
+    def metadata(self) -> bytes:
         """Raises `HttpRefusal` (404) if there is none."""
         if self.resource is None:
             raise HttpRefusal(404, "not found")
-        return self.resource.metadata(self.resource_url(head, scheme))
+        return self.resource.metadata()
 
-    def scope_headers(self, head: Head, scheme: str, error: InsufficientScope) -> tuple[tuple[bytes, bytes], ...]:
+    def scope_headers(self, error: InsufficientScope) -> tuple[tuple[bytes, bytes], ...]:
         """The headers of a 403: all scopes of the operation, in one challenge."""
         parameters = (
             ("error", "insufficient_scope"),
             ("scope", " ".join(error.scopes)),
-            ("resource_metadata", self._metadata_url(head, scheme)),
+            ("resource_metadata", self._metadata_url()),
             ("error_description", "the token lacks scopes"),
         )
         return ((b"www-authenticate", write_challenge("Bearer", parameters)),)
 
-    def _metadata_url(self, head: Head, scheme: str) -> str | None:
-        return None if self.resource is None else metadata_url(self.resource_url(head, scheme))
+    def _metadata_url(self) -> str | None:
+        return None if self.resource is None else self.resource.metadata_url
 
-    def _unauthorized(self, head: Head, scheme: str, error: BadToken | None) -> Unauthorized:
+    def _unauthorized(self, error: BadToken | None) -> Unauthorized:
         resource = self.resource
         needs_dpop = resource is not None and resource.requires_dpop
         kind = "DPoP" if needs_dpop or (error is not None and error.scheme == "DPoP") else "Bearer"
         parameters: list[tuple[str, str | None]] = [
-            ("resource_metadata", self._metadata_url(head, scheme)),
+            ("resource_metadata", self._metadata_url()),
             ("scope", None if resource is None else " ".join(resource.scopes)),
         ]
         if error is not None:  # without a token there is no error to name: RFC 6750, section 3.1

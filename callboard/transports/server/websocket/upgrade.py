@@ -40,7 +40,6 @@ class WebSocketUpgrade:
     settings: Settings = DEFAULTS
     guard: Guard | None = attrs.field(default=None, converter=guard_of)
     homes: Homes = attrs.field(factory=Alone)
-    scheme: str = attrs.field(default="http", kw_only=True)
     _heart: Pings = attrs.field(init=False)
     _beats: bool = attrs.field(default=False, init=False)
     _conversations: dict[str, ResumableSession] = attrs.field(factory=dict, init=False)
@@ -87,7 +86,7 @@ class WebSocketUpgrade:
         """Raises `HttpRefusal` as `Guard.admit` does."""
         if self.guard is None:
             return ANONYMOUS
-        return self.guard.known(head) or await self.guard.admit(head, self.scheme, handshake.token)
+        return self.guard.known(head) or await self.guard.admit(head, handshake.token)
 
     def _returned(self, session_id: str, caller: Caller, received: int) -> ResumableSession:
         """The session to go on with. Raises `HttpRefusal` (404), whyever that is not possible: one answer for all

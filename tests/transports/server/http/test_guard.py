@@ -57,7 +57,7 @@ class Issuer:
 
 
 def guard(**more: Any) -> Guard:
-    said = {"authorization_servers": (ISSUER,), "scopes": ("mcp:use",), **more}
+    said: Any = {"url": URL, "authorization_servers": (ISSUER,), "scopes": ("mcp:use",), **more}
     return Guard(Issuer(), ProtectedResource(**said))
 
 
@@ -100,7 +100,7 @@ async def ask(place: Place, *lines: str, tool: str = "who") -> Answer:
 @pytest.mark.parametrize("path", PATHS)
 async def test_the_metadata_is_there_for_anybody_without_a_token(path: str) -> None:
     more = {"name": "Tools", "documentation": "https://docs.example", "extra": {"x-team": "a", "resource": "no"}}
-    async with serving(house(), authenticate=guard(url=URL, **more)) as place:
+    async with serving(house(), authenticate=guard(**more)) as place:
         client = await place.connect()
         await client.send(request("GET", path, host=client.host.decode(), origin="https://page.example"))
         answer = await client.answer()
@@ -119,16 +119,6 @@ async def test_the_metadata_is_there_for_anybody_without_a_token(path: str) -> N
         assert (answer.status, answer.headers["access-control-allow-origin"]) == (204, "*")
         await client.send(request("DELETE", path, host=client.host.decode()))
         assert (await client.answer()).status == 405
-
-
-async def test_without_a_configured_address_the_resource_is_what_the_client_calls() -> None:
-    async with serving(house(), authenticate=guard()) as place:
-        client = await place.connect()
-        for name in ("localhost", "127.0.0.1", "LOCALHOST"):
-            await client.send(request("GET", PATHS[0], host=f"{name}:{place.port}"))
-            assert (await client.answer()).json["resource"] == f"http://{name.lower()}:{place.port}/mcp"
-        await client.send(request("GET", PATHS[0], host="evil.example"))
-        assert (await client.answer()).status == 421
 
 
 async def test_the_metadata_is_also_where_a_proxy_has_the_endpoint() -> None:
@@ -150,7 +140,7 @@ async def test_without_an_issuer_there_is_no_metadata(path: str, given: Guard | 
 
 
 async def test_without_a_token_the_challenge_names_the_metadata_and_the_scopes_and_no_error() -> None:
-    async with serving(house(), authenticate=guard(url=URL)) as place:
+    async with serving(house(), authenticate=guard()) as place:
         for line in ((), ("Authorization: Basic eDp5",), ("Authorization: bear x",)):
             answer = await ask(place, *line)
             where = "https://tools.example.com/.well-known/oauth-protected-resource/mcp"
@@ -167,7 +157,7 @@ async def test_without_a_token_the_challenge_names_the_metadata_and_the_scopes_a
     ],
 )
 async def test_a_bad_token_is_named_so(token: str, scheme: str, description: str) -> None:
-    async with serving(house(), authenticate=guard(url=URL, dpop_algorithms=("ES256",))) as place:
+    async with serving(house(), authenticate=guard(dpop_algorithms=("ES256",))) as place:
         answer = await ask(place, f"Authorization: Bearer {token}")
         said = challenge(answer)
         assert (answer.status, said.scheme, said.error) == (401, scheme, "invalid_token")
@@ -199,14 +189,14 @@ async def test_a_good_token_is_looked_at_once() -> None:
             assert (await ask(place, "Authorization: Bearer ok-a")).status == 200
         assert isinstance(given.authenticator, Issuer)
         assert len(given.authenticator.asked) == 1
-        assert given.authenticator.asked[0].url == f"http://127.0.0.1:{place.port}/mcp"
+        assert given.authenticator.asked[0].url == URL
 
 
 # Scopes.
 
 
 async def test_missing_scopes_are_a_403_that_names_them_all() -> None:
-    async with serving(house(), authenticate=guard(url=URL)) as place:
+    async with serving(house(), authenticate=guard()) as place:
         answer = await ask(place, "Authorization: Bearer ok", tool="secret")
         said = challenge(answer)
         assert (answer.status, said.error, said.scope) == (403, "insufficient_scope", "files:read files:write")
@@ -217,14 +207,14 @@ async def test_missing_scopes_are_a_403_that_names_them_all() -> None:
 
 @pytest.mark.parametrize("revision", [Revision.V2025_03_26, Revision.V2025_06_18, Revision.V2025_11_25])
 async def test_a_legacy_session_gets_the_403_too(revision: Revision) -> None:
-    async with serving(house(), authenticate=guard(url=URL)) as place:
+    async with serving(house(), authenticate=guard()) as place:
         session = await OpenSession.open(place, revision, "Authorization: Bearer ok")
         answer = await session.call("secret")
         assert (answer.status, challenge(answer).scope) == (403, "files:read files:write")
 
 
 async def test_what_has_begun_to_stream_says_it_in_the_error() -> None:
-    async with serving(house(), authenticate=guard(url=URL)) as place:
+    async with serving(house(), authenticate=guard()) as place:
         client = await place.connect()
         meta = {"_meta": {"progressToken": 1}}
         await client.send(client.modern("tools/call", "Authorization: Bearer ok", name="late", arguments={}, **meta))
