@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
+import attrs
 import msgspec
 import pytest
 import trio
@@ -17,6 +18,8 @@ from callboard.actors.rules import AccessRules, Condition, Rule
 from callboard.actors.server.host import Host
 from callboard.actors.server.new_rules import apply
 from callboard.actors.server.parking import Parking
+from callboard.actors.server.session import Session
+from callboard.actors.server.session_tree import open_session
 from callboard.client.routes import TransportRoute, TransportRoutes
 from callboard.codecs.caller import TRUSTED, Caller
 from callboard.codecs.revisions import LATEST, LEGACY, Revision
@@ -24,6 +27,7 @@ from callboard.errors import BACKEND_GONE, DEFINITION_CHANGED, INSUFFICIENT_SCOP
 from callboard.server import Server
 from callboard.server.context import Context
 from callboard.testing import Peer, Refusal
+from callboard.transports.memory import memory_pair
 from tests.broker.front import backend, brokered, peer
 
 OLDER = max(LEGACY)
@@ -359,6 +363,23 @@ async def test_clients_whose_list_changed_are_told(side: Side, revision: Revisio
         assert not alice.heard
         assert await apply(host, None) == 1
         assert "write" in await names(bob, "tools")
+
+
+@SIDES
+async def test_a_client_with_a_new_token_is_told_if_it_sees_another_list(side: Side) -> None:
+    async with stood(side, made(), AccessRules([Rule(tools=["write"], needs=["w"], hide=True)])) as host:
+        there, here = memory_pair()
+        place = await open_session(host, here, "renewed", ALICE)
+        client = Peer(there, OLDER)
+        await client.initialize()
+        assert await names(client, "tools") == ["read", "wrote"]
+        (session,) = [actor for _, actor in place.actors() if isinstance(actor, Session)]
+        session.renew(attrs.evolve(ALICE, scopes=["a", "b"]))
+        session.renew(attrs.evolve(ALICE, scopes=["a", "w"]))
+        assert (await client.hear())["method"] == "notifications/tools/list_changed"
+        assert await names(client, "tools") == ["read", "write", "wrote"]
+        assert not client.heard
+        there.close()
 
 
 @SIDES

@@ -120,9 +120,11 @@ class Session(Actor[Outbound]):
 
     def renew(self, caller: Caller) -> None:
         """The client came with another token: from now on that one's scopes count."""
-        self.caller = caller
+        before, self.caller = self.caller, caller
         if self.terms is not None:
             self.terms = attrs.evolve(self.terms, caller=caller)
+        if self.hearing is not None and self.host.rules is not None:
+            self.hearing.compare(self.host.rules, before)
 
     async def run(self) -> None:
         try:
@@ -364,9 +366,8 @@ class Session(Actor[Outbound]):
             token = route.progress_token
             return self.terms if token is None else attrs.evolve(self.terms, progress_token=token)
         if request.method == "ping" and LEGACY & self.host.offer.revisions:
-            return Terms(
-                revision=max(LEGACY & self.host.offer.revisions), capabilities=ClientCapabilities(), caller=self.caller
-            )
+            latest = max(LEGACY & self.host.offer.revisions)
+            return Terms(revision=latest, capabilities=ClientCapabilities(), caller=self.caller)
         if is_meant_modern(route) or not LEGACY & self.host.offer.revisions:
             raise InvalidParams(f"params._meta: {meta.PROTOCOL_VERSION} is required")
         raise InvalidRequest("not initialized, and no protocol version in _meta")

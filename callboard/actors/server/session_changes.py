@@ -13,6 +13,7 @@ from callboard.actors.changes import Change, ListChanged, ListName, News, Resour
 from callboard.actors.fan_out import BEHIND, SubscriberPace
 from callboard.actors.frames import notification_frame
 from callboard.actors.outlet import FrameKind, Outbound
+from callboard.actors.rules import AccessRules
 from callboard.actors.server.host import Host
 from callboard.actors.server.subscription import change_notification
 from callboard.actors.subscribers import Audience, Following
@@ -132,6 +133,16 @@ class SessionChanges:
             self.hear(changed)
         for uri in self.followed:
             self.hear(ResourceUpdated(uri))
+
+    def compare(self, rules: AccessRules, before: Caller) -> None:
+        """The client came with another token than *before*: tell it of the lists that are others for it now."""
+        now = self.session.caller
+        if before.scopes == now.scopes and before.claims == now.claims:
+            return
+        gates = self.session.host.offer.gates(rules)
+        for one in self.lists:
+            if any(gate.decide(before).is_listed is not gate.decide(now).is_listed for gate in set(gates[one.name])):
+                self.hear(one)
 
     def unfollow(self, uri: str) -> None:
         """Hear of it no more. Harmless if it was never followed."""
