@@ -31,7 +31,7 @@ class QuotaSettings:
     """By shell pattern: the calls of all clients to tools with such names."""
 
 
-def _own_limit(rate: Rate, _: str) -> RateLimit:
+def own_limit(rate: Rate, _: str) -> RateLimit:
     return RateLimit(rate)
 
 
@@ -40,7 +40,7 @@ class Quotas:
     """Counts requests. One that a quota refuses counts for none of them."""
 
     settings: QuotaSettings
-    make: MakeLimit = _own_limit
+    make: MakeLimit = own_limit
     _principal: RateLimit | None = attrs.field(init=False)
     _tenant: RateLimit | None = attrs.field(init=False)
     _all: RateLimit | None = attrs.field(init=False)

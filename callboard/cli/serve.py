@@ -56,11 +56,24 @@ def serve(
             if not run_workers(options, has_backends=True):
                 from callboard.serve.serve import run as run_server  # which the parent of workers does without
 
+                if config is not None:
+                    options["authorization"] = _tables(config.expanduser(), where)
                 run_server(_broker(config, where, ready_when), **options)
         except CannotServe as error:
             if is_usual and str(error).startswith(f"{BindAddress.parse(DEFAULT_PORT)}: "):
                 raise CannotServe(f"{error}; choose another address with --http PORT") from None
             raise
+
+
+def _tables(config: Path, where: Where) -> str | None:
+    """The file with the tables `authorization` and `quotas`: that of the servers, or one of its own."""
+    from callboard.config.authorization import has_tables
+
+    if not has_tables(config):
+        return None if where.authorization is None else str(where.authorization)
+    if where.authorization is not None:
+        raise CannotServe(f"{config} has `authorization` or `quotas`, and so has --authorization: give one of them")
+    return str(config)
 
 
 def _broker(config: Path | None, where: Where, ready_when: Literal["any", "all"]) -> "Broker":

@@ -90,6 +90,11 @@ class Where:
         ),
     ] = None
 
+    authorization: Annotated[
+        Path | None,
+        Parameter(group=ACCESS, help="File with `[authorization]` and `[quotas]`: issuers of tokens, rules, quotas."),
+    ] = None
+
     admin_token_file: Annotated[
         Path | None,
         Parameter(group=ACCESS, help="Tokens for the live page and /metrics; needed unless --admin is loopback."),
@@ -182,6 +187,7 @@ class Where:
             http_engine=self.http_engine,
             legacy_sse=self.legacy_sse,
             admin=self.admin,
+            authorization=_path(self.authorization),
             admin_token_file=_path(self.admin_token_file),
             admin_actions=self.admin_actions,
             access_log=self.access_log,

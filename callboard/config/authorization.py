@@ -71,9 +71,10 @@ class AuthorizationSettings:
     def make_rules(self) -> AccessRules | None:
         """The rules; None if there are none, so that they cost nothing. A hierarchy alone counts, too: handlers may ask
         for scopes."""
-        if not (self.rules or self.implies) and self.default == "open":
+        if not (self.rules or self.implies or self.scopes) and self.default == "open":
             return None
-        return AccessRules(self.rules, self.implies, self.default)
+        least = (Rule(methods=("*",), needs=self.scopes),) if self.scopes else ()
+        return AccessRules((*least, *self.rules), self.implies, self.default)
 
 
 def read_authorization(path: Path, *, is_running: bool = False) -> AuthorizationSettings | None:
@@ -109,6 +110,12 @@ def read_authorization(path: Path, *, is_running: bool = False) -> Authorization
     )
     report.check()
     return attrs.evolve(settings, warnings=report.warnings)
+
+
+def has_tables(path: Path) -> bool:
+    """Whether the file at *path* has one of the tables. Raises `BadConfiguration`."""
+    _, root = read_root(path)
+    return not {*AUTHORIZATION_MEMBERS}.isdisjoint(Table.of(root).members)
 
 
 def _refuse_unknown(table: Table, known: Collection[str]) -> None:

@@ -90,7 +90,9 @@ class Options(TypedDict, total=False):
     allow_origins: Sequence[str]
     """Web pages that may use it, beside its own; `*` for any."""
     authenticate: "Authenticate | None"
-    """Bearer token in, principal out; None refuses it."""
+    """Bearer token in, principal or `Caller` out; None refuses it."""
+    authorization: str | None
+    """File with the tables `authorization` and `quotas`: issuers of tokens, rules, quotas."""
     legacy_sse: bool
     """Serve HTTP+SSE (2024-11-05) at /sse as well."""
     admin: str | int | None
@@ -165,6 +167,7 @@ class ServePlan:
     allow_hosts: Sequence[str] = ()
     allow_origins: Sequence[str] = ()
     authenticate: "Authenticate | None" = None
+    authorization: str | None = None
     legacy_sse: bool = False
     admin: BindAddress | None = attrs.field(default=None, converter=_place)
     admin_token_file: str | None = None
@@ -338,7 +341,7 @@ def warnings_for(plan: ServePlan, bound: Mapping[BindAddress, Bound], admin: Bou
     for at in bound.values():
         plan.access(at.place)  # what is wrong with the names is said before anything starts
         if not at.place.is_local:
-            tokens = "" if plan.authenticate is not None else " without authentication"
+            tokens = "" if plan.authenticate or plan.authorization else " without authentication"
             yield f"other machines can reach {at.place}{tokens}"
             if not plan.allow_hosts:
                 names = "an address of this machine" if is_wildcard(at.place.host) else str(at.place)

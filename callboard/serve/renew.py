@@ -28,7 +28,7 @@ class Renewable(Protocol):
         """Read the files; called in a thread. Raises `CannotServe`."""
 
     async def use(self, found: Any) -> Mapping[str, object]:
-        """Go by it from now on; the facts for the log."""
+        """Go by it from now on; the facts for the log. Raises `CannotServe` if that cannot be: then nothing changes."""
 
 
 @attrs.define(eq=False)
@@ -53,6 +53,7 @@ class Renewing(Actor[Never]):
         facts: dict[str, object] = {"files": files, "why": why and why.value}
         try:
             found = await trio.to_thread.run_sync(what.read, abandon_on_cancel=True)
+            changed = await what.use(found)
         except CannotServe as error:
             if isinstance(error, CannotRead):
                 watcher.try_again()
@@ -62,7 +63,6 @@ class Renewing(Actor[Never]):
             self._refused = str(error)
             return
         self._refused = None
-        changed = await what.use(found)
         facts |= changed
         if why is not None or changed.get("added") or changed.get("revoked"):  # since they were read first, too
             self.renewed += 1

@@ -15,6 +15,7 @@ from callboard.actors.server.host import Host
 from callboard.errors import CannotServe
 from callboard.serve.admin import Health, admin_edge
 from callboard.serve.auditing import open_audit_log
+from callboard.serve.authorization import AuthorizationFile, open_guard
 from callboard.serve.banner import announce, announce_drain
 from callboard.serve.collector import collecting_now_and_then, collecting_seldom
 from callboard.serve.options import Options, Ready, ServePlan, listening_at, listening_told, warnings_for
@@ -32,7 +33,7 @@ from callboard.transports.bind import BindAddress, Bound, listen
 from callboard.transports.descriptors import raise_descriptor_limit
 from callboard.transports.limits import Settings
 from callboard.transports.server.http.endpoint import Endpoint
-from callboard.transports.server.http.guard import guard_of
+from callboard.transports.server.http.guard import Guard
 from callboard.transports.server.http.homes import Alone
 from callboard.transports.server.http.listener import HttpListener, http_edge
 from callboard.transports.server.stdio import Stdio
@@ -95,14 +96,15 @@ async def serve(
             worker.join(host)
             server.join_workers()
             link = await begin_work(worker, host, server, plan, stack, view)
-        doors = [_edge(plan, host, place, at, tls) for place, at in bound.items()]
+        tables, guard = await open_guard(plan, host, bound.values())
+        doors = [_edge(plan, host, place, at, tls, guard) for place, at in bound.items()]
         if link is not None:
             await link.introduce()
         edges = [await host.root.add(door) for door in doors]
         if isinstance(plan.authenticate, TokenFile):
             plan.authenticate.on_gone = partial(end_all_of, host)
-        for renewable in (tls, plan.authenticate):
-            if isinstance(renewable, (Certificate, TokenFile)):
+        for renewable in (tls, plan.authenticate, tables):
+            if isinstance(renewable, (Certificate, TokenFile, AuthorizationFile)):
                 host.root.spawn(Renewing(renewable), name=f"renew-{renewable.name}", shutdown=0)
         ends: list[Callable[[], Awaitable[object]]] = [until]
         if pipes is not None:
@@ -191,9 +193,11 @@ async def _run(server: Hosted, options: Options) -> None:
         raise KeyboardInterrupt
 
 
-def _edge(plan: ServePlan, host: Host, place: BindAddress, bound: Bound, tls: Certificate | None) -> SupervisorSpec:
+def _edge(
+    plan: ServePlan, host: Host, place: BindAddress, bound: Bound, tls: Certificate | None, guard: Guard | None
+) -> SupervisorSpec:
     """The tree behind one address."""
-    settings, guard = plan.settings, guard_of(plan.authenticate)
+    settings = plan.settings
     refused = RefusedNames(str(bound.place))
     is_http, is_ws = place == plan.http, place == plan.ws
     homes = Alone() if plan.worker is None else plan.worker.homes

@@ -13,6 +13,7 @@ import msgspec
 import trio
 
 from callboard.actors.changes import LISTS, Change, ListChanged, ResourceUpdated
+from callboard.actors.rate import Rate, RateLimit
 from callboard.actors.server.host import Host
 from callboard.actors.server.parking import Parking
 from callboard.codecs.home import HomeNames
@@ -78,6 +79,7 @@ class Worker:
     endpoints: list[Endpoint] = attrs.field(factory=list, init=False)
     port: int = attrs.field(default=0, init=False)
     """Where workers of other nodes reach this one."""
+    _meters: MeterPage = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         told = self.assignment
@@ -129,8 +131,12 @@ class Worker:
         self.homes.host = host
         host.retry_handler = self.homes.retry_handler
         self.share.sessions = lambda: host.sessions.total
-        meters = MeterPage(self.assignment.meters)
-        host.meters = {name: SharedRateLimit.of(own.rate, meters, name) for name, own in host.meters.items()}
+        self._meters = MeterPage(self.assignment.meters)
+        host.meters = {name: self.shared_limit(own.rate, name) for name, own in host.meters.items()}
+
+    def shared_limit(self, rate: Rate, name: str) -> RateLimit:
+        """Meters for one purpose that all workers share."""
+        return SharedRateLimit.of(rate, self._meters, name)
 
     def parking(self, audience: str, settings: Settings) -> Parking:
         """Where requests are parked whose retries may reach any worker."""
