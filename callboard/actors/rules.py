@@ -338,6 +338,7 @@ class AccessRules:
     """What a tool, prompt or resource is that no rule matches."""
     hierarchy: ScopeHierarchy = attrs.field(init=False)
     guards_resources: bool = attrs.field(init=False)
+    guards_methods: bool = attrs.field(init=False)
     _by: Mapping[str, PatternIndex] = attrs.field(init=False)
     _gates: dict[_GateKey, Gate] = attrs.field(factory=dict, init=False)
     _alike: dict[tuple[tuple[int, ...], bool, frozenset[str]], Gate] = attrs.field(factory=dict, init=False)
@@ -348,6 +349,7 @@ class AccessRules:
             name: PatternIndex((text, at) for at, rule in enumerate(self.rules) for text in getattr(rule, f"{name}s"))
             for name in _SELECTORS
         }
+        self.guards_methods = any(rule.methods for rule in self.rules)
         read = METHOD_OF["resource"]
         self.guards_resources = self.default == "deny" or any(
             rule.resources or rule.is_of_servers or _matches(rule.methods, read) for rule in self.rules
