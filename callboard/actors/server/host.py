@@ -198,6 +198,8 @@ class Host:
     context: Context = attrs.field(factory=copy_context, init=False)
     observer: Observer | None = attrs.field(default=None, init=False)
     tracer: Tracer | None = attrs.field(default=None, init=False)
+    passes: tuple[bytes, ...] = attrs.field(default=(), init=False)
+    """Headers of HTTP requests that some backend gets: names in lower case."""
     """Only beside an observer, which ends the spans."""
     clients: dict[str, "OpenSession"] = attrs.field(factory=dict, init=False)
     """The sessions that are open, by their names in the tree."""
