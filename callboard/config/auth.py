@@ -69,7 +69,7 @@ def _grant(upstream: UpstreamAuth) -> Grant:
     match upstream.grant:
         case "client_credentials" | "token_exchange":  # what the broker asks for itself, the lists, is no caller's
             return _machine(upstream)
-        case "authorization_code" | "user":
+        case "authorization_code":
             registered = None if upstream.client_id is None else _registered(upstream)
             return AuthorizationCode(identity=Identity(registered=registered))
         case "workload_identity":
@@ -131,7 +131,7 @@ def read_auth(place: Place, url: str) -> UpstreamAuth | None:
 def _check(place: Place, table: Table, auth: UpstreamAuth) -> None:
     """Report missing settings of each grant."""
     has_secret = any(key in table.members for key in OAUTH_KEYS if key.startswith(("client_secret", "private_key")))
-    if auth.grant not in ("authorization_code", "user") and "client_id" not in table.members:
+    if auth.grant != "authorization_code" and "client_id" not in table.members:
         place.wrong(f"{auth.grant} needs a `client_id`")
     if auth.grant == "client_credentials" and not has_secret:
         place.wrong("client_credentials needs `client_secret_env` or `private_key_file`")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
@@ -46,12 +46,7 @@ class PythonTarget:
 
 BackendTarget: TypeAlias = Command | Remote | PythonTarget
 
-GrantName: TypeAlias = Literal[
-    "client_credentials", "authorization_code", "workload_identity", "token_exchange", "user"
-]
-
-PERSONAL: Final[frozenset[GrantName]] = frozenset(("token_exchange", "user"))
-"""Grants that give each caller a token of its own."""
+GrantName: TypeAlias = Literal["client_credentials", "authorization_code", "workload_identity", "token_exchange"]
 
 
 @attrs.frozen(kw_only=True)
@@ -97,7 +92,7 @@ class BackendSpec:
     def is_personal(self) -> bool:
         """Whether each caller has connections of its own there, in both eras."""
         templates = getattr(self.target, "templates", None)
-        return bool(templates) or (self.auth is not None and self.auth.grant in PERSONAL)
+        return bool(templates) or (self.auth is not None and self.auth.grant == "token_exchange")
 
     @property
     def transport(self) -> str:
