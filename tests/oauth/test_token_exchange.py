@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from callboard.codecs.oauth.addresses import Reach
 from callboard.errors import NotAuthorized
@@ -54,19 +55,32 @@ async def test_many_requests_of_one_caller_exchange_its_token_once() -> None:
         assert len(set(found)) == len(town.giver.visits("/token")) == 1
 
 
-async def test_others_go_on_if_the_one_that_asks_is_cancelled() -> None:
+async def test_others_go_on_if_the_one_that_asks_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_town() as town:
-        exchange, found = exchange_at(town, Clock()), []
+        exchange, found, first = exchange_at(town, Clock()), [], trio.CancelScope()
+        is_asked = trio.Event()
 
-        async def have() -> None:
+        async def never(_: object, __: str) -> None:
+            is_asked.set()
+            await trio.sleep_forever()
+
+        async def ask_in_vain() -> None:
+            with first:
+                found.append(await exchange.header_for("a"))
+
+        async def ask() -> None:
             found.append(await exchange.header_for("a"))
 
         async with trio.open_nursery() as nursery:
-            with trio.CancelScope() as scope:
-                scope.cancel()
-                await exchange.header_for("a")
-            nursery.start_soon(have)
-        assert len(found) == 1
+            with monkeypatch.context() as patched:
+                patched.setattr(TokenExchange, "_ask", never)
+                nursery.start_soon(ask_in_vain)
+                await is_asked.wait()
+            nursery.start_soon(ask)
+            await wait_all_tasks_blocked()
+            first.cancel()
+        assert first.cancelled_caught
+        assert len(found) == len(town.giver.visits("/token")) == 1
 
 
 async def test_a_refusal_is_remembered_for_a_moment() -> None:
@@ -76,10 +90,10 @@ async def test_a_refusal_is_remembered_for_a_moment() -> None:
         town.giver.refusals = [Said.json({"error": "invalid_grant"}, 400)]
         for _ in range(3):
             with pytest.raises(NotAuthorized, match="invalid_grant"):
-                await exchange.header_for("a")
+                await exchange.header_for("of-alice")
         assert len(town.giver.visits("/token")) == 1
         clock.now += exchanging.REFUSED_TIME
-        assert (await exchange.header_for("a")).startswith(b"Bearer ")
+        assert (await exchange.header_for("of-alice")).startswith(b"Bearer ")
 
 
 async def test_the_token_that_was_not_used_for_longest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
