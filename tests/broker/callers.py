@@ -44,6 +44,17 @@ with open(sys.argv[1], "a", buffering=1) as out:
 """A legacy server, which answers a call with the variable WHO."""
 
 
+LEGACY_RESULTS: dict[str, dict[str, Any]] = {
+    "initialize": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "dump", "version": "1"},
+    },
+    "tools/list": {"tools": [TOOL]},
+    "tools/call": {"content": [{"type": "text", "text": "seen"}]},
+}
+
+
 def dumping(file: Path, **env: str) -> Command:
     return Command(args=(sys.executable, "-c", SCRIPT, str(file)), env=env)
 
@@ -90,15 +101,7 @@ class Dump:
     def _result(self, method: str) -> dict[str, Any] | None:
         if self.is_modern:
             return RESULTS.get(method)
-        return {
-            "initialize": {
-                "protocolVersion": "2025-11-25",
-                "capabilities": {"tools": {}},
-                "serverInfo": {"name": "dump", "version": "1"},
-            },
-            "tools/list": {"tools": [TOOL]},
-            "tools/call": {"content": [{"type": "text", "text": "seen"}]},
-        }.get(method)
+        return LEGACY_RESULTS.get(method)
 
 
 def spec(target: object, name: str = "back", auth: UpstreamAuth | None = None, **said: Any) -> BackendSpec:
