@@ -220,6 +220,8 @@ class Host:
     context: Context = attrs.field(factory=copy_context, init=False)
     observer: Observer | None = attrs.field(default=None, init=False)
     tracer: Tracer | None = attrs.field(default=None, init=False)
+    passes: tuple[bytes, ...] = attrs.field(default=(), init=False)
+    """Headers of HTTP requests that some backend gets: names in lower case."""
     """Only beside an observer, which ends the spans."""
     auditor: Auditor | None = attrs.field(default=None, init=False)
     """Only beside an observer, which is its own."""
