@@ -54,6 +54,8 @@ class TokenVerifier:
     """Given: a proof must have one of these."""
     fetcher: Fetcher | None = None
     """Given: used for all issuers, in place of one for each."""
+    keeps_tokens: Callable[[], bool] = lambda: False
+    """Whether callers must bring their tokens along, to be exchanged for others."""
     clock: WallClock = time.time
     cache: TokenCache = attrs.field(factory=lambda: TokenCache(os.urandom(32)))
     proofs: SeenProofs = attrs.field(factory=lambda: SeenProofs(os.urandom(32)))
@@ -133,7 +135,7 @@ class TokenVerifier:
 
     def _known(self, digest: bytes) -> KnownToken | None:
         known = self.cache.get(digest, self.clock())
-        if known is None:
+        if known is None or (known.caller.token is None and self.keeps_tokens()):
             return None
         source = self._sources.get(known.caller.issuer)
         return known if source is not None and known.generation == _generation(source) else None
@@ -149,11 +151,11 @@ class TokenVerifier:
             source = self._sources.get(str(statement.claims.get("iss")))
         if isinstance(source, KeySource):
             await self._check_signed(statement, source)
-            known = self._understood(statement.claims, source, KNOWN_FOR, len(token))
+            known = self._understood(statement.claims, source, KNOWN_FOR, token)
         elif source is not None:
             claims = await source.claims(token, digest)
             check_claims(claims, source.issuer, self.resource, now=self.clock(), is_told=True)
-            known = self._understood(claims, source, TOLD_FOR, len(token))
+            known = self._understood(claims, source, TOLD_FOR, token)
         else:
             raise BadToken(reason="unknown issuer")
         if self._sources.get(source.issuer.issuer) is source:  # unless that has changed meanwhile
@@ -177,12 +179,14 @@ class TokenVerifier:
         if newer is None or not check_signature(statement, newer):
             raise BadToken(reason="by an unknown key")
 
-    def _understood(self, claims: Mapping[str, object], source: Source, lasts: float, size: int) -> KnownToken:
+    def _understood(self, claims: Mapping[str, object], source: Source, lasts: float, token: str) -> KnownToken:
         caller, now = caller_of(claims, source.issuer), self.clock()
+        if self.keeps_tokens():
+            caller = attrs.evolve(caller, token=token)
         until = now + lasts
         if caller.expires is not None:
             until = min(until, caller.expires + source.issuer.leeway)
-        return KnownToken(caller, until, size, binding_of(claims), _generation(source))
+        return KnownToken(caller, until, len(token), binding_of(claims), _generation(source))
 
     def _check_proof(self, presented: PresentedToken, known: KnownToken) -> None:
         key, is_proven = known.binding.key, presented.scheme == "dpop"

@@ -1,6 +1,6 @@
 """Who is let in, and to what: the file with issuers, rules and quotas, as it is now."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final
@@ -20,6 +20,7 @@ from callboard.errors import BadToken, CannotServe, FetchFailed
 from callboard.serve.renew import Renewable, Renewing
 from callboard.serve.revoke import end_all_of
 from callboard.serve.tokens import TokenFile
+from callboard.server.served import Hosted
 from callboard.transports.server.http.guard import Authenticate, Authenticator, Guard, guard_of
 
 NO_TABLES: Final = "has neither `authorization` nor `quotas`"
@@ -51,6 +52,7 @@ class AuthorizationFile:
 
     path: Path
     make_limit: MakeLimit = own_limit
+    keeps_tokens: Callable[[], bool] = lambda: False
     settings: AuthorizationSettings = attrs.field(init=False)
     guard: Guard | None = attrs.field(default=None, init=False)
     _host: Host | None = attrs.field(default=None, init=False)
@@ -87,7 +89,7 @@ class AuthorizationFile:
             self._url = self.settings.resource or url or ""
             if not self._url:
                 raise CannotServe(f"{self.path}: `authorization.resource` is missing: this server's URL for clients")
-            self._verifier = await TokenVerifier(self._url).open(host.root)
+            self._verifier = await TokenVerifier(self._url, keeps_tokens=self.keeps_tokens).open(host.root)
             own = None if self.guard is None else self.guard.authenticator
             self.guard = Guard(Authenticators(own, self._verifier))
         await self.use(self.settings)
@@ -111,13 +113,19 @@ class AuthorizationFile:
 
 
 async def open_guard(
-    host: Host, authenticate: Authenticate | None, file: str | None, url: str | None = None, make: MakeLimit = own_limit
+    host: Host,
+    server: Hosted,
+    authenticate: Authenticate | None,
+    file: str | None,
+    *,
+    url: str | None = None,
+    make: MakeLimit = own_limit,
 ) -> tuple[AuthorizationFile | None, Guard | None]:
-    """The guard of endpoints, and the *file* that it goes by; *url* is their own address, if only this machine can use
-    it. Raises `CannotServe`."""
+    """The guard of the endpoints of *server*, and the *file* that it goes by; *url* is their own address, if only this
+    machine can use it. Raises `CannotServe`."""
     if file is None:
         return None, guard_of(authenticate)
-    tables = AuthorizationFile(Path(file), make)
+    tables = AuthorizationFile(Path(file), make, lambda: server.wants_tokens)
     return tables, await tables.begin(host, authenticate, url)
 
 

@@ -39,7 +39,7 @@ class Mounted:
         limits = self.settings
         parking = Parking(self.server.info.name, most=limits.max_parked, most_each=limits.max_parked_each)
         async with self.server.host(parking=parking) as host:
-            tables, guard = await open_guard(host, self.authenticate, self.authorization)
+            tables, guard = await open_guard(host, self.server, self.authenticate, self.authorization)
             begin_renewing(host, guard, self.authenticate, tables)
             endpoint = Endpoint(host, self.access, self.settings, guard=guard)
             edge = await host.root.add(tree.asgi(lambda: endpoint.pulse))

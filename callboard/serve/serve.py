@@ -96,7 +96,7 @@ async def serve(
             link = await begin_work(worker, host, server, plan, stack, view)
         make = own_limit if worker is None else worker.shared_limit
         tables, guard = await open_guard(
-            host, plan.authenticate, plan.authorization, plan.local_url(bound.values()), make
+            *(host, server, plan.authenticate, plan.authorization), url=plan.local_url(bound.values()), make=make
         )
         doors = [_edge(plan, host, place, at, tls, guard) for place, at in bound.items()]
         if link is not None:

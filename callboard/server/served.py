@@ -54,6 +54,10 @@ class Hosted(Protocol):
     def is_ready(self) -> bool:
         """Whether a request could be answered now."""
 
+    @property
+    def wants_tokens(self) -> bool:
+        """Whether a token of a caller must be kept with the caller."""
+
     def join_workers(self) -> None:
         """It runs, and is one of several workers."""
 
@@ -63,6 +67,10 @@ class Hosted(Protocol):
 
 class Served:
     """How it is served: the same for all."""
+
+    @property
+    def wants_tokens(self) -> bool:
+        return False
 
     def run(self: Hosted, **options: Unpack["Options"]) -> None:
         """Serve on any set of transports at once, and return when that is over. Without any: stdio.

@@ -11,29 +11,27 @@ from urllib.parse import urlsplit
 import attrs
 import msgspec
 
+from callboard.codecs.oauth.discovery import canonical
+
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 """Where clients look for the metadata: here, and below it at the path of the endpoint."""
 
 _UNSAFE: Final = re.compile(r'[^\x20-\x7e]|["\\]')
 
 
-def canonical(url: str) -> str:
-    """The URL of a resource in its one form: lower-case scheme and host, no default port, no fragment, no slash at the
-    end. Raises ValueError for what is no http or https URL."""
+def own_url(url: str) -> str:
+    """The URL of a server in its one form, without a slash at the end. Raises ValueError if it cannot be one."""
     parts = urlsplit(url)
-    host = parts.hostname
-    if parts.scheme.lower() not in ("http", "https") or not host or parts.username is not None or parts.query:
-        raise ValueError("expected an http or https URL without a query")
-    named = f"[{host}]" if ":" in host else host
-    is_usual = parts.port in (None, {"http": 80, "https": 443}[parts.scheme.lower()])
-    return f"{parts.scheme.lower()}://{named}{'' if is_usual else f':{parts.port}'}{parts.path.rstrip('/')}"
+    if parts.scheme.lower() not in ("http", "https") or not parts.hostname or parts.username is not None or parts.query:
+        raise ValueError("expected an http or https URL without a user and a query")
+    return canonical(url).rstrip("/")
 
 
 @attrs.frozen(kw_only=True)
 class ProtectedResource:
     """A server that takes tokens of these authorization servers."""
 
-    url: str = attrs.field(converter=canonical)
+    url: str = attrs.field(converter=own_url)
     """Its address, as clients know it."""
     authorization_servers: tuple[str, ...]
     scopes: tuple[str, ...] = ()
