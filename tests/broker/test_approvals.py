@@ -18,7 +18,7 @@ from callboard.actors.server.new_rules import apply
 from callboard.actors.server.parking import Parking
 from callboard.codecs.caller import TRUSTED, Caller
 from callboard.codecs.revisions import LATEST, LEGACY, Revision
-from callboard.errors import INVALID_PARAMS, INVALID_STATE, NOT_APPROVED, OVERLOADED
+from callboard.errors import INVALID_PARAMS, NOT_APPROVED, OVERLOADED, InvalidState
 from callboard.observe.actions import Actions
 from callboard.serve.revoke import end_all_of
 from callboard.server import Server
@@ -34,6 +34,7 @@ Side = Literal["hosted", "before modern", "before legacy"]
 
 ALICE = Caller(principal="alice", tenant="acme")
 BOB = Caller(principal="bob", tenant="other")
+STALE = str(InvalidState())
 
 YES = {"action": "accept", "content": {"approve": True}}
 ANSWERS = {
@@ -44,8 +45,6 @@ ANSWERS = {
     "bare": {"action": "accept"},
     "odd": {"action": "accept", "content": {"approve": "true"}},
 }
-
-pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 
 @attrs.define
@@ -84,7 +83,7 @@ async def stood(side: Side, approve: Approval | None, *more: Rule) -> AsyncItera
         return InputRequired([asking], state=1) if given is None else f"hello {given['name']}"
 
     @server.tool
-    async def slow() -> str:
+    async def slow(word: str = "") -> str:
         await trio.sleep(400)
         return "slow"
 
@@ -126,14 +125,16 @@ async def test_the_caller_sees_the_call_and_says_yes(side: Side, revision: Revis
     shown: list[str] = []
 
     def answer(params: dict[str, Any]) -> dict[str, Any]:
-        assert not stage.ran
+        assert len(stage.ran) == len(shown)
         shown.append(params["message"])
         return YES
 
-    async with stood(side, "caller") as stage:
-        async with peer(stage.host, revision, principal=ALICE, answers={"elicitation/create": answer}) as client:
-            assert text_of(await client.call("wipe", disk="C:\u202e")) == "wiped C:\u202e"
-            assert text_of(await client.call("wipe", disk="C:\u202e")) == "wiped C:\u202e"
+    async with (
+        stood(side, "caller") as stage,
+        peer(stage.host, revision, principal=ALICE, answers={"elicitation/create": answer}) as client,
+    ):
+        assert text_of(await client.call("wipe", disk="C:\u202e")) == "wiped C:\u202e"
+        assert text_of(await client.call("wipe", disk="C:\u202e")) == "wiped C:\u202e"
     assert len(shown) == len(stage.ran) == 2  # a yes is good for one call
     assert 'Server: back\nTool: wipe\nArguments: {"disk":"C:\\u202e"}\nDigest: ' in shown[0]
 
@@ -142,9 +143,11 @@ async def test_the_caller_sees_the_call_and_says_yes(side: Side, revision: Revis
 @ERAS
 @pytest.mark.parametrize("said", ANSWERS)
 async def test_all_but_a_yes_is_a_no(side: Side, revision: Revision, said: str) -> None:
-    async with stood(side, "caller") as stage:
-        async with peer(stage.host, revision, principal=ALICE, answers=replies(ANSWERS[said])) as client:
-            assert (await refused(client.call("wipe", disk="C:"))).code == NOT_APPROVED
+    async with (
+        stood(side, "caller") as stage,
+        peer(stage.host, revision, principal=ALICE, answers=replies(ANSWERS[said])) as client,
+    ):
+        assert (await refused(client.call("wipe", disk="C:"))).code == NOT_APPROVED
     assert not stage.ran
 
 
@@ -154,16 +157,18 @@ async def test_all_but_a_yes_is_a_no(side: Side, revision: Revision, said: str) 
     [(LATEST, {}), (OLDER, {}), (min(LEGACY), {}), (LATEST, {"elicitation": {"url": {}}}), (OLDER, {"roots": {}})],
 )
 async def test_a_client_that_cannot_ask_is_told_so(side: Side, revision: Revision, capabilities: Any) -> None:
-    async with stood(side, "caller") as stage:
-        async with peer(stage.host, revision, principal=ALICE, capabilities=capabilities) as client:
-            refusal = await refused(client.call("wipe"))
+    async with (
+        stood(side, "caller") as stage,
+        peer(stage.host, revision, principal=ALICE, capabilities=capabilities) as client,
+    ):
+        refusal = await refused(client.call("wipe"))
     assert refusal.code == NOT_APPROVED
     assert "the caller must approve of this call, and its client cannot ask" in refusal.message
     assert not stage.ran
 
 
 @SIDES
-async def test_a_legacy_client_that_answers_with_an_error_or_never(side: Side) -> None:
+async def test_a_legacy_client_that_answers_with_an_error_or_never(side: Side, autojump_clock: MockClock) -> None:
     def fail(_: Any) -> Any:
         raise Refusal(-32603, "no user here")
 
@@ -183,9 +188,11 @@ async def test_a_legacy_client_that_answers_with_an_error_or_never(side: Side) -
 @pytest.mark.parametrize("tool", ["ask", "again"])
 async def test_what_the_tool_asks_itself_still_works(side: Side, revision: Revision, tool: str) -> None:
     answers = replies(YES, {"action": "accept", "content": {"name": "Ada"}})
-    async with stood(side, "caller") as stage:
-        async with peer(stage.host, revision, principal=ALICE, answers=answers) as client:
-            assert text_of(await client.call(tool)) == "hello Ada"
+    async with (
+        stood(side, "caller") as stage,
+        peer(stage.host, revision, principal=ALICE, answers=answers) as client,
+    ):
+        assert text_of(await client.call(tool)) == "hello Ada"
     assert stage.ran == [tool] * (1 if tool == "ask" and "modern" not in side else len(stage.ran))
 
 
@@ -198,34 +205,38 @@ async def asked(client: Peer, **arguments: Any) -> dict[str, Any]:
 
 @SIDES
 async def test_a_yes_is_for_the_arguments_that_were_shown(side: Side) -> None:
-    async with stood(side, "caller") as stage:
-        async with peer(stage.host, principal=ALICE, answers=replies(YES, YES, YES)) as client:
-            retry = client.answered(await asked(client, disk="C:"))
-            send = partial(client.request, "tools/call", **retry)
-            for name, arguments in (("wipe", {"disk": "D:"}), ("wipe", {}), ("ask", {"disk": "C:"})):
-                assert (await refused(send(name=name, arguments=arguments))).code == INVALID_STATE
-            assert not stage.ran
-            assert text_of(await send(name="wipe", arguments={"disk": "C:"})) == "wiped C:"
-            for _ in range(2):  # used up
-                assert (await refused(send(name="wipe", arguments={"disk": "C:"}))).code == INVALID_STATE
+    async with (
+        stood(side, "caller") as stage,
+        peer(stage.host, principal=ALICE, answers=replies(YES, YES, YES)) as client,
+    ):
+        retry = client.answered(await asked(client, disk="C:"))
+        send = partial(client.request, "tools/call", **retry)
+        for name, arguments in (("wipe", {"disk": "D:"}), ("wipe", {}), ("ask", {"disk": "C:"})):
+            assert (await refused(send(name=name, arguments=arguments))).message == STALE
+        assert not stage.ran
+        assert text_of(await send(name="wipe", arguments={"disk": "C:"})) == "wiped C:"
+        for _ in range(2):  # used up
+            assert (await refused(send(name="wipe", arguments={"disk": "C:"}))).message == STALE
     assert stage.ran == ["C:"]
 
 
 @SIDES
 async def test_a_yes_of_another_principal_or_under_another_key_is_none(side: Side) -> None:
-    async with stood(side, "caller") as stage:
-        async with peer(stage.host, principal=ALICE, answers=replies(YES, YES)) as alice:
-            question = await asked(alice, disk="C:")
-            retry = alice.answered(question)
-            async with peer(stage.host, principal=BOB) as bob:
-                stolen = bob.request("tools/call", name="wipe", arguments={"disk": "C:"}, **retry)
-                assert (await refused(stolen)).code == INVALID_STATE
-            guessed = {**retry, "inputResponses": {"other": YES}}
-            again = await alice.request("tools/call", name="wipe", arguments={"disk": "C:"}, **guessed)
-            assert again["resultType"] == "input_required"
-            early = {"inputResponses": dict.fromkeys((*question["inputRequests"], "approve", "r1.1"), YES)}
-            once = await alice.request("tools/call", name="wipe", arguments={"disk": "C:"}, **early)
-            assert once["resultType"] == "input_required"
+    async with (
+        stood(side, "caller") as stage,
+        peer(stage.host, principal=ALICE, answers=replies(YES, YES)) as alice,
+    ):
+        question = await asked(alice, disk="C:")
+        retry = alice.answered(question)
+        async with peer(stage.host, principal=BOB) as bob:
+            stolen = bob.request("tools/call", name="wipe", arguments={"disk": "C:"}, **retry)
+            assert (await refused(stolen)).message == STALE
+        guessed = {**retry, "inputResponses": {"other": YES}}
+        again = await alice.request("tools/call", name="wipe", arguments={"disk": "C:"}, **guessed)
+        assert again["resultType"] == "input_required"
+        early = {"inputResponses": dict.fromkeys((*question["inputRequests"], "approve", "r1.1"), YES)}
+        once = await alice.request("tools/call", name="wipe", arguments={"disk": "C:"}, **early)
+        assert once["resultType"] == "input_required"
     assert not stage.ran
 
 
@@ -250,12 +261,16 @@ async def test_the_answer_is_not_shown_to_the_backend() -> None:
 @ERAS
 async def test_other_tools_and_trusted_callers_are_not_asked(side: Side, revision: Revision) -> None:
     only = Rule(tools=["ask"], approve="operator")
-    async with stood(side, None, only) as stage:
-        async with peer(stage.host, revision, principal=ALICE, capabilities={}) as client:
-            assert text_of(await client.call("wipe", disk="C:")) == "wiped C:"
-    async with stood(side, "operator") as stage:
-        async with peer(stage.host, revision, principal=TRUSTED, capabilities={}) as client:
-            assert text_of(await client.call("wipe", disk="C:")) == "wiped C:"
+    async with (
+        stood(side, None, only) as stage,
+        peer(stage.host, revision, principal=ALICE, capabilities={}) as client,
+    ):
+        assert text_of(await client.call("wipe", disk="C:")) == "wiped C:"
+    async with (
+        stood(side, "operator") as stage,
+        peer(stage.host, revision, principal=TRUSTED, capabilities={}) as client,
+    ):
+        assert text_of(await client.call("wipe", disk="C:")) == "wiped C:"
 
 
 # The operator.
@@ -281,18 +296,20 @@ async def test_a_call_waits_for_the_operator_and_its_own_time_does_not_pass(
         taking_notes(lambda event, fields: notes.append((event, dict(fields)))),
         structlog.testing.capture_logs() as log,
     ):
-        async with stood(side, "operator") as stage:
-            async with begun(stage, revision, "slow", secret="s3cret") as (client, number):
-                (row,) = Actions(stage.host, None).waiting_calls()  # type: ignore[arg-type]
-                assert (row["server"], row["tool"], row["principal"]) == ("back", "slow", "alice")
-                assert row["arguments"] == '{"secret":"s3cret"}'
-                assert "waits for approval" in str(stage.host.root.tree())
-                await trio.sleep(500)
-                assert stage.host.approvals.settle(row["id"], is_approved=True)
-                assert not stage.host.approvals.settle(row["id"], is_approved=True)
-                assert not stage.host.approvals.settle(row["id"], is_approved=False)
-                assert text_of(await client.finish(number)) == "slow"
-                assert not stage.waiting
+        async with (
+            stood(side, "operator") as stage,
+            begun(stage, revision, "slow", word="s3cret") as (client, number),
+        ):
+            (row,) = Actions(stage.host, None).waiting_calls()  # type: ignore[arg-type]
+            assert (row["server"], row["tool"], row["principal"]) == ("back", "slow", ALICE.key)
+            assert row["arguments"] == '{"word":"s3cret"}'
+            assert "waits for approval" in str(stage.host.root.tree())
+            await trio.sleep(500)
+            assert stage.host.approvals.settle(row["id"], is_approved=True)
+            assert not stage.host.approvals.settle(row["id"], is_approved=True)
+            assert not stage.host.approvals.settle(row["id"], is_approved=False)
+            assert text_of(await client.finish(number)) == "slow"
+            assert not stage.waiting
     told = [fields for event, fields in notes if event == "call_approved"]
     assert [one["by"] for one in told] == ["operator"]
     assert len(told[0]["digest"]) == 64
@@ -302,7 +319,7 @@ async def test_a_call_waits_for_the_operator_and_its_own_time_does_not_pass(
 
 @SIDES
 @ERAS
-async def test_the_operator_says_no_or_nothing(side: Side, revision: Revision) -> None:
+async def test_the_operator_says_no_or_nothing(side: Side, revision: Revision, autojump_clock: MockClock) -> None:
     async with stood(side, "operator") as stage, begun(stage, revision) as (client, number):
         assert stage.host.approvals.settle(stage.waiting[0], is_approved=False)
         refusal = await refused(client.finish(number))
@@ -327,7 +344,7 @@ async def test_a_call_that_is_cancelled_or_revoked_waits_no_longer(side: Side, r
         await client.begin("tools/call", name="wipe", arguments={})
         await wait_all_tasks_blocked()
         assert len(stage.waiting) == 1
-        await end_all_of(stage.host, {"alice"})
+        await end_all_of(stage.host, {ALICE.key})
         await wait_all_tasks_blocked()
         assert not stage.waiting
     assert not stage.ran

@@ -1,7 +1,7 @@
 """Calls that a person must approve of before they begin: their caller, or an operator."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Final, Protocol, runtime_checkable
 
 import attrs
@@ -64,6 +64,8 @@ class WaitingCall:
     principal: str
     since: float
     is_approved: bool | None = attrs.field(default=None, init=False)
+    why: str = attrs.field(default="", init=False)
+    """Why not, if it is not."""
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def look_again(self) -> None:
@@ -91,25 +93,30 @@ class Approvals:
         most, each = MAX_WAITING, MAX_WAITING_EACH
         self._shares = Shares("calls wait for approval", most, each, each_address=each)
 
-    def settle(self, id_: str, *, is_approved: bool) -> bool:
-        """The operator says yes or no. False if no such call waits: any more, or in this process."""
+    def settle(self, id_: str, *, is_approved: bool, why: str = "the operator has declined") -> bool:
+        """The operator says yes, or no and *why*. False if no such call waits: any more, or in this process."""
         found = self.waiting.pop(id_, None)
         if found is None:
             return False
-        found.is_approved = is_approved
+        found.is_approved, found.why = is_approved, why
         found.look_again()
         return True
+
+    def end_all_of(self, principals: Set[str], why: str) -> None:
+        """Refuse the calls of *principals*: their time does not pass, so a session that ends would wait for them."""
+        for one in [one for one in self.waiting.values() if one.principal in principals]:
+            self.settle(one.id, is_approved=False, why=why)
 
     def look_again(self) -> None:
         """The rules are others now: what they hide waits no longer."""
         for one in self.waiting.values():
             one.look_again()
 
-    async def wait(self, exchange: Exchange, call: ShownCall, decide: Callable[[], Approval | None]) -> bool | None:
-        """Wait for the operator: the answer, or None if rules have changed so that none is needed.
+    async def wait(self, exchange: Exchange, call: ShownCall, decide: Callable[[], Approval | None]) -> bool:
+        """Wait for the operator's yes. False if rules have changed so that none is needed.
 
-        The time of the call does not pass meanwhile. Raises `Overloaded`, `NotApproved` when it has waited too long,
-        and what *decide* does.
+        The time of the call does not pass meanwhile. Raises `Overloaded`, `NotApproved` for a no and for one that comes
+        too late, and what *decide* does.
         """
         account = exchange.slot.account
         self._shares.take(account)
@@ -122,10 +129,12 @@ class Approvals:
             if isinstance(way := exchange.slot.outlet, HoldsOpen):
                 way.hold_open()
             with trio.move_on_after(self.time):
-                while (verdict := await one.wait_change()) is None:
+                while (is_approved := await one.wait_change()) is None:
                     if decide() != "operator":
-                        return None
-                return verdict
+                        return False
+                if not is_approved:
+                    raise NotApproved(f"not approved: {one.why}")
+                return True
             raise NotApproved(f"not approved: no operator has answered within {self.time:g} s")
         finally:
             exchange.go_on()
@@ -151,19 +160,18 @@ async def approved(
         call = shown_call(server, tool, arguments)
     had = -1
     while by is not None and APPROVALS.index(by) > had:
-        is_approved: bool | None = False
+        is_approved = True
         try:
             if by == "caller":
                 await _ask_caller(exchange, call)
-                is_approved = True
             else:
                 is_approved = await exchange.engine.approvals.wait(exchange, call, decide)
-                if is_approved is False:
-                    raise NotApproved("not approved: the operator has declined")
-        finally:
-            if is_approved is not None:
-                _tell(exchange, call, by, is_approved=is_approved)
-        had = APPROVALS.index(by) if is_approved else had
+        except NotApproved:
+            _tell(exchange, call, by, is_approved=False)
+            raise
+        if is_approved:
+            _tell(exchange, call, by, is_approved=True)
+            had = APPROVALS.index(by)
         by = decide()
 
 

@@ -93,9 +93,7 @@ class Parks(Protocol):
 class Operators(Protocol):
     """Those who must approve of some calls."""
 
-    async def wait(
-        self, exchange: "Exchange", call: ShownCall, decide: Callable[[], Approval | None]
-    ) -> bool | None: ...
+    async def wait(self, exchange: "Exchange", call: ShownCall, decide: Callable[[], Approval | None]) -> bool: ...
 
 
 class RequestHost(Protocol):
