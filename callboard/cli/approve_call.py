@@ -1,6 +1,7 @@
 """`callboard approve call` and `callboard approve calls`: the operator's word that a call may begin."""
 
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -48,7 +49,7 @@ def calls(address: Address = None, /, *, json: Json = False, token_file: AdminTo
     return look(address, token_file, act)
 
 
-def _line(row: dict[str, Any]) -> str:
+def _line(row: Mapping[str, Any]) -> str:
     more = number(row.get("more")) or 0
     said = f"{row.get('arguments', '')}{f' ({more:.0f} bytes more)' if more else ''}"
     words = [*(str(row.get(name, "")) for name in _SHOWN), span(number(row.get("age")) or 0), said]

@@ -17,8 +17,8 @@ from callboard.codecs.canonical import canonical
 MAX_SHOWN: Final = 1536
 """Bytes of arguments that are shown, escapes counted: a form has to fit on a screen."""
 
-MAX_NAME: Final = 96
-"""Characters of the name of a server or tool that are shown. With escapes, both take at most 1 KiB."""
+MAX_NAME: Final = 192
+"""Bytes of the name of a server or tool that are shown, escapes counted."""
 
 DIGITS: Final = 12
 """Hex digits of the digest that are shown: no other call with the same ones can be found in time."""
@@ -45,7 +45,7 @@ class ShownCall:
     """SHA-256 of the canonical JSON of an object with `arguments`, `server` and `tool`, in hex."""
 
     def text(self) -> str:
-        """The question, in at most 3 KiB."""
+        """The question, in at most 2 KiB."""
         clipped = f"\n({self.more} bytes more)" if self.more else ""
         return (
             f"Approve this call?\nServer: {self.server}\nTool: {self.tool}\nArguments: {self.arguments}{clipped}\n"
@@ -58,10 +58,8 @@ def shown_call(server: str, tool: str, arguments: bytes | Raw | None) -> ShownCa
     spelled = _NO_ARGUMENTS if arguments is None else canonical(arguments)
     named = canonical(msgspec.json.encode({"server": server, "tool": tool}))
     digest = hashlib.sha256(b'{"arguments":%b,%b' % (spelled, named[1:])).hexdigest()
-    text, more = _clipped(spelled)
-    return ShownCall(
-        server=visible(server[:MAX_NAME]), tool=visible(tool[:MAX_NAME]), arguments=text, more=more, digest=digest
-    )
+    text, more = _clipped(spelled, MAX_SHOWN)
+    return ShownCall(server=_name(server), tool=_name(tool), arguments=text, more=more, digest=digest)
 
 
 def visible(text: str) -> str:
@@ -77,16 +75,19 @@ def _escaped(found: re.Match[str]) -> str:
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
-def _clipped(spelled: bytes) -> tuple[str, int]:
-    """As much as fits, and how many bytes do not."""
-    if len(spelled) <= MAX_SHOWN // 6:  # no escape is longer than that
-        return visible(spelled.decode()), 0
+def _name(text: str) -> str:
+    shown, more = _clipped(text.encode(), MAX_NAME)
+    return f"{shown}..." if more else shown
+
+
+def _clipped(spelled: bytes, most: int) -> tuple[str, int]:
+    """As much as fits into *most* bytes, and how many bytes do not."""
     shown: list[str] = []
     size = taken = 0
-    for one in spelled[:MAX_SHOWN].decode(errors="ignore"):
+    for one in spelled[:most].decode(errors="ignore"):
         escaped = visible(one)
         size += len(escaped.encode())
-        if size > MAX_SHOWN:
+        if size > most:
             break
         shown.append(escaped)
         taken += len(one.encode())

@@ -37,7 +37,7 @@ BOB = Caller(principal="bob", tenant="other")
 STALE = str(InvalidState())
 
 YES = {"action": "accept", "content": {"approve": True}}
-ANSWERS = {
+ANSWERS: dict[str, dict[str, Any]] = {
     "no": {"action": "decline"},
     "dismissed": {"action": "cancel"},
     "unticked": {"action": "accept", "content": {"approve": False}},
@@ -61,7 +61,7 @@ class Stage:
 
 @asynccontextmanager
 async def stood(side: Side, approve: Approval | None, *more: Rule) -> AsyncIterator[Stage]:
-    server = Server("back", revisions=[OLDER] if side == "before legacy" else [LATEST, OLDER])
+    server = Server("back", revisions=frozenset({OLDER} if side == "before legacy" else {LATEST, OLDER}))
     ran: list[str] = []
 
     @server.tool
@@ -84,7 +84,7 @@ async def stood(side: Side, approve: Approval | None, *more: Rule) -> AsyncItera
 
     @server.tool
     async def slow(word: str = "") -> str:
-        await trio.sleep(400)
+        await trio.sleep(400 if side == "hosted" else 50)
         return "slow"
 
     rules = AccessRules([*([] if approve is None else [Rule(tools=["*"], approve=approve)]), *more])
