@@ -2,13 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import attrs
 import pytest
 import structlog
 import trio
 
 from callboard import Server, connect
+from callboard.serve.node_view import NodeView
 from callboard.serve.options import Ready
 from callboard.serve.serve import serve
 from tests.observe.admin import Operator, token_file
@@ -47,39 +49,42 @@ async def test_the_operator_lists_the_calls_and_decides(tmp_path: Path, deny: bo
     rules = tmp_path / "rules.toml"
     rules.write_text(RULES)
     tokens = token_file(tmp_path)
-    options: dict[str, Any] = {"admin": "127.0.0.1:0", "admin_token_file": tokens, "admin_actions": True}
+    options: dict[str, Any] = {"http": 0, "admin": 0, "admin_token_file": tokens, "admin_actions": True}
 
     async def call(url: str) -> None:
         try:
             async with connect(url) as client:
-                said.append(str((await client.call_tool("wipe", {"disk": "C:\u202e"})).text))
+                said.append(str(await client.call("wipe", disk="C:\u202e")))
         except Exception as error:  # what it was told
             said.append(str(error))
 
     with structlog.testing.capture_logs() as logged, trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            ready: Ready = await nursery.start(
-                lambda task_status: serve(
-                    made(ran), "127.0.0.1:0", authorization=str(rules), **options, task_status=task_status
-                )
-            )
-            urls = {one["transport"]: one["url"] for one in ready.listening}
+
+            async def run_server(*, task_status: trio.TaskStatus[Ready]) -> None:
+                await serve(made(ran), authorization=str(rules), **options, task_status=task_status)
+
+            ready = await nursery.start(run_server)
+            urls = {one.transport: one.url or "" for one in ready.listening}
             port = urls["admin"].split(":")[2].strip("/")
             operator = Operator(int(port))
             async with trio.open_nursery() as calling:
                 calling.start_soon(call, urls["http"])
-                while not (waits := (await operator.view())["waiting_calls"]):
-                    await trio.sleep(0.02)
+                waits: list[Any] = []
+                while not waits:
+                    waits = (await operator.view())["waiting_calls"]
                 (row,) = waits
                 assert (row["tool"], row["server"], row["arguments"]) == ("wipe", "disks", '{"disk":"C:\\u202e"}')
                 at = (f"127.0.0.1:{port}", "--token-file", tokens)
-                code, out, _ = await run("approve", "calls", *at)
-                assert (code, out.split("\t")[:3]) == (0, [row["id"], "disks", "wipe"])
-                code, out, _ = await run("approve", "calls", "--json", *at)
-                assert json.loads(out)["waiting"][0]["digest"] == row["digest"]
-                assert (await run("status", *at))[1].count("calls that wait for approval: 1") == 1
+                if deny:
+                    code, out, _ = await run("approve", "calls", *at)
+                    assert (code, out.split("\t")[:3]) == (0, [row["id"], "disks", "wipe"])
+                    assert (await run("approve", "call", row["id"], at[0]))[0] == 4  # without a token
+                else:
+                    code, out, _ = await run("approve", "calls", "--json", *at)
+                    assert json.loads(out)["waiting"][0]["digest"] == row["digest"]
+                    assert (await run("status", *at))[1].count("calls that wait for approval: 1") == 1
                 assert not ran
-                assert (await run("approve", "call", row["id"], at[0]))[0] == 4  # without a token
                 code, out, _ = await run("approve", "call", row["id"], *at, *(["--deny"] * deny))
                 assert (code, out) == (0, "denied\n" if deny else "approved\n")
             code, _, err = await run("approve", "call", row["id"], *at)
@@ -95,3 +100,28 @@ async def test_the_operator_lists_the_calls_and_decides(tmp_path: Path, deny: bo
         ("ops", "deny_call" if deny else "approve_call", "done"),
         ("ops", "approve_call", "not found"),
     ]
+
+
+@attrs.define
+class FakeWorker:
+    """A worker that has one call, or none."""
+
+    label: str
+    has: str | None
+    is_serving: bool = True
+    asked: list[tuple[str, str]] = attrs.field(factory=list)
+
+    async def act(self, action: str, subject: str) -> bool:
+        self.asked.append((action, subject))
+        return subject == self.has
+
+
+@pytest.mark.parametrize("action", ["approve_call", "deny_call"])
+async def test_the_worker_that_has_the_call_hears_of_it(action: str) -> None:
+    workers = [FakeWorker("w1", None), FakeWorker("w2", "abc"), FakeWorker("w3", None)]
+    keeper = FakeWorker("keeper", None)
+    view = NodeView(lambda: cast("Any", workers), lambda: True, lambda: cast("Any", keeper))
+    assert await view.act(action, "abc") is True
+    assert await view.act(action, "xyz") is False
+    assert workers[1].asked == [(action, "abc"), (action, "xyz")]
+    assert not keeper.asked
