@@ -98,7 +98,7 @@ def modern_terms(route: Route, spoken: Collection[Revision], caller: Caller) -> 
     terms = find(route.said, route.protocol_version or "", frozenset(spoken), nobody)
     if route.progress_token is None and caller is nobody:
         return terms
-    return Terms(  # what is remembered is nobody's: scopes are those of this request's own token
+    return Terms(  # what is remembered has no caller: scopes are those of this request's own token
         revision=terms.revision,
         capabilities=terms.capabilities,
         client_info=terms.client_info,

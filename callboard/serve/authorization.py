@@ -1,6 +1,7 @@
 """Who is let in, and to what: the file with issuers, rules and quotas, as it is now."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -16,8 +17,9 @@ from callboard.codecs.oauth.presented import PresentedToken
 from callboard.codecs.oauth.resource import ProtectedResource
 from callboard.config.authorization import AuthorizationSettings, read_authorization
 from callboard.errors import BadToken, CannotServe, FetchFailed
-from callboard.serve.options import ServePlan
-from callboard.transports.bind import Bound
+from callboard.serve.renew import Renewable, Renewing
+from callboard.serve.revoke import end_all_of
+from callboard.serve.tokens import TokenFile
 from callboard.transports.server.http.guard import Authenticate, Authenticator, Guard, guard_of
 
 NO_TABLES: Final = "has neither `authorization` nor `quotas`"
@@ -110,16 +112,23 @@ class AuthorizationFile:
 
 
 async def open_guard(
-    plan: ServePlan, host: Host, bound: Iterable[Bound]
+    host: Host, authenticate: Authenticate | None, file: str | None, url: str | None = None, make: MakeLimit = own_limit
 ) -> tuple[AuthorizationFile | None, Guard | None]:
-    """The guard of the endpoints that *plan* wants, and the file that it goes by. Raises `CannotServe`."""
-    if plan.authorization is None:
-        return None, guard_of(plan.authenticate)
-    tables = AuthorizationFile(Path(plan.authorization))
-    if plan.worker is not None:
-        tables.make_limit = plan.worker.shared_limit
-    local = [at.place.url(plan.schemes[0]) for at in bound if at.place.is_local and at.place.path is None]
-    return tables, await tables.begin(host, plan.authenticate, next(iter(local), None))
+    """The guard of endpoints, and the *file* that it goes by; *url* is their own address, if only this machine can use
+    it. Raises `CannotServe`."""
+    if file is None:
+        return None, guard_of(authenticate)
+    tables = AuthorizationFile(Path(file), make)
+    return tables, await tables.begin(host, authenticate, url)
+
+
+def begin_renewing(host: Host, *several: object) -> None:
+    """Have the files of *several* read again when they change: those that have files. Others are left alone."""
+    for what in several:
+        if isinstance(what, TokenFile):
+            what.on_gone = partial(end_all_of, host)
+        if isinstance(what, Renewable):
+            host.root.spawn(Renewing(what), name=f"renew-{what.name}", shutdown=0)
 
 
 def _resource(settings: AuthorizationSettings, url: str) -> ProtectedResource | None:

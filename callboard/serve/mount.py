@@ -7,6 +7,7 @@ import attrs
 from callboard import tree
 from callboard.actors.server.parking import Parking
 from callboard.codecs.http.access import Access
+from callboard.serve.authorization import begin_renewing, open_guard
 from callboard.server.served import Hosted
 from callboard.transports.limits import DEFAULTS, Settings
 from callboard.transports.server.asgi import AsgiApp, Receive, Scope, Send
@@ -22,6 +23,7 @@ class Mounted:
     access: Access
     settings: Settings
     authenticate: Authenticate | None = None
+    authorization: str | None = None
     _app: AsgiApp | None = attrs.field(default=None, init=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -37,7 +39,9 @@ class Mounted:
         limits = self.settings
         parking = Parking(self.server.info.name, most=limits.max_parked, most_each=limits.max_parked_each)
         async with self.server.host(parking=parking) as host:
-            endpoint = Endpoint(host, self.access, self.settings, guard=self.authenticate)
+            tables, guard = await open_guard(host, self.authenticate, self.authorization)
+            begin_renewing(host, self.authenticate, tables)
+            endpoint = Endpoint(host, self.access, self.settings, guard=guard)
             edge = await host.root.add(tree.asgi(lambda: endpoint.pulse))
             self._app = AsgiApp(endpoint, edge.supervisor_of(tree.REQUESTS))
             try:
@@ -54,7 +58,8 @@ def mounted(
     allow_origins: Iterable[str],
     authenticate: Authenticate | None,
     settings: Settings | None,
+    authorization: str | None = None,
 ) -> Mounted:
     """See `Server.asgi`."""
     access = Access.on_any_port(hosts=allow_hosts, origins=allow_origins)
-    return Mounted(server, access, settings or DEFAULTS, authenticate)
+    return Mounted(server, access, settings or DEFAULTS, authenticate, authorization)

@@ -5,7 +5,7 @@ What they lead to is loaded when it is made: the parent of workers reads them, t
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
@@ -240,6 +240,11 @@ class ServePlan:
     def places(self) -> list[BindAddress]:
         """Addresses to listen at: one if HTTP and WebSocket share it."""
         return list(dict.fromkeys(place for place in (self.http, self.ws) if place is not None))
+
+    def local_url(self, bound: Iterable[Bound]) -> str | None:
+        """The first address that only this machine can use, as a client calls it."""
+        local = (at.place for at in bound if at.place.is_local and at.place.path is None)
+        return next((place.url(self.schemes[0]) for place in local), None)
 
     def pipes(self) -> "AbstractContextManager[Pipes]":
         """The claimed standard streams, or a claim of them."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Never, Protocol
+from typing import Any, Never, Protocol, runtime_checkable
 
 import attrs
 import trio
@@ -15,6 +15,7 @@ from callboard.supervisor.audit import note
 log = get_logger("callboard.serving")
 
 
+@runtime_checkable
 class Renewable(Protocol):
     """Contents of files that an operator replaces."""
 

@@ -10,20 +10,18 @@ import attrs
 import trio
 
 from callboard import tree
+from callboard.actors.quotas import own_limit
 from callboard.actors.server.drain import drain
 from callboard.actors.server.host import Host
 from callboard.errors import CannotServe
 from callboard.serve.admin import Health, admin_edge
 from callboard.serve.auditing import open_audit_log
-from callboard.serve.authorization import AuthorizationFile, open_guard
+from callboard.serve.authorization import begin_renewing, open_guard
 from callboard.serve.banner import announce, announce_drain
 from callboard.serve.collector import collecting_now_and_then, collecting_seldom
 from callboard.serve.options import Options, Ready, ServePlan, listening_at, listening_told, warnings_for
 from callboard.serve.processes import run_workers
 from callboard.serve.refused_names import RefusedNames
-from callboard.serve.renew import Renewing
-from callboard.serve.revoke import end_all_of
-from callboard.serve.tokens import TokenFile
 from callboard.serve.traces import begin_tracing
 from callboard.serve.worker import begin_work, inherited, leave, place_backends, started
 from callboard.server.served import Hosted
@@ -96,16 +94,15 @@ async def serve(
             worker.join(host)
             server.join_workers()
             link = await begin_work(worker, host, server, plan, stack, view)
-        tables, guard = await open_guard(plan, host, bound.values())
+        make = own_limit if worker is None else worker.shared_limit
+        tables, guard = await open_guard(
+            host, plan.authenticate, plan.authorization, plan.local_url(bound.values()), make
+        )
         doors = [_edge(plan, host, place, at, tls, guard) for place, at in bound.items()]
         if link is not None:
             await link.introduce()
         edges = [await host.root.add(door) for door in doors]
-        if isinstance(plan.authenticate, TokenFile):
-            plan.authenticate.on_gone = partial(end_all_of, host)
-        for renewable in (tls, plan.authenticate, tables):
-            if isinstance(renewable, (Certificate, TokenFile, AuthorizationFile)):
-                host.root.spawn(Renewing(renewable), name=f"renew-{renewable.name}", shutdown=0)
+        begin_renewing(host, tls, plan.authenticate, tables)
         ends: list[Callable[[], Awaitable[object]]] = [until]
         if pipes is not None:
             ends.append(host.root.spawn(Stdio(host, pipes, settings.max_frame), name="stdio").wait_ended)

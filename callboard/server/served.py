@@ -84,13 +84,15 @@ class Served:
         allow_hosts: Iterable[str] = (),
         allow_origins: Iterable[str] = (),
         authenticate: "Authenticate | None" = None,
+        authorization: str | None = None,
         settings: "Settings | None" = None,
     ) -> "Mounted":
         """The endpoint `/mcp` as an ASGI application, for hypercorn's Trio worker or to be mounted beside others.
 
         The server runs from the startup to the shutdown of the ASGI lifespan. It goes by the loopback names and by
         *allow_hosts*: name those that a proxy in front passes on. *authenticate* is given a bearer token and returns
-        the principal, or None to refuse it.
+        the principal or a `Caller`, or None to refuse it. *authorization* is a file with issuers, rules and quotas,
+        which needs `resource`.
 
         The server in front reads HTTP, and counts and times connections: what it accepts (bare line feeds, folded
         lines) callboard cannot see. Do not put it behind a proxy that reuses connections, unless that server refuses
@@ -98,4 +100,4 @@ class Served:
         """
         from callboard.serve.mount import mounted
 
-        return mounted(self, allow_hosts, allow_origins, authenticate, settings)
+        return mounted(self, allow_hosts, allow_origins, authenticate, settings, authorization)

@@ -82,6 +82,7 @@ const who = text(await client.callTool({ name: 'who', arguments: {} }));
 const write = await client.callTool({ name: 'write', arguments: {} }).then(text, async error => {
     if (error?.name !== 'UnauthorizedError' && !(error instanceof UnauthorizedError)) throw error;
     await last.finishAuth(two ? found.searchParams : found.searchParams.get('code'));
+    await client.close(); // its stream would keep this process going
     client = await begin(transport());
     return text(await client.callTool({ name: 'write', arguments: {} }));
 });

@@ -8,6 +8,7 @@ import pytest
 from callboard.actors.quotas import QuotaSettings
 from callboard.actors.rate import Rate
 from callboard.actors.rules import Condition, Rule
+from callboard.codecs.caller import Caller
 from callboard.config.authorization import AuthorizationSettings, read_authorization
 from callboard.config.load import read_configuration
 from callboard.config.report import BadConfiguration
@@ -88,10 +89,19 @@ def test_a_file_without_the_tables_has_no_settings(tmp_path: Path) -> None:
 
 
 def test_without_rules_nothing_is_checked(tmp_path: Path) -> None:
-    found = read(tmp_path, '[authorization]\nscopes = ["x"]\n')
+    found = read(tmp_path, '[authorization]\nresource = "https://a.example/mcp"\n')
     assert found is not None
     assert found.make_rules() is None
     assert found.quotas is None
+
+
+def test_the_least_scopes_are_needed_for_every_method(tmp_path: Path) -> None:
+    found = read(tmp_path, '[authorization]\nscopes = ["x"]\n')
+    assert found is not None
+    rules = found.make_rules()
+    assert rules is not None
+    assert rules.decide_method(Caller(principal="a"), "tools/list").needs == ("x",)
+    assert rules.decide_method(Caller(principal="a", scopes=["x"]), "tools/list").needs == ()
 
 
 def test_the_file_of_the_servers_may_have_the_tables(tmp_path: Path) -> None:

@@ -48,7 +48,8 @@ callboard.roots = ["/srv"]
         "servers.toml:4: mcpServers.weather.args: must be a list of strings",
         "servers.toml:6: mcpServers.weather.callboard.timeout: must be greater than 0",
         (
-            'servers.toml:7: mcpServers.weather.callboard.share: "principle" is not one of all, principal, session; '
+            'servers.toml:7: mcpServers.weather.callboard.share: "principle" is not one of all, tenant, principal, '
+            "session; "
             "did you mean `principal`?"
         ),
         (
@@ -98,7 +99,7 @@ callboard.roots = ["/srv"]
         ({"url": "http://h/", "callboard": {"timeout": True}}, ".callboard.timeout", "must be a number"),
         ({"url": "http://h/", "callboard": {"timeout": "5"}}, ".callboard.timeout", "must be a number"),
         ({"url": "http://h/", "callboard": {"max_connections": 1.5}}, ".callboard.max_connections", "whole number"),
-        ({"url": "http://h/", "callboard": {"share": 1}}, ".callboard.share", "must be one of all, principal"),
+        ({"url": "http://h/", "callboard": {"share": 1}}, ".callboard.share", "must be one of all, tenant, principal"),
         ({"url": "http://h/", "callboard": {"tools": ["a"]}}, ".callboard.tools", "must be an object"),
         ({"url": "http://h/", "callboard": {"tools": {"deny": "a"}}}, ".callboard.tools.deny", "a list of strings"),
         ({"url": "http://h/", "callboard": {"rename": {"a": ""}}}, ".callboard.rename.a", "must be a name"),

@@ -147,7 +147,7 @@ class SessionRequests(Protocol):
     count: int
     used_at: float
     latest: Terms | None
-    """Of the latest request, if they are observed: who the client is that agreed on nothing before."""
+    """Of the latest request, if they are observed: the name of a client that agreed on nothing before."""
 
     @property
     def in_flight(self) -> Mapping[RequestId, InFlight]: ...
@@ -174,7 +174,7 @@ class Offer(Protocol):
         """Method, name and owner of every tool and prompt."""
 
     def guard(self, exchange: Exchange) -> None:
-        """Raises what a request is told whose caller may not use, or not know of, what it asks for."""
+        """Raises the answer to a request if its caller may not use, or not know of, what it asks for."""
 
     def decide_resource(self, rules: AccessRules, caller: Caller, uri: str, method: str) -> Decision:
         """May *caller* use the resource by this method? One that there is not is open: it is not found later."""

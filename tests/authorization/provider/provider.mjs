@@ -66,9 +66,20 @@ async function interact(request, response) {
 }
 
 const answer = provider.callback();
+
+// Clients register with the scopes of the first challenge, and this provider would never grant them more.
+async function register(request, response) {
+    const pieces = await request.toArray();
+    const { scope, ...rest } = JSON.parse(Buffer.concat(pieces));
+    request.body = rest;
+    answer(request, response);
+}
+
 server.on('request', (request, response) => {
-    if (!request.url.startsWith('/interaction/')) return answer(request, response);
-    interact(request, response).catch(error => response.writeHead(500).end(String(error)));
+    const fail = error => response.writeHead(500).end(String(error));
+    if (request.url.startsWith('/interaction/')) interact(request, response).catch(fail);
+    else if (request.url === '/reg' && request.method === 'POST') register(request, response).catch(fail);
+    else answer(request, response);
 });
 process.stdin.on('end', () => process.exit(0)).resume();
 console.log(JSON.stringify({ issuer }));

@@ -216,7 +216,7 @@ async def test_a_legacy_session_gets_the_403_too(revision: Revision) -> None:
 async def test_what_has_begun_to_stream_says_it_in_the_error() -> None:
     async with serving(house(), authenticate=guard()) as place:
         client = await place.connect()
-        meta = {"_meta": {"progressToken": 1}}
+        meta: Any = {"meta": {"progressToken": 1}}
         await client.send(client.modern("tools/call", "Authorization: Bearer ok", name="late", arguments={}, **meta))
         said = await (await client.stream_of()).rest()
         assert said[-1]["error"]["data"] == {"requiredScopes": ["files:write"]}
