@@ -1,4 +1,4 @@
-"""A call as a person is shown it who must approve of it: the text, and the digest that the yes is bound to.
+"""A call as it is shown for approval: the text, and the digest that the yes is bound to.
 
 The arguments are shown in the spelling that is digested, on one line. What a reader could not see, or would see
 somewhere else than it stands (control, format and bidi characters, fillers), is shown as an escape.

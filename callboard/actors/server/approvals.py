@@ -146,7 +146,7 @@ class Approvals:
 async def approved(
     exchange: Exchange, server: str, tool: str, arguments: Raw | None, decide: Callable[[], Approval | None]
 ) -> None:
-    """Go on when the person whom *decide* names has approved of this call.
+    """Go on when the person that *decide* names has approved of this call.
 
     The yes is for these arguments: what is called afterwards must be what was shown. Where rules change meanwhile, they
     count as they are in the end. Raises `NotApproved`, `Overloaded`, and what *decide* does.

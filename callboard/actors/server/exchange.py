@@ -91,7 +91,7 @@ class Parks(Protocol):
 
 
 class Operators(Protocol):
-    """Those who must approve of some calls."""
+    """The calls that wait for an operator: `Approvals`."""
 
     async def wait(self, exchange: "Exchange", call: ShownCall, decide: Callable[[], Approval | None]) -> bool: ...
 
