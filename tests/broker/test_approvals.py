@@ -90,12 +90,12 @@ async def stood(side: Side, approve: Approval | None, *more: Rule) -> AsyncItera
     rules = AccessRules([*([] if approve is None else [Rule(tools=["*"], approve=approve)]), *more])
     if side == "hosted":
         async with server.host(parking=Parking("back")) as host:
-            host.rules = rules
+            host.rules, host.approvals.time = rules, 1000.0
             yield Stage(host, ran)
     else:
         async with brokered(backend(server, "back", trusted=True)) as host:
             await wait_all_tasks_blocked()
-            host.rules = rules
+            host.rules, host.approvals.time = rules, 1000.0
             yield Stage(host, ran)
 
 
@@ -304,7 +304,7 @@ async def test_a_call_waits_for_the_operator_and_its_own_time_does_not_pass(
             assert (row["server"], row["tool"], row["principal"]) == ("back", "slow", ALICE.key)
             assert row["arguments"] == '{"word":"s3cret"}'
             assert "waits for approval" in str(stage.host.root.tree())
-            await trio.sleep(500)
+            await trio.sleep(700)  # longer than a request may take
             assert stage.host.approvals.settle(row["id"], is_approved=True)
             assert not stage.host.approvals.settle(row["id"], is_approved=True)
             assert not stage.host.approvals.settle(row["id"], is_approved=False)
